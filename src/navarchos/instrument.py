@@ -1,0 +1,71 @@
+"""Metrics without globals: families are made once per registry and shared.
+
+A component is handed `Instruments` and asks it for the families it needs. Two
+components that ask for the same family get the same object, so controllers,
+queues and informers of one process can share families and differ in labels.
+Nothing is ever registered at import, or in the client library's default
+registry.
+"""
+
+import threading
+from collections.abc import Sequence
+from typing import TypeVar
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.metrics import MetricWrapperBase
+
+from navarchos.errors import ConfigError
+
+__all__ = ["Instruments"]
+
+M = TypeVar("M", bound=MetricWrapperBase)
+
+
+class Instruments:
+    """Metric families of one registry.
+
+    Args:
+        registry: Where families are registered; a private one by default, so a
+            component that nobody scrapes needs no special case.
+
+    Threads: safe from any thread. Look families and label children up once and
+    keep them; the look-up takes a lock.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        self.registry = registry if registry is not None else CollectorRegistry()
+        self._families_lock = threading.Lock()
+        self._families: dict[str, MetricWrapperBase] = {}  # guarded by _families_lock
+
+    def counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
+        """Return the counter `name`; its name ends in `_total`."""
+        return self._family(Counter, name, about, labels, {})
+
+    def gauge(self, name: str, about: str, labels: Sequence[str] = ()) -> Gauge:
+        """Return the gauge `name`."""
+        return self._family(Gauge, name, about, labels, {})
+
+    def histogram(
+        self, name: str, about: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
+    ) -> Histogram:
+        """Return the histogram `name` with upper bounds in base units."""
+        return self._family(Histogram, name, about, labels, {"buckets": tuple(buckets)})
+
+    def _family(
+        self,
+        kind: type[M],
+        name: str,
+        about: str,
+        labels: Sequence[str],
+        options: dict[str, object],
+    ) -> M:
+        with self._families_lock:
+            family = self._families.get(name)
+            if family is None:
+                family = kind(name, about, tuple(labels), registry=self.registry, **options)  # type: ignore[arg-type]  # options differ by kind
+                self._families[name] = family
+        if not isinstance(family, kind):
+            raise ConfigError("metric", name, f"it is already a {type(family).__name__.lower()}")
+        if family._labelnames != tuple(labels):  # noqa: SLF001 - no public accessor exists
+            raise ConfigError("labels", tuple(labels), f"{name} has {family._labelnames}")  # noqa: SLF001
+        return family

@@ -1,0 +1,160 @@
+"""A clock that stands still until a test moves it."""
+
+import threading
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from navarchos.threads import THREAD_PREFIX
+
+__all__ = ["FakeClock"]
+
+_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_SETTLE_LIMIT: Final = 30.0
+
+
+@dataclass(slots=True, eq=False)
+class _Waiter:
+    condition: threading.Condition
+    deadline: float | None
+    fired: bool = False
+
+
+class FakeClock:
+    """Virtual time: `advance()` moves it and wakes whoever was due.
+
+    A wait with a timeout ends when virtual time reaches its deadline, or when
+    its condition is notified; real time plays no part.
+
+    Promises: `advance()` returns after every waiter that fell due has been
+    notified; `settle()` returns when every thread of the library is parked in a
+    wait of this clock.
+
+    Does not promise: that a notified waiter has run on. Call `settle()` for that.
+
+    Threads: every method is safe from any thread; `advance()` and `settle()` are
+    the test's to call, holding no condition.
+    """
+
+    def __init__(self, *, start: datetime = _EPOCH) -> None:
+        self._start = start
+        self._changed = threading.Condition(threading.Lock())
+        self._monotonic = 1_000.0  # guarded by _changed
+        self._waiters: dict[int, _Waiter] = {}  # guarded by _changed; by thread ident
+
+    def monotonic(self) -> float:
+        """Return virtual seconds since an arbitrary instant."""
+        with self._changed:
+            return self._monotonic
+
+    def now(self) -> datetime:
+        """Return the virtual wall-clock time."""
+        return self._start + timedelta(seconds=self.monotonic() - 1_000.0)
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """Wait on a condition that the caller holds, in virtual time."""
+        with self._changed:
+            deadline = None if timeout is None else self._monotonic + timeout
+            waiter = _Waiter(condition, deadline)
+            if deadline is not None and deadline <= self._monotonic:
+                return False
+            self._waiters[threading.get_ident()] = waiter
+            self._changed.notify_all()
+        try:
+            # Nobody can notify between the registration and this wait: notifying
+            # needs the condition's lock, which the caller holds.
+            condition.wait()
+        finally:
+            with self._changed:
+                del self._waiters[threading.get_ident()]
+                self._changed.notify_all()
+        return not waiter.fired
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward, stopping at each deadline on the way.
+
+        Threads that wake at a deadline run on before time moves further, so that
+        a thread that waits again within the span is woken again within it.
+        """
+        with self._changed:
+            goal = self._monotonic + seconds
+        while True:
+            with self._changed:
+                due = [w.deadline for w in self._waiters.values() if w.deadline is not None]
+                self._monotonic = min([goal, *(d for d in due if d > self._monotonic)])
+                reached = self._monotonic >= goal
+            if self._fire():
+                self.settle()
+            if reached:
+                return
+
+    def settle(self, *, threads: int = 0) -> None:
+        """Return when every thread of the library is parked in this clock.
+
+        Threads are those whose name begins with `nav-`, the calling one left out.
+
+        Args:
+            threads: At least so many threads must be parked; for threads that the
+                test started itself under other names.
+
+        Raises:
+            AssertionError: Thirty real seconds passed; names the busy threads.
+        """
+        limit = time.monotonic() + _SETTLE_LIMIT
+        while True:
+            with self._changed:
+                waiters = dict(self._waiters)
+            parked = {ident for ident, waiter in waiters.items() if _is_parked(waiter, waiters)}
+            busy = sorted(
+                thread.name
+                for thread in threading.enumerate()
+                if thread.name.startswith(THREAD_PREFIX)
+                and thread.ident not in parked
+                and thread is not threading.current_thread()
+            )
+            if not busy and len(parked) >= threads:
+                return
+            if time.monotonic() > limit:
+                raise AssertionError(f"not settled: busy {busy}, parked {len(parked)} < {threads}")
+            with self._changed:
+                # Changes of the waiters wake us; the timeout covers threads that end.
+                self._changed.wait(0.002)
+
+    def waiting(self) -> int:
+        """Return how many threads wait on this clock now."""
+        with self._changed:
+            return len(self._waiters)
+
+    def next_deadline(self) -> float | None:
+        """Return the virtual seconds until the next waiter is due, if any."""
+        with self._changed:
+            deadlines = [w.deadline for w in self._waiters.values() if w.deadline is not None]
+            return min(deadlines) - self._monotonic if deadlines else None
+
+    def _fire(self) -> bool:
+        with self._changed:
+            due = [
+                waiter
+                for waiter in self._waiters.values()
+                if waiter.deadline is not None and waiter.deadline <= self._monotonic
+            ]
+            for waiter in due:
+                waiter.fired = True
+        # The conditions' locks are taken outside ours: waiters take them first.
+        for condition in {waiter.condition for waiter in due}:
+            with condition:
+                condition.notify_all()
+        return bool(due)
+
+
+def _is_parked(waiter: _Waiter, waiters: dict[int, _Waiter]) -> bool:
+    """Tell a thread that still waits from one that was notified and has not run yet.
+
+    A notified thread stays registered until it gets the processor. The condition
+    knows better: it forgets a waiter at the moment of its notification.
+    """
+    registered = sum(other.condition is waiter.condition for other in waiters.values())
+    with waiter.condition:
+        queued = len(waiter.condition._waiters)  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+    return queued >= registered
