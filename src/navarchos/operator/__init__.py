@@ -1,0 +1,1 @@
+"""The operator: replaces nodes, group by group, from declarative objects."""

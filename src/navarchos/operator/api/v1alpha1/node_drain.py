@@ -1,0 +1,131 @@
+"""NodeDrain: cordon one node, empty it, report."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from navarchos.client import Resource
+from navarchos.meta import Object
+from navarchos.operator.api.v1alpha1.common import (
+    GROUP,
+    VERSION,
+    DrainSpec,
+    OwnerKey,
+    PodNote,
+)
+from navarchos.runtime.conditions import Condition
+
+__all__ = [
+    "NODE_DRAINS",
+    "Blocker",
+    "DrainPhase",
+    "NodeDrain",
+    "NodeDrainSpec",
+    "NodeDrainStatus",
+]
+
+
+class DrainPhase(StrEnum):
+    """Where a drain stands."""
+
+    PENDING = "Pending"
+    DRAINING = "Draining"
+    COMPLETED = "Completed"
+    FAILED = "Failed"
+
+
+class NodeDrainSpec(DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Which node, and how. Name and uid of the node never change."""
+
+    node_name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
+    node_uid: Annotated[
+        str,
+        Meta(
+            description="The node's uid; filled in when absent. A node of another uid under the "
+            "same name is left alone.",
+            max_length=128,
+        ),
+    ] = msgspec.field(default="", name="nodeUID")
+    uncordon_on_delete: Annotated[
+        bool, Meta(description="Undo the cordon, if it was ours, when this object is deleted.")
+    ] = True
+    paused: Annotated[bool, Meta(description="No further eviction is sent.")] = False
+
+
+class Blocker(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """A pod that has to go and does not, and why."""
+
+    namespace: str
+    pod: str
+    uid: str = ""
+    reason: str = ""
+    message: str = ""
+    budget: str = ""
+    first_seen: datetime | None = None
+    next_action: str = ""
+
+
+class NodeDrainStatus(
+    msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
+):
+    """How far the drain is. Pods are written `namespace/name`."""
+
+    phase: DrainPhase | None = None
+    reason: Annotated[str, Meta(description="Why the drain is in its phase, for programs.")] = ""
+    message: str = ""
+    observed_generation: int = 0
+    start_timestamp: Annotated[
+        datetime | None, Meta(description="The first eviction; timeouts count from here.")
+    ] = None
+    completion_timestamp: datetime | None = None
+    total: int = 0
+    evicted: int = 0
+    ignored: int = 0
+    remaining: int = 0
+    blocked: int = 0
+    blockers: Annotated[
+        tuple[Blocker, ...], Meta(description="At most 50; `blocked` counts them all.")
+    ] = ()
+    node_pods: tuple[str, ...] = ()
+    evicted_pods: tuple[str, ...] = ()
+    ignored_pods: tuple[PodNote, ...] = ()
+    failed_pods: tuple[PodNote, ...] = ()
+    evicted_owners: tuple[OwnerKey, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodeDrain(Object, frozen=True):
+    """Cordons one node and empties it."""
+
+    spec: Annotated[
+        NodeDrainSpec,
+        Meta(
+            extra_json_schema={
+                "x-kubernetes-validations": [
+                    {
+                        "rule": "self.nodeName == oldSelf.nodeName",
+                        "message": "nodeName is immutable",
+                    },
+                    {
+                        "rule": "!has(oldSelf.nodeUID) || size(oldSelf.nodeUID) == 0 || "
+                        "(has(self.nodeUID) && self.nodeUID == oldSelf.nodeUID)",
+                        "message": "nodeUID is immutable",
+                    },
+                ]
+            }
+        ),
+    ]
+    status: NodeDrainStatus = NodeDrainStatus()
+
+
+NODE_DRAINS = Resource(
+    group=GROUP,
+    version=VERSION,
+    plural="nodedrains",
+    kind="NodeDrain",
+    namespaced=False,
+    type=NodeDrain,
+)

@@ -1,0 +1,179 @@
+"""NodeRollout: which nodes, in which order, within which limits."""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from navarchos.client import Resource
+from navarchos.client.selectors import LabelSelectorRequirement
+from navarchos.meta import Object
+from navarchos.operator.api.v1alpha1.common import (
+    GROUP,
+    VERSION,
+    DrainSpec,
+    Replacement,
+    Strategy,
+)
+from navarchos.runtime.conditions import Condition
+
+__all__ = [
+    "NODE_ROLLOUTS",
+    "BlockedPod",
+    "NodeNameEntry",
+    "NodeRollout",
+    "NodeRolloutSpec",
+    "NodeRolloutStatus",
+    "NodeSelectorEntry",
+    "PlannedNode",
+    "PriorityCount",
+    "RolloutPhase",
+]
+
+
+class RolloutPhase(StrEnum):
+    """Where a rollout stands. The first three are as published in 2019."""
+
+    NEW = "New"
+    IN_PROGRESS = "InProgress"
+    COMPLETED = "Completed"
+    HALTED = "Halted"
+
+
+class NodeSelectorEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Nodes by label, and how they are replaced."""
+
+    match_labels: Annotated[
+        dict[str, str], Meta(description="Labels that a node must have.", max_length=64)
+    ] = {}
+    match_expressions: Annotated[
+        tuple[LabelSelectorRequirement, ...],
+        Meta(description="Conditions that a node's labels must meet.", max_length=64),
+    ] = ()
+    match_all: Annotated[
+        bool, Meta(description="Says that an entry without conditions means every node.")
+    ] = False
+    replacement: Replacement = Replacement()
+
+
+class NodeNameEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """One node by name, and how it is replaced. Overrides selectors."""
+
+    name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
+    replacement: Replacement = Replacement()
+
+
+SelectorEntry = Annotated[
+    NodeSelectorEntry,
+    Meta(
+        extra_json_schema={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.matchAll || (has(self.matchLabels) && size(self.matchLabels) > 0)"
+                    " || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
+                    "message": "selects every node; say matchAll: true if that is meant",
+                }
+            ]
+        }
+    ),
+]
+
+
+class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """What is to be replaced, and how."""
+
+    node_selectors: Annotated[
+        tuple[SelectorEntry, ...],
+        Meta(description="Nodes by label. The highest priority wins.", max_length=100),
+    ] = ()
+    node_names: Annotated[
+        tuple[NodeNameEntry, ...],
+        Meta(description="Nodes by name; these override selectors.", max_length=5000),
+    ] = ()
+    strategy: Strategy = Strategy()
+    drain: DrainSpec = DrainSpec()
+    paused: Annotated[
+        bool, Meta(description="No further node starts and no further eviction is sent.")
+    ] = False
+    ttl_seconds_after_finished: Annotated[
+        int | None,
+        Meta(
+            description="Delete the rollout this long after it completed; never when absent.", ge=0
+        ),
+    ] = None
+
+
+class PlannedNode(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A node of the set that was fixed when the rollout started."""
+
+    name: str
+    uid: str
+    priority: int = 0
+
+
+class PriorityCount(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """How far the nodes of one priority are."""
+
+    priority: int
+    total: int
+    completed: int = 0
+    failed: int = 0
+
+
+class BlockedPod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """A pod that keeps a node of this rollout from being drained."""
+
+    node: str
+    pod: Annotated[str, Meta(description="namespace/name")]
+    reason: str
+    budget: str = ""
+    since: datetime | None = None
+
+
+class NodeRolloutStatus(
+    msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
+):
+    """How far the rollout is. Names in lists are node names."""
+
+    phase: RolloutPhase | None = None
+    observed_generation: int = 0
+    start_timestamp: datetime | None = None
+    completion_timestamp: datetime | None = None
+    estimated_completion: datetime | None = None
+    nodes: Annotated[
+        tuple[PlannedNode, ...], Meta(description="The node set, fixed at the start.")
+    ] = ()
+    nodes_not_found: Annotated[
+        tuple[str, ...], Meta(description="Names in the spec that no node had at the start.")
+    ] = ()
+    plan: tuple[PriorityCount, ...] = ()
+    replacements_created: tuple[str, ...] = ()
+    replacements_created_count: int = 0
+    replacements_completed: tuple[str, ...] = ()
+    replacements_completed_count: int = 0
+    replacements_failed: tuple[str, ...] = ()
+    replacements_failed_count: int = 0
+    in_flight: tuple[str, ...] = ()
+    in_flight_count: int = 0
+    blocked: tuple[BlockedPod, ...] = ()
+    blocked_count: int = 0
+    conditions: tuple[Condition, ...] = ()
+
+
+class NodeRollout(Object, frozen=True):
+    """Replaces groups of nodes in order of priority, without supervision."""
+
+    spec: NodeRolloutSpec = NodeRolloutSpec()
+    status: NodeRolloutStatus = NodeRolloutStatus()
+
+
+NODE_ROLLOUTS = Resource(
+    group=GROUP,
+    version=VERSION,
+    plural="noderollouts",
+    kind="NodeRollout",
+    namespaced=False,
+    type=NodeRollout,
+)
