@@ -21,8 +21,8 @@ LEVELS: Final = ("debug", "info", "warning", "error")
 
 
 def get_logger(name: str) -> "FilteringBoundLogger":
-    """Return a logger whose lines carry the module's name as `logger`."""
-    return cast("FilteringBoundLogger", structlog.get_logger(logger=name))
+    """Return a logger whose lines carry the module's name as `module`."""
+    return cast("FilteringBoundLogger", structlog.get_logger(module=name))
 
 
 def bound(**fields: object) -> AbstractContextManager[None]:
