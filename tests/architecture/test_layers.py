@@ -1,0 +1,95 @@
+"""The architecture, as far as a test can hold it."""
+
+import ast
+import importlib
+import pkgutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import navarchos
+
+ROOT = Path(__file__).parents[2]
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted(
+    path for path in (ROOT / "tests").rglob("*.py") if "e2e" not in path.relative_to(ROOT).parts
+)
+
+
+def test_the_front_door_opens_without_the_operator() -> None:
+    """Framework users pay for neither the operator nor the official client."""
+    code = (
+        "import sys, navarchos\n"
+        "heavy = [f'navarchos.{p}' for p in ('operator', 'cli', 'testing')]\n"
+        "heavy += ['kubernetes', 'aiohttp', 'rich']\n"
+        "print([m for m in heavy if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def modules() -> Iterator[str]:
+    for info in pkgutil.walk_packages(navarchos.__path__, "navarchos."):
+        if not info.name.endswith("__main__"):
+            yield info.name
+
+
+@pytest.mark.parametrize("name", sorted(modules()))
+def test_every_module_lists_its_public_names_and_has_them(name: str) -> None:
+    module = importlib.import_module(name)
+    if any(part.startswith("_") for part in name.split(".")):
+        return
+    listed = getattr(module, "__all__", None)
+    assert listed is not None or not public_definitions(module.__file__ or ""), (
+        f"{name} has no __all__"
+    )
+    for public in listed or ():
+        assert hasattr(module, public), f"{name}.__all__ lists {public}, which is not there"
+
+
+def public_definitions(path: str) -> list[str]:
+    tree = ast.parse(Path(path).read_text(encoding="utf-8"))
+    kinds = (ast.FunctionDef, ast.ClassDef)
+    return [node.name for node in tree.body if isinstance(node, kinds) and node.name[0] != "_"]
+
+
+def calls(path: Path, module: str, name: str) -> list[int]:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == name
+        and isinstance(node.func.value, ast.Name)
+        and node.func.value.id == module
+    ]
+
+
+@pytest.mark.parametrize("path", SOURCES + TESTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_nobody_sleeps(path: Path) -> None:
+    """Waiting goes through a clock, a condition or a stop token; never through a nap."""
+    assert calls(path, "time", "sleep") == []
+
+
+THREAD_OWNERS = {"threads.py"}
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_threads_start_in_thread_groups_only(path: Path) -> None:
+    if path.name in THREAD_OWNERS:
+        return
+    assert calls(path, "threading", "Thread") == []
+
+
+def test_the_framework_names_no_idea_of_the_operator() -> None:
+    words = ("noderollout", "nodereplacement", "nodedrain", "navarchos.pusher.com")
+    for path in SOURCES:
+        package = path.relative_to(ROOT / "src" / "navarchos").parts[0]
+        if package in {"operator", "cli"}:
+            continue
+        text = path.read_text(encoding="utf-8").lower()
+        assert [word for word in words if word in text] == [], path

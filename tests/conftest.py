@@ -1,0 +1,43 @@
+"""What every test gets: virtual time, reproducible examples, and a thread-leak check."""
+
+import threading
+import time
+from collections.abc import Iterator
+
+import hypothesis
+import pytest
+
+from navarchos.testing import FakeClock
+
+hypothesis.settings.register_profile(
+    "navarchos",
+    database=None,  # tests leave no file behind
+    deadline=None,  # the machine may be busy; promises are not about its speed
+    print_blob=True,  # a failure prints how to run it again
+)
+hypothesis.settings.load_profile("navarchos")
+
+_LEAK_LIMIT = 5.0
+
+
+@pytest.fixture
+def fake_clock() -> FakeClock:
+    """A clock that only the test moves."""
+    return FakeClock()
+
+
+@pytest.fixture(autouse=True)
+def no_thread_outlives_its_test() -> Iterator[None]:
+    """Fail the test that leaves a thread behind.
+
+    Threads that a test has told to stop get some seconds to end; joining them one
+    by one with a limit is the wait.
+    """
+    before = set(threading.enumerate())
+    yield
+    limit = time.monotonic() + _LEAK_LIMIT
+    left = [thread for thread in threading.enumerate() if thread not in before]
+    for thread in left:
+        thread.join(max(0.0, limit - time.monotonic()))
+    alive = sorted(thread.name for thread in left if thread.is_alive())
+    assert not alive, f"threads left behind: {alive}"

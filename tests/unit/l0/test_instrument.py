@@ -1,0 +1,25 @@
+import pytest
+from prometheus_client import CollectorRegistry
+
+from navarchos.errors import ConfigError
+from navarchos.instrument import Instruments
+
+
+def test_two_components_share_a_family() -> None:
+    instruments = Instruments(CollectorRegistry())
+    first = instruments.counter("jobs_total", "Jobs.", ("name",))
+    assert instruments.counter("jobs_total", "Jobs.", ("name",)) is first
+
+
+def test_a_family_lands_in_the_given_registry_only() -> None:
+    registry = CollectorRegistry()
+    Instruments(registry).gauge("depth", "Depth.").set(3)
+    assert registry.get_sample_value("depth") == 3
+
+
+@pytest.mark.parametrize(("kind", "labels"), [("gauge", ("name",)), ("counter", ("other",))])
+def test_a_family_asked_for_in_another_shape_is_refused(kind: str, labels: tuple[str, ...]) -> None:
+    instruments = Instruments()
+    instruments.counter("jobs_total", "Jobs.", ("name",))
+    with pytest.raises(ConfigError):
+        getattr(instruments, kind)("jobs_total", "Jobs.", labels)

@@ -1,0 +1,82 @@
+import threading
+
+import pytest
+
+from navarchos.errors import AlreadyStopped, SelfJoin, Stopped, ThreadCrashed
+from navarchos.stopping import StopToken
+from navarchos.testing import FakeClock
+from navarchos.threads import ThreadGroup
+
+
+def group(stop: StopToken | None = None) -> ThreadGroup:
+    return ThreadGroup("test", stop=StopToken() if stop is None else stop)
+
+
+def test_threads_are_named_after_their_group() -> None:
+    names: list[str] = []
+    threads = group()
+    threads.start("part", lambda: names.append(threading.current_thread().name))
+    assert threads.join(5)
+    assert names == ["nav-test-part"]
+
+
+def test_join_tells_threads_that_still_run(fake_clock: FakeClock) -> None:
+    stop = StopToken(clock=fake_clock)
+    threads = ThreadGroup("test", stop=stop, clock=fake_clock)
+    threads.start("loop", stop.wait)
+    assert threads.join(0) is False
+    assert threads.running() == ("nav-test-loop",)
+    stop.stop("done")
+    assert threads.join() is True
+
+
+def test_a_crash_stops_the_group_and_keeps_its_cause() -> None:
+    stop = StopToken()
+    threads = group(stop)
+
+    def crash() -> None:
+        raise ValueError("boom")
+
+    threads.start("sibling", stop.wait)
+    threads.start("bad", crash)
+    assert threads.join(5)
+    assert "nav-test-bad" in (stop.reason or "")
+    with pytest.raises(ThreadCrashed) as caught:
+        threads.raise_failure()
+    assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_cancellation_is_a_normal_end() -> None:
+    def cancelled() -> None:
+        raise Stopped("asked")
+
+    threads = group()
+    threads.start("part", cancelled)
+    assert threads.join(5)
+    assert threads.failure is None
+    threads.raise_failure()
+
+
+@pytest.mark.rule("RT-09")
+def test_a_thread_that_would_join_itself_is_told_so() -> None:
+    caught: list[BaseException] = []
+    threads = group()
+
+    def join_self() -> None:
+        try:
+            threads.join()
+        except SelfJoin as error:
+            caught.append(error)
+
+    threads.start("part", join_self)
+    assert threads.join(5)
+    assert len(caught) == 1
+
+
+def test_nothing_starts_in_a_group_that_was_stopped_and_joined() -> None:
+    stop = StopToken()
+    threads = group(stop)
+    stop.stop("over")
+    threads.join()
+    with pytest.raises(AlreadyStopped):
+        threads.start("late", lambda: None)

@@ -1,0 +1,73 @@
+import threading
+from datetime import timedelta
+
+import pytest
+
+from navarchos.testing import FakeClock
+
+
+def nap(clock: FakeClock, seconds: float | None, log: list[float]) -> threading.Thread:
+    condition = threading.Condition()
+
+    def run() -> None:
+        with condition:
+            clock.wait(condition, seconds)
+        log.append(clock.monotonic())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_time_stands_still_until_moved(fake_clock: FakeClock) -> None:
+    before = (fake_clock.monotonic(), fake_clock.now())
+    assert (fake_clock.monotonic(), fake_clock.now()) == before
+    fake_clock.advance(1.5)
+    assert fake_clock.monotonic() == before[0] + 1.5
+    assert fake_clock.now() - before[1] == timedelta(seconds=1.5)
+
+
+def test_waiters_wake_at_their_own_deadlines(fake_clock: FakeClock) -> None:
+    start, log = fake_clock.monotonic(), list[float]()
+    threads = [nap(fake_clock, 1.0, log), nap(fake_clock, 2.0, log), nap(fake_clock, 99.0, log)]
+    fake_clock.settle(threads=3)
+    fake_clock.advance(3.0)
+    threads[0].join()
+    threads[1].join()
+    assert all(at > start for at in log)
+    assert fake_clock.waiting() == 1
+    fake_clock.advance(100)
+    threads[2].join()
+
+
+def test_a_wait_without_end_needs_a_notification(fake_clock: FakeClock) -> None:
+    condition, done = threading.Condition(), list[bool]()
+
+    def run() -> None:
+        with condition:
+            done.append(fake_clock.wait(condition, None))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    fake_clock.settle(threads=1)
+    fake_clock.advance(1_000_000)
+    assert done == []
+    with condition:
+        condition.notify_all()
+    thread.join()
+    assert done == [True]
+
+
+def test_a_wait_of_nothing_returns_at_once(fake_clock: FakeClock) -> None:
+    condition = threading.Condition()
+    with condition:
+        assert fake_clock.wait(condition, 0) is False
+
+
+def test_next_deadline_tells_how_far_to_go(fake_clock: FakeClock) -> None:
+    assert fake_clock.next_deadline() is None
+    thread = nap(fake_clock, 7.0, [])
+    fake_clock.settle(threads=1)
+    assert fake_clock.next_deadline() == pytest.approx(7.0)
+    fake_clock.advance(7.0)
+    thread.join()
