@@ -1,0 +1,22 @@
+"""Labels, annotations and finalizers that the operator puts on objects."""
+
+from typing import Final
+
+__all__ = [
+    "CORDONED_BY_ANNOTATION",
+    "DRAIN_COMPLETED_LABEL",
+    "DRAIN_FINALIZER",
+    "RESUME_ANNOTATION",
+]
+
+DRAIN_COMPLETED_LABEL: Final = "navarchos.pusher.com/drain-completed"
+"""On a node: when it was drained, as `2006-01-02T15h04m05s` in UTC. As published."""
+
+CORDONED_BY_ANNOTATION: Final = "navarchos.pusher.com/cordoned-by"
+"""On a node: the cordon is ours, set by the drain `<name>/<uid>`."""
+
+DRAIN_FINALIZER: Final = "navarchos.pusher.com/drain"
+"""On a NodeDrain: its cordon may have to be undone first."""
+
+RESUME_ANNOTATION: Final = "navarchos.pusher.com/resume"
+"""On a NodeRollout: a person forgives the attempts that failed so far."""
