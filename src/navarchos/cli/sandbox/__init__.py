@@ -1,0 +1,1 @@
+"""`navarchos sandbox`: a cluster in this process, the real manager beside it."""

@@ -1,0 +1,130 @@
+"""`navarchos sandbox`: the options, and nothing else."""
+
+import signal
+import sys
+from contextlib import ExitStack
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Literal
+
+import click
+import msgspec
+from rich.console import Console
+
+from navarchos import logs
+from navarchos.cli.sandbox.manifests import Manifest, load
+from navarchos.cli.sandbox.runner import Outcome, Sandbox, SandboxOptions
+from navarchos.cli.sandbox.view import LiveView, PlainView, SilentView, View
+
+__all__ = ["sandbox"]
+
+
+@click.command()
+@click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Manifest with NodeRollouts; repeatable. The bundled example by default.",
+)
+@click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True)
+@click.option("--pods-per-node", type=click.IntRange(1, 250), default=8, show_default=True)
+@click.option(
+    "--speed",
+    type=click.FloatRange(min=0, max=10_000, min_open=True),
+    default=20.0,
+    show_default=True,
+    help="Simulated seconds per real one, for pods and machines; the manager runs in real time.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=300.0,
+    show_default=True,
+    help="Seconds until the run is given up.",
+)
+@click.option("--serve", is_flag=True, help="Stay up until Ctrl-C, for kubectl.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    show_default=True,
+    help="Port of the API server on loopback; 0 takes a free one.",
+)
+@click.option(
+    "--kubeconfig",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Where to write the kubeconfig (mode 0600); a temporary place by default.",
+)
+@click.option(
+    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+)
+def sandbox(
+    *,
+    filenames: tuple[Path, ...],
+    nodes: int,
+    pods_per_node: int,
+    speed: float,
+    timeout: float,
+    serve: bool,
+    port: int,
+    kubeconfig: Path | None,
+    output: Literal["text", "json"],
+) -> None:
+    """Replace the nodes of a cluster that lives in this process.
+
+    Exits 0 when every rollout is Completed, 1 when one is Halted or the time is
+    up, 2 for bad usage. With --serve and without -f no rollout is created: create
+    one with kubectl.
+    """
+    # The manager logs to its own file; here only what a person should look at.
+    logs.configure(level="error", style="console")
+    manifests = [] if serve and not filenames else _load(filenames)
+    options = SandboxOptions(
+        nodes=nodes,
+        pods_per_node=pods_per_node,
+        speed=speed,
+        timeout=timeout,
+        port=port,
+        kubeconfig=kubeconfig,
+    )
+    console = Console()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    with Sandbox(options) as run:
+        if serve:
+            _announce(run)
+        if manifests:
+            _tell(run.roll_out(manifests, _view(console, output)), output)
+        if serve:
+            run.serve(_view(console, output))
+
+
+def _tell(outcome: Outcome, output: str) -> None:
+    if output == "json":
+        click.echo(msgspec.json.encode(outcome.report.as_json()))
+    if outcome.failure is not None:
+        raise outcome.failure
+    if output == "text":
+        click.echo(outcome.report.as_text())
+
+
+def _load(filenames: tuple[Path, ...]) -> list[Manifest]:
+    if filenames:
+        return load(filenames)
+    with ExitStack() as stack:
+        bundled = files("navarchos.cli") / "examples" / "rollout.yml"
+        return load([stack.enter_context(as_file(bundled))])
+
+
+def _view(console: Console, output: str) -> View:
+    if output == "json":
+        return SilentView()
+    return LiveView(console) if console.is_terminal else PlainView(click.echo)
+
+
+def _announce(run: Sandbox) -> None:
+    click.echo(f"server      {run.url}", err=True)
+    click.echo(f"kubeconfig  {run.kubeconfig}", err=True)
+    click.echo(f"try         kubectl --kubeconfig {run.kubeconfig} get nodes", err=True)
+    click.echo("Ctrl-C ends it.", err=True)

@@ -1,0 +1,239 @@
+"""What happens in the cluster, seen from the server's side.
+
+The observer hears of every committed change in commit order, so what it counts
+(nodes in flight, their order) is exact, and owes nothing to the manager's word.
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.meta import Object, controller_of
+from navarchos.operator.api.v1alpha1 import (
+    NodeReplacement,
+    NodeRollout,
+    ReplacementPhase,
+    RolloutPhase,
+    Step,
+)
+from navarchos.testing.apiserver import Change
+
+__all__ = ["NodeView", "Notice", "Observer", "Snapshot"]
+
+ROLE_LABEL: Final = "kubernetes.io/role"
+
+
+class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    node_name: str = ""
+
+
+class _Pod(Object, frozen=True):
+    spec: _PodSpec = _PodSpec()
+
+
+class _NodeSpec(msgspec.Struct, frozen=True):
+    unschedulable: bool = False
+
+
+class _Node(Object, frozen=True):
+    spec: _NodeSpec = _NodeSpec()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """A node as the live view shows it."""
+
+    name: str
+    role: str
+    step: Step | None
+    priority: int | None
+    pods: int
+    cordoned: bool
+    present: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """A line for those who watch without a terminal."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything the view needs, taken at one moment."""
+
+    nodes: tuple[NodeView, ...]
+    rollouts: tuple[NodeRollout, ...]
+    replacements: tuple[NodeReplacement, ...]
+    order: tuple[str, ...]
+    in_flight: int
+    max_in_flight: int
+    notices: tuple[Notice, ...]
+
+
+@dataclass(slots=True)
+class _World:
+    nodes: dict[str, _Node] = field(default_factory=dict)
+    roles: dict[str, str] = field(default_factory=dict)
+    pods: dict[str, str] = field(default_factory=dict)  # uid of a pod that moves → its node
+    load: Counter[str] = field(default_factory=Counter)  # pods that move, by node
+    replacements: dict[str, NodeReplacement] = field(default_factory=dict)
+    rollouts: dict[str, NodeRollout] = field(default_factory=dict)
+    order: list[str] = field(default_factory=list)
+    max_in_flight: int = 0
+
+
+class Observer:
+    """Follows nodes, pods, replacements and rollouts.
+
+    Threads: `on_change` runs under the server's lock, so it only updates tables;
+    the rest is safe from any thread.
+    """
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._changed = threading.Condition(threading.Lock())
+        self._world = _World()  # guarded by _changed
+        self._version = 0  # guarded by _changed
+        self._notices: deque[Notice] = deque()  # guarded by _changed
+        self._readers: Final = {
+            ("", "nodes"): self._on_node,
+            ("", "pods"): self._on_pod,
+            ("navarchos.pusher.com", "nodereplacements"): self._on_replacement,
+            ("navarchos.pusher.com", "noderollouts"): self._on_rollout,
+        }
+
+    def on_change(self, change: Change) -> None:
+        """Take one committed change in."""
+        reader = self._readers.get((change.group, change.resource))
+        if reader is None:
+            return
+        with self._changed:
+            reader(change.object, gone=change.type == "DELETED")
+            self._version += 1
+            self._changed.notify_all()
+
+    def wait(self, seen: int, timeout: float) -> int:
+        """Wait until something has changed since version `seen`; return the version."""
+        with self._changed:
+            if self._version == seen:
+                self._clock.wait(self._changed, timeout)
+            return self._version
+
+    def wake(self) -> None:
+        """Make a waiting caller look again."""
+        with self._changed:
+            self._version += 1
+            self._changed.notify_all()
+
+    def snapshot(self) -> Snapshot:
+        """Return the present state, and the notices since the last snapshot."""
+        with self._changed:
+            world = self._world
+            notices = tuple(self._notices)
+            self._notices.clear()
+            return Snapshot(
+                nodes=tuple(self._node_views_locked()),
+                rollouts=tuple(world.rollouts.values()),
+                replacements=tuple(world.replacements.values()),
+                order=tuple(world.order),
+                in_flight=self._in_flight_locked(),
+                max_in_flight=world.max_in_flight,
+                notices=notices,
+            )
+
+    def _node_views_locked(self) -> list[NodeView]:
+        world = self._world
+        by_node = {r.spec.node_name: r for r in world.replacements.values()}
+        views = []
+        for name in dict.fromkeys([*by_node, *world.nodes]):
+            node, replacement = world.nodes.get(name), by_node.get(name)
+            views.append(
+                NodeView(
+                    name=name,
+                    role=world.roles.get(name, ""),
+                    step=replacement.status.current if replacement else None,
+                    priority=replacement.spec.replacement.priority if replacement else None,
+                    pods=world.load[name],
+                    cordoned=node is not None and node.spec.unschedulable,
+                    present=node is not None,
+                )
+            )
+        return views
+
+    def _in_flight_locked(self) -> int:
+        return sum(r.status.current.in_flight for r in self._world.replacements.values())
+
+    def _on_node(self, obj: Mapping[str, object], *, gone: bool) -> None:
+        node = msgspec.convert(obj, _Node)
+        name = node.metadata.name
+        self._world.roles[name] = node.metadata.labels.get(ROLE_LABEL, "")
+        if gone:
+            self._world.nodes.pop(name, None)
+            self._say(f"{name}: machine is gone")
+            return
+        known = name in self._world.nodes
+        self._world.nodes[name] = node
+        if not known and self._world.replacements:
+            self._say(f"{name}: new machine has joined")
+
+    def _on_pod(self, obj: Mapping[str, object], *, gone: bool) -> None:
+        pod = msgspec.convert(obj, _Pod)
+        world, uid = self._world, pod.metadata.uid
+        owner = controller_of(pod.metadata)
+        before = world.pods.pop(uid, None)
+        if before is not None:
+            world.load[before] -= 1
+        stays = owner is not None and owner.kind == "DaemonSet"
+        if not gone and not stays and pod.spec.node_name:
+            world.pods[uid] = pod.spec.node_name
+            world.load[pod.spec.node_name] += 1
+
+    def _on_replacement(self, obj: Mapping[str, object], *, gone: bool) -> None:
+        replacement = msgspec.convert(obj, NodeReplacement)
+        world, name = self._world, replacement.metadata.name
+        before = world.replacements.get(name)
+        if gone:
+            world.replacements.pop(name, None)
+            return
+        world.replacements[name] = replacement
+        was = before.status.current if before is not None else Step.WAITING
+        now = replacement.status.current
+        if was is now:
+            return
+        if now.in_flight and not was.in_flight:
+            world.order.append(replacement.spec.node_name)
+            world.max_in_flight = max(world.max_in_flight, self._in_flight_locked())
+        self._say(_describe(replacement, now))
+
+    def _on_rollout(self, obj: Mapping[str, object], *, gone: bool) -> None:
+        rollout = msgspec.convert(obj, NodeRollout)
+        name = rollout.metadata.name
+        before = self._world.rollouts.get(name)
+        if gone:
+            self._world.rollouts.pop(name, None)
+            self._say(f"{name}: deleted")
+            return
+        self._world.rollouts[name] = rollout
+        phase = rollout.status.phase or RolloutPhase.NEW
+        if before is None or (before.status.phase or RolloutPhase.NEW) is not phase:
+            self._say(f"{name}: {phase}")
+
+    def _say(self, text: str) -> None:
+        self._notices.append(Notice(text))
+
+
+def _describe(replacement: NodeReplacement, step: Step) -> str:
+    node, status = replacement.spec.node_name, replacement.status
+    if step is Step.DONE:
+        return f"{node}: drained, {status.evicted_pods_count} pods moved"
+    if status.phase is ReplacementPhase.FAILED or step is Step.RELEASING:
+        reason = status.step.reason if status.step else ""
+        return f"{node}: {step} {reason}".rstrip()
+    return f"{node}: {step}"

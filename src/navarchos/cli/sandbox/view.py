@@ -1,0 +1,176 @@
+"""The live view, and the plain lines for those without a terminal."""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from types import TracebackType
+from typing import Final, Protocol, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from navarchos.cli.sandbox.observer import NodeView, Snapshot
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.operator.api.v1alpha1 import NodeRollout, RolloutPhase, Step
+
+__all__ = ["LiveView", "PlainView", "SilentView", "View", "choose_rows", "remaining_time"]
+
+_STYLES: Final = {
+    Step.WAITING: "dim",
+    Step.RESERVED: "cyan",
+    Step.CORDONED: "cyan",
+    Step.DRAINING: "yellow",
+    Step.RELEASING: "magenta",
+    Step.DONE: "green",
+    Step.FAILED: "bold red",
+}
+_FRAME: Final = 9  # lines around the rows: title, bar, estimate, header, borders
+
+
+class View(Protocol):
+    """Shows snapshots to a person."""
+
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None: ...
+    def show(self, snapshot: Snapshot) -> None:
+        """Bring the view up to date."""
+        ...
+
+
+class _Quiet:
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+class SilentView(_Quiet):
+    """Shows nothing: for `-o json`, where standard output belongs to a program."""
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Drop the snapshot."""
+
+
+class PlainView(_Quiet):
+    """A line for each thing that happened, with the seconds since the start."""
+
+    def __init__(self, write: Callable[[str], None], *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._write = write
+        self._clock = clock
+        self._started = clock.monotonic()
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Write the notices of the snapshot."""
+        seconds = self._clock.monotonic() - self._started
+        for notice in snapshot.notices:
+            self._write(f"{seconds:6.1f}s  {notice.text}")
+
+
+class LiveView:
+    """A table of nodes, an overall bar and an estimate, redrawn in place."""
+
+    def __init__(self, console: Console, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._console = console
+        self._clock = clock
+        self._live = Live(console=console, refresh_per_second=8, transient=False)
+
+    def __enter__(self) -> Self:
+        self._live.__enter__()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._live.__exit__(kind, error, trace)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Redraw."""
+        height = max(self._console.height - _FRAME, 5)
+        self._live.update(render(snapshot, rows=height, now=self._clock.now()))
+
+
+def render(snapshot: Snapshot, *, rows: int, now: datetime) -> RenderableType:
+    """Draw a snapshot with at most `rows` nodes."""
+    parts: list[RenderableType] = [
+        _rollout_line(rollout, now)
+        for rollout in sorted(snapshot.rollouts, key=lambda r: r.metadata.name)
+    ]
+    parts.append(_table(choose_rows(snapshot.nodes, rows), len(snapshot.nodes)))
+    return Group(*parts)
+
+
+def _rollout_line(rollout: NodeRollout, now: datetime) -> RenderableType:
+    status = rollout.status
+    total, done = len(status.nodes), status.replacements_completed_count
+    phase = status.phase or RolloutPhase.NEW
+    grid = Table.grid(padding=(0, 1))
+    grid.add_row(
+        Text(rollout.metadata.name, style="bold"),
+        ProgressBar(total=max(total, 1), completed=done, width=30),
+        f"{done}/{total}",
+        Text(phase, style="bold red" if phase is RolloutPhase.HALTED else "bold"),
+        remaining_time(rollout, now),
+    )
+    return grid
+
+
+def remaining_time(rollout: NodeRollout, now: datetime) -> str:
+    """Say in words how long the rollout still takes."""
+    status = rollout.status
+    if status.phase in {RolloutPhase.COMPLETED, RolloutPhase.HALTED}:
+        return ""
+    if status.estimated_completion is None:
+        return "no estimate yet"
+    left = max(status.estimated_completion - now, timedelta())
+    return f"about {int(left.total_seconds())} s left"
+
+
+def choose_rows(nodes: Iterable[NodeView], rows: int) -> list[NodeView]:
+    """Pick what fits: nodes in flight first, then the next ones, then the rest."""
+    ordered = sorted(nodes, key=_interest)
+    return ordered[:rows]
+
+
+def _interest(node: NodeView) -> tuple[int, int, str]:
+    if node.step is None:
+        return (3 if node.present else 5, 0, node.name)
+    if node.step.in_flight:
+        return (0, -(node.priority or 0), node.name)
+    rank = {Step.FAILED: 1, Step.WAITING: 2}.get(node.step, 4)
+    return (rank, -(node.priority or 0), node.name)
+
+
+def _table(nodes: list[NodeView], total: int) -> Table:
+    caption = f"{len(nodes)} of {total} nodes" if len(nodes) < total else None
+    table = Table(caption=caption, expand=False)
+    for column in ("NODE", "ROLE", "PRIORITY", "STEP"):
+        table.add_column(column)
+    table.add_column("PODS", justify="right")
+    for node in nodes:
+        table.add_row(
+            node.name,
+            node.role,
+            "" if node.priority is None else str(node.priority),
+            _step_text(node),
+            str(node.pods) if node.present else "",
+        )
+    return table
+
+
+def _step_text(node: NodeView) -> Text:
+    if node.step is None:
+        return Text("new machine" if node.present else "gone", style="blue")
+    if node.step is Step.DONE and not node.present:
+        return Text("Done, replaced", style="green")
+    return Text(node.step, style=_STYLES[node.step])
