@@ -26,6 +26,7 @@ from navarchos.operator.api.v1alpha1.node_drain import (
 )
 from navarchos.operator.api.v1alpha1.node_replacement import (
     NODE_REPLACEMENTS,
+    AttemptFailure,
     NodeReplacement,
     NodeReplacementSpec,
     NodeReplacementStatus,
@@ -52,6 +53,7 @@ __all__ = [
     "NODE_REPLACEMENTS",
     "NODE_ROLLOUTS",
     "VERSION",
+    "AttemptFailure",
     "BlockedPod",
     "Blocker",
     "DrainPhase",

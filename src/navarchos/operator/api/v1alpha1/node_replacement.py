@@ -22,6 +22,7 @@ from navarchos.runtime.conditions import Condition
 
 __all__ = [
     "NODE_REPLACEMENTS",
+    "AttemptFailure",
     "NodeReplacement",
     "NodeReplacementSpec",
     "NodeReplacementStatus",
@@ -79,6 +80,15 @@ class StepStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
     reason: str = ""
 
 
+class AttemptFailure(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """An attempt that failed, when, and why."""
+
+    attempt: Annotated[int, Meta(description="Counted from 1.")]
+    at: datetime
+    reason: str = ""
+    message: str = ""
+
+
 class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """Which node, and how. Name and uid of the node never change."""
 
@@ -108,6 +118,16 @@ class NodeReplacementStatus(
     observed_generation: int = 0
     step: StepStatus | None = None
     attempts: Annotated[int, Meta(description="Attempts that have failed.")] = 0
+    forgiven_attempts: Annotated[
+        int, Meta(description="Attempts that a person forgave; they no longer count.")
+    ] = 0
+    resumed: Annotated[
+        str, Meta(description="The value of the resume annotation that was obeyed last.")
+    ] = ""
+    failures: Annotated[
+        tuple[AttemptFailure, ...],
+        Meta(description="The failed attempts that have not been forgiven, oldest first."),
+    ] = ()
     node_pods: tuple[str, ...] = ()
     node_pods_count: int = 0
     evicted_pods: tuple[str, ...] = ()
@@ -128,6 +148,11 @@ class NodeReplacementStatus(
     def current(self) -> Step:
         """The present step; a replacement nobody has looked at yet waits."""
         return self.step.name if self.step is not None else Step.WAITING
+
+    @property
+    def counted_attempts(self) -> int:
+        """The failed attempts that have not been forgiven."""
+        return self.attempts - self.forgiven_attempts
 
 
 class NodeReplacement(Object, frozen=True):

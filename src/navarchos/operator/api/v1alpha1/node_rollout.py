@@ -15,6 +15,7 @@ from navarchos.operator.api.v1alpha1.common import (
     VERSION,
     DrainSpec,
     Replacement,
+    Seconds,
     Strategy,
 )
 from navarchos.runtime.conditions import Condition
@@ -98,10 +99,8 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
         bool, Meta(description="No further node starts and no further eviction is sent.")
     ] = False
     ttl_seconds_after_finished: Annotated[
-        int | None,
-        Meta(
-            description="Delete the rollout this long after it completed; never when absent.", ge=0
-        ),
+        Seconds | None,
+        Meta(description="Delete the rollout this long after it completed; never when absent."),
     ] = None
 
 
@@ -159,6 +158,13 @@ class NodeRolloutStatus(
     in_flight_count: int = 0
     blocked: tuple[BlockedPod, ...] = ()
     blocked_count: int = 0
+    halted_max_failures: Annotated[
+        int | None,
+        Meta(description="maxFailures when the rollout was halted; raising it lets it go on."),
+    ] = None
+    resumed: Annotated[
+        str, Meta(description="The value of the resume annotation that was obeyed last.")
+    ] = ""
     conditions: tuple[Condition, ...] = ()
 
 

@@ -1,0 +1,290 @@
+"""Which nodes may start now: one pure function of the objects (OP-21)."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Final, NamedTuple
+
+from navarchos.errors import ConfigError
+from navarchos.operator.api.v1alpha1 import (
+    NodeReplacement,
+    NodeRollout,
+    PendingPodsPolicy,
+    RolloutPhase,
+    Step,
+    resolve_count,
+)
+from navarchos.operator.replacements.failures import node_gone, tally, too_many_failures
+from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.world import PendingPod, World, owning_rollout
+
+__all__ = ["Decisions", "admit"]
+
+_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
+_FINISHED: Final = (Step.DONE, Step.FAILED)
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What `admit` decided.
+
+    Each replacement that has not started is in exactly one of the first three,
+    except one that is being deleted or whose node's uid is not known yet.
+    """
+
+    start: tuple[str, ...] = ()
+    """Names of replacements to start, in this order. All of them may start."""
+    expired: tuple[str, ...] = ()
+    """Names that waited for Pending pods for too long: the attempt has failed."""
+    waiting: Mapping[str, Wait] = field(default_factory=dict)
+    recheck_after: float | None = None
+    """Seconds until time alone changes a decision; `None` when it never does."""
+
+
+def admit(world: World, now: datetime) -> Decisions:
+    """Decide which waiting replacements may start, and why the others may not.
+
+    Priorities hold across rollouts (OP-05): only the highest priority that is
+    unfinished may start nodes. Within it the order is OP-09, after the number of
+    failed attempts. A node that may not start holds up those of its own rollout
+    that come after it, and no others.
+
+    Promises: the same objects and time give the same answer, in whatever order
+    they come; nodes in flight and started ones together stay within the limit of
+    each node that is started; nothing is changed.
+    """
+    frozen = _frozen_rollouts(world)
+    waiting: dict[str, Wait] = {}
+    eligible: list[NodeReplacement] = []
+    unfinished: list[int] = []
+    for replacement in world.replacements:
+        if _is_over(replacement, world):
+            continue
+        reason = _frozen_reason(replacement, frozen)
+        if reason is None or reason is Wait.ROLLOUT_NOT_READY:
+            unfinished.append(replacement.spec.replacement.priority)
+        if replacement.status.current is not Step.WAITING:
+            continue
+        if reason is not None:
+            waiting[replacement.metadata.name] = reason
+        elif replacement.spec.node_uid:
+            eligible.append(replacement)
+    top = max(unfinished, default=0)
+    candidates = []
+    for replacement in eligible:
+        if replacement.spec.replacement.priority == top:
+            candidates.append(replacement)
+        else:
+            waiting[replacement.metadata.name] = Wait.HIGHER_PRIORITY
+    candidates.sort(key=lambda candidate: _order(candidate, world))
+    return _Walk(world, now, waiting).through(candidates)
+
+
+class _Place(NamedTuple):
+    """OP-09, with retries after all others."""
+
+    attempts: int
+    topology: str
+    created_at: datetime
+    node: str
+    name: str
+
+
+def _order(replacement: NodeReplacement, world: World) -> _Place:
+    node = world.nodes.get(replacement.spec.node_name)
+    created = node.metadata.creation_timestamp if node is not None else None
+    return _Place(
+        replacement.status.counted_attempts,
+        _topology(replacement.spec.node_name, replacement.spec.strategy.topology_key, world),
+        created or _LONG_AGO,
+        replacement.spec.node_name,
+        replacement.metadata.name,
+    )
+
+
+def _topology(node_name: str, key: str, world: World) -> str:
+    node = world.nodes.get(node_name)
+    return node.metadata.labels.get(key, "") if key and node is not None else ""
+
+
+def _is_over(replacement: NodeReplacement, world: World) -> bool:
+    """Tell those that neither start nor hold up others; their slots count elsewhere."""
+    if replacement.status.current in _FINISHED:
+        return True
+    if replacement.metadata.deletion_timestamp is not None:
+        return True
+    uid = owning_rollout(replacement)
+    if not uid:
+        return False
+    rollout = world.rollouts.get(uid)
+    return rollout is None or rollout.metadata.deletion_timestamp is not None
+
+
+def _frozen_reason(replacement: NodeReplacement, frozen: Mapping[str, Wait]) -> Wait | None:
+    if replacement.spec.paused:
+        return Wait.PAUSED
+    return frozen.get(owning_rollout(replacement))
+
+
+def _frozen_rollouts(world: World) -> dict[str, Wait]:
+    children: dict[str, list[NodeReplacement]] = {uid: [] for uid in world.rollouts}
+    for replacement in world.replacements:
+        uid = owning_rollout(replacement)
+        if uid in children:
+            children[uid].append(replacement)
+    reasons = {uid: _rollout_reason(world.rollouts[uid], children[uid]) for uid in children}
+    return {uid: reason for uid, reason in reasons.items() if reason is not None}
+
+
+def _rollout_reason(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> Wait | None:
+    if rollout.spec.paused:
+        return Wait.ROLLOUT_PAUSED
+    if rollout.status.phase is RolloutPhase.HALTED:
+        return Wait.ROLLOUT_HALTED
+    # Children are created in order, but one of them may have failed: none may
+    # start before those that go first exist.
+    if rollout.status.phase in {None, RolloutPhase.NEW}:
+        return Wait.ROLLOUT_NOT_READY
+    # The rollout's own controller may not have written Halted yet.
+    try:
+        halted = too_many_failures(rollout, tally(children, resumed=rollout.status.resumed))
+    except ConfigError:
+        return Wait.INVALID_STRATEGY
+    return Wait.ROLLOUT_HALTED if halted else None
+
+
+class _Walk:
+    """One walk along the line; each node that starts takes a slot from the next."""
+
+    def __init__(self, world: World, now: datetime, waiting: dict[str, Wait]) -> None:
+        self._world = world
+        self._now = now
+        self._waiting = waiting
+        self._busy = _nodes_in_flight(world)
+        self._settled_at = max(map(_settled_at, world.replacements), default=_LONG_AGO)
+        self._evicted = _evicted_owners(world.replacements)
+        self._held_up: set[str] = set()
+        self._recheck: list[datetime] = []
+        self._start: list[str] = []
+        self._expired: list[str] = []
+
+    def through(self, candidates: Sequence[NodeReplacement]) -> Decisions:
+        """Decide on each candidate, first in line first."""
+        for candidate in candidates:
+            self._decide(candidate)
+        soonest = min(self._recheck, default=None)
+        return Decisions(
+            start=tuple(self._start),
+            expired=tuple(self._expired),
+            waiting=self._waiting,
+            recheck_after=None
+            if soonest is None
+            else max((soonest - self._now).total_seconds(), 0.0),
+        )
+
+    def _decide(self, candidate: NodeReplacement) -> None:
+        name, line = candidate.metadata.name, owning_rollout(candidate)
+        if candidate.spec.node_name in self._busy:
+            self._waiting[name] = Wait.NODE_IN_FLIGHT
+            return
+        reason = Wait.QUEUED if line in self._held_up else self._reason(candidate)
+        if reason is None:
+            self._busy.add(candidate.spec.node_name)
+            self._start.append(name)
+            return
+        self._held_up.add(line)
+        if reason is Wait.PENDING_PODS and self._has_expired(candidate):
+            self._expired.append(name)
+        else:
+            self._waiting[name] = reason
+
+    def _reason(self, candidate: NodeReplacement) -> Wait | None:
+        limit = _limit(candidate)
+        if limit is None:
+            return Wait.INVALID_STRATEGY
+        if len(self._busy) >= limit:
+            return Wait.MAX_CONCURRENT
+        if not self._shares_topology(candidate):
+            return Wait.TOPOLOGY
+        if self._now < self._settled_at:
+            self._recheck.append(self._settled_at)
+            return Wait.SETTLING
+        return Wait.PENDING_PODS if self._pods_are_pending(candidate) else None
+
+    def _shares_topology(self, candidate: NodeReplacement) -> bool:
+        key = candidate.spec.strategy.topology_key
+        if not key:
+            return True
+        own = _topology(candidate.spec.node_name, key, self._world)
+        # A node in flight that is gone says nothing about its place any more.
+        present = self._busy & self._world.nodes.keys()
+        return all(_topology(name, key, self._world) == own for name in present)
+
+    def _pods_are_pending(self, candidate: NodeReplacement) -> bool:
+        match candidate.spec.strategy.pending_pods:
+            case PendingPodsPolicy.IGNORE:
+                return False
+            case PendingPodsPolicy.ANY:
+                return bool(self._world.pending)
+            case PendingPodsPolicy.EVICTED:
+                return any(map(self._replaces_an_evicted_pod, self._world.pending))
+
+    def _replaces_an_evicted_pod(self, pod: PendingPod) -> bool:
+        since = self._evicted.get(pod.controller_uid)
+        return since is not None and pod.created_at >= since
+
+    def _has_expired(self, candidate: NodeReplacement) -> bool:
+        step = candidate.status.step
+        since = self._now
+        if step is not None and step.reason == Wait.PENDING_PODS and step.started_at is not None:
+            since = step.started_at
+        limit = timedelta(seconds=candidate.spec.strategy.pending_pods_timeout_seconds)
+        if self._now >= since + limit:
+            return True
+        self._recheck.append(since + limit)
+        return False
+
+
+def _limit(replacement: NodeReplacement) -> int | None:
+    """Return its maxConcurrent; a rollout has resolved percentages for its children."""
+    value = replacement.spec.strategy.max_concurrent
+    try:
+        resolved = resolve_count(value, 1, round_up=True)
+    except ConfigError:
+        return None
+    return resolved if isinstance(value, int) else max(resolved, 1)
+
+
+def _nodes_in_flight(world: World) -> set[str]:
+    """Return the nodes that take a slot: two replacements of one node take one."""
+    busy = {r.spec.node_name for r in world.replacements if r.status.current.in_flight}
+    return busy | world.orphaned
+
+
+def _settled_at(replacement: NodeReplacement) -> datetime:
+    done_at = replacement.status.completion_timestamp
+    if replacement.status.current is not Step.DONE or done_at is None or node_gone(replacement):
+        return _LONG_AGO
+    return done_at + timedelta(seconds=replacement.spec.strategy.settle_seconds)
+
+
+def _evicted_owners(replacements: Sequence[NodeReplacement]) -> dict[str, datetime]:
+    """Return the controllers whose pods unfinished rollouts evicted, and since when.
+
+    Pods made before the eviction began are Pending for a reason that is not ours.
+    """
+    active = {
+        owning_rollout(replacement)
+        for replacement in replacements
+        if replacement.status.current not in _FINISHED
+    }
+    owners: dict[str, datetime] = {}
+    for replacement in replacements:
+        started_at = replacement.status.start_timestamp
+        if started_at is None or owning_rollout(replacement) not in active:
+            continue
+        # Servers write creation times in whole seconds.
+        since = started_at.replace(microsecond=0)
+        for owner in replacement.status.evicted_owners:
+            owners[owner.uid] = min(since, owners.get(owner.uid, since))
+    return owners
