@@ -1,0 +1,48 @@
+"""Nodes, as far as the operator needs them."""
+
+from typing import Final
+
+import msgspec
+
+from navarchos.client import Resource
+from navarchos.meta import Object
+
+__all__ = ["NODES", "Node", "NodeCondition", "NodeSpec", "NodeStatus"]
+
+
+class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Whether new pods may come, and which machine it is."""
+
+    unschedulable: bool = False
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class NodeCondition(msgspec.Struct, frozen=True, gc=False):
+    """An entry of `status.conditions`. Heartbeat times are left out on purpose.
+
+    They change every few seconds, and nothing here depends on them.
+    """
+
+    type: str = ""
+    status: str = ""
+
+
+class NodeStatus(msgspec.Struct, frozen=True, gc=False):
+    """How a node is."""
+
+    conditions: tuple[NodeCondition, ...] = ()
+
+
+class Node(Object, frozen=True):
+    """A node: identity, labels, cordon and readiness. Read-only."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its condition `Ready` is `True`."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+
+NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
