@@ -21,6 +21,7 @@ __all__ = [
     "PendingPodsPolicy",
     "PodNote",
     "Replacement",
+    "Seconds",
     "Strategy",
     "TimeoutPolicy",
     "resolve_count",
@@ -46,6 +47,7 @@ IntOrPercent = Annotated[
 ]
 
 Seconds = Annotated[int, Meta(ge=0, le=31_536_000)]
+"""Whole seconds, up to a year."""
 
 
 class NodeFailurePolicy(StrEnum):
@@ -112,7 +114,8 @@ class Strategy(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
     retries: Annotated[
         int,
         Meta(
-            description="A failed node is tried again this often, after all others of its priority.",
+            description="A failed node is tried again this often, after all others of its "
+            "priority.",
             ge=0,
             le=100,
         ),

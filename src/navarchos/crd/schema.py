@@ -1,0 +1,214 @@
+"""Structural schemas from msgspec types.
+
+A custom resource needs a *structural* schema: everything is written in place,
+every value has one type, and the server prunes, defaults and validates by it.
+That is narrower than JSON Schema (no references, no unions besides a number or
+a text), so this is not `msgspec.json.schema`.
+
+Upstream: apiextensions-apiserver `pkg/apiserver/schema/structural.go`; the
+reading of Go types in controller-tools `pkg/crd/schema.go`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from msgspec import inspect as types
+
+from navarchos.crd.defaults import default_of
+from navarchos.crd.errors import SchemaError
+from navarchos.crd.scalars import Schema, described, scalar_schema, sizes
+
+__all__ = ["Schema", "kind_schema", "type_schema"]
+
+_ORDER: Final = (
+    "description",
+    "type",
+    "format",
+    "x-kubernetes-int-or-string",
+    "x-kubernetes-preserve-unknown-fields",
+    "nullable",
+    "enum",
+    "default",
+    "minimum",
+    "exclusiveMinimum",
+    "maximum",
+    "exclusiveMaximum",
+    "multipleOf",
+    "minLength",
+    "maxLength",
+    "pattern",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "required",
+    "properties",
+    "additionalProperties",
+    "items",
+)
+"""Short facts before long ones, so that a reader sees what a field is first."""
+
+_ENVELOPE: Final[Mapping[str, Schema]] = {
+    "apiVersion": {
+        "description": "The group and version that this object is written in.",
+        "type": "string",
+    },
+    "kind": {"description": "What this object is.", "type": "string"},
+    "metadata": {"type": "object"},
+}
+
+_Sequence = types.ListType | types.VarTupleType | types.SetType | types.FrozenSetType
+
+
+def kind_schema(type_: type) -> Schema:
+    """Return the schema of a kind: its envelope, its spec, its status.
+
+    Fields under `status` get no defaults: nobody writes them by hand, and a
+    default there would look like an observation.
+
+    Args:
+        type_: A `msgspec.Struct`, usually a `navarchos.meta.Object`.
+
+    Raises:
+        SchemaError: The type, or one that it uses, has no structural schema.
+    """
+    info = types.type_info(type_)
+    if not isinstance(info, types.StructType):
+        raise SchemaError(type_.__name__, "a kind is a msgspec.Struct with spec and status")
+    fields = [field for field in info.fields if field.encode_name not in _ENVELOPE]
+    properties = {name: dict(schema) for name, schema in _ENVELOPE.items()}
+    for field in fields:
+        place = _Place(type_.__name__, (type_,), defaults=field.encode_name != "status")
+        properties[field.encode_name] = _field_schema(field, place)
+    return _object_schema(type_, fields, properties)
+
+
+def type_schema(type_: object, *, defaults: bool = True) -> Schema:
+    """Return the schema of any type that can stand in a field.
+
+    Args:
+        type_: What an annotation may be: a struct, an enum, `int | str`, ...
+        defaults: Whether the defaults of structs become defaults of the server.
+
+    Raises:
+        SchemaError: The type has no structural schema.
+    """
+    name = getattr(type_, "__name__", str(type_))
+    return _schema(types.type_info(type_), _Place(name, (), defaults=defaults))
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where the walk is, for messages and against going round in circles."""
+
+    path: str
+    parents: tuple[type, ...]
+    defaults: bool
+
+    def at(self, step: str) -> "_Place":
+        return _Place(self.path + step, self.parents, self.defaults)
+
+    def inside(self, cls: type) -> "_Place":
+        if cls in self.parents:
+            raise SchemaError(
+                self.path,
+                f"{cls.__name__} contains itself, and a structural schema has no references; "
+                "name the other object in a field of its own",
+            )
+        return _Place(self.path, (*self.parents, cls), self.defaults)
+
+
+def _schema(type_: types.Type, place: _Place) -> Schema:
+    match type_:
+        case types.Metadata():
+            inner = _schema(type_.type, place)
+            return _ordered(inner | (type_.extra_json_schema or {}))
+        case types.StructType():
+            return _struct_schema(type_, place.inside(type_.cls))
+        case types.UnionType():
+            return _union_schema(type_, place)
+        case types.ListType() | types.VarTupleType() | types.SetType() | types.FrozenSetType():
+            return _sequence_schema(type_, place)
+        case types.DictType():
+            return _mapping_schema(type_, place)
+    return scalar_schema(type_, place.path)
+
+
+def _struct_schema(struct: types.StructType, place: _Place) -> Schema:
+    if struct.array_like or struct.tag is not None:
+        raise SchemaError(place.path, "tagged and array-like structs have no fixed shape")
+    properties = {field.encode_name: _field_schema(field, place) for field in struct.fields}
+    return _object_schema(struct.cls, struct.fields, properties)
+
+
+def _object_schema(
+    cls: type, fields: Iterable[types.Field], properties: Mapping[str, Schema]
+) -> Schema:
+    required = [field.encode_name for field in fields if _is_required(field)]
+    return _ordered(
+        {
+            **described(cls),
+            "type": "object",
+            **({"required": required} if required else {}),
+            "properties": dict(properties),
+        }
+    )
+
+
+def _field_schema(field: types.Field, place: _Place) -> Schema:
+    schema = _schema(field.type, place.at(f".{field.encode_name}"))
+    default = default_of(field) if place.defaults else None
+    if default is None:
+        return schema
+    return _ordered(schema | {"default": default})
+
+
+def _is_required(field: types.Field) -> bool:
+    """A field that may be null may be absent too: servers drop nulls."""
+    return field.required and not _is_optional(field.type)
+
+
+def _is_optional(type_: types.Type) -> bool:
+    if isinstance(type_, types.Metadata):
+        return _is_optional(type_.type)
+    return isinstance(type_, types.UnionType) and type_.includes_none
+
+
+def _union_schema(union: types.UnionType, place: _Place) -> Schema:
+    choices = [choice for choice in union.types if not isinstance(choice, types.NoneType)]
+    if len(choices) == 1:
+        return _schema(choices[0], place)
+    if {type(choice) for choice in choices} == {types.IntType, types.StrType}:
+        # No type beside it: the marker stands for both (structural.go).
+        return {"x-kubernetes-int-or-string": True}
+    raise SchemaError(place.path, "the only union is int | str; use a struct with optional fields")
+
+
+def _sequence_schema(sequence: _Sequence, place: _Place) -> Schema:
+    is_set = isinstance(sequence, types.SetType | types.FrozenSetType)
+    return _ordered(
+        {
+            "type": "array",
+            **sizes(sequence, "Items"),
+            **({"x-kubernetes-list-type": "set"} if is_set else {}),
+            "items": _schema(sequence.item_type, place.at("[]")),
+        }
+    )
+
+
+def _mapping_schema(mapping: types.DictType, place: _Place) -> Schema:
+    key = (
+        mapping.key_type.type if isinstance(mapping.key_type, types.Metadata) else mapping.key_type
+    )
+    if not isinstance(key, types.StrType | types.AnyType):
+        raise SchemaError(place.path, "keys of an object are text; use a list of structs")
+    schema: Schema = {"type": "object"} | sizes(mapping, "Properties")
+    if isinstance(mapping.value_type, types.AnyType):
+        return schema | {"x-kubernetes-preserve-unknown-fields": True}
+    return schema | {"additionalProperties": _schema(mapping.value_type, place.at("{}"))}
+
+
+def _ordered(schema: Schema) -> Schema:
+    known = {name: schema[name] for name in _ORDER if name in schema}
+    return known | {name: schema[name] for name in sorted(schema.keys() - known.keys())}
