@@ -1,0 +1,190 @@
+"""`navarchos sandbox`, as it is promised: with the production manager, over HTTP."""
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+import pytest
+
+HEAD = """
+apiVersion: navarchos.pusher.com/v1alpha1
+kind: NodeRollout
+metadata: {generateName: rollout-}
+spec:
+"""
+ALL_NODES = HEAD + "  nodeSelectors: [{matchAll: true}]\n"
+SMALL = ("--nodes", "6", "--pods-per-node", "3", "--speed", "100", "-o", "json")
+
+Manifest = Callable[[str], str]
+
+
+class Finished(Protocol):
+    status: int
+    stdout: str
+    stderr: str
+    result: dict[str, object]
+
+
+class CommandLine(Protocol):
+    def run(self, *arguments: str, timeout: float = ...) -> Finished: ...
+    def start(self, *arguments: str) -> "subprocess.Popen[str]": ...
+
+
+def test_the_bundled_example_ends_completed_in_the_order_of_its_priorities(
+    navarchos: CommandLine,
+) -> None:
+    """One at a time by default: important-node, support, worker, spot-worker."""
+    done = navarchos.run("sandbox", "-o", "json", "--speed", "50")
+    assert done.status == 0, done.stderr
+    result = done.result
+    (rollout,) = result["rollouts"]
+    assert rollout["phase"] == "Completed"
+    assert rollout["name"].startswith("rollout-")
+    assert rollout["created"] == rollout["completed"] == len(result["order"]) > 6
+    assert rollout["failed"] == 0
+    assert result["nodes"] == 12
+    assert result["order"][0] == "important-node"
+    assert result["maxInFlight"] == 1
+    assert result["evictions"] > 0
+    assert result["managerPeakMemoryMiB"] < 120
+
+
+@pytest.mark.rule("OP-05")
+def test_lower_priorities_wait_for_higher_ones_across_rollouts(
+    navarchos: CommandLine, manifest: Manifest
+) -> None:
+    first = HEAD + "  nodeNames: [{name: node-1, replacement: {priority: 1}}]\n"
+    second = HEAD + (
+        "  strategy: {maxConcurrent: 3}\n"
+        "  nodeNames:\n"
+        "  - {name: node-2, replacement: {priority: 3}}\n"
+        "  - {name: node-3, replacement: {priority: 2}}\n"
+    )
+    done = navarchos.run("sandbox", "-f", manifest(first + "---" + second), *SMALL)
+    assert done.status == 0, done.stderr
+    order = done.result["order"]
+    # node-1's replacement may begin before the second rollout is there.
+    assert order.index("node-2") < order.index("node-3")
+    assert sorted(order) == ["node-1", "node-2", "node-3"]
+
+
+def test_three_at_a_time_where_the_strategy_says_so(
+    navarchos: CommandLine, manifest: Manifest
+) -> None:
+    text = HEAD + "  strategy: {maxConcurrent: 3}\n  nodeSelectors: [{matchAll: true}]\n"
+    done = navarchos.run("sandbox", "-f", manifest(text), *SMALL)
+    assert done.status == 0, done.stderr
+    assert done.result["maxInFlight"] == 3
+
+
+def test_two_files_make_two_rollouts(navarchos: CommandLine, manifest: Manifest) -> None:
+    one = manifest(HEAD + "  nodeNames: [{name: node-1}]\n")
+    two = manifest(HEAD + "  nodeNames: [{name: node-2}]\n")
+    done = navarchos.run("sandbox", "-f", one, "-f", two, *SMALL)
+    assert done.status == 0, done.stderr
+    assert [r["phase"] for r in done.result["rollouts"]] == ["Completed", "Completed"]
+
+
+def test_a_rollout_that_matches_nothing_is_completed(
+    navarchos: CommandLine, manifest: Manifest
+) -> None:
+    text = HEAD + "  nodeSelectors: [{matchLabels: {no: such-label}}]\n"
+    done = navarchos.run("sandbox", "-f", manifest(text), *SMALL)
+    assert done.status == 0, done.stderr
+    assert done.result["order"] == []
+
+
+def test_a_halted_rollout_exits_1_and_names_what_blocks(
+    navarchos: CommandLine, manifest: Manifest
+) -> None:
+    """A drain that must not remove emptyDir data cannot end; one line says so."""
+    text = ALL_NODES + "  strategy: {retries: 0}\n  drain: {ignoreDaemonSets: false}\n"
+    done = navarchos.run("sandbox", "-f", manifest(text), *SMALL)
+    assert done.status == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert "Halted" in line
+    assert "blocked by" in line
+    assert done.result["rollouts"][0]["phase"] == "Halted"
+
+
+def test_when_the_time_is_up_it_exits_1_and_says_how_far_it_came(
+    navarchos: CommandLine, manifest: Manifest
+) -> None:
+    done = navarchos.run("sandbox", "-f", manifest(ALL_NODES), "--timeout", "0.5", *SMALL)
+    assert done.status == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert re.search(r"not done in 0\.5 s: rollout-\w{5} is \w+ \(0 of \d nodes replaced\)", line)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: [", "not YAML"),
+        (HEAD + "  nodeSelectors: [{replacement: {priority: 1}}]", "selects every node"),
+        (HEAD + "  pawsed: true", 'unknown field "spec.pawsed"'),
+        (HEAD + "  strategy: {onNodeFailure: Explode}", "spec.strategy.onNodeFailure"),
+        (HEAD + "  strategy: {maxConcurrent: 1000%}", "spec.strategy.maxConcurrent"),
+        (HEAD + "  nodeNames: [{replacement: {priority: 1}}]", "spec.nodeNames[0].name"),
+    ],
+)
+def test_bad_manifests_are_refused_in_one_line_and_nothing_is_created(
+    navarchos: CommandLine, manifest: Manifest, text: str, reason: str
+) -> None:
+    good, bad = manifest(ALL_NODES), manifest(text)
+    done = navarchos.run("sandbox", "-f", good, "-f", bad, *SMALL)
+    assert done.status == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert bad in line
+    assert reason in line
+    assert done.stdout == ""
+
+
+def test_a_missing_file_is_refused(navarchos: CommandLine, tmp_path: Path) -> None:
+    done = navarchos.run("sandbox", "-f", str(tmp_path / "none.yml"))
+    assert (done.status, done.stdout) == (2, "")
+    (line,) = done.stderr.strip().splitlines()
+    assert "none.yml: cannot be read" in line
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("--nodes", "0"), ("--speed", "fast"), ("--port", "70000"), ("--no-such",), ("x",)],
+)
+def test_bad_usage_is_one_line(navarchos: CommandLine, arguments: tuple[str, ...]) -> None:
+    done = navarchos.run("sandbox", *arguments)
+    assert (done.status, done.stdout) == (2, "")
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("navarchos: ")
+
+
+def wait_for_line(process: "subprocess.Popen[str]", pattern: str) -> str:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if re.search(pattern, line):
+            return line
+    raise AssertionError(f"ended without a line like {pattern}: {process.communicate()[1]}")
+
+
+@pytest.mark.parametrize("moment", ["Reserved|Draining", "drained"])
+def test_ctrl_c_ends_it_within_two_seconds_and_without_a_traceback(
+    navarchos: CommandLine, manifest: Manifest, moment: str
+) -> None:
+    arguments = [argument for argument in SMALL if argument not in {"-o", "json"}]
+    process = navarchos.start("sandbox", "-f", manifest(ALL_NODES), *arguments)
+    wait_for_line(process, moment)
+    manager = children(process.pid)
+    os.kill(process.pid, signal.SIGINT)
+    _, stderr = process.communicate(timeout=2)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert manager
+    assert not any(Path(f"/proc/{pid}").exists() for pid in manager)
+
+
+def children(pid: int) -> list[int]:
+    listing = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
+    return [int(child) for child in listing.split()]

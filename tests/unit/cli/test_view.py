@@ -1,0 +1,89 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from rich.console import Console
+
+from navarchos.cli.sandbox.observer import NodeView, Notice, Snapshot
+from navarchos.cli.sandbox.view import PlainView, choose_rows, remaining_time, render
+from navarchos.meta import ObjectMeta
+from navarchos.operator.api.v1alpha1 import (
+    NodeRollout,
+    NodeRolloutStatus,
+    PlannedNode,
+    RolloutPhase,
+    Step,
+)
+from navarchos.testing import FakeClock
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def node(name: str, step: Step | None = None, *, present: bool = True) -> NodeView:
+    return NodeView(name, "worker", step, 10 if step else None, 3, cordoned=False, present=present)
+
+
+def rollout(phase: RolloutPhase, left: float | None = None) -> NodeRollout:
+    return NodeRollout(
+        metadata=ObjectMeta(name="rollout-x"),
+        status=NodeRolloutStatus(
+            phase=phase,
+            nodes=(PlannedNode("a", "1"), PlannedNode("b", "2")),
+            replacements_completed_count=1,
+            estimated_completion=None if left is None else NOW + timedelta(seconds=left),
+        ),
+    )
+
+
+def snapshot(*nodes: NodeView, notices: tuple[Notice, ...] = ()) -> Snapshot:
+    return Snapshot(
+        nodes=nodes,
+        rollouts=(rollout(RolloutPhase.IN_PROGRESS, 42),),
+        replacements=(),
+        order=(),
+        in_flight=0,
+        max_in_flight=0,
+        notices=notices,
+    )
+
+
+def test_rows_show_nodes_in_flight_before_all_others() -> None:
+    nodes = [
+        node("done", Step.DONE),
+        node("fresh"),
+        node("next", Step.WAITING),
+        node("busy", Step.DRAINING),
+        node("bad", Step.FAILED),
+    ]
+    assert [n.name for n in choose_rows(nodes, 3)] == ["busy", "bad", "next"]
+
+
+def test_a_drawing_names_nodes_steps_and_what_is_left() -> None:
+    console = Console(width=100, record=True, force_terminal=False)
+    nodes = (node("node-1", Step.DRAINING), node("node-2", Step.DONE, present=False))
+    console.print(render(snapshot(*nodes), rows=20, now=NOW))
+    text = console.export_text()
+    for part in ("rollout-x", "1/2", "InProgress", "42 s left", "Draining", "Done, replaced"):
+        assert part in text
+
+
+@pytest.mark.parametrize(
+    ("phase", "left", "words"),
+    [
+        (RolloutPhase.IN_PROGRESS, 90, "about 90 s left"),
+        (RolloutPhase.IN_PROGRESS, -5, "about 0 s left"),
+        (RolloutPhase.IN_PROGRESS, None, "no estimate yet"),
+        (RolloutPhase.COMPLETED, None, ""),
+        (RolloutPhase.HALTED, 90, ""),
+    ],
+)
+def test_the_estimate_is_said_in_words(phase: RolloutPhase, left: float | None, words: str) -> None:
+    assert remaining_time(rollout(phase, left), NOW) == words
+
+
+def test_without_a_terminal_each_notice_is_a_line(fake_clock: FakeClock) -> None:
+    lines: list[str] = []
+    view = PlainView(lines.append, clock=fake_clock)
+    fake_clock.advance(2.5)
+    view.show(snapshot(notices=(Notice("node-1: Draining"),)))
+    view.show(snapshot())
+    assert lines == ["   2.5s  node-1: Draining"]
