@@ -1,0 +1,123 @@
+"""The small objects that verbs send: options, preconditions, evictions."""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any, cast
+
+import msgspec
+
+from navarchos.client.resource import Resource
+from navarchos.errors import ConfigError
+
+__all__ = ["PatchType", "Propagation", "delete_options", "eviction", "locked", "whole_object"]
+
+
+class PatchType(StrEnum):
+    """How the body of a patch is meant; the values are media types."""
+
+    MERGE = "application/merge-patch+json"
+    """RFC 7386: members replace, null removes, arrays are replaced whole."""
+    JSON = "application/json-patch+json"
+    """RFC 6902: a list of operations."""
+    STRATEGIC = "application/strategic-merge-patch+json"
+    """Merges arrays by key. Built-in kinds only."""
+    APPLY = "application/apply-patch+yaml"
+    """Server-side apply; see `ResourceClient.apply`."""
+
+
+class Propagation(StrEnum):
+    """What a deletion does to the objects that the deleted one owns."""
+
+    BACKGROUND = "Background"
+    """The garbage collector deletes them afterwards."""
+    FOREGROUND = "Foreground"
+    """They go first; until then the owner stays, with a deletion timestamp."""
+    ORPHAN = "Orphan"
+    """They stay, without that owner."""
+
+
+def whole_object(obj: object, resource: Resource[Any]) -> dict[str, object]:
+    """Return an object as the server wants it, with `apiVersion` and `kind`."""
+    found = msgspec.to_builtins(obj)
+    if not isinstance(found, dict):
+        raise ConfigError("object", type(obj).__name__, "it must be a struct or a mapping")
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
+
+
+def locked(
+    body: Mapping[str, object] | Sequence[Mapping[str, object]],
+    kind: PatchType,
+    *,
+    uid: str,
+    resource_version: str,
+) -> object:
+    """Return a patch that fails on any object but this one, in this version.
+
+    In a JSON patch the condition is a `test` operation; then the server answers
+    422 instead of 409 where it does not hold.
+    """
+    condition = {"uid": uid, "resourceVersion": resource_version}
+    condition = {name: value for name, value in condition.items() if value}
+    if kind is PatchType.JSON:
+        if isinstance(body, Mapping):
+            raise ConfigError("body", dict(body), "a JSON patch is a list of operations")
+        tests = [
+            {"op": "test", "path": f"/metadata/{name}", "value": value}
+            for name, value in condition.items()
+        ]
+        return [*tests, *body]
+    if not isinstance(body, Mapping):
+        raise ConfigError("body", body, f"a patch of type {kind.name} is an object")
+    if not condition:
+        return body
+    metadata = cast("Mapping[str, object]", body.get("metadata") or {})
+    return {**body, "metadata": {**metadata, **condition}}
+
+
+def delete_options(
+    *,
+    uid: str,
+    resource_version: str,
+    propagation: Propagation | None,
+    grace_period_seconds: int | None,
+) -> dict[str, object]:
+    """Return `metav1.DeleteOptions`; only what is set."""
+    options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
+    return (
+        options
+        | _deletion(uid, resource_version, grace_period_seconds)
+        | ({"propagationPolicy": propagation.value} if propagation else {})
+    )
+
+
+def eviction(
+    name: str,
+    namespace: str,
+    *,
+    uid: str,
+    grace_period_seconds: int | None,
+    dry_run: bool,
+    policy_version: str,
+) -> dict[str, object]:
+    """Return `policy/Eviction` for one pod."""
+    options = _deletion(uid, "", grace_period_seconds)
+    if dry_run:
+        options["dryRun"] = ["All"]
+    return {
+        "apiVersion": f"policy/{policy_version}",
+        "kind": "Eviction",
+        "metadata": {"name": name, "namespace": namespace},
+        **({"deleteOptions": options} if options else {}),
+    }
+
+
+def _deletion(
+    uid: str, resource_version: str, grace_period_seconds: int | None
+) -> dict[str, object]:
+    options: dict[str, object] = {}
+    conditions = {"uid": uid, "resourceVersion": resource_version}
+    if set_conditions := {name: value for name, value in conditions.items() if value}:
+        options["preconditions"] = set_conditions
+    if grace_period_seconds is not None:
+        options["gracePeriodSeconds"] = grace_period_seconds
+    return options

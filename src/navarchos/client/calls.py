@@ -1,0 +1,321 @@
+"""One request to the API server, with everything that every request gets.
+
+Credentials, the client's own rate limit, retries of reads, deadlines, metrics,
+warnings, and the translation of error answers.
+"""
+
+import re
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+from urllib.parse import urlencode, urlsplit
+
+from navarchos.client.config import ClientConfig
+from navarchos.client.errors import (
+    ApiError,
+    ClientError,
+    ConnectFailed,
+    RequestTimeout,
+    error_from_answer,
+)
+from navarchos.client.ratelimit import NoLimit, RequestLimit, TokenBucket
+from navarchos.client.transport import Answer, HttpRequest, Transport
+from navarchos.clock import Clock
+from navarchos.instrument import Instruments
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+
+__all__ = ["Call", "Caller", "RawResponse"]
+
+R = TypeVar("R")
+
+_log = get_logger(__name__)
+
+_MOST_TRIES: Final = 10  # as client-go's
+_MOST_WARNINGS: Final = 1_000
+_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request before it has credentials and a deadline.
+
+    Attributes:
+        verb: As in errors and metrics.
+        method: HTTP method.
+        path: Path without query.
+        resource: As in errors and metrics.
+        key: As in errors.
+        query: Parameters; those with an empty value are left out.
+        body: The body, if there is one.
+        content_type: Of the body.
+        headers: Further header fields.
+        timeout: Seconds; `None` for the client's own.
+    """
+
+    verb: str
+    method: str
+    path: str
+    resource: str
+    key: str = ""
+    query: Sequence[tuple[str, str]] = ()
+    body: bytes | None = None
+    content_type: str = "application/json"
+    headers: Mapping[str, str] | None = None
+    timeout: float | None = None
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        query = urlencode([(name, value) for name, value in self.query if value])
+        joint = "&" if "?" in self.path else "?"
+        return f"{self.path}{joint}{query}" if query else self.path
+
+    @property
+    def is_read(self) -> bool:
+        """Whether repeating it cannot change anything."""
+        return self.method in {"GET", "HEAD"}
+
+
+@dataclass(frozen=True, slots=True)
+class RawResponse:
+    """An answer as it came.
+
+    Attributes:
+        status: HTTP status.
+        headers: Header fields, names in lower case.
+        body: The whole body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Caller:
+    """Performs calls for one client.
+
+    Promises: only reads are repeated: after 429 or 503 when the server says when
+    to come back, and when a kept connection turned out to be closed; any request
+    is repeated once after 401 with renewed credentials. All tries together end at
+    the call's deadline.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        transport: Transport,
+        *,
+        clock: Clock,
+        instruments: Instruments,
+        stop: StopToken,
+    ) -> None:
+        self.stop = stop
+        self._config = config
+        self._transport = transport
+        self._clock = clock
+        self._limit = _limit(config, clock)
+        self._host = urlsplit(config.host).netloc
+        self._requests = instruments.counter(
+            "rest_client_requests_total",
+            "Requests to the API server, by status code",
+            ("code", "method", "host"),
+        )
+        self._durations = instruments.histogram(
+            "navarchos_client_request_duration_seconds",
+            "Seconds until the answer was there; for watches, until it began",
+            ("verb", "resource", "code"),
+            buckets=_BUCKETS,
+        )
+        self._warned_lock = threading.Lock()
+        self._warned: set[str] = set()  # guarded by _warned_lock
+
+    def call(self, call: Call) -> RawResponse:
+        """Perform a call and return the answer, whatever its status.
+
+        Raises:
+            TransportError: There was no answer.
+            Stopped: The client was closed or told to stop.
+        """
+        return self._perform(call, self.stop, _whole)
+
+    def checked(self, call: Call) -> RawResponse:
+        """Perform a call and return the answer if it is a success.
+
+        Raises:
+            ApiError: The server refused.
+            TransportError: There was no answer.
+            Stopped: The client was closed or told to stop.
+        """
+        response = self.call(call)
+        if response.status >= 400:
+            raise _error(call, response)
+        return response
+
+    def open(self, call: Call, stop: StopToken) -> Answer:
+        """Perform a call and return its answer while the body is still to come.
+
+        Args:
+            call: Its timeout covers the head of the answer only.
+            stop: Setting it frees whoever waits for the answer or reads from it.
+                A child of the client's own token.
+
+        Raises:
+            ApiError: The server refused.
+            TransportError: There was no answer.
+            Stopped: The token was set.
+        """
+        answer = self._perform(call, stop, lambda answer: answer)
+        if answer.status >= 400:
+            raise _error(call, _whole(answer))
+        return answer
+
+    def _perform(self, call: Call, stop: StopToken, receive: Callable[[Answer], R]) -> R:
+        timeout = call.timeout if call.timeout is not None else self._config.timeout
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        try:
+            return self._repeat(call, _Tries(deadline, self._clock, stop), receive)
+        except ClientError as error:
+            error.verb, error.resource, error.key = call.verb, call.resource, call.key
+            raise
+
+    def _repeat(self, call: Call, tries: "_Tries", receive: Callable[[Answer], R]) -> R:
+        while True:
+            tries.begin(self._limit)
+            try:
+                answer, received = self._try(call, tries, receive)
+            except ConnectFailed as error:
+                # Each such failure uses up one kept connection, so this ends.
+                if call.is_read and error.kept and tries.left() != 0:
+                    continue
+                raise
+            if answer.status == 401 and self._config.renew and tries.may_renew():
+                answer.close()
+                self._config.renew()
+                continue
+            if call.verb != "watch" and call.is_read and answer.status in {429, 503}:
+                delay = _retry_after(received)
+                if delay is not None and tries.may_wait(delay):
+                    continue
+            return received
+
+    def _try(self, call: Call, tries: "_Tries", receive: Callable[[Answer], R]) -> tuple[Answer, R]:
+        begun = self._clock.monotonic()
+        code = "<error>"
+        try:
+            answer = self._transport.send(self._request(call, tries))
+            self._log_warnings(answer.headers.get("warning", ""))
+            received = receive(answer)
+            code = str(answer.status)
+            return answer, received
+        finally:
+            self._requests.labels(code, call.method, self._host).inc()
+            seconds = self._clock.monotonic() - begun
+            self._durations.labels(call.verb, call.resource, code).observe(seconds)
+
+    def _request(self, call: Call, tries: "_Tries") -> HttpRequest:
+        headers = {
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+            "User-Agent": self._config.user_agent,
+        }
+        if self._config.authorization and (value := self._config.authorization()):
+            headers["Authorization"] = value
+        if self._config.compression and call.verb == "list":
+            headers["Accept-Encoding"] = "gzip"
+        if call.body is not None:
+            headers["Content-Type"] = call.content_type
+        headers.update(call.headers or {})
+        return HttpRequest(
+            call.method, call.target, headers, call.body, timeout=tries.left(), stop=tries.stop
+        )
+
+    def _log_warnings(self, header: str) -> None:
+        """Log what the server warns of, such as deprecated versions, once each (CL-17)."""
+        for text in _WARNING.findall(header):
+            with self._warned_lock:
+                new = text not in self._warned and len(self._warned) < _MOST_WARNINGS
+                self._warned.add(text) if new else None
+            if new:
+                _log.warning("api_server_warning", text=text)
+
+
+class _Tries:
+    """The deadline, the waits and the permitted repeats of one call."""
+
+    def __init__(self, deadline: float | None, clock: Clock, stop: StopToken) -> None:
+        self.stop = stop
+        self._deadline = deadline
+        self._clock = clock
+        self._begun = 0
+        self._renewed = False
+
+    def left(self) -> float | None:
+        """Seconds until the deadline; `None` without one, 0 when it has passed."""
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - self._clock.monotonic())
+
+    def begin(self, limit: RequestLimit) -> None:
+        """Wait for the client's own limit; raise if there is no time left."""
+        self.stop.raise_if_set()
+        left = self.left()
+        if left == 0:
+            raise RequestTimeout("the deadline passed before the request was sent")
+        delay = limit.reserve(left)
+        if delay is None:
+            raise RequestTimeout("this client's own rate limit leaves no time; raise qps and burst")
+        if delay > 0:
+            self.stop.wait(delay)
+            self.stop.raise_if_set()
+        self._begun += 1
+
+    def may_wait(self, delay: float) -> bool:
+        """Wait before another try, if tries and time allow it."""
+        left = self.left()
+        if self._begun >= _MOST_TRIES or (left is not None and delay >= left):
+            return False
+        self.stop.wait(delay)
+        return True
+
+    def may_renew(self) -> bool:
+        """Tell, once, that credentials may be renewed."""
+        self._renewed, before = True, self._renewed
+        return not before
+
+
+def _whole(answer: Answer) -> RawResponse:
+    try:
+        body = answer.read()
+    finally:
+        answer.close()
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    return RawResponse(answer.status, headers, body)
+
+
+def _error(call: Call, response: RawResponse) -> ApiError:
+    return error_from_answer(
+        response.status,
+        response.headers,
+        response.body,
+        verb=call.verb,
+        resource=call.resource,
+        key=call.key,
+    )
+
+
+def _retry_after(received: object) -> float | None:
+    if not isinstance(received, RawResponse):
+        return None
+    return error_from_answer(received.status, received.headers, received.body).retry_after
+
+
+def _limit(config: ClientConfig, clock: Clock) -> RequestLimit:
+    if config.qps is None:
+        return NoLimit()
+    burst = config.burst if config.burst is not None else max(1, round(2 * config.qps))
+    return TokenBucket(config.qps, burst, clock=clock)

@@ -1,0 +1,181 @@
+"""The door to one API server."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+import msgspec
+
+from navarchos.client.calls import Call, Caller, RawResponse
+from navarchos.client.config import ClientConfig, load_config
+from navarchos.client.discovery import ApiResource, Discovery
+from navarchos.client.resource import Resource
+from navarchos.client.resource_client import ResourceClient
+from navarchos.client.transport import Transport
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.instrument import Instruments
+from navarchos.stopping import StopToken
+
+__all__ = ["Client"]
+
+T = TypeVar("T")
+
+
+class Client:
+    """One API server, as one user, over one pool of connections.
+
+    ```python
+    client = Client.from_config()
+    nodes = client.resource(NODES)
+    nodes.patch("node-1", {"spec": {"unschedulable": True}})
+    ```
+
+    Args:
+        config: Where, and as whom.
+        clock: Source of deadlines and waits. Sockets know real time only.
+        instruments: Where requests are counted.
+        stop: Setting it frees every thread that waits in this client, with
+            `Stopped`. Leave it out where the last requests of a shutdown, such as
+            the release of a lease, must still get through.
+        transport: What carries requests; by default a pool of connections.
+
+    Lifecycle: usable at once; `close()`, or leave its `with` block.
+    Threads: safe from any thread.
+    """
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+        instruments: Instruments | None = None,
+        stop: StopToken | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        self.config = config
+        self._stop = stop.child() if stop is not None else StopToken(clock=clock)
+        self._transport = transport if transport is not None else _pooled(config)
+        self._caller = Caller(
+            config,
+            self._transport,
+            clock=clock,
+            instruments=instruments or Instruments(),
+            stop=self._stop,
+        )
+        self._discovery = Discovery(self._caller, clock=clock)
+
+    @classmethod
+    def from_config(
+        cls,
+        *,
+        kubeconfig: str | Path | None = None,
+        context: str | None = None,
+        qps: float | None = None,
+        burst: int | None = None,
+        user_agent: str | None = None,
+        timeout: float | None = 30.0,
+        clock: Clock = SYSTEM_CLOCK,
+        instruments: Instruments | None = None,
+        stop: StopToken | None = None,
+    ) -> Self:
+        """Return a client for the cluster that this process belongs to or is set to.
+
+        An explicit kubeconfig wins over the variable `KUBECONFIG`, that over the
+        pod's service account, that over `~/.kube/config`. For the other arguments
+        see `ClientConfig`.
+
+        Raises:
+            ConfigError: No cluster could be found, or its settings are unusable.
+        """
+        found = load_config(kubeconfig=kubeconfig, context=context)
+        config = replace(
+            found,
+            qps=qps,
+            burst=burst,
+            user_agent=user_agent or found.user_agent,
+            timeout=timeout,
+        )
+        return cls(config, clock=clock, instruments=instruments, stop=stop)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def resource(
+        self, resource: Resource[T], *, keep_managed_fields: bool = False
+    ) -> ResourceClient[T]:
+        """Return the verbs on one resource."""
+        return ResourceClient(self._caller, resource, keep_managed_fields=keep_managed_fields)
+
+    def raw(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: object = None,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> RawResponse:
+        """Send any request; return the answer, whatever its status.
+
+        Args:
+            method: HTTP method.
+            path: Path, which may carry a query.
+            body: Bytes as they are; anything else is sent as JSON.
+            query: Further parameters.
+            headers: Further header fields; they win over the client's own.
+            timeout: Seconds; `None` for the client's default.
+
+        Raises:
+            TransportError: There was no answer.
+        """
+        encoded = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
+        return self._caller.call(
+            Call(
+                method,
+                method,
+                path,
+                "raw",
+                query=list((query or {}).items()),
+                body=encoded,
+                headers=headers,
+                timeout=timeout,
+            )
+        )
+
+    def server_version(self) -> str:
+        """Return the server's version, such as `v1.34.1`."""
+        return self._discovery.server_version()
+
+    def api_resources(self, group: str, version: str) -> Sequence[ApiResource]:
+        """Return the kinds that the server has in a group and version, if any.
+
+        The answer may be half a minute old.
+        """
+        return self._discovery.resources(group, version)
+
+    def has_kind(self, resource: Resource[Any]) -> bool:
+        """Tell whether the server serves this kind; "no" is always asked anew."""
+        return self._discovery.has_kind(resource)
+
+    def close(self) -> None:
+        """Free whoever waits in this client, and close idle connections."""
+        self._stop.stop("the client was closed")
+        self._transport.close()
+
+
+def _pooled(config: ClientConfig) -> Transport:
+    # Here, so that tests with another transport do not load urllib3's connections.
+    from navarchos.client.pool import PooledTransport
+
+    return PooledTransport(config)

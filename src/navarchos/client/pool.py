@@ -1,0 +1,238 @@
+"""The transport over urllib3's connection pool."""
+
+import socket
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import urllib3
+from urllib3.connection import HTTPConnection
+from urllib3.exceptions import (
+    ConnectTimeoutError,
+    HTTPError,
+    LocationParseError,
+    NewConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+
+from navarchos.client.config import ClientConfig
+from navarchos.client.connections import Exchange, Exchanges, pool_classes
+from navarchos.client.errors import ConnectFailed, RequestTimeout, TlsFailed, TransportError
+from navarchos.client.transport import HttpRequest
+from navarchos.errors import ConfigError, Stopped
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+
+__all__ = ["PooledTransport"]
+
+_log = get_logger(__name__)
+
+_POOL_SIZE: Final = 64
+_WHOLE_CHUNK: Final = 1 << 20
+_STREAM_CHUNK: Final = 1 << 16
+_CONNECT_TIMEOUT: Final = 10.0
+"""A connection that takes longer is not going to come; stop cannot interrupt it."""
+
+_KEEPALIVE: Final = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    # As Go's dialer: probe after 15 s of silence, every 15 s.
+    *(
+        (socket.IPPROTO_TCP, getattr(socket, option), 15)
+        for option in ("TCP_KEEPIDLE", "TCP_KEEPINTVL")
+        if hasattr(socket, option)
+    ),
+]
+
+
+class PooledTransport:
+    """Sends requests over kept connections, HTTP/1.1.
+
+    Promises: a connection goes back to the pool only when its answer was read to
+    the end; a request on a kept connection that the server has closed meanwhile
+    is repeated by this class only if no byte of it was sent.
+
+    Does not promise: that `stop` interrupts the TCP handshake; that is limited to
+    ten seconds.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._exchanges = Exchanges()
+        self._host = config.host.rstrip("/")
+        self._manager = _manager(config)
+        self._manager.pool_classes_by_scheme = pool_classes(
+            self._exchanges, insecure=not config.verify
+        )
+        if not config.verify and urlsplit(config.host).scheme == "https":
+            _log.warning("server_not_verified", host=config.host)
+
+    def send(self, request: HttpRequest) -> "PooledAnswer":
+        """Send a request and wait for the head of its answer."""
+        exchange = Exchange()
+        release = _nothing if request.stop is None else request.stop.on_stop(exchange.abort)
+        try:
+            with _translated(exchange, request.stop):
+                response = self._open(request, exchange)
+        except BaseException:
+            release()
+            raise
+        return PooledAnswer(response, exchange, request, release)
+
+    def close(self) -> None:
+        """Close idle connections."""
+        self._manager.clear()
+
+    def _open(self, request: HttpRequest, exchange: Exchange) -> urllib3.BaseHTTPResponse:
+        self._exchanges.current = exchange
+        limit = request.timeout
+        connect = _CONNECT_TIMEOUT if limit is None else min(limit, _CONNECT_TIMEOUT)
+        try:
+            return self._manager.urlopen(
+                request.method,
+                self._host + request.target,
+                body=request.body,
+                headers=request.headers,
+                timeout=urllib3.Timeout(connect=connect, read=limit),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+        finally:
+            self._exchanges.current = None
+
+
+class PooledAnswer:
+    """An answer that arrives over a connection of the pool."""
+
+    def __init__(
+        self,
+        response: urllib3.BaseHTTPResponse,
+        exchange: Exchange,
+        request: HttpRequest,
+        release: Callable[[], None],
+    ) -> None:
+        self._response = response
+        self._exchange = exchange
+        self._stop = request.stop
+        self._release = release
+        # Sockets know real time only, so this deadline is on no injected clock.
+        self._deadline = None if request.timeout is None else time.monotonic() + request.timeout
+
+    @property
+    def status(self) -> int:
+        """HTTP status."""
+        return self._response.status
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields; look-ups ignore case."""
+        return self._response.headers
+
+    def read(self) -> bytes:
+        """Return the whole body within the request's timeout, and close."""
+        parts = []
+        try:
+            while part := self._read(self._left(), _WHOLE_CHUNK):
+                parts.append(part)
+        finally:
+            self.close()
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_some(self, timeout: float | None) -> bytes:
+        """Return the next bytes, waiting until there are some."""
+        return self._read(timeout, _STREAM_CHUNK)
+
+    def _read(self, timeout: float | None, most: int) -> bytes:
+        with _translated(self._exchange, self._stop):
+            self._exchange.set_timeout(timeout)
+            data = self._response.read1(most)
+        if not data and self._exchange.aborted:
+            raise Stopped(_reason(self._stop))
+        return data
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._release()
+        self._response.close()
+
+    def _left(self) -> float | None:
+        if self._deadline is None:
+            return None
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise RequestTimeout("the answer was not complete in time", sent=True)
+        return left
+
+
+def _manager(config: ClientConfig) -> urllib3.PoolManager:
+    options: dict[str, Any] = {
+        "num_pools": 2,
+        "maxsize": _POOL_SIZE,
+        "block": False,
+        "socket_options": _KEEPALIVE,
+    }
+    if urlsplit(config.host).scheme == "https":
+        options |= {
+            "cert_reqs": "CERT_REQUIRED" if config.verify else "CERT_NONE",
+            "ca_certs": config.ca_file,
+            "cert_file": config.cert_file,
+            "key_file": config.key_file,
+            "server_hostname": config.tls_server_name,
+        }
+    try:
+        if config.proxy:
+            return urllib3.ProxyManager(config.proxy, **options)
+        return urllib3.PoolManager(**options)
+    except (LocationParseError, urllib3.exceptions.ProxySchemeUnknown) as error:
+        raise ConfigError("proxy", config.proxy, "it must be an http or https URL") from error
+
+
+@contextmanager
+def _translated(exchange: Exchange, stop: StopToken | None) -> Iterator[None]:
+    """Turn failures of the network into ours; after an abort they are its echo."""
+    try:
+        yield
+    except (HTTPError, OSError, ValueError) as error:
+        if exchange.aborted:
+            raise Stopped(_reason(stop)) from error
+        if isinstance(error, ValueError) and not isinstance(error, HTTPError | OSError):
+            raise
+        raise _transport_error(error, exchange) from error
+
+
+def _transport_error(error: Exception, exchange: Exchange) -> TransportError:
+    # Most specific first: several of these derive from each other.
+    match error:
+        case SSLError():
+            return TlsFailed(f"the TLS handshake failed: {error}", sent=exchange.sent)
+        case NewConnectionError():
+            refused = isinstance(error.__cause__, ConnectionRefusedError)
+            return ConnectFailed(_first_cause(error), refused=refused)
+        case ConnectTimeoutError():
+            return ConnectFailed("the server did not accept a connection in time")
+        case ReadTimeoutError() | TimeoutError():
+            return RequestTimeout("the server did not answer in time", sent=exchange.sent)
+        case _:
+            return ConnectFailed(
+                f"the connection broke: {_first_cause(error)}",
+                sent=exchange.sent,
+                kept=exchange.reused,
+            )
+
+
+def _first_cause(error: BaseException) -> str:
+    cause = error.__cause__ or error.__context__ or error
+    return f"{type(cause).__name__}: {cause}"
+
+
+def _reason(stop: StopToken | None) -> str:
+    return (None if stop is None else stop.reason) or "the request was aborted"
+
+
+def _nothing() -> None:
+    """Release nothing."""

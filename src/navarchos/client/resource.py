@@ -1,0 +1,83 @@
+"""What a kind is called on the wire, and the type its objects decode into."""
+
+import builtins
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar, cast
+from urllib.parse import quote
+
+from navarchos.errors import ConfigError
+
+__all__ = ["Resource"]
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Resource(Generic[T]):
+    """A kind of a Kubernetes API and its projection.
+
+    ```python
+    NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
+    ```
+
+    Two resources are equal when all their fields are: the same kind with two
+    projections is two resources.
+
+    Attributes:
+        group: API group; empty for the core group.
+        version: API version, such as `v1`.
+        plural: The name in paths, such as `nodes`.
+        kind: The name in objects, such as `Node`.
+        namespaced: Whether its objects live in namespaces.
+        type: A `msgspec.Struct`, usually a `navarchos.meta.Object`, that lists the
+            fields its user needs; or `dict` (`Unstructured`) for all of them.
+    """
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: builtins.type[T]
+
+    def __str__(self) -> str:
+        return f"{self.plural}.{self.group}" if self.group else self.plural
+
+    @property
+    def api_version(self) -> str:
+        """`group/version`, or the version alone in the core group."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Return the URL's path of a collection, an object or a subresource.
+
+        Args:
+            namespace: Empty for cluster-scoped kinds, and for a collection in all
+                namespaces.
+            name: Empty for the collection.
+            subresource: Such as `status`; needs a name.
+
+        Raises:
+            ConfigError: The scope does not fit the kind, or a subresource comes
+                without a name.
+        """
+        self._check_scope(namespace, name, subresource)
+        prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        scope = f"/namespaces/{quote(namespace, safe='')}" if namespace else ""
+        parts = [self.plural, quote(name, safe=":"), quote(subresource)]
+        return f"{prefix}{scope}/" + "/".join(part for part in parts if part)
+
+    def projected(self, type: builtins.type[U]) -> "Resource[U]":  # noqa: A002 - the field's name
+        """Return the same kind, decoded into another type."""
+        return cast("Resource[U]", replace(self, type=cast("Any", type)))
+
+    def _check_scope(self, namespace: str, name: str, subresource: str) -> None:
+        if namespace and not self.namespaced:
+            raise ConfigError("namespace", namespace, f"{self} are cluster-scoped: leave it out")
+        if name and self.namespaced and not namespace:
+            raise ConfigError("namespace", namespace, f"{self} live in namespaces: name one")
+        if name in {".", ".."} or "/" in name:
+            raise ConfigError("name", name, "a name is one segment of a path")
+        if subresource and not name:
+            raise ConfigError("name", name, f"{self}/{subresource} belongs to one object: name it")

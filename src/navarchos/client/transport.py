@@ -1,0 +1,136 @@
+"""The seam between requests and the network.
+
+A `Transport` sends one request and returns one answer. Everything above it
+(retries, errors, decoding, watches) is the same over a real connection and over
+a function, which is what tests put here:
+
+```python
+client = Client(config, transport=FunctionTransport(lambda request: BufferedAnswer(200, {}, b"{}")))
+```
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from navarchos.stopping import StopToken
+
+__all__ = ["Answer", "BufferedAnswer", "FunctionTransport", "HttpRequest", "Transport"]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One HTTP request.
+
+    Attributes:
+        method: `GET` and so on.
+        target: Path and encoded query, as in the request's first line.
+        headers: All that the caller sets. Credentials are among them, so they are
+            not in the `repr`.
+        body: The body, if there is one.
+        timeout: Seconds for the answer to begin, and for a body that is read
+            whole to be complete; `None` waits without limit.
+        stop: Setting it frees a thread that is blocked in this request or in its
+            answer.
+    """
+
+    method: str
+    target: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    body: bytes | None = field(default=None, repr=False)
+    timeout: float | None = None
+    stop: StopToken | None = field(default=None, repr=False)
+
+
+class Answer(Protocol):
+    """The head of an answer, and its body as it comes.
+
+    The receiver closes it, on every path. Owned by one thread at a time; another
+    one frees it by setting the request's token. Failures are `TransportError`, or
+    `Stopped` when that token is set.
+    """
+
+    @property
+    def status(self) -> int:
+        """HTTP status."""
+        ...
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """Header fields; look-ups ignore case, or names are in lower case."""
+        ...
+
+    def read(self) -> bytes:
+        """Return the whole body within the request's timeout, and close."""
+        ...
+
+    def read_some(self, timeout: float | None) -> bytes:
+        """Return the next bytes, waiting until there are some.
+
+        Args:
+            timeout: Longest silence in seconds; `None` waits without limit.
+
+        Returns:
+            `b""` at the proper end of the body.
+
+        Raises:
+            RequestTimeout: Nothing came in time.
+            ConnectFailed: The body ended early.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of the connection; one whose body is not read to its end is shut."""
+        ...
+
+
+class Transport(Protocol):
+    """Sends requests. Safe from any thread."""
+
+    def send(self, request: HttpRequest) -> Answer:
+        """Send a request and wait for the head of its answer, whatever its status.
+
+        Raises:
+            TransportError: There is no answer; `sent` tells what may have happened.
+            Stopped: The request's token is set.
+        """
+        ...
+
+    def close(self) -> None:
+        """Close idle connections. Answers in use stay usable."""
+        ...
+
+
+@dataclass(slots=True)
+class BufferedAnswer:
+    """An answer that is already there."""
+
+    status: int
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+    def read(self) -> bytes:
+        """Return the body."""
+        return self.body
+
+    def read_some(self, timeout: float | None) -> bytes:
+        """Return the body once, then its end."""
+        body, self.body = self.body, b""
+        return body
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
+
+
+class FunctionTransport:
+    """A transport that is a function of the request."""
+
+    def __init__(self, answer: Callable[[HttpRequest], Answer]) -> None:
+        self._answer = answer
+
+    def send(self, request: HttpRequest) -> Answer:
+        """Return what the function returns, or raise what it raises."""
+        return self._answer(request)
+
+    def close(self) -> None:
+        """Do nothing: there is no connection."""
