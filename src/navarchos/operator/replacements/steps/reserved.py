@@ -1,0 +1,37 @@
+"""Reserved: the slot is taken; check the node, then create its drain."""
+
+from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, Step
+from navarchos.operator.nodes import Node
+from navarchos.operator.replacements.drains import has_ended
+from navarchos.operator.replacements.steps.moves import (
+    Advance,
+    CreateDrain,
+    FailAttempt,
+    Move,
+    NodeIsGone,
+    Stay,
+)
+from navarchos.runtime.conditions import is_true
+
+__all__ = ["decide", "follow"]
+
+
+def decide(replacement: NodeReplacement, node: Node | None) -> Move:
+    """Decide while there is no drain yet.
+
+    Args:
+        replacement: In step Reserved.
+        node: The node of that name, just read from the server.
+    """
+    if node is None or node.metadata.uid != replacement.spec.node_uid:
+        return NodeIsGone()
+    return Stay() if replacement.spec.paused else CreateDrain()
+
+
+def follow(drain: NodeDrain) -> Move:
+    """Decide from the drain, once it exists."""
+    if drain.metadata.deletion_timestamp is not None:
+        return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
+    if has_ended(drain):
+        return Advance(Step.DRAINING)
+    return Advance(Step.CORDONED) if is_true(drain.status.conditions, "Cordoned") else Stay()
