@@ -7,6 +7,13 @@ from navarchos.client.bodies import PatchType, Propagation
 from navarchos.client.calls import RawResponse
 from navarchos.client.client import Client
 from navarchos.client.config import ClientConfig, load_config
+from navarchos.client.conflicts import (
+    FEW_WRITERS,
+    MANY_WRITERS,
+    ConflictPolicy,
+    retry_on_conflict,
+)
+from navarchos.client.decoding import ResourceList
 from navarchos.client.discovery import ApiResource
 from navarchos.client.errors import (
     AlreadyExists,
@@ -23,8 +30,6 @@ from navarchos.client.errors import (
     NotFound,
     RequestTimeout,
     ServerError,
-    Status,
-    StatusCause,
     TlsFailed,
     TooManyRequests,
     TransportError,
@@ -36,13 +41,30 @@ from navarchos.client.errors import (
     ignore_not_found,
     is_resource_version_too_large,
 )
+from navarchos.client.finalizers import add_finalizer, has_finalizer, remove_finalizer
+from navarchos.client.owners import AlreadyOwned, controlled_by, owned_by, owner_reference
+from navarchos.client.patches import merge_apply, merge_diff
+from navarchos.client.reading import ResourceReader
 from navarchos.client.resource import Resource
-from navarchos.client.resource_client import ResourceClient, ResourceList
+from navarchos.client.resource_client import ResourceClient
+from navarchos.client.selectors import (
+    FieldRequirement,
+    FieldSelector,
+    LabelSelector,
+    LabelSelectorRequirement,
+    Operator,
+    Requirement,
+    Selector,
+)
+from navarchos.client.status import Status, StatusCause
 from navarchos.client.transport import BufferedAnswer, FunctionTransport, HttpRequest, Transport
 from navarchos.client.watching import EventType, WatchEvent, WatchStream
 
 __all__ = [
+    "FEW_WRITERS",
+    "MANY_WRITERS",
     "AlreadyExists",
+    "AlreadyOwned",
     "ApiError",
     "ApiResource",
     "BadRequest",
@@ -51,23 +73,32 @@ __all__ = [
     "ClientConfig",
     "ClientError",
     "Conflict",
+    "ConflictPolicy",
     "ConnectFailed",
     "DecodeError",
     "EventType",
     "Expired",
+    "FieldRequirement",
+    "FieldSelector",
     "Forbidden",
     "FunctionTransport",
     "HttpRequest",
     "Invalid",
+    "LabelSelector",
+    "LabelSelectorRequirement",
     "MethodNotAllowed",
     "NotFound",
+    "Operator",
     "PatchType",
     "Propagation",
     "RawResponse",
     "RequestTimeout",
+    "Requirement",
     "Resource",
     "ResourceClient",
     "ResourceList",
+    "ResourceReader",
+    "Selector",
     "ServerError",
     "Status",
     "StatusCause",
@@ -81,8 +112,17 @@ __all__ = [
     "WatchEvent",
     "WatchExpired",
     "WatchStream",
+    "add_finalizer",
+    "controlled_by",
+    "has_finalizer",
     "ignore_already_exists",
     "ignore_not_found",
     "is_resource_version_too_large",
     "load_config",
+    "merge_apply",
+    "merge_diff",
+    "owned_by",
+    "owner_reference",
+    "remove_finalizer",
+    "retry_on_conflict",
 ]

@@ -20,7 +20,7 @@ from navarchos.client.resource import Resource
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, identity_of
 
-__all__ = ["Codec", "Page"]
+__all__ = ["Codec", "ResourceList"]
 
 T = TypeVar("T")
 
@@ -48,16 +48,17 @@ class _Peek(msgspec.Struct, frozen=True):
     metadata: dict[str, object] | None = None
 
 
-@dataclass(slots=True)
-class Page(Generic[T]):
-    """One page of a list.
+@dataclass(frozen=True, slots=True)
+class ResourceList(Generic[T]):
+    """The objects of a collection at one resourceVersion.
 
     Attributes:
-        items: The objects that fit their type, in the server's order.
-        resource_version: Of the list.
-        continue_token: What the next page is asked with; empty on the last.
-        remaining: Objects that come after this page, where the server says so.
-        failures: One error for each object that does not fit.
+        items: Those that fit their type, in the server's order.
+        resource_version: Of the list; a watch from here misses nothing.
+        continue_token: What the next page is asked with; empty if complete.
+        remaining: Objects that come after, where the server says so.
+        failures: One error for each object that does not fit its type.
+        pages: How many answers it came in.
     """
 
     items: list[T]
@@ -65,6 +66,7 @@ class Page(Generic[T]):
     continue_token: str = ""
     remaining: int | None = None
     failures: list[DecodeError] = field(default_factory=list)
+    pages: int = 1
 
 
 class Codec(Generic[T]):
@@ -100,7 +102,7 @@ class Codec(Generic[T]):
             obj = self._decode_leniently(data, verb)
         return self._finished(obj)
 
-    def decode_list(self, data: bytes) -> Page[T]:
+    def decode_list(self, data: bytes) -> ResourceList[T]:
         """Decode a page. The objects keep no reference to its bytes.
 
         Raises:
@@ -116,7 +118,7 @@ class Codec(Generic[T]):
                 items = [self._finished(item) for item in items]
             return _page(page.metadata, items, [])
 
-    def _decode_one_by_one(self, data: bytes) -> Page[T]:
+    def _decode_one_by_one(self, data: bytes) -> ResourceList[T]:
         try:
             raw = _RAW_LISTS.decode(data)
         except msgspec.DecodeError as error:
@@ -195,9 +197,11 @@ def _peek(data: bytes | msgspec.Raw) -> Mapping[str, str]:
     return {name: value for name, value in metadata.items() if isinstance(value, str)}
 
 
-def _page(metadata: _ListMeta | None, items: list[T], failures: list[DecodeError]) -> Page[T]:
+def _page(
+    metadata: _ListMeta | None, items: list[T], failures: list[DecodeError]
+) -> ResourceList[T]:
     about = metadata or _ListMeta()
-    return Page(
+    return ResourceList(
         items,
         ResourceVersion(about.resource_version or ""),
         about.continue_ or "",

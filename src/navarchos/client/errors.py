@@ -22,13 +22,11 @@ not a `Status` is cut to a short line, so that no page of a proxy, and no secret
 reaches the logs whole.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Final
 
-import msgspec
-
-from navarchos.client.nulls import without_nulls
+from navarchos.client.status import Status, seconds_of, status_of_answer
 from navarchos.errors import NavarchosError
 
 __all__ = [
@@ -46,8 +44,6 @@ __all__ = [
     "NotFound",
     "RequestTimeout",
     "ServerError",
-    "Status",
-    "StatusCause",
     "TlsFailed",
     "TooManyRequests",
     "TransportError",
@@ -61,52 +57,6 @@ __all__ = [
     "ignore_not_found",
     "is_resource_version_too_large",
 ]
-
-_SHORT: Final = 200
-
-
-class StatusCause(msgspec.Struct, frozen=True, rename={"type": "reason"}, kw_only=True):
-    """One entry of `Status.details.causes`.
-
-    Attributes:
-        type: A machine-readable word, such as `FieldValueInvalid`; on the wire it
-            is called `reason`.
-        message: For people.
-        field: The field at fault, as a path; empty when it is not about one.
-    """
-
-    type: str = ""
-    message: str = ""
-    field: str = ""
-
-
-class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's `metav1.Status`, as far as errors need it."""
-
-    code: int = 0
-    reason: str = ""
-    message: str = ""
-    details: Mapping[str, object] = {}
-
-    @property
-    def causes(self) -> tuple[StatusCause, ...]:
-        """The causes of the details; malformed ones are left out."""
-        found = self.details.get("causes")
-        return tuple(_causes(found)) if isinstance(found, list) else ()
-
-    @property
-    def retry_after(self) -> float | None:
-        """`details.retryAfterSeconds`; `None` when it is absent or not above 0."""
-        seconds = self.details.get("retryAfterSeconds")
-        return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
-
-
-def _causes(found: Sequence[object]) -> Iterator[StatusCause]:
-    for entry in found:
-        try:
-            yield msgspec.convert(entry, StatusCause)
-        except msgspec.ValidationError:
-            continue
 
 
 class ClientError(NavarchosError):
@@ -401,33 +351,12 @@ def error_from_answer(
 ) -> ApiError:
     """Return the error that an HTTP answer of status 400 and above stands for."""
     return error_from_status(
-        _status_of(code, body),
-        retry_after=_seconds(headers.get("retry-after", "")),
+        status_of_answer(code, body),
+        retry_after=seconds_of(headers.get("retry-after", "")),
         verb=verb,
         resource=resource,
         key=key,
     )
-
-
-def _status_of(code: int, body: bytes) -> Status:
-    try:
-        status = msgspec.convert(without_nulls(msgspec.json.decode(body)), Status)
-    except msgspec.DecodeError:  # of which ValidationError is one
-        return Status(code=code, message=_one_line(body))
-    if not status.reason and not status.message:
-        return Status(code=code, message=_one_line(body))
-    # The line of the answer is what proxies and retries go by.
-    return msgspec.structs.replace(status, code=code)
-
-
-def _one_line(body: bytes) -> str:
-    text = " ".join(body[: 4 * _SHORT].decode(errors="replace").split())
-    return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
-
-
-def _seconds(header: str) -> float | None:
-    # The API server sends whole seconds; the other form, a date, is not used.
-    return float(header) if header.strip().isdecimal() else None
 
 
 def is_resource_version_too_large(error: BaseException) -> bool:

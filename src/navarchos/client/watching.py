@@ -15,13 +15,12 @@ from navarchos.client.errors import (
     DecodeError,
     Expired,
     RequestTimeout,
-    Status,
     WatchBroken,
     WatchExpired,
     error_from_status,
 )
 from navarchos.client.lines import LineSplitter
-from navarchos.client.nulls import without_nulls
+from navarchos.client.status import decode_status
 from navarchos.client.transport import Answer
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
@@ -222,7 +221,7 @@ class WatchStream(Generic[T]):
 
     def _raise_status(self, data: msgspec.Raw) -> NoReturn:
         try:
-            status = msgspec.convert(without_nulls(msgspec.json.decode(data)), Status)
+            status = decode_status(data)
         except msgspec.DecodeError as error:
             raise WatchBroken(self._resource, "an error that is no status") from error
         reported = error_from_status(status, verb="watch", resource=self._resource)

@@ -1,0 +1,388 @@
+"""Label and field selectors: read, written, and matched on this side.
+
+The grammar and its meaning are those of apimachinery's `labels` and `fields`:
+requirements joined by commas must all hold; `!=`, `notin` and `!key` also hold
+for objects that lack the key (LS-03).
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+import msgspec
+
+from navarchos.errors import ConfigError
+
+__all__ = [
+    "FieldRequirement",
+    "FieldSelector",
+    "LabelSelector",
+    "LabelSelectorRequirement",
+    "Operator",
+    "Requirement",
+    "Selector",
+]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
+_PREFIX: Final = re.compile(
+    r"[a-z0-9](?:[a-z0-9-]*[a-z0-9])?(?:\.[a-z0-9](?:[a-z0-9-]*[a-z0-9])?)*"
+)
+_WORD: Final = "up to 63 letters, digits, '-', '_', '.', with a letter or digit at both ends"
+_TOKEN: Final = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
+
+
+class Operator(StrEnum):
+    """How a requirement compares; the values are those of `metav1.LabelSelector`."""
+
+    IN = "In"
+    NOT_IN = "NotIn"
+    EXISTS = "Exists"
+    DOES_NOT_EXIST = "DoesNotExist"
+    GREATER_THAN = "Gt"
+    LESS_THAN = "Lt"
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One condition on one label.
+
+    Attributes:
+        key: The label.
+        operator: How it is compared.
+        values: With what: at least one for `In` and `NotIn`, one integer for `Gt`
+            and `Lt`, none otherwise. Sorted and without duplicates.
+
+    Raises:
+        ConfigError: A key, value or number of values that cannot be.
+    """
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", tuple(sorted(set(self.values))))
+        _check_key(self.key)
+        for value in self.values:
+            _check_value(self.key, value)
+        self._check_count()
+
+    def __str__(self) -> str:
+        many = f"({','.join(self.values)})"
+        match self.operator:
+            case Operator.IN:
+                return f"{self.key}={self.values[0]}" if self._single else f"{self.key} in {many}"
+            case Operator.NOT_IN:
+                text = f"{self.key}!={self.values[0]}"
+                return text if self._single else f"{self.key} notin {many}"
+            case Operator.EXISTS:
+                return self.key
+            case Operator.DOES_NOT_EXIST:
+                return f"!{self.key}"
+            case Operator.GREATER_THAN:
+                return f"{self.key}>{self.values[0]}"
+            case Operator.LESS_THAN:
+                return f"{self.key}<{self.values[0]}"
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels meet the condition."""
+        value = labels.get(self.key)
+        match self.operator:
+            case Operator.IN:
+                return value in self.values
+            case Operator.NOT_IN:
+                return value not in self.values
+            case Operator.EXISTS:
+                return value is not None
+            case Operator.DOES_NOT_EXIST:
+                return value is None
+            case Operator.GREATER_THAN:
+                return _is_integer(value) and int(value or "") > int(self.values[0])
+            case Operator.LESS_THAN:
+                return _is_integer(value) and int(value or "") < int(self.values[0])
+
+    @property
+    def _single(self) -> bool:
+        return len(self.values) == 1
+
+    def _check_count(self) -> None:
+        match self.operator:
+            case Operator.IN | Operator.NOT_IN if not self.values:
+                raise ConfigError(self.key, self.values, f"{self.operator} needs values")
+            case Operator.EXISTS | Operator.DOES_NOT_EXIST if self.values:
+                raise ConfigError(self.key, self.values, f"{self.operator} takes no values")
+            case Operator.GREATER_THAN | Operator.LESS_THAN:
+                if not self._single or not _is_integer(self.values[0]):
+                    raise ConfigError(self.key, self.values, f"{self.operator} needs one integer")
+            case _:
+                pass
+
+
+class LabelSelectorRequirement(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
+):
+    """An entry of `metav1.LabelSelector.matchExpressions`."""
+
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+    """`metav1.LabelSelector`, as objects carry it. `Selector.from_spec` reads it."""
+
+    match_labels: Mapping[str, str] = {}
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """A label selector: all requirements must hold. Immutable.
+
+    `str()` is what the API takes as `labelSelector`, and `parse()` reads it back.
+    """
+
+    requirements: tuple[Requirement, ...] = ()
+
+    def __str__(self) -> str:
+        return ",".join(str(requirement) for requirement in self.requirements)
+
+    @classmethod
+    def everything(cls) -> "Selector":
+        """Return the selector that every object matches."""
+        return cls()
+
+    @classmethod
+    def nothing(cls) -> "Selector":
+        """Return a selector that no object matches, here or on the server."""
+        return _NOTHING
+
+    @classmethod
+    def parse(cls, text: str) -> "Selector":
+        """Read the text form: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
+
+        Raises:
+            ConfigError: It does not follow the grammar; says where.
+        """
+        return cls(tuple(_Parser(text).requirements()))
+
+    @classmethod
+    def from_labels(cls, labels: Mapping[str, str]) -> "Selector":
+        """Return the selector of objects that have all these labels."""
+        pairs = sorted(labels.items())
+        return cls(tuple(Requirement(key, Operator.IN, (value,)) for key, value in pairs))
+
+    @classmethod
+    def from_spec(cls, spec: LabelSelector | None) -> "Selector":
+        """Read what an object carries: `None` selects nothing, empty everything.
+
+        Raises:
+            ConfigError: An operator, key or value that cannot be.
+        """
+        if spec is None:
+            return cls.nothing()
+        expressions = tuple(
+            Requirement(entry.key, _operator(entry), entry.values)
+            for entry in spec.match_expressions
+        )
+        return cls((*cls.from_labels(spec.match_labels).requirements, *expressions))
+
+    @property
+    def is_everything(self) -> bool:
+        """Whether labels need not be looked at, because all match."""
+        return not self.requirements
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether objects need not be looked at, because none matches."""
+        return self == _NOTHING
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether labels meet all requirements."""
+        return all(requirement.matches(labels) for requirement in self.requirements)
+
+
+@dataclass(frozen=True, slots=True)
+class FieldRequirement:
+    """One condition on one field: that it is, or is not, this value."""
+
+    field: str
+    value: str
+    equal: bool = True
+
+    def __str__(self) -> str:
+        escaped = re.sub(r"([\\,=])", r"\\\1", self.value)
+        return f"{self.field}{'=' if self.equal else '!='}{escaped}"
+
+
+@dataclass(frozen=True, slots=True)
+class FieldSelector:
+    """A field selector: equality on the fields that a kind supports.
+
+    `str()` is what the API takes as `fieldSelector`.
+    """
+
+    requirements: tuple[FieldRequirement, ...] = ()
+
+    def __str__(self) -> str:
+        return ",".join(str(requirement) for requirement in self.requirements)
+
+    @classmethod
+    def of(cls, fields: Mapping[str, str]) -> "FieldSelector":
+        """Return the selector of objects whose fields have these values."""
+        return cls(tuple(FieldRequirement(field, value) for field, value in fields.items()))
+
+    @classmethod
+    def parse(cls, text: str) -> "FieldSelector":
+        r"""Read the text form: `spec.nodeName=a,metadata.name!=b`; `\` escapes `\,=`.
+
+        Raises:
+            ConfigError: A part is no comparison.
+        """
+        return cls(tuple(_field_requirement(part, text) for part in _split_fields(text)))
+
+    def matches(self, fields: Mapping[str, str]) -> bool:
+        """Tell whether fields, by their paths, meet all requirements."""
+        return all(
+            (fields.get(wanted.field, "") == wanted.value) is wanted.equal
+            for wanted in self.requirements
+        )
+
+
+_COMPARISONS: Final = {
+    "=": Operator.IN,
+    "==": Operator.IN,
+    "!=": Operator.NOT_IN,
+    ">": Operator.GREATER_THAN,
+    "<": Operator.LESS_THAN,
+}
+_SETS: Final = {"in": Operator.IN, "notin": Operator.NOT_IN}
+
+
+class _Parser:
+    """Recursive descent over the tokens of a label selector."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._tokens = [match[1] for match in _TOKEN.finditer(text)]
+        self._at = 0
+
+    def requirements(self) -> Iterator[Requirement]:
+        if not self._tokens:
+            return
+        while True:
+            yield self._requirement()
+            if self._peek() is None:
+                return
+            self._expect(",")
+
+    def _requirement(self) -> Requirement:
+        if self._peek() == "!":
+            self._next()
+            return Requirement(self._word("a label"), Operator.DOES_NOT_EXIST)
+        key = self._word("a label")
+        found = self._peek()
+        if found is None or found == ",":
+            return Requirement(key, Operator.EXISTS)
+        if found in _COMPARISONS:
+            return self._compared(key, _COMPARISONS[found])
+        if found in _SETS:
+            return self._one_of(key, _SETS[found])
+        raise self._error("a comparison")
+
+    def _compared(self, key: str, operator: Operator) -> Requirement:
+        self._next()
+        # An empty value is allowed: `key=` selects the empty string.
+        value = "" if self._peek() in {None, ","} else self._word("a value")
+        return Requirement(key, operator, (value,))
+
+    def _one_of(self, key: str, operator: Operator) -> Requirement:
+        self._next()
+        self._expect("(")
+        values = [self._listed_value()]
+        while self._peek() == ",":
+            self._next()
+            values.append(self._listed_value())
+        self._expect(")")
+        return Requirement(key, operator, tuple(values))
+
+    def _listed_value(self) -> str:
+        return "" if self._peek() in {",", ")"} else self._word("a value")
+
+    def _word(self, what: str) -> str:
+        token = self._peek()
+        if token is None or token in {"=", "==", "!=", "!", "(", ")", ",", "<", ">"}:
+            raise self._error(what)
+        self._next()
+        return token
+
+    def _expect(self, token: str) -> None:
+        if self._peek() != token:
+            raise self._error(f"{token!r}")
+        self._next()
+
+    def _peek(self) -> str | None:
+        return self._tokens[self._at] if self._at < len(self._tokens) else None
+
+    def _next(self) -> None:
+        self._at += 1
+
+    def _error(self, wanted: str) -> ConfigError:
+        before = "".join(self._tokens[: self._at])
+        place = f"after {before!r}" if before else "at the beginning"
+        found = self._peek()
+        there = "it ends" if found is None else f"there is {found!r}"
+        return ConfigError("label selector", self._text, f"{place} {there} instead of {wanted}")
+
+
+def _operator(entry: LabelSelectorRequirement) -> Operator:
+    try:
+        operator = Operator(entry.operator)
+    except ValueError:
+        operator = Operator.GREATER_THAN
+    if operator in {Operator.GREATER_THAN, Operator.LESS_THAN}:
+        rule = "it must be one of In, NotIn, Exists, DoesNotExist"
+        raise ConfigError(f"operator of {entry.key}", entry.operator, rule)
+    return operator
+
+
+def _check_key(key: str) -> None:
+    prefix, slash, name = key.rpartition("/")
+    if slash and not (_PREFIX.fullmatch(prefix) and len(prefix) <= 253):
+        raise ConfigError("label", key, "the part before its slash must be a DNS name")
+    if not _NAME.fullmatch(name):
+        raise ConfigError("label", key, f"its name must be {_WORD}")
+
+
+def _check_value(key: str, value: str) -> None:
+    if value and not _NAME.fullmatch(value):
+        raise ConfigError(f"label {key}", value, f"a value must be empty or {_WORD}")
+
+
+def _is_integer(value: str | None) -> bool:
+    return value is not None and re.fullmatch(r"[+-]?[0-9]+", value) is not None
+
+
+def _split_fields(text: str) -> Sequence[str]:
+    return [part for part in re.split(r"(?<!\\),", text) if part.strip()]
+
+
+def _field_requirement(part: str, text: str) -> FieldRequirement:
+    match = re.fullmatch(r"\s*([^=!\\]+?)\s*(!=|==|=)((?:[^\\=,]|\\.)*)", part)
+    if match is None:
+        raise ConfigError("field selector", text, f"{part!r} is not like field=value")
+    field, operator, value = match.groups()
+    return FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), equal=operator != "!=")
+
+
+_CONTRADICTION: Final = "nothing"
+_NOTHING: Final = Selector(
+    (
+        # Two requirements that exclude each other: an empty text, which apimachinery
+        # prints for "nothing", would select everything when sent to the server.
+        Requirement(_CONTRADICTION, Operator.EXISTS),
+        Requirement(_CONTRADICTION, Operator.DOES_NOT_EXIST),
+    )
+)
