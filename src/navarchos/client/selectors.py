@@ -18,8 +18,8 @@ from navarchos.errors import ConfigError
 __all__ = [
     "FieldRequirement",
     "FieldSelector",
-    "LabelSelector",
     "LabelSelectorRequirement",
+    "LabelSelectorSpec",
     "Operator",
     "Requirement",
     "Selector",
@@ -130,7 +130,9 @@ class LabelSelectorRequirement(
     values: tuple[str, ...] = ()
 
 
-class LabelSelector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True):
+class LabelSelectorSpec(
+    msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
+):
     """`metav1.LabelSelector`, as objects carry it. `Selector.from_spec` reads it."""
 
     match_labels: Mapping[str, str] = {}
@@ -175,7 +177,7 @@ class Selector:
         return cls(tuple(Requirement(key, Operator.IN, (value,)) for key, value in pairs))
 
     @classmethod
-    def from_spec(cls, spec: LabelSelector | None) -> "Selector":
+    def from_spec(cls, spec: LabelSelectorSpec | None) -> "Selector":
         """Read what an object carries: `None` selects nothing, empty everything.
 
         Raises:
