@@ -1,0 +1,20 @@
+"""Kubernetes events: short notes about objects, for `kubectl describe`.
+
+```python
+recorder = EventRecorder(client, component="widget-controller")
+recorder.start(stop)
+recorder.record(WIDGETS, widget, EventType.NORMAL, "Resized", "now 3 wide")
+recorder.close(timeout=5.0)
+```
+
+Events are a courtesy to people: nothing may depend on them, and recording one
+never blocks and never fails. They are written to `events.k8s.io/v1`, which the
+server also shows under `v1`. Repeats become a series of one event.
+
+Upstream: client-go `tools/events`; the spam filter is that of `tools/record`.
+"""
+
+from navarchos.events.model import EVENTS, EventType
+from navarchos.events.recorder import EventRecorder, Recorder
+
+__all__ = ["EVENTS", "EventRecorder", "EventType", "Recorder"]

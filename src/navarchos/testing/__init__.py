@@ -1,5 +1,6 @@
 """The kit for testing controllers: time, a server, a cluster, faults."""
 
 from navarchos.testing.clock import FakeClock
+from navarchos.testing.recorder import FakeRecorder, RecordedEvent
 
-__all__ = ["FakeClock"]
+__all__ = ["FakeClock", "FakeRecorder", "RecordedEvent"]

@@ -1,0 +1,201 @@
+"""The series that are known, and which of them have something to write."""
+
+import heapq
+import itertools
+from collections import OrderedDict, deque
+from collections.abc import Hashable
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum, auto
+from typing import Final
+
+from navarchos.events.model import EventFacts, Snapshot
+from navarchos.events.names import EventNames
+from navarchos.events.spam import SpamFilter
+
+__all__ = ["FINISH_AFTER", "QUEUE_LIMIT", "REFRESH_EVERY", "TRIES", "EventBook", "Outcome"]
+
+QUEUE_LIMIT: Final = 1000
+"""Events that may wait to be written (EV-01)."""
+
+TRIES: Final = 12
+"""How often an event is sent before it is given up (EV-12)."""
+
+FINISH_AFTER: Final = 360.0
+"""A series that was idle for longer is written a last time and forgotten (EV-16)."""
+
+REFRESH_EVERY: Final = 1800.0
+"""How often a series that goes on is brought up to date (EV-16)."""
+
+_SERIES_LIMIT: Final = 4096
+
+
+class Outcome(Enum):
+    """What became of an event that was recorded."""
+
+    QUEUED = auto()
+    COUNTED = auto()
+    FILTERED = auto()
+    NO_ROOM = auto()
+
+
+@dataclass(slots=True, eq=False)
+class _Series:
+    facts: EventFacts
+    name: str
+    first_at: datetime
+    last_at: datetime
+    touched: float  # monotonic instant of the last occurrence
+    count: int = 1
+    written: int = 0  # the count that the server knows; 0 before the first write
+    queued: bool = False  # in _ready, in _waiting, or with the writer
+    failures: int = 0
+
+    @property
+    def has_news(self) -> bool:
+        return self.count > self.written
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            self.facts, self.name, self.count, self.first_at, self.last_at, self.written > 0
+        )
+
+
+class EventBook:
+    """Decides what is written and when; does nothing itself.
+
+    The first event is written, the second turns it into a series and is written
+    at once, later ones are counted and written every half hour and at the end
+    (EV-15, EV-16).
+
+    Threads: guarded by the recorder's lock, every method.
+    """
+
+    def __init__(self, now: float) -> None:
+        self._series: OrderedDict[Hashable, _Series] = OrderedDict()  # idle longest first
+        self._ready: deque[_Series] = deque()  # queued; to be written now, in this order
+        self._waiting: list[tuple[float, int, _Series]] = []  # queued; a heap by instant
+        self._ticket = itertools.count()
+        self._spam = SpamFilter()
+        self._names = EventNames()
+        self._next_finish = now + FINISH_AFTER
+        self._next_refresh = now + REFRESH_EVERY
+        self._flushing = False
+
+    def __len__(self) -> int:
+        """Return how many series wait to be written."""
+        return len(self._ready) + len(self._waiting)
+
+    def record(self, facts: EventFacts, *, at: datetime, now: float) -> Outcome:
+        """Take an event down.
+
+        Args:
+            facts: The event.
+            at: The wall-clock time, for people.
+            now: The monotonic instant, for limits.
+        """
+        known = self._series.get(facts.key)
+        if known is not None:
+            self._repeat(known, at, now)
+            return Outcome.COUNTED
+        if not self._spam.allow((facts.regarding.identity, facts.type), now):
+            return Outcome.FILTERED
+        if len(self) >= QUEUE_LIMIT:
+            return Outcome.NO_ROOM
+        name = self._names.name(facts.regarding.name, at)
+        series = _Series(facts, name, first_at=at, last_at=at, touched=now)
+        self._series[facts.key] = series
+        self._queue(series)
+        self._make_room()
+        return Outcome.QUEUED
+
+    def take(self, now: float) -> Snapshot | None:
+        """Hand out what is to be written next, if anything is.
+
+        Every snapshot comes back by `wrote`, `failed` or `give_up`.
+        """
+        while self._waiting and self._waiting[0][0] <= now:
+            self._ready.append(heapq.heappop(self._waiting)[2])
+        self._sweep(now)
+        return self._ready.popleft().snapshot() if self._ready else None
+
+    def next_due(self) -> float | None:
+        """Return the instant at which `take` may have something again."""
+        due = [self._waiting[0][0]] if self._waiting else []
+        if self._series:
+            due += [self._next_finish, self._next_refresh]
+        return min(due, default=None)
+
+    def wrote(self, event: Snapshot) -> None:
+        """The server has it. What was counted meanwhile is not lost (RT-30)."""
+        series = self._series[event.facts.key]
+        series.written = event.count
+        series.failures = 0
+        series.queued = False
+        # The second occurrence is news to people; after it only the count grows.
+        if series.has_news and (event.count == 1 or self._flushing):
+            self._queue(series)
+
+    def failed(self, event: Snapshot, *, again_at: float) -> bool:
+        """No answer came: keep it for another try, unless it had all of them."""
+        series = self._series[event.facts.key]
+        series.failures += 1
+        if series.failures >= TRIES or self._flushing:
+            self.give_up(event)
+            return False
+        heapq.heappush(self._waiting, (again_at, next(self._ticket), series))
+        return True
+
+    def give_up(self, event: Snapshot) -> None:
+        """Forget the series; the next event of its kind begins a new one."""
+        del self._series[event.facts.key]
+
+    def flush(self) -> None:
+        """From now on everything that has news is written at once, and tried once."""
+        self._flushing = True
+        self._ready.extend(series for _, _, series in sorted(self._waiting))
+        self._waiting.clear()
+        for series in self._series.values():
+            if series.has_news and not series.queued:
+                self._queue(series)
+
+    def clear(self) -> int:
+        """Forget everything; return how many series had news that is lost."""
+        lost = sum(series.has_news for series in self._series.values())
+        self._series.clear()
+        self._ready.clear()
+        self._waiting.clear()
+        return lost
+
+    def _repeat(self, series: _Series, at: datetime, now: float) -> None:
+        series.count += 1
+        series.last_at = at
+        series.touched = now
+        self._series.move_to_end(series.facts.key)
+        if series.count == 2 and not series.queued:
+            self._queue(series)
+
+    def _queue(self, series: _Series) -> None:
+        series.queued = True
+        self._ready.append(series)
+
+    def _sweep(self, now: float) -> None:
+        refresh = now >= self._next_refresh
+        finish = now >= self._next_finish
+        if not refresh and not finish:
+            return
+        for series in [series for series in self._series.values() if not series.queued]:
+            idle = now - series.touched > FINISH_AFTER
+            if series.has_news and (idle or refresh):
+                self._queue(series)  # forgotten by a later sweep, once it is written
+            elif idle:
+                del self._series[series.facts.key]
+        self._next_finish = now + FINISH_AFTER
+        self._next_refresh = now + REFRESH_EVERY if refresh else self._next_refresh
+
+    def _make_room(self) -> None:
+        if len(self._series) <= _SERIES_LIMIT:
+            return
+        oldest = next((s for s in self._series.values() if not s.queued), None)
+        if oldest is not None:
+            del self._series[oldest.facts.key]
