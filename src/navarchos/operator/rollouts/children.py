@@ -45,9 +45,7 @@ def manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]:
     return {"metadata": metadata, "spec": without_nulls(msgspec.to_builtins(_spec(rollout, node)))}
 
 
-def patch_for(
-    rollout: NodeRollout, node: PlannedNode, child: NodeReplacement
-) -> dict[str, object]:
+def patch_for(rollout: NodeRollout, node: PlannedNode, child: NodeReplacement) -> dict[str, object]:
     """Return what a child lacks, as a merge patch; empty when it lacks nothing.
 
     One that has not started follows the whole spec (OP-10), one in flight only

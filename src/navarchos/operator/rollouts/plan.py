@@ -84,7 +84,9 @@ def _prioritizer(spec: NodeRolloutSpec) -> _Prioritizer:
         if (by_name := named.get(node.metadata.name)) is not None:
             return by_name
         labels = node.metadata.labels
-        return next((priority for selector, priority in selectors if selector.matches(labels)), None)
+        return next(
+            (priority for selector, priority in selectors if selector.matches(labels)), None
+        )
 
     return priority_of
 

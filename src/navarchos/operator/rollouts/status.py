@@ -242,7 +242,7 @@ class _Marks:
         self._generation = rollout.metadata.generation
         self._now = now
 
-    def set(self, type_: str, is_so: bool, reason: str, message: str) -> None:  # noqa: FBT001 - reads as a sentence
+    def set(self, type_: str, is_so: bool, reason: str, message: str) -> None:
         new = Condition(
             type=type_,
             status="True" if is_so else "False",

@@ -1,6 +1,6 @@
 """Releasing: an attempt failed; what it holds is given back before its slot is."""
 
-from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeFailurePolicy
+from navarchos.operator.api.v1alpha1 import NodeDrain, NodeFailurePolicy, NodeReplacement
 from navarchos.operator.replacements.steps.moves import (
     DeleteDrain,
     KeepCordon,

@@ -1,0 +1,5 @@
+"""Replacements: one node on its way out, from waiting for its turn to being empty.
+
+`admission` decides who may start, `steps` what is due for a node that has, both
+without a server; `admitting` and `pipeline` carry it out on one worker.
+"""

@@ -1,0 +1,143 @@
+"""Carries out what admission decides, on one thread."""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from navarchos.clock import Clock
+from navarchos.logs import get_logger
+from navarchos.meta import controller_of
+from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeReplacementStatus
+from navarchos.operator.kinds import STALE
+from navarchos.operator.objects import Objects
+from navarchos.operator.replacements import transitions
+from navarchos.operator.replacements.admission import admit
+from navarchos.operator.replacements.announce import Announcer
+from navarchos.operator.replacements.drains import has_ended
+from navarchos.operator.replacements.metrics import Progress
+from navarchos.operator.replacements.pending import Pod, pending_pods
+from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.world import World
+
+__all__ = ["WRITES_PER_PASS", "Admission"]
+
+WRITES_PER_PASS: Final = 100
+"""Waiting reasons written in one pass; starts are never behind more than these."""
+
+_OVERTAKEN_PAUSE: Final = 0.1
+"""Seconds for the cache to catch up with whoever wrote before us."""
+
+_AT_ONCE: Final = 0.01
+"""Seconds before the rest of the reasons is written: nodes get their turn."""
+
+_log = get_logger(__name__)
+
+
+class Admission:
+    """Looks at everything, starts what may start, and says why the rest waits.
+
+    One pass costs O(n log n) in the number of replacements, and one request for
+    each node that starts or whose reason to wait has changed.
+
+    Threads: one thread only (OP-21).
+    """
+
+    def __init__(
+        self,
+        objects: Objects,
+        pending: Callable[[], Iterable[Pod]],
+        announcer: Announcer,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self._objects = objects
+        self._pending = pending
+        self._announcer = announcer
+        self._progress = progress
+        self._clock = clock
+        self._overtaken = False  # by another writer, during the present pass
+
+    def run(self) -> float | None:
+        """Run one pass.
+
+        Returns:
+            Seconds until the next pass is due by time alone, next to nothing when
+            this one left work; `None` when only a change of some object makes one due.
+        """
+        world = self._look()
+        self._progress.publish(world)
+        decisions = admit(world, self._clock.now())
+        by_name = {replacement.metadata.name: replacement for replacement in world.replacements}
+        self._overtaken = False
+        for name in decisions.start:
+            self._start(by_name[name])
+        for name in decisions.expired:
+            self._expire(by_name[name])
+        if self._explain(by_name, decisions.waiting):
+            return _AT_ONCE
+        return _OVERTAKEN_PAUSE if self._overtaken else decisions.recheck_after
+
+    def _look(self) -> World:
+        replacements = self._objects.replacements.all()
+        alive = {replacement.metadata.uid for replacement in replacements}
+        nodes = {node.metadata.name: node for node in self._objects.nodes.all()}
+        return World(
+            replacements=replacements,
+            rollouts={r.metadata.uid: r for r in self._objects.rollouts.all()},
+            nodes=nodes,
+            orphaned=frozenset(
+                drain.spec.node_name
+                for drain in self._objects.drains.all()
+                if not has_ended(drain)
+                and drain.spec.node_name in nodes
+                and (owner := controller_of(drain.metadata)) is not None
+                and owner.uid not in alive
+            ),
+            pending=pending_pods(self._pending()),
+        )
+
+    def _start(self, replacement: NodeReplacement) -> None:
+        """Take a slot; nothing else has happened to the node yet."""
+        saved = self._save(replacement, transitions.reserved(replacement, self._clock.now()))
+        if saved is not None:
+            self._announcer.moved(replacement, saved)
+
+    def _expire(self, replacement: NodeReplacement) -> None:
+        now = self._clock.now()
+        failed = transitions.attempt_failed(
+            replacement, "PendingPodsTimeout", Wait.PENDING_PODS.message, now
+        )
+        # Nothing was taken, so there is nothing to release.
+        with_failure = msgspec.structs.replace(replacement, status=failed)
+        saved = self._save(replacement, transitions.released(with_failure, now))
+        if saved is not None:
+            self._announcer.expired(saved)
+
+    def _explain(self, by_name: Mapping[str, NodeReplacement], waiting: Mapping[str, Wait]) -> bool:
+        """Write changed reasons; return whether some are left for the next pass."""
+        now = self._clock.now()
+        written = 0
+        for name, reason in waiting.items():
+            replacement = by_name[name]
+            status = transitions.waits(replacement, reason, now)
+            if status is None:
+                continue
+            if written == WRITES_PER_PASS:
+                return True
+            written += 1
+            if self._save(replacement, status) is not None:
+                self._announcer.held_back(replacement, reason)
+        return False
+
+    def _save(
+        self, replacement: NodeReplacement, status: NodeReplacementStatus
+    ) -> NodeReplacement | None:
+        """Write a status on condition that the decision's ground is unchanged."""
+        try:
+            return self._objects.replacements.save_status(replacement, replacement.status, status)
+        except STALE as error:
+            # The change that beat us is on its way to the cache.
+            self._overtaken = True
+            _log.debug("admission_overtaken", name=replacement.metadata.name, error=str(error))
+            return None

@@ -1,0 +1,69 @@
+"""Gauges of where nodes, replacements and rollouts stand (OP-65)."""
+
+from collections import Counter
+from typing import Final
+
+from navarchos.instrument import Instruments
+from navarchos.operator.api.v1alpha1 import ReplacementPhase, RolloutPhase, Step
+from navarchos.operator.replacements.world import World
+
+__all__ = ["MAX_PRIORITIES", "Progress"]
+
+MAX_PRIORITIES: Final = 20
+"""Priorities with a label value of their own; the lower ones share `other`."""
+
+
+class Progress:
+    """Publishes gauges; every label value comes from a closed or bounded set."""
+
+    def __init__(self, instruments: Instruments) -> None:
+        self._nodes = instruments.gauge(
+            "navarchos_nodes", "Nodes under replacement, by step of the pipeline.", ["step"]
+        )
+        self._replacements = instruments.gauge(
+            "navarchos_replacements", "NodeReplacements.", ["phase", "priority"]
+        )
+        self._rollouts = instruments.gauge("navarchos_rollouts", "NodeRollouts.", ["phase"])
+        self._progress = instruments.gauge(
+            "navarchos_rollout_nodes",
+            "Nodes of all rollouts that are not completed, by how far they are.",
+            ["state"],
+        )
+
+    def publish(self, world: World) -> None:
+        """Set every gauge to what the world shows."""
+        steps = Counter(r.status.current for r in world.replacements)
+        for step in Step:
+            self._nodes.labels(step).set(steps[step])
+        self._publish_priorities(world)
+        phases = Counter(r.status.phase or RolloutPhase.NEW for r in world.rollouts.values())
+        for phase in RolloutPhase:
+            self._rollouts.labels(phase).set(phases[phase])
+        self._publish_progress(world)
+
+    def _publish_priorities(self, world: World) -> None:
+        counts = Counter(
+            (r.status.current.phase, r.spec.replacement.priority) for r in world.replacements
+        )
+        shown = sorted({priority for _, priority in counts}, reverse=True)[:MAX_PRIORITIES]
+        totals: Counter[tuple[ReplacementPhase, str]] = Counter()
+        for (phase, priority), count in counts.items():
+            totals[phase, str(priority) if priority in shown else "other"] += count
+        # Priorities that are in use no more must not stay as they last were.
+        self._replacements.clear()
+        for (phase, label), count in totals.items():
+            self._replacements.labels(phase, label).set(count)
+
+    def _publish_progress(self, world: World) -> None:
+        open_ones = [
+            rollout.status
+            for rollout in world.rollouts.values()
+            if rollout.status.phase is not RolloutPhase.COMPLETED
+        ]
+        for state, count in (
+            ("planned", sum(len(status.nodes) for status in open_ones)),
+            ("completed", sum(status.replacements_completed_count for status in open_ones)),
+            ("failed", sum(status.replacements_failed_count for status in open_ones)),
+            ("in_flight", sum(status.in_flight_count for status in open_ones)),
+        ):
+            self._progress.labels(state).set(count)

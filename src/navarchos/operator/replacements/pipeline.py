@@ -1,0 +1,217 @@
+"""Carries out what the steps decide. The only writer of a started node's status."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from navarchos.client import AlreadyExists
+from navarchos.clock import Clock
+from navarchos.operator.api.v1alpha1 import (
+    NodeDrain,
+    NodeReplacement,
+    NodeReplacementStatus,
+    Step,
+)
+from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.objects import Objects
+from navarchos.operator.replacements import transitions
+from navarchos.operator.replacements.announce import Announcer
+from navarchos.operator.replacements.drains import (
+    belongs_to,
+    drain_manifest,
+    drain_name,
+    has_ended,
+)
+from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
+from navarchos.operator.replacements.steps.moves import (
+    Advance,
+    CreateDrain,
+    DeleteDrain,
+    Drained,
+    FailAttempt,
+    KeepCordon,
+    Move,
+    NodeIsGone,
+    Released,
+    Stay,
+)
+
+__all__ = ["Pipeline"]
+
+_LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
+
+
+class Pipeline:
+    """Moves one replacement along, one step at a time.
+
+    Promises: whatever it does is done before the status says so, and doing it
+    again changes nothing; so a crash between any two requests is resumed (OP-26).
+    A step that touches the node checks its uid first.
+
+    Threads: safe from any thread, for different replacements.
+    """
+
+    def __init__(self, objects: Objects, announcer: Announcer, clock: Clock) -> None:
+        self._objects = objects
+        self._announcer = announcer
+        self._clock = clock
+
+    def advance(self, replacement: NodeReplacement) -> NodeReplacement:
+        """Do what the present step has to do now.
+
+        Returns:
+            The replacement as it is stored now; with another step when it moved.
+
+        Raises:
+            Conflict: Somebody changed an object since it was read; read again.
+            NotFound: An object went away in the meantime; read again.
+        """
+        if transitions.needs_forgiving(replacement):
+            return self._save(replacement, transitions.forgiven(replacement, self._clock.now()))
+        match replacement.status.current:
+            case Step.WAITING:
+                return self._wait(replacement)
+            case Step.DONE | Step.FAILED:
+                return replacement
+            case _:
+                return self._work(replacement)
+
+    def _wait(self, replacement: NodeReplacement) -> NodeReplacement:
+        name = replacement.spec.node_name
+        if not waiting.may_be_gone(replacement, self._objects.nodes.find(name)):
+            return replacement
+        node = self._objects.nodes.live(name)
+        if isinstance(waiting.decide(replacement, node), NodeIsGone):
+            return self._save(replacement, transitions.gone(replacement, self._clock.now()))
+        if node is None or replacement.spec.node_uid:
+            return replacement
+        return self._objects.replacements.patch(
+            replacement, {"spec": {"nodeUID": node.metadata.uid}}
+        )
+
+    def _work(self, replacement: NodeReplacement) -> NodeReplacement:
+        drain = self._own_drain(replacement)
+        seen = replacement
+        if drain is not None:
+            self._propagate_pause(replacement, drain)
+            status = transitions.with_drain(replacement, drain, self._clock.now())
+            seen = msgspec.structs.replace(replacement, status=status)
+        move = self._decide(seen, drain)
+        return self._save(replacement, self._carry_out(seen, drain, move))
+
+    def _decide(self, replacement: NodeReplacement, drain: NodeDrain | None) -> Move:
+        match replacement.status.current:
+            case Step.RESERVED if drain is not None:
+                return reserved.follow(drain)
+            case Step.RESERVED:
+                node = self._objects.nodes.live(replacement.spec.node_name)
+                return reserved.decide(replacement, node)
+            case Step.CORDONED:
+                return cordoned.decide(drain)
+            case Step.DRAINING:
+                return draining.decide(drain)
+            case Step.RELEASING:
+                return releasing.decide(replacement, drain)
+            case _:
+                return Stay()
+
+    def _carry_out(
+        self, replacement: NodeReplacement, drain: NodeDrain | None, move: Move
+    ) -> NodeReplacementStatus:
+        """Do what was decided, and return the status that is true afterwards."""
+        now = self._clock.now()
+        match move:
+            case Stay():
+                return replacement.status
+            case Advance(to):
+                return transitions.moved(replacement, to, now, deadline=_deadline(drain))
+            case CreateDrain():
+                return self._create_drain(replacement, now)
+            case Drained():
+                return self._finish(replacement, drain, now)
+            case NodeIsGone():
+                return transitions.gone(replacement, now)
+            case FailAttempt(reason, message):
+                return transitions.attempt_failed(replacement, reason, message, now)
+            case DeleteDrain():
+                self._delete(drain)
+                return replacement.status
+            case KeepCordon():
+                self._keep_cordon(drain)
+                return transitions.released(replacement, now)
+            case Released():
+                return transitions.released(replacement, now)
+
+    def _own_drain(self, replacement: NodeReplacement) -> NodeDrain | None:
+        name = drain_name(replacement)
+        drain = self._objects.drains.find(name)
+        if drain is None and replacement.status.current is not Step.RESERVED:
+            # That it is gone decides something: do not take the cache's word.
+            drain = self._objects.drains.live(name)
+        return drain if drain is not None and belongs_to(drain, replacement) else None
+
+    def _create_drain(self, replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+        name = drain_name(replacement)
+        try:
+            self._objects.drains.create(drain_manifest(replacement))
+        except AlreadyExists:
+            found = self._objects.drains.live(name)
+            if found is None:
+                raise  # deleted in between: try again
+            if not belongs_to(found, replacement):
+                return transitions.attempt_failed(
+                    replacement, "NameTaken", f"NodeDrain {name} belongs to another object", now
+                )
+            self._objects.drains.informer.observe_write(found)
+        return replacement.status
+
+    def _propagate_pause(self, replacement: NodeReplacement, drain: NodeDrain) -> None:
+        if drain.spec.paused != replacement.spec.paused and not has_ended(drain):
+            self._objects.drains.patch_any_version(
+                drain, {"spec": {"paused": replacement.spec.paused}}
+            )
+
+    def _finish(
+        self, replacement: NodeReplacement, drain: NodeDrain | None, now: datetime
+    ) -> NodeReplacementStatus:
+        # First of all: from the moment the status says Completed, somebody may
+        # delete the rollout, and an empty node must not take pods again.
+        self._keep_cordon(drain)
+        at = drain.status.completion_timestamp if drain is not None else None
+        self._label(replacement, at or now)
+        return transitions.drained(replacement, now)
+
+    def _label(self, replacement: NodeReplacement, at: datetime) -> None:
+        """Label the node as drained (OP-24), if it is still that node.
+
+        The time is the drain's, so that doing it twice writes the same.
+        """
+        node = self._objects.nodes.live(replacement.spec.node_name)
+        if node is None or node.metadata.uid != replacement.spec.node_uid:
+            return
+        value = at.astimezone(UTC).strftime(_LABEL_TIME)
+        if node.metadata.labels.get(DRAIN_COMPLETED_LABEL) == value:
+            return
+        body = {"metadata": {"labels": {DRAIN_COMPLETED_LABEL: value}}}
+        self._objects.nodes.patch_any_version(node, body)
+
+    def _keep_cordon(self, drain: NodeDrain | None) -> None:
+        if drain is not None and drain.spec.uncordon_on_delete:
+            self._objects.drains.patch_any_version(drain, {"spec": {"uncordonOnDelete": False}})
+
+    def _delete(self, drain: NodeDrain | None) -> None:
+        if drain is not None:
+            self._objects.drains.delete(drain)
+
+    def _save(self, replacement: NodeReplacement, status: NodeReplacementStatus) -> NodeReplacement:
+        saved = self._objects.replacements.save_status(replacement, replacement.status, status)
+        self._announcer.moved(replacement, saved)
+        return saved
+
+
+def _deadline(drain: NodeDrain | None) -> datetime | None:
+    """Return when the drain gives up, once it has begun."""
+    if drain is None or drain.status.start_timestamp is None or not drain.spec.timeout_seconds:
+        return None
+    return drain.status.start_timestamp + timedelta(seconds=drain.spec.timeout_seconds)

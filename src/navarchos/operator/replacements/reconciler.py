@@ -1,0 +1,59 @@
+"""The replacement's reconciler: one worker for admission and for every node."""
+
+from typing import Final
+
+from navarchos.logs import get_logger
+from navarchos.operator.api.v1alpha1 import Step
+from navarchos.operator.kinds import STALE
+from navarchos.operator.objects import Objects
+from navarchos.operator.replacements.admitting import Admission
+from navarchos.operator.replacements.pipeline import Pipeline
+from navarchos.runtime import DONE, Reconciler, Request, Result
+
+__all__ = ["ADMISSION", "ReplacementReconciler"]
+
+ADMISSION: Final = Request("navarchos", "admission")
+"""The request that stands for all replacements at once.
+
+Replacements have no namespace, so none of them can have this key. Any number of
+changes before it runs are one pass: the queue keeps a key once.
+"""
+
+_log = get_logger(__name__)
+
+
+class ReplacementReconciler(Reconciler):
+    """Admits nodes, and moves those that were admitted along.
+
+    Threads: one worker (OP-21). Two could each see room for one more node.
+    """
+
+    def __init__(self, objects: Objects, admission: Admission, pipeline: Pipeline) -> None:
+        self._objects = objects
+        self._admission = admission
+        self._pipeline = pipeline
+
+    def reconcile(self, request: Request) -> Result:
+        """Run one pass of admission, or move one node as far as it goes now."""
+        self._objects.catch_up_once()
+        if request == ADMISSION:
+            after = self._admission.run()
+            return DONE if after is None else Result(requeue_after=after)
+        try:
+            self._advance(request.name)
+        except STALE as error:
+            _log.debug("replacement_overtaken", name=request.name, error=str(error))
+            return Result(requeue=True)
+        return DONE
+
+    def _advance(self, name: str) -> None:
+        replacement = self._objects.replacements.find(name)
+        # No step leads back to one that was left in the same pass, except by way of
+        # Waiting, which only admission leaves.
+        for _ in Step:
+            if replacement is None or replacement.metadata.deletion_timestamp is not None:
+                return
+            moved = self._pipeline.advance(replacement)
+            if moved.metadata.resource_version == replacement.metadata.resource_version:
+                return
+            replacement = moved

@@ -1,0 +1,5 @@
+"""Rollouts: which nodes, in which order, how far, and when to stop.
+
+`plan`, `children`, `status` and `estimate` are pure; `creating` and `reconciler`
+carry out what they decide.
+"""
