@@ -9,9 +9,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
+from msgspec import Meta
 
 from navarchos.errors import ConfigError
 
@@ -120,13 +121,17 @@ class Requirement:
                 pass
 
 
+# Written into schemas, so that servers refuse others; reading stays lenient.
+_WIRE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
+
+
 class LabelSelectorRequirement(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
 ):
     """An entry of `metav1.LabelSelector.matchExpressions`."""
 
     key: str
-    operator: str
+    operator: Annotated[str, Meta(extra_json_schema={"enum": list(_WIRE_OPERATORS)})]
     values: tuple[str, ...] = ()
 
 
