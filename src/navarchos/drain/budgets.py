@@ -1,0 +1,79 @@
+"""PodDisruptionBudgets: which pods they cover, and whether one may go.
+
+The server decides; these functions only explain and foresee its decisions.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from navarchos.client import Resource
+from navarchos.client.selectors import LabelSelectorSpec, Selector
+from navarchos.drain.pods import Pod
+from navarchos.errors import ConfigError
+from navarchos.meta import Object
+
+__all__ = ["BUDGETS", "Budget", "BudgetSpec", "BudgetStatus", "budgets_of"]
+
+
+class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Which pods a budget covers, and what it allows for those that are not ready."""
+
+    selector: LabelSelectorSpec | None = None
+    unhealthy_pod_eviction_policy: str = ""
+
+
+class BudgetStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """What the disruption controller made of it."""
+
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+    observed_generation: int = 0
+
+
+class Budget(Object, frozen=True):
+    """A PodDisruptionBudget. Read-only."""
+
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+    @property
+    def allows_one(self) -> bool:
+        """Whether a ready pod may be evicted now, as far as the status is current."""
+        current = self.status.observed_generation >= self.metadata.generation
+        return current and self.status.disruptions_allowed > 0
+
+    @property
+    def can_never_allow(self) -> bool:
+        """Whether every pod it covers is wanted, so that no eviction can succeed.
+
+        `minAvailable` of all replicas, or `maxUnavailable: 0`.
+        """
+        return 0 < self.status.expected_pods <= self.status.desired_healthy
+
+    def covers(self, pod: Pod) -> bool:
+        """Tell whether the budget counts for the pod.
+
+        As in `policy/v1`: an empty selector takes every pod of the namespace, an
+        absent one none; a selector that cannot be read takes none.
+        """
+        if self.spec.selector is None or pod.metadata.namespace != self.metadata.namespace:
+            return False
+        try:
+            return Selector.from_spec(self.spec.selector).matches(pod.metadata.labels)
+        except ConfigError:
+            return False
+
+
+BUDGETS: Final = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True, type=Budget
+)
+
+
+def budgets_of(pod: Pod, budgets: Iterable[Budget]) -> tuple[Budget, ...]:
+    """Return the budgets that cover the pod, by name. More than one blocks it for good."""
+    found = (budget for budget in budgets if budget.covers(pod))
+    return tuple(sorted(found, key=lambda budget: budget.metadata.name))

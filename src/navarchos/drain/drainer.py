@@ -1,0 +1,196 @@
+"""`kubectl drain` as a function: empty one node and wait for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from navarchos.client import Client
+from navarchos.client.conflicts import retry_on_conflict
+from navarchos.client.errors import NotFound
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.drain.cordon import (
+    LATE_BINDING,
+    NODE_SCHEDULING,
+    CordonState,
+    NodeScheduling,
+    cordon_patch,
+    cordon_state,
+)
+from navarchos.drain.errors import DrainTimeout, EvictionForbidden, NodeReplaced, PodsNotAllowed
+from navarchos.drain.eviction import Answer, Evictor, Outcome
+from navarchos.drain.options import DrainOptions
+from navarchos.drain.plan import DrainPlan, PlannedPod, classify
+from navarchos.drain.pods import DAEMON_SETS, PODS, pods_on
+from navarchos.drain.retry import retry_delay
+from navarchos.stopping import StopToken
+
+__all__ = ["DrainReport", "OnProgress", "drain_node"]
+
+OnProgress = Callable[[str, Outcome], None]
+"""Called with `namespace/name` of a pod and the answer to each request that it go."""
+
+_POLL: Final = 1.0
+"""Seconds between two looks at the node, as in kubectl."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainReport:
+    """What a drain did. Pods are written `namespace/name`, sorted.
+
+    Attributes:
+        node: The node's name.
+        cordoned: Whether the cordon is new; otherwise the node had one before.
+        evicted: Pods that were asked to go and are gone.
+        ignored: Pods that stayed.
+    """
+
+    node: str
+    cordoned: bool
+    evicted: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
+def drain_node(
+    client: Client,
+    name: str,
+    options: DrainOptions | None = None,
+    *,
+    clock: Clock = SYSTEM_CLOCK,
+    stop: StopToken | None = None,
+    on_progress: OnProgress | None = None,
+) -> DrainReport:
+    """Cordon a node, evict its pods, and wait until they are gone.
+
+    Unlike `kubectl drain` it looks at the node again and again, so that pods which
+    arrive late go too, and it never mistakes a later pod or node of the same name
+    for the one that was meant. As there, the node stays cordoned whatever happens.
+
+    Args:
+        client: Talks to the server.
+        name: The node.
+        options: Those of `kubectl drain`; its defaults when absent.
+        clock: Time.
+        stop: Ends the wait; pods that have been evicted stay evicted.
+        on_progress: Told of every answer.
+
+    Raises:
+        NotFound: There is no such node.
+        PodsNotAllowed: The options do not allow some pods to be removed. Nothing
+            was evicted, unless the pod arrived late.
+        DrainTimeout: The options' timeout passed.
+        EvictionForbidden: The caller lacks a right.
+        NodeReplaced: Another node bears the name now.
+        ClientError: The node could not be read or cordoned.
+        Stopped: `stop` was set.
+    """
+    token = stop if stop is not None else StopToken(clock=clock)
+    return _Drain(client, name, options or DrainOptions(), clock, on_progress).run(token)
+
+
+class _Drain:
+    def __init__(
+        self,
+        client: Client,
+        name: str,
+        options: DrainOptions,
+        clock: Clock,
+        on_progress: OnProgress | None,
+    ) -> None:
+        self._nodes = client.resource(NODE_SCHEDULING)
+        self._pods = client.resource(PODS)
+        self._daemon_sets = client.resource(DAEMON_SETS)
+        self._evictor = Evictor(client)
+        self._name = name
+        self._options = options
+        self._clock = clock
+        self._on_progress = on_progress
+        self._due: dict[str, float] = {}  # by uid: monotonic instant of the next request
+        self._failures: dict[str, int] = {}  # by uid: refusals in a row
+        self._last: dict[str, Outcome] = {}  # by uid
+        self._asked: dict[str, str] = {}  # by uid: namespace/name of pods on their way
+
+    def run(self, stop: StopToken) -> DrainReport:
+        node, cordoned = self._cordon(stop)
+        plan = self._survey()
+        if plan.refuse:
+            raise PodsNotAllowed(self._name, plan.refuse)
+        started = self._clock.monotonic()
+        while True:
+            stop.raise_if_set()
+            self._check_node(node.metadata.uid)
+            plan = self._survey()
+            elapsed = self._clock.monotonic() - started
+            if plan.is_drained and elapsed >= (LATE_BINDING if cordoned else 0):
+                return self._report(plan, cordoned=cordoned)
+            if self._options.timeout is not None and elapsed >= self._options.timeout:
+                raise DrainTimeout(self._name, self._pending(plan))
+            if plan.refuse:
+                raise PodsNotAllowed(self._name, plan.refuse)
+            self._evict_due(plan, stop)
+            stop.wait(_POLL)
+
+    def _cordon(self, stop: StopToken) -> tuple[NodeScheduling, bool]:
+        return retry_on_conflict(self._try_cordon, clock=self._clock, stop=stop)
+
+    def _try_cordon(self) -> tuple[NodeScheduling, bool]:
+        node = self._nodes.get(self._name)
+        meta = node.metadata
+        state = cordon_state(
+            unschedulable=node.spec.unschedulable, annotations=meta.annotations, key="", owner=""
+        )
+        if state is not CordonState.OPEN:
+            return node, False
+        patched = self._nodes.patch(
+            self._name, cordon_patch(), resource_version=meta.resource_version, uid=meta.uid
+        )
+        return patched, True
+
+    def _check_node(self, uid: str) -> None:
+        if self._nodes.get(self._name).metadata.uid != uid:
+            raise NodeReplaced(self._name)
+
+    def _survey(self) -> DrainPlan:
+        pods = self._pods.list(field_selector=pods_on(self._name)).items
+        return classify(pods, self._options, self._daemon_set_exists, now=self._clock.now())
+
+    def _daemon_set_exists(self, namespace: str, name: str) -> bool:
+        try:
+            self._daemon_sets.get(name, namespace)
+        except NotFound:
+            return False
+        return True
+
+    def _evict_due(self, plan: DrainPlan, stop: StopToken) -> None:
+        for planned in plan.evict:
+            stop.raise_if_set()
+            if self._due.get(planned.uid, 0.0) <= self._clock.monotonic():
+                self._note(planned, self._ask(planned))
+
+    def _ask(self, planned: PlannedPod) -> Outcome:
+        ask = self._evictor.delete if self._options.disable_eviction else self._evictor.evict
+        outcome = ask(planned.pod, grace=self._options.grace)
+        if outcome.answer is Answer.FORBIDDEN:
+            raise EvictionForbidden(self._name, outcome.message)
+        return outcome
+
+    def _note(self, planned: PlannedPod, outcome: Outcome) -> None:
+        failures = self._failures.get(planned.uid, 0)
+        delay = retry_delay(outcome, failures, base=self._options.eviction_retry)
+        self._due[planned.uid] = self._clock.monotonic() + delay
+        self._last[planned.uid] = outcome
+        self._failures[planned.uid] = 0 if outcome.answer.is_done else failures + 1
+        if outcome.answer.is_done:
+            self._asked[planned.uid] = planned.name
+        if self._on_progress is not None:
+            self._on_progress(planned.name, outcome)
+
+    def _pending(self, plan: DrainPlan) -> dict[str, str]:
+        silent = Outcome(Answer.EVICTED)
+        return {planned.name: self._last.get(planned.uid, silent).message for planned in plan.to_go}
+
+    def _report(self, plan: DrainPlan, *, cordoned: bool) -> DrainReport:
+        ignored = {planned.uid: planned.name for planned in plan.ignore}
+        gone = {name for uid, name in self._asked.items() if uid not in ignored}
+        return DrainReport(
+            self._name, cordoned, tuple(sorted(gone)), tuple(sorted(ignored.values()))
+        )

@@ -1,0 +1,113 @@
+"""A few threads that work batches off."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+__all__ = ["Crew"]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+_JOIN: Final = 30.0
+
+
+class _Batch:
+    """Tasks that one caller waits for. Fields are guarded by the crew's condition."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self.failure: BaseException | None = None
+
+
+class Crew:
+    """Runs a function over the items of a batch, a few at once, for many callers.
+
+    Callers share the threads, so the total is bounded however many there are. The
+    calling thread waits for its batch, and no longer.
+
+    Lifecycle: `run` provides the threads. Before and after it `map` does the work
+    on the calling thread, so nothing is ever lost or left waiting.
+
+    Threads: `map` is safe from any thread but the crew's own.
+    """
+
+    def __init__(self, name: str, *, size: int = 8, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._name = name
+        self._size = size
+        self._clock = clock
+        self._changed = threading.Condition(threading.Lock())
+        # guarded by _changed; oldest first
+        self._waiting: deque[tuple[_Batch, Callable[[], None]]] = deque()
+        self._open = False  # guarded by _changed
+
+    def run(self, stop: StopToken) -> None:
+        """Provide the threads until `stop` is set; then finish what was handed in."""
+        group = ThreadGroup(self._name, stop=stop, clock=self._clock)
+        with self._changed:
+            self._open = True
+        try:
+            for number in range(self._size):
+                group.start(str(number), self._work)
+            stop.wait()
+        finally:
+            with self._changed:
+                self._open = False
+                self._changed.notify_all()
+            group.join(_JOIN)
+
+    def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """Return the results in the order of the items.
+
+        Raises:
+            BaseException: The first that `function` raised; the other items have
+                been worked off all the same, if threads did it.
+        """
+        if len(items) > 1:
+            results = self._shared(function, items)
+            if results is not None:
+                return results
+        return [function(item) for item in items]
+
+    def _shared(self, function: Callable[[T], R], items: Sequence[T]) -> list[R] | None:
+        results: dict[int, R] = {}
+        batch = _Batch(len(items))
+
+        def work(index: int) -> None:
+            results[index] = function(items[index])
+
+        with self._changed:
+            if not self._open:
+                return None
+            for index in range(len(items)):
+                self._waiting.append((batch, partial(work, index)))
+            self._changed.notify_all()
+            while batch.left:
+                self._clock.wait(self._changed, None)
+        if batch.failure is not None:
+            raise batch.failure
+        return [results[index] for index in range(len(items))]
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting:
+                    if not self._open:
+                        return
+                    self._clock.wait(self._changed, None)
+                batch, task = self._waiting.popleft()
+            failure: BaseException | None = None
+            try:
+                task()
+            except BaseException as error:  # noqa: BLE001 - raised where the batch came from
+                failure = error
+            with self._changed:
+                batch.failure = batch.failure or failure
+                batch.left -= 1
+                self._changed.notify_all()

@@ -1,0 +1,103 @@
+"""The node of a drain: found by uid, closed, opened. The only writer of nodes here."""
+
+from navarchos.client import Client, NotFound
+from navarchos.drain import CordonState, cordon_patch, uncordon_patch
+from navarchos.informers import SharedInformer
+from navarchos.operator.api.v1alpha1 import NodeDrain
+from navarchos.operator.drains.cordoning import cordon_of, is_marked, owner_of
+from navarchos.operator.names import CORDONED_BY_ANNOTATION
+from navarchos.operator.nodes import NODES, Node
+
+__all__ = ["NodeGate"]
+
+_TIMEOUT = 10.0
+
+
+class NodeGate:
+    """Reads and patches nodes for drains.
+
+    Every patch carries uid and resourceVersion of the node that the decision was
+    made on: it fails with `Conflict` on a changed node, and on another node that
+    bears the name by now.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, client: Client, informer: SharedInformer[Node]) -> None:
+        self._nodes = client.resource(NODES)
+        self._informer = informer
+
+    def target(self, drain: NodeDrain) -> Node | None:
+        """Return the drain's node as last seen; `None` if it is gone for certain.
+
+        A cache that does not know the node is not believed: it may be late.
+        """
+        node = self._informer.lister.find(drain.spec.node_name)
+        if node is not None and _is_meant(node, drain):
+            return node
+        return self.live(drain)
+
+    def live(self, drain: NodeDrain) -> Node | None:
+        """Return the drain's node as the server has it now; `None` if it is gone.
+
+        Another node under the same name counts as gone.
+        """
+        try:
+            node = self._nodes.get(drain.spec.node_name, timeout=_TIMEOUT)
+        except NotFound:
+            return None
+        return node if _is_meant(node, drain) else None
+
+    def cordon(self, node: Node, drain: NodeDrain) -> Node:
+        """Close the node and say whose cordon it is, in one write.
+
+        Raises:
+            Conflict: The node has changed; decide again.
+        """
+        return self._patch(node, cordon_patch(CORDONED_BY_ANNOTATION, owner_of(drain)))
+
+    def let_go(self, node: Node) -> Node:
+        """Remove the annotation from a node that is no longer cordoned by us.
+
+        Raises:
+            Conflict: The node has changed; decide again.
+        """
+        forget: dict[str, object] = {"metadata": {"annotations": {CORDONED_BY_ANNOTATION: None}}}
+        return self._patch(node, forget)
+
+    def give_back(self, drain: NodeDrain) -> bool:
+        """Undo this drain's cordon, if the node still bears it.
+
+        Returns:
+            Whether the node was opened; False if it is gone, another one, or its
+            cordon somebody else's.
+
+        Raises:
+            Conflict: The node has changed; decide again.
+        """
+        node = self.live(drain)
+        if node is None:
+            return False
+        if cordon_of(node, drain) is CordonState.OURS:
+            self._patch(node, uncordon_patch(CORDONED_BY_ANNOTATION))
+            return True
+        if is_marked(node, drain):
+            self.let_go(node)
+        return False
+
+    def _patch(self, node: Node, body: dict[str, object]) -> Node:
+        meta = node.metadata
+        patched = self._nodes.patch(
+            meta.name,
+            body,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            timeout=_TIMEOUT,
+        )
+        self._informer.observe_write(patched)
+        return patched
+
+
+def _is_meant(node: Node, drain: NodeDrain) -> bool:
+    # An absent uid means whichever node bears the name now; it is filled in next.
+    return drain.spec.node_uid in {"", node.metadata.uid}

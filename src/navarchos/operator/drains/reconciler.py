@@ -1,0 +1,266 @@
+"""One pass over one drain: look, decide, act, write, say when to look again."""
+
+from datetime import datetime
+from typing import Final
+
+from msgspec.structs import replace
+
+from navarchos.client import Conflict
+from navarchos.clock import Clock
+from navarchos.drain import DrainPlan
+from navarchos.errors import ConfigError
+from navarchos.informers import SharedInformer
+from navarchos.logs import get_logger
+from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeDrainStatus
+from navarchos.operator.drains import status as to
+from navarchos.operator.drains.attempts import Attempts
+from navarchos.operator.drains.blockers import Explainer, find_blockers
+from navarchos.operator.drains.budgets import BudgetWatch
+from navarchos.operator.drains.cordoning import CordonStep, decide
+from navarchos.operator.drains.due import Due, due_requests
+from navarchos.operator.drains.gate import NodeGate
+from navarchos.operator.drains.rules import Rules
+from navarchos.operator.drains.sender import Sender
+from navarchos.operator.drains.status import DrainReason
+from navarchos.operator.drains.survey import Survey
+from navarchos.operator.drains.teller import Teller
+from navarchos.operator.drains.turn import Turn, clocks_ahead, late_binding_left
+from navarchos.operator.drains.watches import PodWatches
+from navarchos.operator.drains.writer import DrainWriter
+from navarchos.operator.names import DRAIN_FINALIZER
+from navarchos.operator.nodes import Node
+from navarchos.runtime import DONE, Reconciler, Request, Result
+
+__all__ = ["DrainReconciler"]
+
+_MOST_REQUESTS: Final = 64
+"""Pods asked to go in one pass: a pass lasts seconds, however many pods there are."""
+
+_UNSYNCED: Final = 0.1
+_AFTER_CONFLICT: Final = 0.1
+
+_log = get_logger(__name__)
+
+
+class DrainReconciler(Reconciler):
+    """Cordons nodes and empties them, a little in each pass.
+
+    A pass never waits for a pod: it asks those that are due to go, writes down how
+    things stand, and returns when it wants to look again (OP-40). All that matters
+    is read from the objects, so a process that dies at any point is continued by
+    the next one; what is kept in memory only saves requests.
+
+    Threads: several drains at once, one pass per drain at a time, which is what a
+    controller's queue gives.
+    """
+
+    def __init__(
+        self,
+        *,
+        drains: SharedInformer[NodeDrain],
+        gate: NodeGate,
+        survey: Survey,
+        watches: PodWatches,
+        attempts: Attempts,
+        budgets: BudgetWatch,
+        sender: Sender,
+        writer: DrainWriter,
+        teller: Teller,
+        clock: Clock,
+    ) -> None:
+        self._drains = drains
+        self._gate = gate
+        self._survey = survey
+        self._watches = watches
+        self._attempts = attempts
+        self._budgets = budgets
+        self._sender = sender
+        self._writer = writer
+        self._teller = teller
+        self._clock = clock
+
+    def reconcile(self, request: Request) -> Result:
+        """Do what is due for one drain.
+
+        Raises:
+            ClientError: The server refused or did not answer; nothing is lost.
+        """
+        drain = self._drains.lister.find(request.name)
+        if drain is None:
+            self._retire(request.name)
+            return DONE
+        try:
+            return self._pass(drain)
+        except Conflict as conflict:
+            # Somebody was faster; what they wrote is about to reach the cache.
+            _log.debug("drain_overtaken", drain=request.name, why=conflict.why)
+            return Result(requeue_after=_AFTER_CONFLICT)
+
+    def _pass(self, drain: NodeDrain) -> Result:
+        if drain.metadata.deletion_timestamp is not None:
+            return self._release(drain)
+        if to.is_over(drain.status):
+            self._retire(drain.metadata.name)
+            return DONE
+        now = self._clock.now().replace(microsecond=0)
+        status = replace(drain.status, observed_generation=drain.metadata.generation)
+        node = self._gate.target(drain)
+        if node is None:
+            return self._end(drain, _gone(drain, status, now), now)
+        try:
+            rules = Rules.of(drain.spec)
+        except ConfigError as error:
+            invalid = to.failed(status, DrainReason.INVALID_SPEC, str(error), now=now)
+            return self._end(drain, invalid, now)
+        return self._advance(Turn(drain, status, rules, now), node)
+
+    def _release(self, drain: NodeDrain) -> Result:
+        self._retire(drain.metadata.name)
+        if DRAIN_FINALIZER not in drain.metadata.finalizers:
+            return DONE
+        if drain.spec.uncordon_on_delete and self._gate.give_back(drain):
+            self._teller.uncordoned(drain)
+        self._writer.release(drain)
+        return DONE
+
+    def _advance(self, turn: Turn, node: Node) -> Result:
+        drain = self._writer.claim(turn.drain, node.metadata.uid)
+        turn = turn.with_drain(drain)
+        if drain.spec.paused:
+            turn = turn.with_status(to.paused(turn.status, now=turn.now))
+            if not to.has_begun(turn.status):
+                return self._store(turn.with_status(replace(turn.status, phase=DrainPhase.PENDING)))
+        else:
+            turn = turn.with_status(to.resumed(turn.status, now=turn.now))
+        return self._look(self._close(turn, node))
+
+    def _close(self, turn: Turn, node: Node) -> Turn:
+        """Close the node to new pods, unless somebody insists on having it open."""
+        verdict = decide(node, turn.drain, turn.status)
+        if verdict.step is CordonStep.CORDON:
+            self._gate.cordon(node, turn.drain)
+            self._teller.cordoned(turn.drain, verdict.message)
+        elif verdict.step is CordonStep.LET_GO:
+            self._gate.let_go(node)
+        status = to.with_condition(
+            turn.status,
+            to.NODE_CORDONED,
+            "True" if verdict.holds else "False",
+            verdict.reason,
+            verdict.message,
+            now=turn.now,
+        )
+        return turn.barred(not verdict.holds or turn.drain.spec.paused).with_status(status)
+
+    def _look(self, turn: Turn) -> Result:
+        options = turn.rules.options
+        plan = self._survey.watched(turn.drain, options, turn.now)
+        if not to.has_begun(turn.status):
+            # What is found now decides whether anything is evicted at all.
+            plan = self._survey.live(turn.drain, options, turn.now)
+            if plan.refuse:
+                return self._end(turn.drain, to.refused(turn.status, plan, now=turn.now), turn.now)
+        if plan is None:
+            return Result(requeue_after=_UNSYNCED)
+        if plan.is_drained and late_binding_left(turn.status, turn.now) <= 0:
+            plan = self._survey.live(turn.drain, options, turn.now)
+            if plan.is_drained:
+                return self._end(turn.drain, _drained(turn, plan), turn.now)
+        return self._move(turn.with_status(to.recorded(turn.status, plan, now=turn.now)), plan)
+
+    def _move(self, turn: Turn, plan: DrainPlan) -> Result:
+        if to.reveals(turn.drain.status, turn.status):
+            stored = self._writer.store(turn.drain, turn.status)
+            if stored.wait is not None:
+                return Result(requeue_after=stored.wait)
+            turn = turn.with_drain(stored.drain)
+        self._attempts.keep(turn.name, {planned.uid for planned in plan.evict})
+        if turn.time_is_up and not turn.rules.holds:
+            return self._end(turn.drain, self._give_up(turn, plan), turn.now)
+        due = self._due(turn, plan)
+        if turn.may_send and due.requests:
+            if self._gate.live(turn.drain) is None:
+                return self._end(turn.drain, _gone(turn.drain, turn.status, turn.now), turn.now)
+            self._sender.send(turn.drain, due.requests, turn.rules.options)
+            due = self._due(turn, plan)
+        return self._store(turn.with_status(self._progress(turn, plan)), *_ahead(turn, plan, due))
+
+    def _due(self, turn: Turn, plan: DrainPlan) -> Due:
+        return due_requests(
+            plan.evict,
+            self._attempts.of(turn.name),
+            turn.rules.ladder,
+            delete=turn.rules.options.disable_eviction,
+            elapsed=turn.elapsed,
+            monotonic=self._clock.monotonic(),
+            limit=_MOST_REQUESTS,
+        )
+
+    def _progress(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
+        status = self._blocked(turn, plan)
+        reason = DrainReason.HOLDING if turn.time_is_up else DrainReason.DRAINING
+        message = "its time is up; evictions are still tried" if turn.time_is_up else ""
+        return to.with_condition(status, to.NODE_DRAINED, "False", reason, message, now=turn.now)
+
+    def _give_up(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
+        limit = turn.rules.options.timeout or 0.0
+        return to.timed_out(self._blocked(turn, plan), plan, limit, now=turn.now)
+
+    def _blocked(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
+        attempts = self._attempts.of(turn.name)
+        explainer = Explainer(
+            attempts=attempts,
+            budgets={
+                planned.uid: self._budgets.covering(planned.pod)
+                for planned in plan.evict
+                if planned.uid in attempts and attempts[planned.uid].outcome.answer.is_budget
+            },
+            ladder=turn.rules.ladder,
+            started_at=turn.status.start_timestamp or turn.now,
+            elapsed=turn.elapsed,
+            now=turn.now,
+        )
+        return to.blocked(turn.status, find_blockers(plan, explainer), now=turn.now)
+
+    def _store(self, turn: Turn, *ahead: float) -> Result:
+        stored = self._writer.store(turn.drain, turn.status)
+        if stored.wait is not None:
+            return Result(requeue_after=min([stored.wait, *ahead]))
+        self._teller.stored(turn.drain, stored.drain)
+        return Result(requeue_after=min(ahead)) if ahead else DONE
+
+    def _end(self, drain: NodeDrain, status: NodeDrainStatus, now: datetime) -> Result:
+        stored = self._writer.store(drain, status)
+        if stored.wait is not None:
+            return Result(requeue_after=stored.wait)
+        self._teller.ended(stored.drain, now)
+        _log.info("drain_ended", drain=drain.metadata.name, phase=status.phase, why=status.reason)
+        self._retire(drain.metadata.name)
+        return DONE
+
+    def _retire(self, name: str) -> None:
+        self._watches.drop(name)
+        self._attempts.forget(name)
+        self._teller.forget(name)
+        self._writer.forget(name)
+
+
+def _gone(drain: NodeDrain, status: NodeDrainStatus, now: datetime) -> NodeDrainStatus:
+    message = f"there is no node {drain.spec.node_name} with this uid any more"
+    return to.completed(status, DrainReason.NODE_GONE, message, now=now)
+
+
+def _drained(turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
+    recorded = to.recorded(turn.status, plan, now=turn.now)
+    message = f"{recorded.evicted} pods have left the node"
+    return to.completed(recorded, DrainReason.NODE_DRAINED, message, now=turn.now)
+
+
+def _ahead(turn: Turn, plan: DrainPlan, due: Due) -> list[float]:
+    ahead = clocks_ahead(turn, plan)
+    if plan.is_drained:
+        ahead.append(late_binding_left(turn.status, turn.now))
+    if turn.may_send:
+        ahead += [0.0] if due.requests else []
+        ahead += [due.next_in] if due.next_in is not None else []
+    return ahead

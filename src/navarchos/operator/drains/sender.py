@@ -1,0 +1,166 @@
+"""Asks the pods that are due to go, a few at once, and notes the answers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from navarchos.clock import Clock, uniform
+from navarchos.drain import Answer, DrainOptions, Evictor, Outcome, retry_delay
+from navarchos.events import EventType, Recorder
+from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
+from navarchos.operator.drains.attempts import Attempt, Attempts
+from navarchos.operator.drains.budgets import BudgetWatch, budget_names
+from navarchos.operator.drains.crew import Crew
+from navarchos.operator.drains.due import How, Request
+from navarchos.operator.drains.metrics import DrainMetrics
+from navarchos.operator.events import EventReason
+from navarchos.stopping import StopToken
+
+__all__ = ["Sender"]
+
+_LEFT: Final = frozenset({Answer.EVICTED, Answer.DELETED})
+
+
+@dataclass(frozen=True, slots=True)
+class _Answered:
+    request: Request
+    outcome: Outcome
+
+
+class Sender:
+    """Sends requests and remembers what was heard; decides nothing.
+
+    Args:
+        evictor: Sends one request.
+        crew: Sends several at once.
+        attempts: Where answers are remembered.
+        budgets: Who holds a pod up.
+        metrics: Where answers are counted.
+        recorder: Where events go.
+        stop: Once set, nothing is sent any more: another process may lead.
+        clock: Time.
+        rand: Source of jitter.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        evictor: Evictor,
+        crew: Crew,
+        attempts: Attempts,
+        budgets: BudgetWatch,
+        metrics: DrainMetrics,
+        recorder: Recorder,
+        stop: StopToken,
+        clock: Clock,
+        rand: Callable[[], float] = uniform,
+    ) -> None:
+        self._evictor = evictor
+        self._crew = crew
+        self._attempts = attempts
+        self._budgets = budgets
+        self._metrics = metrics
+        self._recorder = recorder
+        self._stop = stop
+        self._clock = clock
+        self._rand = rand
+
+    def send(self, drain: NodeDrain, requests: Sequence[Request], options: DrainOptions) -> None:
+        """Ask these pods to go; return when each has been answered."""
+
+        def ask(request: Request) -> Outcome | None:
+            return None if self._stop.is_set() else self._ask(request, options)
+
+        outcomes = self._crew.map(ask, requests)
+        answered = [
+            _Answered(request, outcome)
+            for request, outcome in zip(requests, outcomes, strict=True)
+            if outcome is not None
+        ]
+        before = self._attempts.of(drain.metadata.name)
+        self._remember(drain.metadata.name, answered, before, options)
+        self._tell(drain, answered, before)
+
+    def _ask(self, request: Request, options: DrainOptions) -> Outcome:
+        ask = self._evictor.delete if request.how is How.DELETE else self._evictor.evict
+        outcome = ask(request.planned.pod, grace=options.grace)
+        self._metrics.answered(outcome.answer)
+        return outcome
+
+    def _remember(
+        self,
+        drain: str,
+        answered: Sequence[_Answered],
+        known: Mapping[str, Attempt],
+        options: DrainOptions,
+    ) -> None:
+        now = self._clock.monotonic()
+        self._attempts.record(
+            drain,
+            {
+                entry.request.planned.uid: self._attempt(entry, known, options, now)
+                for entry in answered
+            },
+        )
+
+    def _attempt(
+        self,
+        entry: _Answered,
+        known: Mapping[str, Attempt],
+        options: DrainOptions,
+        now: float,
+    ) -> Attempt:
+        pod, outcome = entry.request.planned.pod, entry.outcome
+        before = known.get(pod.metadata.uid)
+        failures = before.failures if before is not None else 0
+        delay = retry_delay(outcome, failures, base=options.eviction_retry, rand=self._rand)
+        return Attempt(
+            outcome=outcome,
+            due_at=now + delay,
+            failures=0 if outcome.answer.is_done else failures + 1,
+            budgets=budget_names(pod, outcome, self._budgets.covering(pod)),
+            stage=entry.request.stage.number if entry.request.stage is not None else 0,
+        )
+
+    def _tell(
+        self, drain: NodeDrain, answered: Sequence[_Answered], before: Mapping[str, Attempt]
+    ) -> None:
+        gone = [entry for entry in answered if entry.outcome.answer in _LEFT]
+        if gone:
+            self._record(
+                drain,
+                EventType.NORMAL,
+                EventReason.POD_EVICTED,
+                f"asked {len(gone)} pods of node {drain.spec.node_name} to go, "
+                f"{gone[0].request.planned.name} first",
+                "Evict",
+            )
+        for entry in gone:
+            stage, planned = entry.request.stage, entry.request.planned
+            if stage is not None:
+                self._record(
+                    drain,
+                    EventType.WARNING,
+                    EventReason.BUDGET_BYPASSED,
+                    f"deleted pod {planned.name} past {_named(before.get(planned.uid))} "
+                    f"by stage {stage.number} of the escalation",
+                    "Delete",
+                )
+
+    def _record(
+        self,
+        drain: NodeDrain,
+        type_: EventType,
+        reason: EventReason,
+        message: str,
+        action: str,
+    ) -> None:
+        self._recorder.record(NODE_DRAINS, drain, type_, str(reason), message, action=action)
+
+
+def _named(attempt: Attempt | None) -> str:
+    if attempt is None or not attempt.budgets:
+        return "its refusal"
+    return f"budget {', '.join(attempt.budgets)}"

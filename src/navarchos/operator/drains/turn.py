@@ -1,0 +1,90 @@
+"""One pass over a drain that is under way: what it knows, and when the next is due."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from navarchos.drain import LATE_BINDING, DrainPlan
+from navarchos.operator.api.v1alpha1 import NodeDrain, NodeDrainStatus
+from navarchos.operator.drains.blockers import STUCK_AFTER
+from navarchos.operator.drains.rules import Rules
+from navarchos.operator.drains.status import NODE_CORDONED
+from navarchos.runtime.conditions import find_condition
+
+__all__ = ["Turn", "clocks_ahead", "late_binding_left"]
+
+_CUT: Final = 1.0
+"""Times in status are cut to whole seconds, so a span may be this much shorter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """What one pass knows.
+
+    Attributes:
+        drain: As it is stored.
+        status: As it is going to be stored.
+        rules: Its spec, read.
+        now: The present time, in whole seconds.
+        may_send: Whether pods may be asked to go: not paused, and the node closed.
+    """
+
+    drain: NodeDrain
+    status: NodeDrainStatus
+    rules: Rules
+    now: datetime
+    may_send: bool = True
+
+    @property
+    def name(self) -> str:
+        """The drain's name."""
+        return self.drain.metadata.name
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the first eviction on the node; 0 before it."""
+        start = self.status.start_timestamp
+        return max(0.0, (self.now - start).total_seconds()) if start is not None else 0.0
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether the timeout has passed. A paused drain has no timeout."""
+        return not self.drain.spec.paused and self.rules.is_late(self.elapsed)
+
+    def barred(self, bar: bool) -> "Turn":
+        """Return the pass with or without the leave to ask pods to go."""
+        return replace(self, may_send=not bar)
+
+    def with_status(self, status: NodeDrainStatus) -> "Turn":
+        """Return the pass with another status to be stored."""
+        return replace(self, status=status)
+
+    def with_drain(self, drain: NodeDrain) -> "Turn":
+        """Return the pass with the drain as it has been stored now."""
+        return replace(self, drain=drain)
+
+
+def late_binding_left(status: NodeDrainStatus, now: datetime) -> float:
+    """Return the seconds until an empty node may be believed to be empty."""
+    cordoned = find_condition(status.conditions, NODE_CORDONED)
+    if cordoned is None or cordoned.last_transition_time is None:
+        return LATE_BINDING
+    passed = (now - cordoned.last_transition_time).total_seconds()
+    return max(0.0, LATE_BINDING + _CUT - passed)
+
+
+def clocks_ahead(turn: Turn, plan: DrainPlan) -> list[float]:
+    """Return the seconds until time alone changes what a pass decides.
+
+    Requests that wait for their turn are not among them.
+    """
+    ahead = []
+    timeout = turn.rules.options.timeout
+    if timeout is not None and not turn.drain.spec.paused and turn.elapsed < timeout:
+        ahead.append(timeout - turn.elapsed)
+    limits = [STUCK_AFTER, turn.rules.options.skip_wait_for_delete_timeout]
+    for planned in plan.wait:
+        overdue = planned.pod.overdue(turn.now)
+        # Limits are passed only after their instant, hence at least a second.
+        ahead += [max(1.0, x - overdue) for x in limits if overdue is not None and x >= overdue]
+    return ahead
