@@ -1,0 +1,63 @@
+"""The binding subresource: a scheduler puts a pod on a node."""
+
+from navarchos.testing.apiserver.objects import (
+    JsonObject,
+    JsonValue,
+    copy_json,
+    dig,
+    meta,
+    timestamp,
+)
+from navarchos.testing.apiserver.requests import Target
+from navarchos.testing.apiserver.status import bad_request, conflict, invalid, required
+from navarchos.testing.apiserver.writing import Api, Options, require
+
+__all__ = ["bind"]
+
+
+def bind(api: Api, target: Target, body: JsonValue, options: Options) -> JsonObject:
+    """Set `spec.nodeName` and the condition `PodScheduled`.
+
+    Raises:
+        StatusError: 404, 409 when the pod has a node or is being deleted, 422
+            when the body names none.
+    """
+    if not isinstance(body, dict):
+        raise bad_request("expected a Binding")
+    node = dig(body, "target", "name")
+    if not node:
+        raise invalid("Binding", "", target.name, [required("target.name")])
+    with api.store.transaction():
+        entry = require(api, target.kind, target.namespace, target.name)
+        uid = meta(body).get("uid")
+        if uid and uid != entry.uid:
+            text = (
+                f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
+            )
+            raise conflict(target.kind.resource, target.name, text)
+        if meta(entry.obj).get("deletionTimestamp"):
+            text = f"pod {target.name} is being deleted, cannot be assigned to a host"
+            raise conflict(target.kind.resource, target.name, text)
+        bound = dig(entry.obj, "spec", "nodeName")
+        if bound:
+            text = f'pod {target.name} is already assigned to node "{bound}"'
+            raise conflict(target.kind.resource, target.name, text)
+        if not options.dry_run:
+            api.store.put(target.kind.bucket, _bound(entry.obj, node, body), origin=options.origin)
+    return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+
+
+def _bound(pod: JsonObject, node: str, body: JsonObject) -> JsonObject:
+    obj: JsonObject = copy_json(pod)
+    obj["spec"]["nodeName"] = node
+    for field in ("labels", "annotations"):
+        if meta(body).get(field):
+            obj["metadata"][field] = {**(obj["metadata"].get(field) or {}), **meta(body)[field]}
+    status = obj.setdefault("status", {})
+    others = [c for c in status.get("conditions") or [] if c.get("type") != "PodScheduled"]
+    scheduled = {
+        "type": "PodScheduled", "status": "True", "lastProbeTime": None,
+        "lastTransitionTime": timestamp(),
+    }  # fmt: skip
+    status["conditions"] = [*others, scheduled]
+    return obj

@@ -1,0 +1,165 @@
+"""CustomResourceDefinitions as objects: defaults, checks, conditions."""
+
+from typing import Any, Final
+
+from navarchos.testing.apiserver.kinds import Strategy
+from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    duplicate,
+    invalid_value,
+    required,
+    unsupported_value,
+)
+
+__all__ = ["CLEANUP_FINALIZER", "DEFINITION"]
+
+CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
+"""Held by every definition until its objects are gone."""
+
+_FORBIDDEN_KEYWORDS: Final = ("$ref", "definitions", "dependencies", "patternProperties", "$schema")
+
+
+def _default(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    names = spec.setdefault("names", {})
+    kind = names.get("kind") or ""
+    if not names.get("singular"):
+        names["singular"] = kind.lower()
+    if not names.get("listKind"):
+        names["listKind"] = f"{kind}List"
+    spec.setdefault("conversion", {"strategy": "None"})
+
+
+def _prepare_create(obj: JsonObject) -> None:
+    """Accept the names at once: upstream takes a moment, and ends here too."""
+    obj["status"] = _status_for(obj, timestamp())
+    finalizers = obj["metadata"].setdefault("finalizers", [])
+    if CLEANUP_FINALIZER not in finalizers:
+        finalizers.append(CLEANUP_FINALIZER)
+
+
+def _prepare_update(new: JsonObject, old: JsonObject) -> None:
+    status = dict(old.get("status") or {})
+    status["acceptedNames"] = new["spec"]["names"]
+    stored = _storage_version(new)
+    versions = list(status.get("storedVersions") or [])
+    if stored not in versions:
+        versions.append(stored)
+    status["storedVersions"] = versions
+    new["status"] = status
+
+
+def _status_for(obj: JsonObject, now: str) -> JsonObject:
+    def condition(kind: str, reason: str, message: str) -> JsonObject:
+        return {
+            "type": kind, "status": "True", "lastTransitionTime": now,
+            "reason": reason, "message": message,
+        }  # fmt: skip
+
+    return {
+        "conditions": [
+            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
+            condition(
+                "Established", "InitialNamesAccepted", "the initial names have been accepted"
+            ),
+        ],
+        "acceptedNames": obj["spec"]["names"],
+        "storedVersions": [_storage_version(obj)],
+    }
+
+
+def _storage_version(obj: JsonObject) -> str:
+    versions = obj["spec"].get("versions") or []
+    return next((v["name"] for v in versions if v.get("storage")), "")
+
+
+def _validate(obj: JsonObject) -> list[FieldError]:
+    spec = obj["spec"]
+    names = spec["names"]
+    errors = []
+    plural, group = names.get("plural") or "", spec.get("group") or ""
+    if meta(obj).get("name") != f"{plural}.{group}":
+        text = 'must be spec.names.plural+"."+spec.group'
+        errors.append(invalid_value("metadata.name", meta(obj).get("name"), text))
+    for field, value in (("spec.group", group), ("spec.names.plural", plural)):
+        if not value:
+            errors.append(required(field))
+    if not names.get("kind"):
+        errors.append(required("spec.names.kind"))
+    if group and "." not in group:
+        errors.append(
+            invalid_value("spec.group", group, "should be a domain with at least one dot")
+        )
+    if spec.get("scope") not in {"Cluster", "Namespaced"}:
+        choices = ("Cluster", "Namespaced")
+        errors.append(unsupported_value("spec.scope", spec.get("scope") or "", choices))
+    return errors + _version_errors(spec.get("versions") or [])
+
+
+def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if sum(bool(version.get("storage")) for version in versions) != 1:
+        text = "must have exactly one version marked as storage version"
+        errors.append(invalid_value("spec.versions", versions, text))
+    seen: set[str] = set()
+    for index, version in enumerate(versions):
+        at = f"spec.versions[{index}]"
+        if version.get("name") in seen:
+            errors.append(duplicate(f"{at}.name", version.get("name")))
+        seen.add(version.get("name") or "")
+        schema = dig(version, "schema", "openAPIV3Schema")
+        if schema is None:
+            errors.append(required(f"{at}.schema.openAPIV3Schema", "schemas are required"))
+        else:
+            errors += _schema_errors(schema, f"{at}.schema.openAPIV3Schema")
+    return errors
+
+
+def _schema_errors(schema: JsonObject, at: str) -> list[FieldError]:
+    errors: list[FieldError] = []
+    if schema.get("type") != "object":
+        text = "must be object at the root"
+        errors.append(
+            required(f"{at}.type", text) if not schema.get("type")
+            else invalid_value(f"{at}.type", schema["type"], text)
+        )  # fmt: skip
+    return errors + _structural_errors(schema, at)
+
+
+def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
+    """Check what makes a schema structural: a type on every node, no references."""
+    errors = []
+    for keyword in _FORBIDDEN_KEYWORDS:
+        if keyword in schema:
+            text = f"Forbidden: {keyword} is not supported"
+            errors.append(FieldError("FieldValueForbidden", f"{at}.{keyword}", text))
+    for name, child in (schema.get("properties") or {}).items():
+        errors += _node_errors(child, f"{at}.properties[{name}]")
+    for keyword in ("items", "additionalProperties"):
+        if isinstance(schema.get(keyword), dict):
+            errors += _node_errors(schema[keyword], f"{at}.{keyword}")
+    if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
+        errors.append(required(f"{at}.items", "must be specified"))
+    return errors
+
+
+def _node_errors(schema: dict[str, Any], at: str) -> list[FieldError]:
+    untyped = schema.get("x-kubernetes-int-or-string") or schema.get(
+        "x-kubernetes-preserve-unknown-fields"
+    )
+    missing = not schema.get("type") and not untyped
+    errors = (
+        [required(f"{at}.type", "must not be empty for specified object fields")] if missing else []
+    )
+    return errors + _structural_errors(schema, at)
+
+
+DEFINITION: Final = Strategy(
+    generation=True,
+    unconditional_update=False,
+    default=_default,
+    prepare_create=_prepare_create,
+    prepare_update=_prepare_update,
+    validate=_validate,
+)

@@ -1,0 +1,211 @@
+"""apps/v1 and batch/v1: defaults and the few checks that people meet."""
+
+from collections.abc import Callable
+from typing import Final
+
+from navarchos.testing.apiserver.builtin.pods import default_pod_spec, validate_pod_spec
+from navarchos.testing.apiserver.kinds import Strategy
+from navarchos.testing.apiserver.objects import JsonObject, dig, meta
+from navarchos.testing.apiserver.selectors import label_selector_matches
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    invalid_value,
+    required,
+    unsupported_value,
+)
+
+__all__ = ["CRON_JOB", "DAEMON_SET", "DEPLOYMENT", "JOB", "REPLICA_SET", "STATEFUL_SET"]
+
+_WORKLOAD_STATUS_METADATA: Final = ("annotations", "finalizers")
+
+
+def _default_template(spec: JsonObject) -> None:
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    default_pod_spec(template.setdefault("spec", {}))
+
+
+def _default_deployment(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    strategy = spec.setdefault("strategy", {})
+    if strategy.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = strategy.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", "25%")
+        rolling.setdefault("maxSurge", "25%")
+    spec.setdefault("revisionHistoryLimit", 10)
+    spec.setdefault("progressDeadlineSeconds", 600)
+    _default_template(spec)
+    obj.setdefault("status", {})
+
+
+def _default_replica_set(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    _default_template(spec)
+    obj.setdefault("status", {"replicas": 0})
+
+
+def _default_stateful_set(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("replicas", 1)
+    spec.setdefault("podManagementPolicy", "OrderedReady")
+    update = spec.setdefault("updateStrategy", {})
+    if update.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        update.setdefault("rollingUpdate", {}).setdefault("partition", 0)
+    spec.setdefault("revisionHistoryLimit", 10)
+    retention = spec.setdefault("persistentVolumeClaimRetentionPolicy", {})
+    retention.setdefault("whenDeleted", "Retain")
+    retention.setdefault("whenScaled", "Retain")
+    _default_template(spec)
+    obj.setdefault("status", {"replicas": 0})
+
+
+def _default_daemon_set(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    update = spec.setdefault("updateStrategy", {})
+    if update.setdefault("type", "RollingUpdate") == "RollingUpdate":
+        rolling = update.setdefault("rollingUpdate", {})
+        rolling.setdefault("maxUnavailable", 1)
+        rolling.setdefault("maxSurge", 0)
+    spec.setdefault("revisionHistoryLimit", 10)
+    _default_template(spec)
+    counters = ("currentNumberScheduled", "numberMisscheduled", "desiredNumberScheduled")
+    obj.setdefault("status", dict.fromkeys((*counters, "numberReady"), 0))
+
+
+def _default_job_spec(spec: JsonObject) -> None:
+    if spec.get("completions") is None and spec.get("parallelism") is None:
+        spec["completions"] = 1
+    spec.setdefault("parallelism", 1)
+    spec.setdefault("backoffLimit", 6)
+    spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("suspend", False)
+    spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
+    template = spec.setdefault("template", {})
+    template.setdefault("metadata", {})
+    default_pod_spec(template.setdefault("spec", {}))
+
+
+def _default_job(obj: JsonObject) -> None:
+    _default_job_spec(obj.setdefault("spec", {}))
+    obj.setdefault("status", {})
+
+
+def _select_own_pods(obj: JsonObject) -> None:
+    """Give a new job the selector and labels that the strategy generates."""
+    spec = obj["spec"]
+    if spec.get("manualSelector"):
+        return
+    uid = meta(obj)["uid"]
+    name = meta(obj).get("name") or ""
+    labels = spec["template"]["metadata"].setdefault("labels", {})
+    labels.update(
+        {
+            "controller-uid": uid,
+            "job-name": name,
+            "batch.kubernetes.io/controller-uid": uid,
+            "batch.kubernetes.io/job-name": name,
+        }
+    )
+    spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+
+
+def _default_cron_job(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("concurrencyPolicy", "Allow")
+    spec.setdefault("suspend", False)
+    spec.setdefault("successfulJobsHistoryLimit", 3)
+    spec.setdefault("failedJobsHistoryLimit", 1)
+    if isinstance(dig(spec, "jobTemplate", "spec", "template", "spec"), dict):
+        default_pod_spec(spec["jobTemplate"]["spec"]["template"]["spec"])
+    obj.setdefault("status", {})
+
+
+def _selector_errors(obj: JsonObject) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    selector = spec.get("selector")
+    errors: list[FieldError] = []
+    replicas = spec.get("replicas")
+    if isinstance(replicas, int) and replicas < 0:
+        text = "must be greater than or equal to 0"
+        errors.append(invalid_value("spec.replicas", replicas, text))
+    if selector is None:
+        errors.append(required("spec.selector"))
+    elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
+        text = "empty selector is invalid for deployment"
+        errors.append(invalid_value("spec.selector", selector, text))
+    labels = dig(spec, "template", "metadata", "labels", default={})
+    try:
+        if selector is not None and not label_selector_matches(selector, labels):
+            text = "`selector` does not match template `labels`"
+            errors.append(invalid_value("spec.template.metadata.labels", labels, text))
+    except ValueError as error:
+        errors.append(invalid_value("spec.selector", selector, str(error)))
+    return errors + validate_pod_spec(
+        dig(spec, "template", "spec", default={}), "spec.template.spec"
+    )
+
+
+def _validate_long_running(obj: JsonObject) -> list[FieldError]:
+    errors = _selector_errors(obj)
+    policy = dig(obj, "spec", "template", "spec", "restartPolicy")
+    if policy not in {"Always", None}:
+        field = "spec.template.spec.restartPolicy"
+        errors.append(unsupported_value(field, policy, ("Always",)))
+    return errors
+
+
+def _validate_job(obj: JsonObject) -> list[FieldError]:
+    spec = obj.get("spec") or {}
+    path = "spec.template.spec"
+    errors = validate_pod_spec(dig(spec, "template", "spec", default={}), path)
+    policy = dig(spec, "template", "spec", "restartPolicy")
+    if policy == "Always":
+        errors.append(unsupported_value(f"{path}.restartPolicy", policy, ("OnFailure", "Never")))
+    return errors
+
+
+def _validate_cron_job(obj: JsonObject) -> list[FieldError]:
+    return [] if dig(obj, "spec", "schedule") else [required("spec.schedule")]
+
+
+def _immutable(*paths: str) -> Callable[[JsonObject, JsonObject], list[FieldError]]:
+    def check(new: JsonObject, old: JsonObject) -> list[FieldError]:
+        return [
+            invalid_value(path, dig(new, *path.split(".")), "field is immutable")
+            for path in paths
+            if dig(new, *path.split(".")) != dig(old, *path.split("."))
+        ]
+
+    return check
+
+
+def _workload(
+    default: Callable[[JsonObject], None],
+    *immutable: str,
+) -> Strategy:
+    return Strategy(
+        generation=True,
+        status_metadata=_WORKLOAD_STATUS_METADATA,
+        default=default,
+        validate=_validate_long_running,
+        validate_update=_immutable("spec.selector", *immutable),
+    )
+
+
+DEPLOYMENT: Final = _workload(_default_deployment)
+REPLICA_SET: Final = _workload(_default_replica_set)
+STATEFUL_SET: Final = _workload(
+    _default_stateful_set, "spec.serviceName", "spec.podManagementPolicy"
+)
+DAEMON_SET: Final = _workload(_default_daemon_set)
+JOB: Final = Strategy(
+    generation=True,
+    orphans=True,
+    default=_default_job,
+    prepare_create=_select_own_pods,
+    validate=_validate_job,
+    validate_update=_immutable("spec.selector", "spec.completionMode", "spec.template"),
+)
+CRON_JOB: Final = Strategy(generation=True, default=_default_cron_job, validate=_validate_cron_job)

@@ -1,0 +1,186 @@
+"""Rules in the Common Expression Language: `x-kubernetes-validations`.
+
+Evaluation is cel-python's. What Kubernetes adds to the language (string and list
+helpers) is in `celfunctions`; a rule that does not compile is refused with its
+definition.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Any, Final
+
+from navarchos.testing.apiserver.objects import JsonValue
+from navarchos.testing.apiserver.schema import Schema
+from navarchos.testing.apiserver.status import FieldError
+
+__all__ = ["compile_fault", "rule_errors"]
+
+_OLD: Final = re.compile(r"\boldSelf\b")
+_RESERVED: Final = frozenset({
+    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
+    "if", "import", "let", "loop", "package", "namespace", "return",
+})  # fmt: skip
+_REASONS: Final = frozenset({
+    "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate",
+})  # fmt: skip
+_ABSENT: Final = object()
+
+Evaluate = Callable[[Mapping[str, Any]], Any]
+
+
+def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = _ABSENT) -> list[FieldError]:
+    """Return which rules `value` breaks.
+
+    Args:
+        value: The object, already valid for the schema otherwise.
+        schema: Its schema.
+        old: The object before the change: then exactly the rules that look at
+            `oldSelf` are evaluated. Without it, exactly the others.
+    """
+    if not schema.has_rules:
+        return []
+    return list(_visit(value, schema, old, "", transitions=old is not _ABSENT))
+
+
+def _visit(
+    value: JsonValue, schema: Schema, old: JsonValue, path: str, *, transitions: bool
+) -> Iterator[FieldError]:
+    if value is None or not schema.has_rules:
+        return
+    for rule in schema.rules:
+        yield from _evaluate(rule, value, schema, old, path, transitions=transitions)
+    if isinstance(value, dict):
+        for key, item in value.items():
+            child = schema.child(key)
+            if child is not None:
+                before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
+                at = _join(path, key, mapped=key not in schema.properties)
+                yield from _visit(item, child, before, at, transitions=transitions)
+    elif isinstance(value, list) and schema.items is not None:
+        for index, item in enumerate(value):
+            before = _correlate(item, schema, old)
+            at = f"{path}[{index}]"
+            yield from _visit(item, schema.items, before, at, transitions=transitions)
+
+
+def _join(path: str, key: str, *, mapped: bool) -> str:
+    if mapped:
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def _correlate(item: JsonValue, schema: Schema, old: JsonValue) -> JsonValue:
+    """Find the old item of a list map; items of other lists have no past."""
+    if schema.list_type != "map" or not isinstance(old, list) or not isinstance(item, dict):
+        return _ABSENT
+    for before in old:
+        if all(before.get(key) == item.get(key) for key in schema.list_keys):
+            return before
+    return _ABSENT
+
+
+def _evaluate(
+    rule: Mapping[str, Any],
+    value: JsonValue,
+    schema: Schema,
+    old: JsonValue,
+    path: str,
+    *,
+    transitions: bool,
+) -> Iterator[FieldError]:
+    text = rule["rule"]
+    looks_back = bool(_OLD.search(text))
+    if looks_back != transitions or (
+        looks_back and old is _ABSENT and not rule.get("optionalOldSelf")
+    ):
+        return
+    context = {"self": _to_cel(value, schema)}
+    if looks_back:
+        context["oldSelf"] = _to_cel(None if old is _ABSENT else old, schema)
+    try:
+        holds = bool(_program(text)(context))
+        why = "" if holds else _message(rule, context)
+    except Exception as error:  # noqa: BLE001 - whatever an expression raises is its verdict
+        holds, why = False, f"{error} evaluating rule: {rule.get('message') or text}"
+    if not holds:
+        yield _error(rule, schema, path, why)
+
+
+def _error(rule: Mapping[str, Any], schema: Schema, path: str, why: str) -> FieldError:
+    reason = rule.get("reason") or "FieldValueInvalid"
+    field = (path + (rule.get("fieldPath") or "")).lstrip(".") or "<nil>"
+    if reason == "FieldValueForbidden":
+        return FieldError(reason, field, f"Forbidden: {why}")
+    if reason == "FieldValueRequired":
+        return FieldError(reason, field, f"Required value: {why}")
+    known = reason if reason in _REASONS else "FieldValueInvalid"
+    kind = "integer or string" if schema.type == "int-or-string" else schema.type
+    return FieldError(known, field, f'Invalid value: "{kind}": {why}')
+
+
+def _message(rule: Mapping[str, Any], context: Mapping[str, Any]) -> str:
+    expression = rule.get("messageExpression")
+    if expression:
+        try:
+            found = str(_program(expression)(context)).strip()
+        except Exception:  # noqa: BLE001 - upstream falls back to the fixed message
+            found = ""
+        if found and "\n" not in found:
+            return found
+    return rule.get("message") or f"failed rule: {rule['rule']}"
+
+
+def compile_fault(expression: str) -> str:
+    """Return why an expression does not compile; empty when it does."""
+    try:
+        _program(expression)
+    except Exception as error:  # noqa: BLE001 - parsers raise many kinds
+        return str(error).strip().partition("\n")[0] or type(error).__name__
+    return ""
+
+
+@lru_cache(maxsize=1024)
+def _program(expression: str) -> Evaluate:
+    import celpy
+
+    from navarchos.testing.apiserver.celfunctions import FUNCTIONS
+
+    environment = celpy.Environment()
+    program = environment.program(environment.compile(expression), functions=FUNCTIONS)
+    evaluate: Evaluate = program.evaluate
+    return evaluate
+
+
+def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
+    """Convert JSON for cel-python, with field names escaped as upstream does."""
+    import celpy
+    from celpy import celtypes
+
+    if isinstance(value, dict):
+        return celtypes.MapType(
+            {
+                celtypes.StringType(_escaped(key, schema)): _to_cel(
+                    item, schema and schema.child(key)
+                )
+                for key, item in value.items()
+            }
+        )
+    if isinstance(value, list):
+        items = schema.items if schema else None
+        return celtypes.ListType([_to_cel(item, items) for item in value])
+    if isinstance(value, str) and schema is not None and schema.format == "date-time":
+        return celtypes.TimestampType(value)
+    if isinstance(value, int) and schema is not None and schema.type == "number":
+        return celtypes.DoubleType(value)
+    return celpy.json_to_cel(value)
+
+
+def _escaped(key: str, schema: Schema | None) -> str:
+    if schema is None or key not in schema.properties:
+        return key
+    if key in _RESERVED:
+        return f"__{key}__"
+    for char, name in (("__", "underscores"), (".", "dot"), ("-", "dash"), ("/", "slash")):
+        key = key.replace(char, f"__{name}__")
+    return key

@@ -1,0 +1,125 @@
+"""Decode checks of built-in kinds: what Go's JSON decoder would refuse or drop."""
+
+import re
+from datetime import datetime
+from typing import Final
+
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue
+from navarchos.testing.apiserver.schema import Schema
+
+__all__ = ["DecodeFault", "check_types", "drop_empty", "is_micro_time", "is_rfc3339"]
+
+_RFC3339: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?P<fraction>\.\d+)?(Z|[+-]\d{2}:\d{2})"
+)
+_QUANTITY: Final = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
+_GO_TYPES: Final = {
+    "string": "string",
+    "integer": "int32",
+    "number": "float64",
+    "boolean": "bool",
+}
+_MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
+_TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+
+
+class DecodeFault(Exception):
+    """A value of the wrong JSON type; the text is the decoder's."""
+
+
+def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str = "") -> None:
+    """Raise `DecodeFault` where a value's type does not fit its field.
+
+    Null fits everywhere: it is the absence of a value.
+    """
+    if value is None or not schema.type:
+        return
+    if schema.type == "object":
+        _check_object(value, schema, owner, path)
+    elif schema.type == "array":
+        if not isinstance(value, list):
+            raise _mismatch(value, "[]" + (schema.items.name if schema.items else ""), owner, path)
+        for item in value:
+            if schema.items is not None:
+                check_types(item, schema.items, owner=owner, path=path)
+    else:
+        _check_scalar(value, schema, owner, path)
+
+
+def _check_object(value: JsonValue, schema: Schema, owner: str, path: str) -> None:
+    if not isinstance(value, dict):
+        raise _mismatch(value, schema.name or "map[string]string", owner, path)
+    for key, item in value.items():
+        child = schema.child(key)
+        if child is not None:
+            at = f"{path}.{key}" if path else key
+            check_types(item, child, owner=schema.name or owner, path=at)
+
+
+def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> None:
+    fits = {
+        "string": isinstance(value, str),
+        "integer": isinstance(value, int) and not isinstance(value, bool),
+        "number": isinstance(value, (int, float)) and not isinstance(value, bool),
+        "boolean": isinstance(value, bool),
+        "int-or-string": isinstance(value, (int, float, str)) and not isinstance(value, bool),
+    }[schema.type]
+    if not fits:
+        written = schema.format if schema.type == "integer" else _GO_TYPES.get(schema.type, "")
+        raise _mismatch(value, written, owner, path)
+    if schema.format == "date-time" and not is_rfc3339(value):
+        raise DecodeFault(
+            f'parsing time "{value}" as "{_TIME_LAYOUT}": cannot parse "{value}" as "2006"'
+        )
+    if schema.format == "micro-time" and not is_micro_time(value):
+        raise DecodeFault(_micro_text(value))
+    if schema.format == "quantity" and not _QUANTITY.match(str(value)):
+        pattern = _QUANTITY.pattern
+        raise DecodeFault(f"quantities must match the regular expression '{pattern}'")
+
+
+def _micro_text(value: str) -> str:
+    match = _RFC3339.fullmatch(value)
+    rest, wanted = (value, "2006") if match is None else (value[19:], ".000000")
+    return f'parsing time "{value}" as "{_MICRO_LAYOUT}": cannot parse "{rest}" as "{wanted}"'
+
+
+def is_rfc3339(value: str) -> bool:
+    """Return whether `value` is a time with a zone that exists."""
+    if not _RFC3339.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def is_micro_time(value: str) -> bool:
+    """Return whether `value` is a time with exactly six fractional digits."""
+    match = _RFC3339.fullmatch(value)
+    return match is not None and len(match["fraction"] or "") == 7 and is_rfc3339(value)
+
+
+def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFault:
+    found = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
+    name = found.get(type(value), "object")
+    where = f"Go struct field {owner}.{path}" if owner else "Go value"
+    return DecodeFault(f"json: cannot unmarshal {name} into {where} of type {written}")
+
+
+def drop_empty(value: JsonObject, schema: Schema) -> None:
+    """Remove, in place, nulls and empty lists, which Go's encoder leaves out too."""
+    for key in list(value):
+        child = schema.child(key)
+        if child is None or not child.type:
+            continue
+        item = value[key]
+        if item is None or item == []:
+            del value[key]
+        elif isinstance(item, dict):
+            drop_empty(item, child)
+        elif isinstance(item, list) and child.items is not None:
+            for element in item:
+                if isinstance(element, dict):
+                    drop_empty(element, child.items)

@@ -1,0 +1,169 @@
+"""Deletion: preconditions, grace, finalizers and what becomes of dependents."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from navarchos.testing.apiserver.kinds import Kind
+from navarchos.testing.apiserver.objects import (
+    JsonObject,
+    JsonValue,
+    copy_json,
+    dig,
+    meta,
+    timestamp,
+)
+from navarchos.testing.apiserver.status import (
+    StatusError,
+    invalid,
+    precondition_failed,
+    unsupported_value,
+)
+from navarchos.testing.apiserver.store import Entry
+from navarchos.testing.apiserver.writing import Api, Options, require
+
+__all__ = ["FOREGROUND", "ORPHAN", "Deletion", "check_preconditions", "delete", "read_deletion"]
+
+FOREGROUND: Final = "foregroundDeletion"
+"""The finalizer that waits for dependents."""
+
+ORPHAN: Final = "orphan"
+"""The finalizer that waits until dependents are set free."""
+
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_POLICIES: Final = {"Background": "", "Foreground": FOREGROUND, "Orphan": ORPHAN}
+
+
+@dataclass(frozen=True, slots=True)
+class Deletion:
+    """`DeleteOptions`, as far as they matter here.
+
+    Attributes:
+        grace: Seconds; `None` leaves it to the object.
+        policy: `Background`, `Foreground`, `Orphan`, or empty for the kind's own.
+        uid: The object must have this uid.
+        version: The object must have this resourceVersion.
+        legacy_cascade: The old `orphanDependents: false` was given.
+    """
+
+    grace: int | None = None
+    policy: str = ""
+    uid: str = ""
+    version: str = ""
+    legacy_cascade: bool = False
+
+
+def read_deletion(body: JsonObject | None, query: dict[str, str]) -> Deletion:
+    """Read delete options from the body, or from the query where there is none.
+
+    Raises:
+        StatusError: 422 for a policy that does not exist or contradicts itself.
+    """
+    source: JsonObject = body or {}
+    grace: JsonValue = source.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
+    policy = source.get("propagationPolicy") or query.get("propagationPolicy") or ""
+    orphan = source.get("orphanDependents")
+    if orphan is None and "orphanDependents" in query:
+        orphan = query["orphanDependents"] == "true"
+    if policy and policy not in _POLICIES:
+        choices = ("Foreground", "Background", "Orphan", "nil")
+        error = unsupported_value("propagationPolicy", policy, choices)
+        raise invalid("DeleteOptions", "meta.k8s.io", "", [error])
+    if policy and orphan is not None:
+        text = "orphanDependents and deletionPropagation cannot be both set"
+        raise StatusError(
+            422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {text}', details={}
+        )
+    if orphan is not None:
+        policy = "Orphan" if orphan else "Background"
+    conditions = source.get("preconditions") or {}
+    return Deletion(
+        grace=None if grace is None else int(grace),
+        policy=policy,
+        uid=conditions.get("uid") or "",
+        version=conditions.get("resourceVersion") or "",
+        legacy_cascade=orphan is False,
+    )
+
+
+def delete(
+    api: Api, kind: Kind, namespace: str, name: str, deletion: Deletion, options: Options
+) -> tuple[Entry, bool]:
+    """Delete an object, or begin to.
+
+    Returns:
+        Its last state, and whether it is gone. It is not while it has finalizers
+        or, for a pod on a node, while its grace runs.
+
+    Raises:
+        StatusError: 404, or 409 for a precondition. Nothing changes.
+    """
+    with api.store.transaction():
+        entry = require(api, kind, namespace, name)
+        check_preconditions(kind, entry, deletion)
+        grace = _grace(kind, entry.obj, deletion)
+        finalizers = _finalizers(kind, entry.obj, deletion)
+        waits = bool(finalizers) or bool(dig(entry.obj, "spec", "finalizers")) or grace > 0
+        if not waits:
+            if options.dry_run:
+                return entry, True
+            return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
+        marked = _marked(entry.obj, grace, finalizers)
+        if options.dry_run or marked == entry.obj:
+            return Entry(marked, entry.version), False
+        return api.store.put(kind.bucket, marked, origin=options.origin), False
+
+
+def check_preconditions(kind: Kind, entry: Entry, deletion: Deletion) -> None:
+    """Raise 409 when the object is not the one that was meant."""
+    if deletion.uid and deletion.uid != entry.uid:
+        raise precondition_failed(kind.resource, entry.name, "UID", deletion.uid, entry.uid)
+    version = str(entry.version)
+    if deletion.version and deletion.version != version:
+        raise precondition_failed(
+            kind.resource, entry.name, "ResourceVersion", deletion.version, version
+        )
+
+
+def _grace(kind: Kind, obj: JsonObject, deletion: Deletion) -> int:
+    """Return the seconds that a pod gets; other kinds have no grace."""
+    if (kind.plural, kind.group) != ("pods", ""):
+        return 0
+    if not dig(obj, "spec", "nodeName") or dig(obj, "status", "phase") in _FINISHED:
+        return 0
+    own = dig(obj, "spec", "terminationGracePeriodSeconds", default=30)
+    grace = own if deletion.grace is None else deletion.grace
+    # Negative means "as short as can be without being forced" upstream.
+    return 1 if grace < 0 else int(grace)
+
+
+def _finalizers(kind: Kind, obj: JsonObject, deletion: Deletion) -> list[str]:
+    kept = list(meta(obj).get("finalizers") or [])
+    policy = deletion.policy
+    if not policy:
+        if ORPHAN in kept or FOREGROUND in kept:
+            return kept
+        policy = "Orphan" if kind.strategy.orphans else "Background"
+    kept = [name for name in kept if name not in {ORPHAN, FOREGROUND}]
+    added = _POLICIES[policy]
+    return [*kept, added] if added else kept
+
+
+def _marked(obj: JsonObject, grace: int, finalizers: list[str]) -> JsonObject:
+    """Return the object marked for deletion; a second call can only shorten the wait."""
+    marked: JsonObject = copy_json(obj)
+    metadata = marked["metadata"]
+    if finalizers:
+        metadata["finalizers"] = finalizers
+    else:
+        metadata.pop("finalizers", None)
+    first = "deletionTimestamp" not in metadata
+    if first or grace < int(metadata.get("deletionGracePeriodSeconds") or 0):
+        at = datetime.now(UTC) + timedelta(seconds=grace)
+        metadata["deletionTimestamp"] = timestamp(at)
+        metadata["deletionGracePeriodSeconds"] = grace
+    if first and metadata.get("generation"):
+        metadata["generation"] += 1
+    if dig(marked, "spec", "finalizers") and marked.get("kind") == "Namespace":
+        marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
+    return marked

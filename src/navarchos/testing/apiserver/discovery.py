@@ -1,0 +1,186 @@
+"""Discovery: what is served, one document per group version or all in one."""
+
+from typing import Final
+
+from navarchos.testing.apiserver.kinds import Kind, Kinds
+from navarchos.testing.apiserver.objects import JsonObject
+from navarchos.testing.apiserver.requests import Answer, json_answer
+
+__all__ = ["AGGREGATED", "VERSION", "discover", "wants_aggregated"]
+
+AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+"""The media type of aggregated discovery."""
+
+VERSION: Final = {
+    "major": "1",
+    "minor": "34",
+    "emulationMajor": "1",
+    "emulationMinor": "34",
+    "minCompatibilityMajor": "1",
+    "minCompatibilityMinor": "33",
+    "gitVersion": "v1.34.1",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2025-09-09T00:00:00Z",
+    "goVersion": "go1.24.6",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
+"""The answer to `/version`: the release whose behaviour is followed."""
+
+_SUBRESOURCE_KINDS: Final = {
+    "eviction": ("policy", "v1", "Eviction", ("create",)),
+    "binding": ("", "v1", "Binding", ("create",)),
+    "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
+}
+_STATUS_VERBS: Final = ("get", "patch", "update")
+
+
+def wants_aggregated(accept: str) -> bool:
+    """Return whether a client asks for all groups in one document."""
+    return "as=APIGroupDiscoveryList" in accept.replace(" ", "") and "v=v2;" in (
+        accept.replace(" ", "").replace(",", ";") + ";"
+    )
+
+
+def discover(path: str, accept: str, kinds: Kinds) -> Answer | None:
+    """Answer a discovery path; `None` when it is none."""
+    parts = path.strip("/").split("/")
+    if parts[0] not in {"api", "apis"} or len(parts) > 3:
+        return None
+    if len(parts) == 1 and wants_aggregated(accept):
+        answer = json_answer(_aggregated(kinds, core=parts[0] == "api"))
+        return Answer(200, answer.body, AGGREGATED)
+    if parts == ["api"]:
+        return json_answer(_CORE_VERSIONS)
+    if parts == ["apis"]:
+        groups = [_group(kinds, name) for name in kinds.groups()]
+        return json_answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+    return _below(parts, kinds)
+
+
+_CORE_VERSIONS: Final = {
+    "kind": "APIVersions",
+    "versions": ["v1"],
+    "serverAddressByClientCIDRs": [],
+}
+
+
+def _below(parts: list[str], kinds: Kinds) -> Answer | None:
+    if parts[0] == "api":
+        return json_answer(_resources(kinds, "", "v1")) if parts[1:] == ["v1"] else None
+    versions = kinds.versions(parts[1])
+    if not versions:
+        return None
+    if len(parts) == 2:
+        return json_answer({"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, parts[1])})
+    return json_answer(_resources(kinds, parts[1], parts[2])) if parts[2] in versions else None
+
+
+def _group(kinds: Kinds, group: str) -> JsonObject:
+    versions = [
+        {"groupVersion": f"{group}/{version}", "version": version}
+        for version in kinds.versions(group)
+    ]
+    return {"name": group, "versions": versions, "preferredVersion": versions[0]}
+
+
+def _served(kinds: Kinds, group: str, version: str) -> list[Kind]:
+    return [k for k in kinds.all() if k.group == group and k.version == version]
+
+
+def _resources(kinds: Kinds, group: str, version: str) -> JsonObject:
+    resources = []
+    for kind in _served(kinds, group, version):
+        resources.append(_resource(kind))
+        resources += [_subresource(kind, name) for name in sorted(kind.subresources)]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": resources,
+    }
+
+
+def _resource(kind: Kind) -> JsonObject:
+    found: JsonObject = {
+        "name": kind.plural,
+        "singularName": kind.singular,
+        "namespaced": kind.namespaced,
+        "kind": kind.kind,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        found["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        found["categories"] = list(kind.categories)
+    return found
+
+
+def _subresource(kind: Kind, name: str) -> JsonObject:
+    found: JsonObject = {
+        "name": f"{kind.plural}/{name}",
+        "singularName": "",
+        "namespaced": kind.namespaced,
+    }
+    group, version, what, verbs = _subresource_kind(kind, name)
+    if (group, version) != (kind.group, kind.version):
+        found["group"], found["version"] = group, version
+    return {**found, "kind": what, "verbs": list(verbs)}
+
+
+def _subresource_kind(kind: Kind, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+    return _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, kind.kind, _STATUS_VERBS))
+
+
+def _aggregated(kinds: Kinds, *, core: bool) -> JsonObject:
+    groups = [""] if core else kinds.groups()
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": "apidiscovery.k8s.io/v2",
+        "metadata": {},
+        "items": [
+            {
+                "metadata": {"name": group, "creationTimestamp": None},
+                "versions": [
+                    {
+                        "version": version,
+                        "resources": [
+                            _aggregated_resource(kind) for kind in _served(kinds, group, version)
+                        ],
+                        "freshness": "Current",
+                    }
+                    for version in kinds.versions(group)
+                ],
+            }
+            for group in groups
+        ],
+    }
+
+
+def _aggregated_resource(kind: Kind) -> JsonObject:
+    found: JsonObject = {
+        "resource": kind.plural,
+        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "scope": "Namespaced" if kind.namespaced else "Cluster",
+        "singularResource": kind.singular,
+        "verbs": list(kind.verbs),
+    }
+    if kind.short_names:
+        found["shortNames"] = list(kind.short_names)
+    if kind.categories:
+        found["categories"] = list(kind.categories)
+    if kind.subresources:
+        found["subresources"] = [
+            _aggregated_subresource(kind, name) for name in sorted(kind.subresources)
+        ]
+    return found
+
+
+def _aggregated_subresource(kind: Kind, name: str) -> JsonObject:
+    group, version, what, verbs = _subresource_kind(kind, name)
+    return {
+        "subresource": name,
+        "responseKind": {"group": group, "version": version, "kind": what},
+        "verbs": list(verbs),
+    }

@@ -1,0 +1,204 @@
+"""The eviction subresource: may this pod go now? (policy/v1 and policy/v1beta1)
+
+Decisions, their order and their words are those of the pod registry's eviction
+handler, as of Kubernetes 1.34.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from navarchos.testing.apiserver.builtin.pods import is_pod_ready
+from navarchos.testing.apiserver.deleting import (
+    Deletion,
+    check_preconditions,
+    delete,
+    read_deletion,
+)
+from navarchos.testing.apiserver.kinds import Kind
+from navarchos.testing.apiserver.objects import (
+    JsonObject,
+    JsonValue,
+    copy_json,
+    dig,
+    meta,
+    timestamp,
+)
+from navarchos.testing.apiserver.selectors import label_selector_matches
+from navarchos.testing.apiserver.status import (
+    Cause,
+    ResourceName,
+    StatusError,
+    bad_request,
+    forbidden,
+    too_many_requests,
+)
+from navarchos.testing.apiserver.store import BucketId, Entry
+from navarchos.testing.apiserver.writing import Api, Options, require
+
+__all__ = ["evict"]
+
+_BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
+_VERSIONS: Final = frozenset({"policy/v1", "policy/v1beta1"})
+_FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_MOST_DISRUPTED: Final = 2000
+_RETRY_AFTER: Final = 10
+_REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_SEVERAL: Final = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+_SUCCESS: Final[JsonObject] = {
+    "kind": "Status",
+    "apiVersion": "v1",
+    "metadata": {},
+    "status": "Success",
+    "code": 201,
+}
+
+
+def evict(
+    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: Options
+) -> JsonObject:
+    """Delete a pod if its budget allows; returns the `Status` of success.
+
+    Raises:
+        StatusError: 400, 403, 404, 409, 429 or 500; the pod stays.
+    """
+    deletion = _read(body, name, options)
+    with api.store.transaction():
+        pod = require(api, kind, namespace, name)
+        if _needs_no_budget(pod.obj):
+            delete(api, kind, namespace, name, deletion, options)
+            return _SUCCESS
+        budgets = _budgets_of(api, pod)
+        if len(budgets) > 1:
+            raise StatusError(500, "", _SEVERAL)
+        spent = _spendable(budgets, pod.obj)
+        # Upstream spends the budget first and lets its controller give it back;
+        # the answer is the same 409, and sparing it keeps the arithmetic exact.
+        check_preconditions(kind, pod, deletion)
+        if not options.dry_run:
+            if spent is not None:
+                _decrement(api, spent, name, options)
+            _mark_disrupted(api, kind, pod, options)
+        # Checked above, against the pod as it was before it was marked.
+        delete(api, kind, namespace, name, replace(deletion, version=""), options)
+        return _SUCCESS
+
+
+def _spendable(budgets: list[Entry], pod: JsonObject) -> Entry | None:
+    """Return the budget that the eviction uses, if any; refuse when it may not."""
+    if not budgets or _may_ignore(budgets[0].obj, pod):
+        return None
+    _check_budget(budgets[0])
+    return budgets[0]
+
+
+def _read(body: JsonValue, name: str, options: Options) -> Deletion:
+    if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
+        raise bad_request("not a Eviction object")
+    version = body.get("apiVersion", "policy/v1")
+    if version not in _VERSIONS:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version (v1)"
+        )
+    if meta(body).get("name") != name:
+        raise bad_request("name in URL does not match name in Eviction object")
+    given: JsonObject = body.get("deleteOptions") or {}
+    wanted = list(given.get("dryRun") or [])
+    if wanted and options.dry_run and wanted != ["All"]:
+        text = f"Non-matching dry-run options in request and content: [All] and {wanted}"
+        raise StatusError(500, "", text)
+    options.dry_run = options.dry_run or "All" in wanted
+    return read_deletion(given, {})
+
+
+def _needs_no_budget(pod: JsonObject) -> bool:
+    phase = dig(pod, "status", "phase")
+    return phase in _FINISHED or phase == "Pending" or bool(meta(pod).get("deletionTimestamp"))
+
+
+def _budgets_of(api: Api, pod: Entry) -> list[Entry]:
+    labels = meta(pod.obj).get("labels") or {}
+    return [
+        budget
+        for budget in api.store.entries(_BUDGETS, pod.namespace)
+        if _selects(budget.obj, labels)
+    ]
+
+
+def _selects(budget: JsonObject, labels: JsonObject) -> bool:
+    try:
+        return label_selector_matches(dig(budget, "spec", "selector"), labels)
+    except ValueError:
+        return False  # an invalid selector selects nothing
+
+
+def _may_ignore(budget: JsonObject, pod: JsonObject) -> bool:
+    """Return whether an unready pod may go without using the budget."""
+    if is_pod_ready(pod):
+        return False
+    if dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+        return True
+    status = budget.get("status") or {}
+    desired = int(status.get("desiredHealthy") or 0)
+    return 0 < desired <= int(status.get("currentHealthy") or 0)
+
+
+def _check_budget(budget: Entry) -> None:
+    status = budget.obj.get("status") or {}
+    resource = ResourceName("policy", "poddisruptionbudget")
+    if int(status.get("observedGeneration") or 0) < int(meta(budget.obj).get("generation") or 0):
+        text = f"The disruption budget {budget.name} is still being processed by the server."
+        cause = Cause("DisruptionBudget", text)
+        raise too_many_requests(_REFUSED, _RETRY_AFTER, causes=[cause])
+    allowed = int(status.get("disruptionsAllowed") or 0)
+    if allowed < 0:
+        raise forbidden(resource, budget.name, "pdb disruptions allowed is negative")
+    if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
+        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden(resource, budget.name, why)
+    if not allowed:
+        text = (
+            f"The disruption budget {budget.name} needs {status.get('desiredHealthy') or 0} healthy"
+            f" pods and has {status.get('currentHealthy') or 0} currently"
+        )
+        raise too_many_requests(_REFUSED, causes=[Cause("DisruptionBudget", text)])
+
+
+def _decrement(api: Api, budget: Entry, pod: str, options: Options) -> None:
+    obj: JsonObject = copy_json(budget.obj)
+    status = obj["status"]
+    allowed = int(status["disruptionsAllowed"]) - 1
+    status["disruptionsAllowed"] = allowed
+    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: timestamp()}
+    if not allowed:
+        _set_condition(
+            status,
+            {
+                "type": "DisruptionAllowed",
+                "status": "False",
+                "observedGeneration": status.get("observedGeneration") or 0,
+                "lastTransitionTime": timestamp(),
+                "reason": "InsufficientPods",
+                "message": "",
+            },
+        )
+    api.store.put(_BUDGETS, obj, origin=options.origin)
+
+
+def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: Options) -> None:
+    obj: JsonObject = copy_json(pod.obj)
+    _set_condition(
+        obj.setdefault("status", {}),
+        {
+            "type": "DisruptionTarget",
+            "status": "True",
+            "reason": "EvictionByEvictionAPI",
+            "message": "Eviction API: evicting",
+            "lastTransitionTime": timestamp(),
+        },
+    )
+    api.store.put(kind.bucket, obj, origin=options.origin)
+
+
+def _set_condition(status: JsonObject, condition: JsonObject) -> None:
+    others = [c for c in status.get("conditions") or [] if c.get("type") != condition["type"]]
+    status["conditions"] = [*others, condition]

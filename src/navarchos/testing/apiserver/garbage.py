@@ -1,0 +1,222 @@
+"""What goes when something else goes: dependents, namespaces, custom kinds.
+
+The garbage collector follows upstream's: an object whose owners are all absent
+is deleted; foreground and orphan finalizers are carried out; owners are told
+apart by uid, and a namespaced owner counts only for its own namespace.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from navarchos.testing.apiserver.custom import CLEANUP_FINALIZER, DEFINITIONS
+from navarchos.testing.apiserver.deleting import FOREGROUND, ORPHAN, Deletion, delete
+from navarchos.testing.apiserver.kinds import Kind
+from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, meta, owner_references
+from navarchos.testing.apiserver.status import StatusError
+from navarchos.testing.apiserver.store import BucketId, Change, Entry, entry_key
+from navarchos.testing.apiserver.writing import Api, Options, finish_deletion
+
+__all__ = ["GarbageCollector"]
+
+_NAMESPACES: Final = BucketId("namespaces", "")
+
+
+class GarbageCollector:
+    """Carries out deletions that follow from others.
+
+    `on_change` keeps the graph of owners and notes what to look at; `collect`
+    does the work. The server calls it on its event loop soon after each change.
+
+    Threads: both run under the store's lock.
+    """
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._places: dict[str, tuple[BucketId, str]] = {}  # uid to where it is kept
+        self._dependents: dict[str, set[str]] = {}  # uid of an owner to uids
+        self._suspects: dict[str, None] = {}  # uids to look at, oldest first
+
+    def on_change(self, change: Change) -> bool:
+        """Take note of a write; returns whether there is something to collect."""
+        uid = meta(change.object).get("uid") or ""
+        key = entry_key(meta(change.object).get("namespace") or "", meta(change.object)["name"])
+        if change.previous is not None:
+            self._unlink(uid, change.previous)
+        if change.type == "DELETED":
+            self._places.pop(uid, None)
+            self._suspect(self._dependents.get(uid, ()))
+            # Owners that wait for their dependents, and containers that empty.
+            self._suspect(owner["uid"] for owner in owner_references(change.object))
+            self._suspect_containers(change)
+        else:
+            self._places[uid] = (change.resource, key)
+            for owner in owner_references(change.object):
+                self._dependents.setdefault(owner["uid"], set()).add(uid)
+            if owner_references(change.object) or meta(change.object).get("deletionTimestamp"):
+                self._suspect([uid])
+        return bool(self._suspects)
+
+    def collect(self) -> None:
+        """Look at everything that was noted, until nothing is left to do."""
+        with self._api.store.transaction():
+            while self._suspects:
+                uid = next(iter(self._suspects))
+                del self._suspects[uid]
+                if (found := self._find(uid)) is not None:
+                    self._look_at(*found)
+
+    def _suspect(self, uids: Iterable[str]) -> None:
+        self._suspects.update(dict.fromkeys(uids))
+
+    def _suspect_containers(self, change: Change) -> None:
+        namespace = self._api.store.get(_NAMESPACES, meta(change.object).get("namespace") or "")
+        if namespace is not None and meta(namespace.obj).get("deletionTimestamp"):
+            self._suspect([namespace.uid])
+        kind = self._api.kinds.by_bucket(change.resource)
+        if kind is not None and kind.custom is not None:
+            definition = self._api.store.get(DEFINITIONS, kind.custom.definition)
+            if definition is not None and meta(definition.obj).get("deletionTimestamp"):
+                self._suspect([definition.uid])
+
+    def _unlink(self, uid: str, previous: JsonObject) -> None:
+        for owner in owner_references(previous):
+            held = self._dependents.get(owner["uid"])
+            if held is not None:
+                held.discard(uid)
+                if not held:
+                    del self._dependents[owner["uid"]]
+
+    def _find(self, uid: str) -> tuple[Kind, Entry] | None:
+        place = self._places.get(uid)
+        if place is None:
+            return None
+        entry = self._api.store.get(*place)
+        kind = self._api.kinds.by_bucket(place[0])
+        if entry is None or kind is None or entry.uid != uid:
+            return None
+        return kind, entry
+
+    def _look_at(self, kind: Kind, entry: Entry) -> None:
+        metadata = meta(entry.obj)
+        if metadata.get("deletionTimestamp"):
+            self._finalize(kind, entry)
+        elif owner_references(entry.obj):
+            self._judge_owners(kind, entry)
+
+    def _finalize(self, kind: Kind, entry: Entry) -> None:
+        finalizers = meta(entry.obj).get("finalizers") or []
+        if FOREGROUND in finalizers:
+            self._delete_dependents_first(kind, entry)
+        elif ORPHAN in finalizers:
+            self._set_dependents_free(entry)
+            self._drop_finalizer(kind, entry, ORPHAN)
+        elif kind.bucket == _NAMESPACES:
+            self._empty_namespace(kind, entry)
+        elif CLEANUP_FINALIZER in finalizers:
+            self._empty_definition(kind, entry)
+
+    def _dependents_of(self, uid: str) -> Iterator[tuple[Kind, Entry]]:
+        for dependent in sorted(self._dependents.get(uid, ())):
+            found = self._find(dependent)
+            if found is not None:
+                yield found
+
+    def _delete_dependents_first(self, kind: Kind, entry: Entry) -> None:
+        for dependent_kind, dependent in list(self._dependents_of(entry.uid)):
+            if not meta(dependent.obj).get("deletionTimestamp"):
+                self._delete(dependent_kind, dependent, "Foreground")
+        blocked = any(
+            _reference(dependent.obj, entry.uid).get("blockOwnerDeletion")
+            for _, dependent in self._dependents_of(entry.uid)
+        )
+        if not blocked:
+            self._drop_finalizer(kind, entry, FOREGROUND)
+
+    def _set_dependents_free(self, entry: Entry) -> None:
+        for kind, dependent in list(self._dependents_of(entry.uid)):
+            kept = [o for o in owner_references(dependent.obj) if o.get("uid") != entry.uid]
+            self._set_owners(kind, dependent, kept)
+
+    def _set_owners(self, kind: Kind, entry: Entry, owners: list[JsonObject]) -> None:
+        obj = copy_json(entry.obj)
+        if owners:
+            obj["metadata"]["ownerReferences"] = owners
+        else:
+            obj["metadata"].pop("ownerReferences", None)
+        self._api.store.put(kind.bucket, obj)
+
+    def _drop_finalizer(self, kind: Kind, entry: Entry, finalizer: str) -> None:
+        current = self._api.store.get(kind.bucket, entry.key)
+        if current is None or current.uid != entry.uid:
+            return
+        obj = copy_json(current.obj)
+        kept = [name for name in obj["metadata"].get("finalizers") or [] if name != finalizer]
+        obj["metadata"].pop("finalizers", None)
+        if kept:
+            obj["metadata"]["finalizers"] = kept
+        finish_deletion(self._api, kind, self._api.store.put(kind.bucket, obj), Options())
+
+    def _judge_owners(self, kind: Kind, entry: Entry) -> None:
+        owners = owner_references(entry.obj)
+        absent = [owner for owner in owners if self._is_absent(owner, entry)]
+        if not absent:
+            return
+        if len(absent) == len(owners):
+            self._delete(kind, entry, "Background")
+        else:
+            self._set_owners(kind, entry, [owner for owner in owners if owner not in absent])
+
+    def _is_absent(self, owner: JsonObject, entry: Entry) -> bool:
+        """Return whether an owner is known not to exist.
+
+        An owner of a kind that is not served may exist for all we know.
+        """
+        kind = self._api.kinds.by_kind(owner.get("apiVersion") or "", owner.get("kind") or "")
+        if kind is None:
+            return False
+        namespace = entry.namespace if kind.namespaced else ""
+        found = self._api.store.get(kind.bucket, entry_key(namespace, owner.get("name") or ""))
+        return found is None or found.uid != owner.get("uid")
+
+    def _delete(self, kind: Kind, entry: Entry, policy: str) -> None:
+        deletion = Deletion(policy=policy, uid=entry.uid)
+        try:
+            delete(self._api, kind, entry.namespace, entry.name, deletion, Options())
+        except StatusError as error:
+            if error.code not in {404, 409}:  # gone or replaced already: what we wanted
+                raise
+
+    def _empty_namespace(self, kind: Kind, entry: Entry) -> None:
+        left = False
+        for bucket_kind in {k.bucket: k for k in self._api.kinds.all() if k.view is None}.values():
+            if not bucket_kind.namespaced:
+                continue
+            for content in self._api.store.entries(bucket_kind.bucket, entry.name):
+                self._delete_at_once(bucket_kind, content)
+            left = left or bool(self._api.store.entries(bucket_kind.bucket, entry.name))
+        if left:
+            return
+        obj = copy_json(entry.obj)
+        obj["spec"] = {k: v for k, v in (obj.get("spec") or {}).items() if k != "finalizers"}
+        finish_deletion(self._api, kind, self._api.store.put(kind.bucket, obj), Options())
+
+    def _delete_at_once(self, kind: Kind, entry: Entry) -> None:
+        if meta(entry.obj).get("deletionTimestamp") and dig(entry.obj, "metadata", "finalizers"):
+            return  # its finalizer's owner must act
+        self._delete(kind, entry, "Background")
+
+    def _empty_definition(self, kind: Kind, entry: Entry) -> None:
+        spec = entry.obj["spec"]
+        bucket = BucketId(spec["names"]["plural"], spec["group"])
+        custom = self._api.kinds.by_bucket(bucket)
+        if custom is not None:
+            for content in self._api.store.entries(bucket):
+                if not meta(content.obj).get("deletionTimestamp"):
+                    self._delete(custom, content, "Background")
+        if not self._api.store.entries(bucket):
+            self._drop_finalizer(kind, entry, CLEANUP_FINALIZER)
+            self._api.store.drop(bucket)
+
+
+def _reference(obj: JsonObject, uid: str) -> JsonObject:
+    return next((o for o in owner_references(obj) if o.get("uid") == uid), {})

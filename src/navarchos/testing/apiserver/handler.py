@@ -1,0 +1,336 @@
+"""One HTTP request: from method and path to an answer."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from navarchos.testing.apiserver.binding import bind
+from navarchos.testing.apiserver.deleting import delete, read_deletion
+from navarchos.testing.apiserver.discovery import VERSION, discover
+from navarchos.testing.apiserver.eviction import evict
+from navarchos.testing.apiserver.kinds import Kind
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode
+from navarchos.testing.apiserver.openapi import openapi
+from navarchos.testing.apiserver.patches import (
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+    apply_json_patch,
+    apply_merge_patch,
+    apply_strategic_patch,
+)
+from navarchos.testing.apiserver.reading import answer_object, get, list_objects, select
+from navarchos.testing.apiserver.requests import (
+    Answer,
+    Form,
+    Target,
+    is_watch,
+    json_answer,
+    negotiate,
+    parse_target,
+    read_body,
+    read_list_options,
+)
+from navarchos.testing.apiserver.reviews import review
+from navarchos.testing.apiserver.scale import read_scale, write_scale
+from navarchos.testing.apiserver.status import (
+    StatusError,
+    bad_request,
+    method_not_allowed,
+    unsupported_media_type,
+)
+from navarchos.testing.apiserver.store import Entry, Origin
+from navarchos.testing.apiserver.writing import Api, Options, create, modify, replace
+
+__all__ = ["Call", "Request", "route", "serve"]
+
+_HEALTH: Final = frozenset({"/healthz", "/readyz", "/livez"})
+_OBJECT_FORMS: Final = ("Table", "PartialObjectMetadata")
+_LIST_FORMS: Final = ("Table", "PartialObjectMetadataList")
+_VALIDATION: Final = ("Ignore", "Warn", "Strict")
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    accept: str = ""
+    content_type: str = ""
+    body: bytes = b""
+    user_agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a request is: the verb, and what it is about.
+
+    `target` is `None` for what is no resource: discovery, health and the like.
+    """
+
+    verb: str
+    target: Target | None = None
+
+    @property
+    def resource(self) -> str:
+        """The plural, or nothing."""
+        return self.target.kind.plural if self.target else ""
+
+    @property
+    def name(self) -> str:
+        """The object's name, or nothing."""
+        return self.target.name if self.target else ""
+
+
+def route(api: Api, request: Request) -> Call:
+    """Tell what a request asks for.
+
+    Raises:
+        StatusError: 404 or 405.
+    """
+    target = parse_target(request.path, api.kinds)
+    if target is None:
+        return Call(request.method.lower())
+    verb = _verb(request, target)
+    if not verb or (verb not in target.kind.verbs and verb not in {"evict"}):
+        raise method_not_allowed()
+    return Call(verb, target)
+
+
+def _verb(request: Request, target: Target) -> str:
+    if target.subresource == "eviction":
+        return "evict" if request.method == "POST" else ""
+    if target.subresource == "binding":
+        return "create" if request.method == "POST" else ""
+    if target.name:
+        return {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(
+            request.method, ""
+        )
+    if request.method == "GET":
+        return "watch" if is_watch(request.query) else "list"
+    return {"POST": "create", "DELETE": "deletecollection"}.get(request.method, "")
+
+
+def serve(api: Api, call: Call, request: Request) -> Answer:
+    """Answer anything but a watch.
+
+    Raises:
+        StatusError: The refusal.
+    """
+    if call.target is None:
+        return _serve_path(api, request)
+    return _VERBS[call.verb](api, call.target, request)
+
+
+def _serve_path(api: Api, request: Request) -> Answer:
+    path = request.path.rstrip("/") or "/"
+    if (
+        path in _HEALTH
+        or path.partition("/")[0] in _HEALTH
+        or path.startswith(("/readyz/", "/livez/"))
+    ):
+        return Answer(200, b"ok", "text/plain; charset=utf-8")
+    if path == "/version":
+        return json_answer(VERSION)
+    answer = discover(path, request.accept, api.kinds) or openapi(path, api.kinds)
+    if answer is not None and request.method in {"GET", "HEAD"}:
+        return answer
+    if path == "/":
+        paths = [
+            "/api",
+            "/api/v1",
+            "/apis",
+            *sorted(_HEALTH),
+            "/openapi/v2",
+            "/openapi/v3",
+            "/version",
+        ]
+        return json_answer({"paths": paths})
+    return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
+
+
+def _serve_get(api: Api, target: Target, request: Request) -> Answer:
+    if target.subresource == "scale":
+        return json_answer(read_scale(api, target))
+    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    query = request.query
+    return get(api, target, query.get("resourceVersion", ""), form, query.get("includeObject", ""))
+
+
+def _serve_list(api: Api, target: Target, request: Request) -> Answer:
+    form = negotiate(request.accept, forms=_LIST_FORMS)
+    return list_objects(api, target, read_list_options(request.query, target.kind), form)
+
+
+def _serve_create(api: Api, target: Target, request: Request) -> Answer:
+    kind = target.kind
+    options = _options(request, "create")
+    body = read_body(request.content_type, request.body)
+    if target.subresource == "binding":
+        return json_answer(bind(api, target, body, options), 201)
+    if target.kind.group.startswith(("authentication.", "authorization.")):
+        return json_answer(review(kind, body), 201)
+    if kind.namespaced and not target.namespace:
+        raise method_not_allowed()
+    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    entry = create(api, kind, target.namespace, body, options)
+    return _written(kind, entry, form, options, 201)
+
+
+def _serve_evict(api: Api, target: Target, request: Request) -> Answer:
+    options = _options(request, "evict")
+    body = read_body(request.content_type, request.body)
+    return json_answer(evict(api, target.kind, target.namespace, target.name, body, options), 201)
+
+
+def _serve_update(api: Api, target: Target, request: Request) -> Answer:
+    options = _options(request, "update")
+    body = read_body(request.content_type, request.body)
+    if target.subresource == "scale":
+        return json_answer(write_scale(api, target, lambda _: body, options))
+    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    entry, created = replace(
+        api, target.kind, target.namespace, target.name, body, options,
+        subresource=target.subresource,
+    )  # fmt: skip
+    return _written(target.kind, entry, form, options, 201 if created else 200)
+
+
+def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
+    kind = target.kind
+    options = _options(request, "patch")
+    change = _patch(kind, request, scaling=target.subresource == "scale")
+    if target.subresource == "scale":
+        return json_answer(write_scale(api, target, change, options))
+    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    entry = modify(
+        api, kind, target.namespace, target.name, change, options, subresource=target.subresource
+    )
+    return _written(kind, entry, form, options, 200)
+
+
+def _patch(kind: Kind, request: Request, *, scaling: bool) -> Callable[[JsonObject], JsonValue]:
+    media = request.content_type.partition(";")[0].strip()
+    accepted = [JSON_PATCH, MERGE_PATCH]
+    if kind.custom is None:
+        accepted.append(STRATEGIC_PATCH)
+    if media not in accepted:
+        raise unsupported_media_type(accepted)
+    patch = read_body("application/json", request.body)
+    if media == JSON_PATCH:
+        return lambda obj: apply_json_patch(obj, patch)
+    if not isinstance(patch, dict):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+        )
+    if media == MERGE_PATCH or scaling:
+        return lambda obj: apply_merge_patch(obj, patch)
+    return lambda obj: apply_strategic_patch(obj, patch, kind.schema)
+
+
+def _serve_delete(api: Api, target: Target, request: Request) -> Answer:
+    if target.subresource:
+        raise method_not_allowed()
+    kind = target.kind
+    options = _options(request, "delete")
+    body = _deletion_body(request)
+    options.dry_run = options.dry_run or "All" in (body.get("dryRun") or [])
+    deletion = read_deletion(body, dict(request.query))
+    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    entry, gone = delete(api, kind, target.namespace, target.name, deletion, options)
+    if gone and not kind.strategy.returns_deleted:
+        return json_answer(_deleted(kind, entry))
+    status = 202 if not gone and deletion.legacy_cascade else 200
+    return answer_object(kind, entry, form, status=status)
+
+
+def _deletion_body(request: Request) -> JsonObject:
+    body = read_body(request.content_type, request.body) if request.body else {}
+    if not isinstance(body, dict):
+        raise bad_request("expected delete options")
+    if body.get("kind") not in {None, "DeleteOptions"}:
+        raise bad_request(f"expected delete options, got {body.get('kind')}")
+    return body
+
+
+def _deleted(kind: Kind, entry: Entry) -> JsonObject:
+    details: JsonObject = {"name": entry.name}
+    if kind.group:
+        details["group"] = kind.group
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "metadata": {},
+        "status": "Success",
+        "details": {**details, "kind": kind.plural, "uid": entry.uid},
+    }
+
+
+def _serve_delete_collection(api: Api, target: Target, request: Request) -> Answer:
+    kind = target.kind
+    options = _options(request, "deletecollection")
+    body = _deletion_body(request)
+    options.dry_run = options.dry_run or "All" in (body.get("dryRun") or [])
+    deletion = read_deletion(body, dict(request.query))
+    found = []
+    with api.store.transaction():
+        for entry in select(api, target, read_list_options(request.query, kind)):
+            last, _ = delete(api, kind, entry.namespace, entry.name, deletion, options)
+            found.append(kind.to_served(last.obj))
+        version = str(api.store.version)
+    return json_answer(
+        {
+            "kind": kind.list_kind,
+            "apiVersion": kind.api_version,
+            "metadata": {"resourceVersion": version},
+            "items": found,
+        }
+    )
+
+
+def _options(request: Request, verb: str) -> Options:
+    query = request.query
+    dry_run = query.get("dryRun", "")
+    if dry_run not in {"", "All"}:
+        raise _bad_option("dryRun", dry_run, ("All",))
+    validation = query.get("fieldValidation") or "Warn"
+    if validation not in _VALIDATION:
+        raise _bad_option("fieldValidation", validation, ("", *_VALIDATION))
+    return Options(
+        dry_run=bool(dry_run),
+        field_validation=validation,
+        origin=Origin(verb, request.user_agent),
+    )
+
+
+def _bad_option(name: str, value: str, choices: tuple[str, ...]) -> StatusError:
+    from navarchos.testing.apiserver.status import invalid, unsupported_value
+
+    error = unsupported_value(name, value, choices)
+    return invalid("CreateOptions", "meta.k8s.io", "", [error])
+
+
+def _written(kind: Kind, entry: Entry, form: Form, options: Options, status: int) -> Answer:
+    answer = answer_object(kind, entry, form, status=status)
+    warnings = list(options.warnings)
+    if kind.custom is not None and kind.custom.deprecation:
+        warnings.append(kind.custom.deprecation)
+    if not warnings:
+        return answer
+    # Several warnings travel as one header line, separated by commas.
+    header = ", ".join(f"299 - {encode(text).decode()}" for text in warnings)
+    return Answer(answer.status, answer.body, answer.content_type, {"Warning": header})
+
+
+_VERBS: Final[Mapping[str, Callable[[Api, Target, Request], Answer]]] = {
+    "get": _serve_get,
+    "list": _serve_list,
+    "create": _serve_create,
+    "evict": _serve_evict,
+    "update": _serve_update,
+    "patch": _serve_patch,
+    "delete": _serve_delete,
+    "deletecollection": _serve_delete_collection,
+}

@@ -1,0 +1,241 @@
+"""What the server serves: kinds, where they are kept, and how they behave."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from navarchos.testing.apiserver.names import NameRule, dns_subdomain
+from navarchos.testing.apiserver.objects import JsonObject, encode
+from navarchos.testing.apiserver.schema import Schema
+from navarchos.testing.apiserver.status import FieldError, ResourceName
+from navarchos.testing.apiserver.store import BucketId, Entry
+
+__all__ = ["ALL_VERBS", "Column", "Custom", "Kind", "Kinds", "Strategy", "View", "raw_of"]
+
+ALL_VERBS: Final = (
+    "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
+)  # fmt: skip
+
+Mutate = Callable[[JsonObject], None]
+Compare = Callable[[JsonObject, JsonObject], None]
+Validate = Callable[[JsonObject], list[FieldError]]
+ValidateUpdate = Callable[[JsonObject, JsonObject], list[FieldError]]
+
+
+def _leave(_obj: JsonObject) -> None:
+    return
+
+
+def _leave_both(_new: JsonObject, _old: JsonObject) -> None:
+    return
+
+
+def _accept(_obj: JsonObject) -> list[FieldError]:
+    return []
+
+
+def _accept_update(_new: JsonObject, _old: JsonObject) -> list[FieldError]:
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class Strategy:
+    """How a kind differs from the plain rules of create, update and delete.
+
+    Attributes:
+        name_rule: What names are allowed.
+        generation: `metadata.generation` counts changes of the spec.
+        unconditional_update: An update may leave resourceVersion out.
+        create_on_update: A PUT to a free name creates.
+        status_metadata: Parts of the metadata that `/status` may change.
+        returns_deleted: DELETE answers with the object rather than a Status.
+        orphans: Dependents stay by default when the object is deleted.
+        default: Fills in defaults, at create and at update.
+        prepare_create: Sets what the server owns in a new object.
+        prepare_update: Restores what an update may not touch; (new, old).
+        validate: Errors of an object by itself.
+        validate_update: Errors of a change; (new, old).
+        status_on_create: A new object may come with a status.
+    """
+
+    name_rule: NameRule = dns_subdomain
+    generation: bool = False
+    unconditional_update: bool = True
+    create_on_update: bool = False
+    status_metadata: tuple[str, ...] = ("labels", "annotations", "finalizers")
+    returns_deleted: bool = False
+    orphans: bool = False
+    default: Mutate = _leave
+    prepare_create: Mutate = _leave
+    prepare_update: Compare = _leave_both
+    validate: Validate = _accept
+    validate_update: ValidateUpdate = _accept_update
+    status_on_create: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A printer column of a custom kind."""
+
+    name: str
+    type: str
+    json_path: str
+    format: str = ""
+    description: str = ""
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How a served version differs from what is stored. Pure functions."""
+
+    decode: Callable[[JsonObject], JsonObject]
+    encode: Callable[[JsonObject], JsonObject]
+
+
+@dataclass(frozen=True, slots=True)
+class Custom:
+    """What a kind has only because a CustomResourceDefinition says so."""
+
+    definition: str
+    columns: tuple[Column, ...] = ()
+    selectable: tuple[str, ...] = ()
+    scale: JsonObject | None = None
+    deprecation: str = ""
+    openapi: JsonObject = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """A kind in one served version. Compared by identity.
+
+    Attributes:
+        type_name: Name in the table of built-in types; empty for custom kinds.
+        bucket: Where its objects are kept; several versions share one.
+        stored_version: `apiVersion` of the stored objects.
+    """
+
+    group: str
+    version: str
+    kind: str
+    plural: str
+    singular: str
+    namespaced: bool
+    schema: Schema
+    bucket: BucketId
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    subresources: frozenset[str] = frozenset()
+    verbs: tuple[str, ...] = ALL_VERBS
+    strategy: Strategy = field(default_factory=Strategy)
+    type_name: str = ""
+    list_kind: str = ""
+    custom: Custom | None = None
+    view: View | None = None
+    stored_version: str = ""
+
+    @property
+    def api_version(self) -> str:
+        """Group and version as objects spell them."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @property
+    def resource(self) -> ResourceName:
+        """The kind as errors name it."""
+        return ResourceName(self.group, self.plural)
+
+    @property
+    def has_status(self) -> bool:
+        """Whether there is a status subresource."""
+        return "status" in self.subresources
+
+    def envelope(self, obj: JsonObject) -> JsonObject:
+        """Return `obj` with kind, apiVersion and metadata first, as stored."""
+        rest = {k: v for k, v in obj.items() if k not in {"kind", "apiVersion", "metadata"}}
+        head = {"kind": self.kind, "apiVersion": self.stored_version or self.api_version}
+        return {**head, "metadata": obj.get("metadata") or {}, **rest}
+
+    def to_served(self, obj: JsonObject) -> JsonObject:
+        """Return a stored object in this version; may be `obj` itself."""
+        if self.view is not None:
+            return self.view.encode(obj)
+        if obj.get("apiVersion") == self.api_version:
+            return obj
+        return {**obj, "apiVersion": self.api_version}
+
+
+class Kinds:
+    """All kinds that are served now. Custom ones come and go.
+
+    Threads: safe from any thread; a snapshot is replaced as a whole.
+    """
+
+    def __init__(self, builtin: Iterable[Kind]) -> None:
+        self._kinds_lock = threading.Lock()
+        self._all: tuple[Kind, ...] = tuple(builtin)
+        self._by_path = self._index(self._all)
+        self.generation = 0
+
+    def find(self, group: str, version: str, plural: str) -> Kind | None:
+        """Return the kind behind a path, if it is served."""
+        return self._by_path.get((group, version, plural))
+
+    def all(self) -> Sequence[Kind]:
+        """Return every served kind, built-in ones first."""
+        return self._all
+
+    def versions(self, group: str) -> list[str]:
+        """Return the served versions of a group, preferred one first."""
+        found: dict[str, None] = {}
+        for kind in self._all:
+            if kind.group == group:
+                found[kind.version] = None
+        return sorted(found, key=_version_order)
+
+    def groups(self) -> list[str]:
+        """Return the names of all groups but core, in order of appearance."""
+        return list(dict.fromkeys(kind.group for kind in self._all if kind.group))
+
+    def by_resource(self, plural: str, group: str) -> Kind | None:
+        """Return the preferred version of a resource."""
+        found = [k for k in self._all if k.plural == plural and k.group == group]
+        return min(found, key=lambda k: _version_order(k.version), default=None)
+
+    def by_kind(self, api_version: str, kind: str) -> Kind | None:
+        """Return the kind that objects of this apiVersion and kind are of."""
+        group, _, version = api_version.rpartition("/")
+        matching = [k for k in self._all if k.kind == kind and k.group == group]
+        return next((k for k in matching if k.version == version), None)
+
+    def by_bucket(self, bucket: BucketId) -> Kind | None:
+        """Return a kind whose objects are kept in `bucket`."""
+        return next((k for k in self._all if k.bucket == bucket and k.view is None), None)
+
+    def replace_custom(self, definition: str, kinds: Iterable[Kind]) -> None:
+        """Serve exactly `kinds` for the definition of that name."""
+        with self._kinds_lock:
+            others = [k for k in self._all if k.custom is None or k.custom.definition != definition]
+            self._all = (*others, *kinds)
+            self._by_path = self._index(self._all)
+            self.generation += 1
+
+    @staticmethod
+    def _index(kinds: Iterable[Kind]) -> dict[tuple[str, str, str], Kind]:
+        return {(kind.group, kind.version, kind.plural): kind for kind in kinds}
+
+
+def _version_order(version: str) -> tuple[int, int, int, str]:
+    """Order as upstream: v2 before v1, stable before beta before alpha, others last."""
+    body = version[1:]
+    for rank, marker in enumerate(("", "beta", "alpha")):
+        major, found, minor = body.partition(marker) if marker else (body, "", "0")
+        if version.startswith("v") and major.isdigit() and minor.isdigit() and (found == marker):
+            return rank, -int(major), -int(minor), ""
+    return 3, 0, 0, version
+
+
+def raw_of(kind: Kind, entry: Entry) -> bytes:
+    """Return an entry's JSON in the version of `kind`; spliced, not encoded, if possible."""
+    served = kind.to_served(entry.obj)
+    return entry.raw if served is entry.obj else encode(served)

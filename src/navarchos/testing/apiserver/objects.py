@@ -1,0 +1,100 @@
+"""Small readers of JSON objects, and the two spellings of time."""
+
+import random
+import uuid
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+__all__ = [
+    "JsonObject",
+    "JsonValue",
+    "conditions_of",
+    "copy_json",
+    "dig",
+    "encode",
+    "is_condition_true",
+    "meta",
+    "micro_timestamp",
+    "name_suffix",
+    "new_uid",
+    "owner_references",
+    "timestamp",
+]
+
+JsonValue: TypeAlias = Any
+"""Anything that JSON can say. The server reads objects of every shape."""
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A decoded JSON object. One that the store has returned is read-only."""
+
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
+"""The letters of generated names: no vowels, no look-alikes (apimachinery's rand)."""
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode(value: object) -> bytes:
+    """Return `value` as compact JSON."""
+    return _encoder.encode(value)
+
+
+def copy_json(value: JsonValue) -> JsonValue:
+    """Return a deep copy of JSON; several times faster than `copy.deepcopy`."""
+    if isinstance(value, dict):
+        return {key: copy_json(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [copy_json(item) for item in value]
+    return value
+
+
+def meta(obj: Mapping[str, Any]) -> JsonObject:
+    """Return the object's `metadata`, or an empty one that is not attached."""
+    found = obj.get("metadata")
+    return found if isinstance(found, dict) else {}
+
+
+def dig(value: JsonValue, *path: str, default: JsonValue = None) -> JsonValue:
+    """Follow `path` through nested objects; `default` where it ends early or in null."""
+    for step in path:
+        if not isinstance(value, dict):
+            return default
+        value = value.get(step)
+    return default if value is None else value
+
+
+def owner_references(obj: Mapping[str, Any]) -> list[JsonObject]:
+    """Return `metadata.ownerReferences`, never null."""
+    return meta(obj).get("ownerReferences") or []
+
+
+def conditions_of(obj: Mapping[str, Any]) -> Iterator[JsonObject]:
+    """Iterate `status.conditions`."""
+    yield from dig(obj, "status", "conditions", default=[])
+
+
+def is_condition_true(obj: Mapping[str, Any], kind: str) -> bool:
+    """Return whether the condition of that type is there and `True`."""
+    return any(c.get("type") == kind and c.get("status") == "True" for c in conditions_of(obj))
+
+
+def timestamp(at: datetime | None = None) -> str:
+    """Write a time, now by default, as the API's `Time`: UTC, whole seconds."""
+    return (at or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def micro_timestamp(at: datetime | None = None) -> str:
+    """Write a time, now by default, as the API's `MicroTime`: six digits."""
+    return (at or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def new_uid() -> str:
+    """Return a fresh object uid."""
+    return str(uuid.uuid4())
+
+
+def name_suffix() -> str:
+    """Return the five characters that `generateName` appends."""
+    return "".join(random.choices(_SUFFIX_ALPHABET, k=5))  # noqa: S311 - a name, no secret

@@ -1,0 +1,220 @@
+"""The three patch formats: JSON patch, merge patch, strategic merge patch."""
+
+from typing import Any, Final
+
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json
+from navarchos.testing.apiserver.schema import Schema
+from navarchos.testing.apiserver.status import StatusError, bad_request
+
+__all__ = [
+    "JSON_PATCH",
+    "MERGE_PATCH",
+    "STRATEGIC_PATCH",
+    "apply_json_patch",
+    "apply_merge_patch",
+    "apply_strategic_patch",
+]
+
+JSON_PATCH: Final = "application/json-patch+json"
+MERGE_PATCH: Final = "application/merge-patch+json"
+STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
+
+_DIRECTIVE: Final = "$patch"
+_DELETE_FROM: Final = "$deleteFromPrimitiveList/"
+_ORDER: Final = "$setElementOrder/"
+_RETAIN: Final = "$retainKeys"
+_UNFIT: Final = "the server rejected our request due to an error in our request"
+
+
+def apply_merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:
+    """Return `target` changed by an RFC 7386 patch; neither argument is changed."""
+    if not isinstance(patch, dict):
+        return copy_json(patch)
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        else:
+            result[key] = apply_merge_patch(result.get(key), value)
+    return result
+
+
+def apply_json_patch(target: JsonObject, patch: JsonValue) -> JsonValue:
+    """Return `target` changed by an RFC 6902 patch.
+
+    Raises:
+        StatusError: 400 when the patch is none, 422 when it does not fit.
+    """
+    if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
+        raise bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        )
+    document = copy_json(target)
+    try:
+        for step in patch:
+            document = _step(document, step)
+    except (KeyError, IndexError, ValueError, TypeError) as error:
+        raise StatusError(422, "Invalid", _UNFIT, details={}) from error
+    return document
+
+
+def _step(document: JsonValue, step: JsonObject) -> JsonValue:
+    op, path = step["op"], _pointer(step["path"])
+    if op == "test":
+        if _read(document, path) != step.get("value"):
+            raise ValueError(f"testing value {step['path']} failed")
+        return document
+    if op == "remove":
+        return _remove(document, path)
+    if op == "replace":
+        _read(document, path)
+        return _write(document, path, copy_json(step["value"]), insert=False)
+    if op == "add":
+        return _write(document, path, copy_json(step["value"]), insert=True)
+    source = _pointer(step["from"])
+    value = copy_json(_read(document, source))
+    if op == "move":
+        document = _remove(document, source)
+    elif op != "copy":
+        raise ValueError(f"unexpected kind: {op}")
+    return _write(document, path, value, insert=True)
+
+
+def _pointer(path: str) -> list[str]:
+    if path and not path.startswith("/"):
+        raise ValueError(f"invalid pointer {path!r}")
+    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+
+
+def _index(items: list[Any], key: str, *, end: int) -> int:
+    if key == "-":
+        return len(items)
+    index = int(key)
+    if not 0 <= index <= end:
+        raise IndexError(key)
+    return index
+
+
+def _read(document: JsonValue, path: list[str]) -> JsonValue:
+    for key in path:
+        if isinstance(document, list):
+            document = document[_index(document, key, end=len(document) - 1)]
+        else:
+            document = document[key]
+    return document
+
+
+def _write(document: JsonValue, path: list[str], value: JsonValue, *, insert: bool) -> JsonValue:
+    if not path:
+        return value
+    parent = _read(document, path[:-1])
+    key = path[-1]
+    if isinstance(parent, list):
+        index = _index(parent, key, end=len(parent))
+        if insert:
+            parent.insert(index, value)
+        else:
+            parent[index] = value
+    elif isinstance(parent, dict):
+        parent[key] = value
+    else:
+        raise TypeError("parent is no container")
+    return document
+
+
+def _remove(document: JsonValue, path: list[str]) -> JsonValue:
+    parent = _read(document, path[:-1])
+    key = path[-1]
+    if isinstance(parent, list):
+        del parent[_index(parent, key, end=len(parent) - 1)]
+    else:
+        del parent[key]
+    return document
+
+
+def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | None) -> JsonValue:
+    """Return `target` changed by a strategic merge patch for a kind's schema.
+
+    Raises:
+        StatusError: 400 or 500 for directives and lists that make no sense.
+    """
+    if not isinstance(patch, dict):
+        return copy_json(patch)
+    if patch.get(_DIRECTIVE) == "replace":
+        return {k: copy_json(v) for k, v in patch.items() if k != _DIRECTIVE}
+    if patch.get(_DIRECTIVE) == "delete":
+        return {}
+    result = dict(target) if isinstance(target, dict) else {}
+    if _RETAIN in patch:
+        result = {k: v for k, v in result.items() if k in patch[_RETAIN]}
+    for key, value in patch.items():
+        if key.startswith(_DELETE_FROM):
+            field = key.removeprefix(_DELETE_FROM)
+            result[field] = [item for item in result.get(field) or [] if item not in value]
+    for key, value in patch.items():
+        if not key.startswith("$"):
+            _merge_field(result, key, value, schema.child(key) if schema else None)
+    for key, order in patch.items():
+        if key.startswith(_ORDER):
+            field = key.removeprefix(_ORDER)
+            child = schema.child(field) if schema else None
+            if field in result:
+                result[field] = _ordered(result[field], order, child)
+    return result
+
+
+def _merge_field(result: JsonObject, key: str, value: JsonValue, child: Schema | None) -> None:
+    if value is None:
+        result.pop(key, None)
+    elif isinstance(value, list):
+        result[key] = _merge_list(result.get(key) or [], value, child)
+    elif isinstance(value, dict) and value.get(_DIRECTIVE) == "delete":
+        result.pop(key, None)
+    elif isinstance(value, dict):
+        result[key] = apply_strategic_patch(result.get(key), value, child)
+    else:
+        result[key] = value
+
+
+def _merge_list(target: list[Any], patch: list[Any], schema: Schema | None) -> list[Any]:
+    if schema is None or not schema.merges:
+        return [item for item in copy_json(patch) if not _is_directive(item)]
+    if not schema.merge_key:
+        return target + [copy_json(item) for item in patch if item not in target]
+    if any(_is_directive(item) and item.get(_DIRECTIVE) == "replace" for item in patch):
+        return [copy_json(item) for item in patch if not _is_directive(item)]
+    merged = list(target)
+    for item in patch:
+        _merge_item(merged, item, schema)
+    return merged
+
+
+def _is_directive(item: JsonValue) -> bool:
+    return isinstance(item, dict) and _DIRECTIVE in item
+
+
+def _merge_item(merged: list[Any], item: JsonValue, schema: Schema) -> None:
+    key = schema.merge_key
+    if not isinstance(item, dict) or key not in item:
+        shown = f"map: {item} does not contain declared merge key: {key}"
+        raise StatusError(500, "InternalError", shown, details={"causes": [{"message": shown}]})
+    at = next((i for i, old in enumerate(merged) if old.get(key) == item[key]), None)
+    if item.get(_DIRECTIVE) == "delete":
+        if at is not None:
+            del merged[at]
+    elif at is None:
+        merged.append(apply_strategic_patch({}, item, schema.items))
+    else:
+        merged[at] = apply_strategic_patch(merged[at], item, schema.items)
+
+
+def _ordered(items: list[Any], order: list[Any], schema: Schema | None) -> list[Any]:
+    """Sort what the client listed as it listed it; the rest keeps its place after it."""
+    key = schema.merge_key if schema else ""
+    wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
+
+    def rank(item: JsonValue) -> int:
+        found = item.get(key) if isinstance(item, dict) else item
+        return wanted.index(found) if found in wanted else len(wanted)
+
+    return sorted(items, key=rank)

@@ -1,0 +1,300 @@
+"""What a request asks for: path, query, body and representation."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from navarchos.testing.apiserver.kinds import Kind, Kinds
+from navarchos.testing.apiserver.objects import JsonValue, encode
+from navarchos.testing.apiserver.selectors import (
+    Selection,
+    parse_field_selector,
+    parse_label_selector,
+)
+from navarchos.testing.apiserver.status import (
+    StatusError,
+    bad_request,
+    forbidden_field,
+    invalid,
+    not_acceptable,
+    unsupported_media_type,
+    unsupported_value,
+)
+
+__all__ = [
+    "BODY_TYPES",
+    "Answer",
+    "Form",
+    "ListOptions",
+    "Target",
+    "json_answer",
+    "negotiate",
+    "parse_target",
+    "read_list_options",
+    "read_version",
+]
+
+BODY_TYPES: Final = ("application/json", "application/yaml")
+"""The formats in which objects may be sent."""
+
+_JSON: Final = "application/json"
+_PATH: Final = re.compile(
+    r"^(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))(?:/(?P<rest>.+?))?/?$"
+)
+_YES: Final = frozenset({"true", "1", "True"})
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """The kind and object that a path names."""
+
+    kind: Kind
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The representation that the client wants: plain, Table or metadata only."""
+
+    kind: str = ""
+    version: str = "v1"
+
+    @property
+    def content_type(self) -> str:
+        """The media type of the answer."""
+        return _JSON
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished answer."""
+
+    status: int
+    body: bytes
+    content_type: str = _JSON
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ListOptions:
+    """Options of list, watch and deletecollection."""
+
+    selection: Selection
+    limit: int = 0
+    continue_token: str = ""
+    version: str = ""
+    version_match: str = ""
+    bookmarks: bool = False
+    initial_events: bool | None = None
+    timeout: float | None = None
+    include_object: str = ""
+
+
+def json_answer(value: object, status: int = 200) -> Answer:
+    """Return an answer with `value` as JSON."""
+    return Answer(status, encode(value))
+
+
+def parse_target(path: str, kinds: Kinds) -> Target | None:
+    """Resolve a resource path; `None` when it is none, or of an unknown group.
+
+    Raises:
+        StatusError: 404, for an unknown resource of a known group.
+    """
+    match = _PATH.match(path)
+    if match is None or not match["rest"]:
+        return None
+    group, version = match["group"] or "", match["core"] or match["version"]
+    if group and version not in kinds.versions(group):
+        return None
+    parts = match["rest"].split("/")
+    namespace = ""
+    if parts[0] == "namespaces" and len(parts) > 2 and not _is_namespace_subresource(parts):
+        namespace, parts = parts[1], parts[2:]
+    kind = kinds.find(group, version, parts[0])
+    if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
+        raise _no_such()
+    name = parts[1] if len(parts) > 1 else ""
+    subresource = parts[2] if len(parts) > 2 else ""
+    if subresource and subresource not in kind.subresources:
+        raise _no_such()
+    if kind.namespaced and name and not namespace:
+        raise _no_such()
+    return Target(kind, namespace, name, subresource)
+
+
+def _no_such() -> StatusError:
+    message = "the server could not find the requested resource"
+    return StatusError(404, "NotFound", message, details={})
+
+
+def _is_namespace_subresource(parts: list[str]) -> bool:
+    return len(parts) == 3 and parts[2] in {"status", "finalize"}
+
+
+def negotiate(accept: str, *, forms: tuple[str, ...]) -> Form:
+    """Choose the representation, by the order in which the client names them.
+
+    Raises:
+        StatusError: 406 when none of them can be had.
+    """
+    if not accept:
+        return Form()
+    for clause in accept.split(","):
+        media, *parameters = (part.strip() for part in clause.split(";"))
+        options = dict(p.split("=", 1) for p in parameters if "=" in p)
+        if media in {"*/*", "application/*"}:
+            return Form()
+        if media != _JSON:
+            continue
+        wanted = options.get("as", "")
+        if not wanted:
+            return Form()
+        if options.get("g") == "meta.k8s.io" and wanted in forms:
+            return Form(wanted, options.get("v", "v1"))
+    raise not_acceptable((_JSON,))
+
+
+def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TYPES) -> JsonValue:
+    """Decode a body.
+
+    Raises:
+        StatusError: 415 for a foreign format, 400 for broken text.
+    """
+    media = content_type.partition(";")[0].strip() or _JSON
+    if media not in accepted:
+        raise unsupported_media_type(accepted)
+    if media.endswith("yaml"):
+        import yaml
+
+        try:
+            return yaml.safe_load(raw)
+        except yaml.YAMLError as error:
+            raise bad_request(f"error converting YAML to JSON: {error}") from error
+    try:
+        return msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise bad_request(f"invalid character in the body: {error}") from error
+
+
+def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:
+    """Read the options of a list or watch.
+
+    Raises:
+        StatusError: 400 or 422, in the words of the API.
+    """
+    options = ListOptions(
+        selection=_selection(query, kind),
+        limit=_number(query, "limit"),
+        continue_token=query.get("continue", ""),
+        version=query.get("resourceVersion", ""),
+        version_match=query.get("resourceVersionMatch", ""),
+        bookmarks=query.get("allowWatchBookmarks") in _YES,
+        initial_events=(
+            query["sendInitialEvents"] in _YES if query.get("sendInitialEvents") else None
+        ),
+        timeout=_number(query, "timeoutSeconds") or None,
+        include_object=query.get("includeObject", ""),
+    )
+    return options
+
+
+def is_watch(query: Mapping[str, str]) -> bool:
+    """Return whether a GET of a collection is a watch."""
+    return query.get("watch") in _YES
+
+
+def _selection(query: Mapping[str, str], kind: Kind) -> Selection:
+    labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
+    return Selection(
+        labels=parse_label_selector(labels) if labels else (),
+        fields=parse_field_selector(fields, kind) if fields else (),
+        text=f"{labels}\n{fields}" if labels or fields else "",
+    )
+
+
+def _number(query: Mapping[str, str], name: str) -> int:
+    text = query.get(name) or "0"
+    try:
+        return int(text)
+    except ValueError as error:
+        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+
+
+def read_version(text: str) -> int:
+    """Parse a resourceVersion; empty counts as 0.
+
+    Raises:
+        StatusError: 400.
+    """
+    if text and not text.isdigit():
+        raise bad_request(
+            f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        )
+    return int(text or 0)
+
+
+def check_list_options(options: ListOptions) -> None:
+    """Refuse combinations that a list may not have.
+
+    Raises:
+        StatusError: 422.
+    """
+    errors = []
+    match = options.version_match
+    if match and not options.version:
+        text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
+        errors.append(forbidden_field("resourceVersionMatch", text))
+    if match and options.continue_token:
+        text = "resourceVersionMatch is forbidden when continue is provided"
+        errors.append(forbidden_field("resourceVersionMatch", text))
+    if match and match not in {"Exact", "NotOlderThan"}:
+        choices = ("Exact", "NotOlderThan", "")
+        errors.append(unsupported_value("resourceVersionMatch", match, choices))
+    if match == "Exact" and options.version == "0":
+        text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
+        errors.append(forbidden_field("resourceVersionMatch", text))
+    if options.initial_events is not None:
+        errors.append(
+            forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list")
+        )
+    _refuse_options(errors)
+
+
+def check_watch_options(options: ListOptions, *, streaming: bool) -> None:
+    """Refuse combinations that a watch may not have.
+
+    Args:
+        options: What was asked.
+        streaming: Whether this server offers streaming lists.
+
+    Raises:
+        StatusError: 422.
+    """
+    errors = []
+    match = options.version_match
+    wants = options.initial_events is not None
+    if wants and not streaming:
+        text = (
+            "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        )
+        errors.append(forbidden_field("sendInitialEvents", text))
+    elif wants and not match:
+        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden_field("resourceVersionMatch", text))
+    if match and not wants:
+        text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        errors.append(forbidden_field("resourceVersionMatch", text))
+    if match and match != "NotOlderThan":
+        errors.append(unsupported_value("resourceVersionMatch", match, ("NotOlderThan",)))
+    _refuse_options(errors)
+
+
+def _refuse_options(errors: list[Any]) -> None:
+    if errors:
+        raise invalid("ListOptions", "meta.k8s.io", "", errors)

@@ -1,0 +1,308 @@
+"""The in-process API server: life cycle, and access without HTTP."""
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+from navarchos.errors import ConfigError, NotStarted
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver.builtin import builtin_kinds
+from navarchos.testing.apiserver.custom import Definitions
+from navarchos.testing.apiserver.faults import Faults
+from navarchos.testing.apiserver.garbage import GarbageCollector
+from navarchos.testing.apiserver.http import AuditRecord, HttpFrontend, Record
+from navarchos.testing.apiserver.kinds import Kind, Kinds
+from navarchos.testing.apiserver.objects import JsonObject, meta
+from navarchos.testing.apiserver.status import StatusError
+from navarchos.testing.apiserver.store import Change, Store
+from navarchos.testing.apiserver.watching import WakeHub
+from navarchos.testing.apiserver.writing import Api, Options, create, require
+from navarchos.threads import ThreadGroup
+
+__all__ = ["ApiServer"]
+
+_HOST: Final = "127.0.0.1"
+_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_STOP_TIMEOUT: Final = 5.0
+
+_log = get_logger(__name__)
+
+
+class ApiServer:
+    """A Kubernetes API server in this process, over plain HTTP on 127.0.0.1.
+
+    Promises: answers what a kube-apiserver answers, for the verbs and kinds
+    that it serves; keeps nothing on disk; leaves no thread after `stop()`.
+
+    Does not promise: authentication, admission webhooks, or durability.
+
+    Lifecycle: `start` and `stop` may be repeated; the objects stay. It is a
+    context manager that does both.
+
+    Threads: every method is safe from any thread. The server has one thread of
+    its own, `nav-apiserver`, with an event loop.
+
+    Args:
+        port: Where to listen; `0` takes a free port.
+        bookmark_interval: Seconds between bookmarks of a watch that allows them.
+        history: How many events each kind keeps for watches.
+        serve_streaming_lists: Whether `sendInitialEvents` is offered.
+        crds: CustomResourceDefinitions to begin with.
+
+    Raises:
+        ConfigError: A setting is out of range.
+        StatusError: A definition is invalid.
+    """
+
+    def __init__(
+        self,
+        port: int = 0,
+        *,
+        bookmark_interval: float = 60.0,
+        history: int = 10_000,
+        serve_streaming_lists: bool = True,
+        crds: Iterable[Mapping[str, object]] = (),
+    ) -> None:
+        if bookmark_interval <= 0:
+            raise ConfigError("bookmark_interval", bookmark_interval, "seconds, more than 0")
+        if history < 1:
+            raise ConfigError("history", history, "at least 1 event")
+        self._wanted_port = port
+        self._bookmark_interval = bookmark_interval
+        self._streaming = serve_streaming_lists
+        self._store = Store(history=history)
+        self._kinds = Kinds(builtin_kinds())
+        self._api = Api(self._store, self._kinds)
+        self._collector = GarbageCollector(self._api)
+        self._record = Record()
+        self.faults = Faults()
+        """What goes wrong on purpose; see `Fault`."""
+        self._lifecycle_lock = threading.Lock()
+        self._running: _Running | None = None  # guarded by _lifecycle_lock
+        self._store.subscribe(Definitions(self._store, self._kinds).on_change)
+        self._store.subscribe(self._on_change)
+        for name in _NAMESPACES:
+            self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.install(*crds)
+
+    def start(self) -> Self:
+        """Begin to listen; returns the server itself. Does nothing when running."""
+        with self._lifecycle_lock:
+            if self._running is None:
+                self._running = _Running(self._frontend, _HOST, self._wanted_port)
+                self._store.wake_with(self._running.wake)
+                self._running.call_soon(self._collector.collect)
+                # A restart keeps its address, as far as the system allows.
+                self._wanted_port = self._running.port
+        return self
+
+    def stop(self) -> None:
+        """End open watches, close connections, and join the thread. Repeatable."""
+        with self._lifecycle_lock:
+            running, self._running = self._running, None
+            self._store.wake_with(None)
+        if running is not None:
+            running.stop()
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """The base address, `http://127.0.0.1:PORT`.
+
+        Raises:
+            NotStarted: The server does not listen.
+        """
+        with self._lifecycle_lock:
+            if self._running is None:
+                raise NotStarted("API server")
+            return f"http://{_HOST}:{self._running.port}"
+
+    def kubeconfig(self) -> JsonObject:
+        """Return a kubeconfig whose current context is this server."""
+        return {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "navarchos", "cluster": {"server": self.url}}],
+            "users": [{"name": "navarchos", "user": {}}],
+            "contexts": [
+                {"name": "navarchos", "context": {"cluster": "navarchos", "user": "navarchos"}}
+            ],
+            "current-context": "navarchos",
+        }
+
+    def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
+        """Write the kubeconfig to a file that only its owner can read."""
+        import yaml
+
+        target = Path(path)
+        descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            yaml.safe_dump(self.kubeconfig(), file, sort_keys=False)
+        target.chmod(0o600)  # also when the file was there before
+
+    def install(self, *manifests: Mapping[str, object]) -> None:
+        """Create objects directly, with defaulting and validation, without HTTP.
+
+        Unlike over HTTP, a `status` that is given is kept.
+
+        Raises:
+            StatusError: An object is refused; those before it are stored.
+        """
+        for manifest in manifests:
+            obj: dict[str, Any] = dict(manifest)
+            kind = self._kind_of(obj)
+            namespace = (meta(obj).get("namespace") or "default") if kind.namespaced else ""
+            create(
+                self._api,
+                kind,
+                namespace,
+                obj,
+                Options(field_validation="Strict", keep_status=True),
+            )
+
+    def _kind_of(self, obj: JsonObject) -> Kind:
+        version, name = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+        kind = self._kinds.by_kind(version, name)
+        if kind is None:
+            message = f'no matches for kind "{name}" in version "{version}"'
+            raise StatusError(404, "NotFound", message)
+        return kind
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `listener` after every committed write; returns the undo.
+
+        Calls come in commit order, synchronously, on the writing thread, with
+        the store's lock held: the listener may read and write through this
+        object (its writes are announced after the change in hand), but must not
+        wait for another thread that does.
+        """
+        return self._store.subscribe(listener)
+
+    def get(
+        self, plural: str, name: str, namespace: str | None = None, group: str = ""
+    ) -> JsonObject:
+        """Return a stored object. Read-only.
+
+        Raises:
+            StatusError: 404, for the object or the kind.
+        """
+        kind = self._resource(plural, group)
+        return kind.to_served(require(self._api, kind, namespace or "", name).obj)
+
+    def list(self, plural: str, namespace: str | None = None, group: str = "") -> list[JsonObject]:
+        """Return the stored objects of a kind, in key order. Read-only.
+
+        Raises:
+            StatusError: 404, for the kind.
+        """
+        kind = self._resource(plural, group)
+        entries = self._store.entries(kind.bucket, namespace or "")
+        return [kind.to_served(entry.obj) for entry in entries]
+
+    def _resource(self, plural: str, group: str) -> Kind:
+        kind = self._kinds.by_resource(plural, group)
+        if kind is None:
+            raise StatusError(404, "NotFound", f"no resource {plural!r} in group {group!r}")
+        return kind
+
+    def compact(self) -> None:
+        """Forget the history: watches and pages from earlier versions get 410."""
+        self._store.compact()
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """How many requests came in, by verb; evictions count as `evict` alone."""
+        return self._record.requests
+
+    @property
+    def audit(self) -> Sequence[AuditRecord]:
+        """The latest requests, oldest first; at most 10,000. Watches are added when they end."""
+        return self._record.audit
+
+    def _on_change(self, change: Change) -> None:
+        if not self._collector.on_change(change):
+            return
+        running = self._running
+        if running is not None:
+            running.call_soon(self._collector.collect)
+
+    def _frontend(self, hub: WakeHub) -> HttpFrontend:
+        return HttpFrontend(
+            self._api,
+            hub,
+            record=self._record,
+            faults=self.faults,
+            bookmark_interval=self._bookmark_interval,
+            streaming=self._streaming,
+        )
+
+
+class _Running:
+    """The thread and event loop of a server that listens."""
+
+    def __init__(self, frontend: Callable[[WakeHub], HttpFrontend], host: str, port: int) -> None:
+        self._stop = StopToken()
+        self._threads = ThreadGroup("apiserver", stop=self._stop)
+        self._loop = asyncio.new_event_loop()
+        self._hub = WakeHub(self._loop)
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._ended: asyncio.Event | None = None
+        self.port = 0
+        self._threads.start("", lambda: self._run(frontend, host, port))
+        self._ready.wait()
+        if self._failure is not None:
+            self._threads.join()
+            raise self._failure
+
+    def wake(self, bucket: Any) -> None:
+        """Tell the watches of a kind."""
+        self._hub.wake(bucket)
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Run `work` on the event loop; not at all when it has ended."""
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            _log.debug("server_already_stopped")
+
+    def stop(self) -> None:
+        """Stop and join."""
+        if self._ended is not None:
+            self.call_soon(self._ended.set)
+        self._stop.stop("server stopped")
+        self._threads.join(_STOP_TIMEOUT)
+
+    def _run(self, frontend: Callable[[WakeHub], HttpFrontend], host: str, port: int) -> None:
+        try:
+            self._loop.run_until_complete(self._serve(frontend(self._hub), host, port))
+        finally:
+            self._loop.close()
+            self._ready.set()
+
+    async def _serve(self, http: HttpFrontend, host: str, port: int) -> None:
+        self._ended = asyncio.Event()
+        try:
+            self.port = await http.start(host, port)
+        except OSError as error:
+            self._failure = error
+            return
+        finally:
+            self._ready.set()
+        await self._ended.wait()
+        await http.stop()

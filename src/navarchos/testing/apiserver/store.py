@@ -1,0 +1,398 @@
+"""The versioned store: objects, their encoded bytes, and the log of changes.
+
+One counter numbers every write of every kind, as etcd's revision does. An entry
+is immutable: a write replaces it. Beside the object stands its JSON, encoded
+once, so that reads, lists and watches splice bytes.
+
+Lock order: there is one lock, `Store._store_lock`, re-entrant. Listeners run
+with it held, in commit order; they may read, and what they write is committed at
+once but announced after the change in hand. They must not wait for another
+thread that wants the store.
+"""
+
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from navarchos.logs import get_logger
+from navarchos.testing.apiserver.objects import JsonObject, encode, meta
+
+__all__ = [
+    "Bucket",
+    "BucketId",
+    "Change",
+    "ChangeType",
+    "Compacted",
+    "Entry",
+    "Event",
+    "FutureVersion",
+    "Origin",
+    "Store",
+    "entry_key",
+]
+
+ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
+
+_log = get_logger(__name__)
+
+
+class BucketId(NamedTuple):
+    """Where objects of one kind are kept, whatever version they are served in."""
+
+    plural: str
+    group: str
+
+
+class Origin(NamedTuple):
+    """Which request made a change."""
+
+    verb: str
+    user_agent: str
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A committed write.
+
+    Attributes:
+        type: `ADDED`, `MODIFIED` or `DELETED`.
+        resource: Plural and group of the kind.
+        object: The object after the write; for `DELETED` its last state, with
+            the version of the deletion. Read-only.
+        previous: The object before the write, `None` for `ADDED`. Read-only.
+        resource_version: The version that the write made.
+        request: Who asked; `None` for writes of the server itself and of
+            `ApiServer.install`.
+    """
+
+    type: ChangeType
+    resource: BucketId
+    object: JsonObject
+    previous: JsonObject | None
+    resource_version: int
+    request: Origin | None
+
+
+class Entry:
+    """An object as stored: key, decoded form, JSON and version. Immutable."""
+
+    __slots__ = ("key", "name", "namespace", "obj", "raw", "uid", "version")
+
+    def __init__(self, obj: JsonObject, version: int) -> None:
+        metadata = meta(obj)
+        self.name: str = metadata["name"]
+        self.namespace: str = metadata.get("namespace") or ""
+        self.uid: str = metadata.get("uid") or ""
+        self.key = entry_key(self.namespace, self.name)
+        self.obj = obj
+        self.version = version
+        self.raw = encode(obj)
+
+
+class Event:
+    """One line of a bucket's log, with the encodings that watches share."""
+
+    __slots__ = ("entry", "lines", "previous", "type")
+
+    def __init__(self, kind: ChangeType, entry: Entry, previous: Entry | None) -> None:
+        self.type = kind
+        self.entry = entry
+        self.previous = previous
+        # Watch lines by view, filled in by whoever needs one first. Only the
+        # thread of the event loop touches it.
+        self.lines: dict[object, bytes | None] = {}
+
+    @property
+    def version(self) -> int:
+        """The version of the write."""
+        return self.entry.version
+
+
+class Compacted(Exception):
+    """The log no longer reaches back that far. `oldest` is the first usable version."""
+
+    def __init__(self, asked: int, oldest: int) -> None:
+        super().__init__(asked, oldest)
+        self.asked = asked
+        self.oldest = oldest
+
+
+class FutureVersion(Exception):
+    """A version that no write has made yet."""
+
+    def __init__(self, asked: int, current: int) -> None:
+        super().__init__(asked, current)
+        self.asked = asked
+        self.current = current
+
+
+def entry_key(namespace: str, name: str) -> str:
+    """Return the key that orders objects as etcd does."""
+    return f"{namespace}/{name}" if namespace else name
+
+
+class Bucket:
+    """The objects of one kind, their order and their log. Guarded by the store's lock."""
+
+    def __init__(self, identity: BucketId, oldest: int) -> None:
+        self.identity = identity
+        self.entries: dict[str, Entry] = {}
+        self.keys: list[str] = []  # sorted; exactly the keys of `entries`
+        self.log: list[Event] = []  # oldest first, versions strictly increasing
+        self.base = 0  # position of log[0] since the beginning of time
+        self.oldest = oldest  # versions below it can no longer be watched from
+
+    def record(self, event: Event, history: int) -> None:
+        """Append to the log, and forget the older half once it is twice too long."""
+        self.log.append(event)
+        if len(self.log) > 2 * history:
+            self.forget(len(self.log) - history)
+
+    def forget(self, count: int) -> None:
+        """Drop the `count` oldest events."""
+        if count:
+            self.oldest = self.log[count - 1].version
+            del self.log[:count]
+            self.base += count
+
+    def keys_of(self, namespace: str, after: str = "") -> Sequence[str]:
+        """Return the sorted keys of a namespace (all without one), past `after`."""
+        low, high = 0, len(self.keys)
+        if namespace:
+            low = bisect_left(self.keys, f"{namespace}/")
+            high = bisect_left(self.keys, f"{namespace}0")  # "0" is the byte after "/"
+        if after:
+            low = max(low, bisect_right(self.keys, after))
+        return self.keys[low:high]
+
+
+class Store:
+    """Objects of all kinds, in memory, with one version counter.
+
+    Threads: safe from any thread.
+
+    Args:
+        history: How many events each kind keeps for watches.
+    """
+
+    def __init__(self, *, history: int = 10_000) -> None:
+        self._history = max(1, history)
+        self._store_lock = threading.RLock()
+        self._version = 1  # guarded by _store_lock
+        self._oldest = 1  # guarded by _store_lock; for buckets that are made later
+        self._buckets: dict[BucketId, Bucket] = {}  # guarded by _store_lock
+        self._listeners: list[Callable[[Change], None]] = []  # guarded by _store_lock
+        self._pending: deque[Change] = deque()  # guarded by _store_lock
+        self._depth = 0  # guarded by _store_lock
+        self._delivering = False  # guarded by _store_lock
+        self._wake: Callable[[BucketId], None] | None = None
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Hold the store for a read-modify-write; listeners hear of it at the end."""
+        with self._store_lock:
+            self._depth += 1
+            try:
+                yield
+            finally:
+                self._depth -= 1
+                if not self._depth:
+                    self._deliver_locked()
+
+    @property
+    def version(self) -> int:
+        """The version of the last write."""
+        with self._store_lock:
+            return self._version
+
+    def get(self, bucket: BucketId, key: str) -> Entry | None:
+        """Return the entry under `key`, if there is one."""
+        with self._store_lock:
+            found = self._buckets.get(bucket)
+            return None if found is None else found.entries.get(key)
+
+    def put(self, bucket: BucketId, obj: JsonObject, *, origin: Origin | None = None) -> Entry:
+        """Commit `obj` under its key, giving it the next version.
+
+        The store keeps `obj` itself: the caller hands it over.
+        """
+        with self.transaction():
+            version = self._next_version_locked()
+            meta(obj)["resourceVersion"] = str(version)
+            entry = Entry(obj, version)
+            held = self._bucket_locked(bucket)
+            previous = held.entries.get(entry.key)
+            held.entries[entry.key] = entry
+            if previous is None:
+                insort(held.keys, entry.key)
+            kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
+            self._commit_locked(held, Event(kind, entry, previous), origin)
+            return entry
+
+    def remove(self, bucket: BucketId, key: str, *, origin: Origin | None = None) -> Entry:
+        """Delete the object under `key`; returns its last state, at the new version.
+
+        Raises:
+            KeyError: There is none.
+        """
+        with self.transaction():
+            held = self._bucket_locked(bucket)
+            previous = held.entries.pop(key)
+            del held.keys[bisect_left(held.keys, key)]
+            version = self._next_version_locked()
+            metadata = {**meta(previous.obj), "resourceVersion": str(version)}
+            last = Entry({**previous.obj, "metadata": metadata}, version)
+            self._commit_locked(held, Event("DELETED", last, previous), origin)
+            return last
+
+    def rewrite(self, bucket: BucketId, change: Callable[[JsonObject], JsonObject]) -> None:
+        """Pass every stored object of a kind through `change`, without a new version.
+
+        This is how a changed schema shows on reads: upstream prunes and defaults
+        whatever it reads from etcd.
+        """
+        with self._store_lock:
+            held = self._bucket_locked(bucket)
+            for key, entry in held.entries.items():
+                held.entries[key] = Entry(change(entry.obj), entry.version)
+
+    def entries(self, bucket: BucketId, namespace: str = "") -> list[Entry]:
+        """Return the entries of a kind in key order; of one namespace if given."""
+        with self._store_lock:
+            held = self._buckets.get(bucket)
+            if held is None:
+                return []
+            return [held.entries[key] for key in held.keys_of(namespace)]
+
+    def entries_at(self, bucket: BucketId, namespace: str, version: int) -> list[Entry]:
+        """Return the entries as they were at `version`, in key order.
+
+        Raises:
+            Compacted: The log does not reach back that far.
+            FutureVersion: That version does not exist yet.
+        """
+        with self._store_lock:
+            self._check_version_locked(self._bucket_locked(bucket), version)
+            then = {entry.key: entry for entry in self.entries(bucket, namespace)}
+            held = self._bucket_locked(bucket)
+            changed = False
+            for event in reversed(held.log):
+                if event.version <= version:
+                    break
+                if namespace and event.entry.namespace != namespace:
+                    continue
+                changed = True
+                if event.previous is None:
+                    then.pop(event.entry.key, None)
+                else:
+                    then[event.entry.key] = event.previous
+            return [then[key] for key in sorted(then)] if changed else list(then.values())
+
+    def cursor(self, bucket: BucketId, version: int) -> int:
+        """Return the log position just behind `version`.
+
+        Raises:
+            Compacted: The log does not reach back that far.
+        """
+        with self._store_lock:
+            held = self._bucket_locked(bucket)
+            if version < held.oldest:
+                raise Compacted(version, held.oldest)
+            return held.base + bisect_right(held.log, version, key=_version_of)
+
+    def events_since(self, bucket: BucketId, cursor: int) -> tuple[list[Event], int, int]:
+        """Return the events from `cursor` on, the next cursor, and the store's version.
+
+        Raises:
+            Compacted: The log has moved on past `cursor`.
+        """
+        with self._store_lock:
+            held = self._bucket_locked(bucket)
+            if cursor < held.base:
+                raise Compacted(0, held.oldest)
+            events = held.log[cursor - held.base :]
+            return events, cursor + len(events), self._version
+
+    def compact(self) -> None:
+        """Forget every event: older versions can no longer be watched or listed."""
+        with self._store_lock:
+            self._oldest = self._version
+            for held in self._buckets.values():
+                held.forget(len(held.log))
+                held.oldest = self._version
+
+    def drop(self, bucket: BucketId) -> None:
+        """Forget an empty kind, log included."""
+        with self._store_lock:
+            self._buckets.pop(bucket, None)
+
+    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+        """Call `listener` after every write, in commit order; returns the undo."""
+        with self._store_lock:
+            self._listeners.append(listener)
+
+        def unsubscribe() -> None:
+            with self._store_lock:
+                if listener in self._listeners:
+                    self._listeners.remove(listener)
+
+        return unsubscribe
+
+    def wake_with(self, wake: Callable[[BucketId], None] | None) -> None:
+        """Set what tells watchers of a kind that its log has grown."""
+        with self._store_lock:
+            self._wake = wake
+
+    def _next_version_locked(self) -> int:
+        self._version += 1
+        return self._version
+
+    def _bucket_locked(self, bucket: BucketId) -> Bucket:
+        held = self._buckets.get(bucket)
+        if held is None:
+            held = self._buckets[bucket] = Bucket(bucket, self._oldest)
+        return held
+
+    def _check_version_locked(self, held: Bucket, version: int) -> None:
+        if version > self._version:
+            raise FutureVersion(version, self._version)
+        if version < held.oldest:
+            raise Compacted(version, held.oldest)
+
+    def _commit_locked(self, held: Bucket, event: Event, origin: Origin | None) -> None:
+        held.record(event, self._history)
+        previous = None if event.previous is None else event.previous.obj
+        self._pending.append(
+            Change(event.type, held.identity, event.entry.obj, previous, event.version, origin)
+        )
+
+    def _deliver_locked(self) -> None:
+        """Announce what was committed; a listener's own writes queue up behind."""
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._pending:
+                change = self._pending.popleft()
+                if self._wake is not None:
+                    self._wake(change.resource)
+                for listener in tuple(self._listeners):
+                    _call(listener, change)
+        finally:
+            self._delivering = False
+
+
+def _version_of(event: Event) -> int:
+    return event.entry.version
+
+
+def _call(listener: Callable[[Change], None], change: Change) -> None:
+    try:
+        listener(change)
+    except Exception:
+        # The write is committed; a listener cannot take it back by failing.
+        _log.exception("store_listener_failed", resource=change.resource.plural)

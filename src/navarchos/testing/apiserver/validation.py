@@ -1,0 +1,253 @@
+"""Values against structural schemas, in the words of the API server.
+
+The texts are those of kube-openapi's validator after apiextensions has turned
+them into field errors.
+"""
+
+import base64
+import binascii
+import ipaddress
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import date
+from functools import lru_cache
+from typing import Any, Final
+
+from navarchos.testing.apiserver.cel import rule_errors
+from navarchos.testing.apiserver.decoding import is_rfc3339
+from navarchos.testing.apiserver.objects import JsonValue, encode
+from navarchos.testing.apiserver.schema import Schema, schema_from_openapi
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    duplicate,
+    invalid_value,
+    quote,
+    required,
+    unsupported_value,
+)
+
+__all__ = ["validate_transition", "validate_value"]
+
+_BLOCKING: Final = frozenset({
+    "FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany",
+})  # fmt: skip
+_JSON_NAMES: Final = {
+    bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object",
+    type(None): "null",
+}  # fmt: skip
+
+
+def validate_value(value: JsonValue, schema: Schema) -> list[FieldError]:
+    """Return what is wrong with an object, its rules without `oldSelf` included."""
+    errors = [error for error in _check(value, schema, "") if error is not None]
+    if any(error.reason in _BLOCKING for error in errors):
+        # Rules may assume a well-formed object; upstream skips them here too.
+        return errors
+    return errors + rule_errors(value, schema)
+
+
+def validate_transition(new: JsonValue, old: JsonValue, schema: Schema) -> list[FieldError]:
+    """Return which transition rules a change breaks."""
+    return rule_errors(new, schema, old)
+
+
+def _check(value: JsonValue, schema: Schema, path: str) -> Iterator[FieldError]:
+    if value is None and schema.nullable:
+        return
+    wrong_type = _type_error(value, schema, path)
+    if wrong_type is not None:
+        yield wrong_type
+        return
+    yield from _keyword_errors(value, schema.keywords, path)
+    if isinstance(value, dict):
+        yield from _object_errors(value, schema, path)
+    elif isinstance(value, list):
+        yield from _list_errors(value, schema, path)
+
+
+def _type_error(value: JsonValue, schema: Schema, path: str) -> FieldError | None:
+    if not schema.type or _fits(value, schema.type):
+        return None
+    wanted = "integer,string" if schema.type == "int-or-string" else schema.type
+    found = _JSON_NAMES[type(value)]
+    shown = quote(found)
+    text = f"Invalid value: {shown}: {path or '<root>'} in body must be of type {wanted}: {shown}"
+    return FieldError("FieldValueTypeInvalid", path or "<nil>", text)
+
+
+def _fits(value: JsonValue, wanted: str) -> bool:
+    if wanted == "int-or-string":
+        return isinstance(value, (int, str)) and not isinstance(value, bool)
+    if wanted == "integer":
+        whole = isinstance(value, float) and value.is_integer()
+        return (isinstance(value, int) or whole) and not isinstance(value, bool)
+    if wanted == "number":
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    expected = {"object": dict, "array": list, "string": str, "boolean": bool}[wanted]
+    return isinstance(value, expected)
+
+
+def _object_errors(value: dict[str, Any], schema: Schema, path: str) -> Iterator[FieldError]:
+    for name in schema.required:
+        if name not in value:
+            yield required(f"{path}.{name}" if path else name)
+    for key, item in value.items():
+        child = schema.child(key)
+        if child is not None:
+            at = f"{path}.{key}" if path else key
+            yield from _check(item, child, at)
+
+
+def _list_errors(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+    if schema.items is None:
+        return
+    for index, item in enumerate(value):
+        yield from _check(item, schema.items, f"{path}[{index}]")
+    if schema.list_type == "set":
+        yield from _duplicates(value, lambda item: item, path)
+    elif schema.list_type == "map":
+        yield from _duplicates(value, lambda item: _list_key(item, schema), path)
+
+
+def _list_key(item: JsonValue, schema: Schema) -> JsonValue:
+    if not isinstance(item, dict):
+        return item
+    return {key: item.get(key) for key in schema.list_keys if key in item}
+
+
+def _duplicates(
+    value: list[Any], key: Callable[[JsonValue], JsonValue], path: str
+) -> Iterator[FieldError]:
+    seen: set[bytes] = set()
+    for index, item in enumerate(value):
+        found = encode(key(item))
+        if found in seen:
+            yield duplicate(f"{path}[{index}]", key(item))
+        seen.add(found)
+
+
+def _keyword_errors(
+    value: JsonValue, keywords: Mapping[str, Any], path: str
+) -> Iterator[FieldError]:
+    if choices := keywords.get("enum"):
+        # JSON's true is not 1, though Python's is.
+        if not any(choice == value and type(choice) is type(value) for choice in choices):
+            yield unsupported_value(path, value, choices)
+    if isinstance(value, str):
+        yield from _string_errors(value, keywords, path)
+    elif isinstance(value, (int, float)) and not isinstance(value, bool):
+        yield from _number_errors(value, keywords, path)
+    elif isinstance(value, list):
+        yield from _size_errors(len(value), keywords, path, "Items", "items")
+    elif isinstance(value, dict):
+        yield from _size_errors(len(value), keywords, path, "Properties", "properties")
+    yield from _combination_errors(value, keywords, path)
+
+
+def _string_errors(value: str, keywords: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    longest, shortest = keywords.get("maxLength"), keywords.get("minLength")
+    if longest is not None and len(value) > longest:
+        text = f"Too long: may not be more than {longest} bytes"
+        yield FieldError("FieldValueTooLong", path, text)
+    if shortest is not None and len(value) < shortest:
+        yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
+    pattern = keywords.get("pattern")
+    if pattern and not _compiled(pattern).search(value):
+        yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
+    check = _FORMATS.get(keywords.get("format") or "")
+    if check is not None and not check(value):
+        kind = keywords["format"]
+        yield invalid_value(path, value, f"{path} in body must be of type {kind}: {quote(value)}")
+
+
+@lru_cache(maxsize=512)
+def _compiled(pattern: str) -> re.Pattern[str]:
+    # RE2's `\z` is Python's `\Z`; the rest of what schemas use is common ground.
+    return re.compile(pattern.replace(r"\z", r"\Z"))
+
+
+def _number_errors(value: float, keywords: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+    least, most = keywords.get("minimum"), keywords.get("maximum")
+    above, below = keywords.get("exclusiveMinimum"), keywords.get("exclusiveMaximum")
+    if least is not None and (value <= least if above else value < least):
+        word = "greater than" if above else "greater than or equal to"
+        yield invalid_value(path, value, f"{path} in body should be {word} {least}")
+    if most is not None and (value >= most if below else value > most):
+        word = "less than" if below else "less than or equal to"
+        yield invalid_value(path, value, f"{path} in body should be {word} {most}")
+    factor = keywords.get("multipleOf")
+    if factor and value % factor:
+        yield invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
+
+
+def _size_errors(
+    count: int, keywords: Mapping[str, Any], path: str, keyword: str, noun: str
+) -> Iterator[FieldError]:
+    least, most = keywords.get(f"min{keyword}"), keywords.get(f"max{keyword}")
+    if least is not None and count < least:
+        yield invalid_value(path, count, f"{path} in body should have at least {least} {noun}")
+    if most is not None and count > most:
+        text = f"Too many: {count}: must have at most {most} {noun}"
+        yield FieldError("FieldValueTooMany", path, text)
+
+
+def _combination_errors(
+    value: JsonValue, keywords: Mapping[str, Any], path: str
+) -> Iterator[FieldError]:
+    for part in keywords.get("allOf") or ():
+        yield from _subschema_errors(value, part, path)
+    anyof = keywords.get("anyOf")
+    if (
+        anyof
+        and not keywords.get("x-kubernetes-int-or-string")
+        and not _matching(value, anyof, path)
+    ):
+        yield _combination(path, "must validate at least one schema (anyOf)")
+    oneof = keywords.get("oneOf")
+    if oneof and (count := _matching(value, oneof, path)) != 1:
+        found = "Found none valid" if not count else f"Found {count} valid alternatives"
+        yield _combination(path, f"must validate one and only one schema (oneOf). {found}")
+    negated = keywords.get("not")
+    if negated is not None and not any(_subschema_errors(value, negated, path)):
+        yield _combination(path, "must not validate the schema (not)")
+
+
+def _combination(path: str, why: str) -> FieldError:
+    field = path or "<nil>"
+    return FieldError("FieldValueInvalid", field, f'Invalid value: "": "{path}" {why}')
+
+
+def _matching(value: JsonValue, parts: list[Any], path: str) -> int:
+    return sum(not any(_subschema_errors(value, part, path)) for part in parts)
+
+
+def _subschema_errors(
+    value: JsonValue, keywords: Mapping[str, Any], path: str
+) -> Iterator[FieldError]:
+    """Check a value-validation schema, which nests like an ordinary one."""
+    yield from _check(value, schema_from_openapi(keywords), path)
+
+
+def _accepts(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(value: str) -> bool:
+        try:
+            parse(value)
+        except (ValueError, binascii.Error):
+            return False
+        return True
+
+    return check
+
+
+_FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
+    "date-time": is_rfc3339,
+    "date": _accepts(date.fromisoformat),
+    "uuid": _accepts(uuid.UUID),
+    "ipv4": _accepts(ipaddress.IPv4Address),
+    "ipv6": _accepts(ipaddress.IPv6Address),
+    "cidr": _accepts(ipaddress.ip_network),
+    "byte": _accepts(lambda value: base64.b64decode(value, validate=True)),
+    "email": re.compile(r"[^@\s]+@[^@\s]+").fullmatch,  # type: ignore[dict-item]  # truthy match
+    "duration": re.compile(r"(\d+(\.\d+)?(ns|us|µs|ms|s|m|h|d|w))+").fullmatch,  # type: ignore[dict-item]  # as above
+}

@@ -1,0 +1,271 @@
+"""Watches: from a version on, through a selection, in one representation.
+
+A watch is a cursor into its kind's log. A line is encoded once per event and
+form, and shared by all watches that need it.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Sequence
+from typing import Final
+
+from navarchos.testing.apiserver.kinds import Kind, raw_of
+from navarchos.testing.apiserver.objects import JsonObject, encode, meta
+from navarchos.testing.apiserver.reading import select
+from navarchos.testing.apiserver.representation import metadata_only, table
+from navarchos.testing.apiserver.requests import (
+    Form,
+    ListOptions,
+    Target,
+    check_watch_options,
+    read_version,
+)
+from navarchos.testing.apiserver.selectors import Selection
+from navarchos.testing.apiserver.status import StatusError, expired, too_large_version
+from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, Entry, Event
+from navarchos.testing.apiserver.writing import Api
+
+__all__ = ["WakeHub", "Watch"]
+
+_INITIAL_END: Final = "k8s.io/initial-events-end"
+_LONGEST: Final = (1800.0, 3600.0)
+"""How long a watch without `timeoutSeconds` lasts, drawn at random as upstream."""
+
+
+class WakeHub:
+    """Tells watches that their kind's log has grown.
+
+    Threads: `wake` from any thread; the rest on the event loop's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._sleepers: dict[BucketId, set[asyncio.Event]] = {}
+        self._dirty: set[BucketId] = set()
+        self._scheduled = False
+
+    def wake(self, bucket: BucketId) -> None:
+        """Note that a kind has changed; wakes its watches soon, many changes at once."""
+        self._dirty.add(bucket)
+        if not self._scheduled:
+            self._scheduled = True
+            self._loop.call_soon_threadsafe(self._flush)
+
+    def _flush(self) -> None:
+        # Cleared first: a change from here on schedules another round.
+        self._scheduled = False
+        while self._dirty:
+            for event in self._sleepers.get(self._dirty.pop(), ()):
+                event.set()
+
+    def register(self, bucket: BucketId, event: asyncio.Event) -> None:
+        """Set `event` whenever the kind changes."""
+        self._sleepers.setdefault(bucket, set()).add(event)
+
+    def unregister(self, bucket: BucketId, event: asyncio.Event) -> None:
+        """Undo `register`."""
+        self._sleepers.get(bucket, set()).discard(event)
+
+
+class Watch:
+    """One watch, as a source of lines.
+
+    Args:
+        api: Objects and kinds.
+        hub: Wakes it.
+        target: Kind and namespace.
+        options: Where to begin, what to select, how long.
+        form: The representation.
+        bookmark_interval: Seconds between bookmarks.
+        streaming: Whether streaming lists are offered.
+
+    Raises:
+        StatusError: The options contradict each other; there is no stream then.
+    """
+
+    def __init__(
+        self,
+        api: Api,
+        hub: WakeHub,
+        target: Target,
+        options: ListOptions,
+        form: Form,
+        *,
+        bookmark_interval: float,
+        streaming: bool,
+    ) -> None:
+        check_watch_options(options, streaming=streaming)
+        self._asked = read_version(options.version)
+        self._api = api
+        self._hub = hub
+        self._kind = target.kind
+        self._target = target
+        self._options = options
+        self._form = form
+        self._interval = bookmark_interval
+        self._headers_sent = False
+        self._floor = 0
+        self._wake = asyncio.Event()
+
+    async def lines(self) -> AsyncIterator[list[bytes]]:
+        """Yield batches of complete lines until the watch has lasted its time.
+
+        A version that is gone, or not yet there, ends it with an `ERROR` line.
+        """
+        self._hub.register(self._kind.bucket, self._wake)
+        try:
+            first, cursor = self._begin()
+            # Also when empty: the caller sends the headers then.
+            yield first
+            if cursor >= 0:
+                async for batch in self._follow(cursor):
+                    yield batch
+        finally:
+            self._hub.unregister(self._kind.bucket, self._wake)
+
+    def _begin(self) -> tuple[list[bytes], int]:
+        """Return the first lines and the cursor; a negative one ends the watch."""
+        store, bucket = self._api.store, self._kind.bucket
+        with store.transaction():
+            version = store.version
+            try:
+                if self._options.initial_events and self._asked > version:
+                    return [self._error(too_large_version(self._asked, version))], -1
+                if self._options.initial_events:
+                    lines = self._initial()
+                    return [*lines, self._bookmark(version, initial_end=True)], store.cursor(
+                        bucket, version
+                    )
+                if not self._asked and self._options.initial_events is None:
+                    return self._initial(), store.cursor(bucket, version)
+                if not self._asked:
+                    return [], store.cursor(bucket, version)
+                self._floor = self._asked
+                return [], store.cursor(bucket, self._asked)
+            except Compacted as gone:
+                return [self._error(_too_old(gone))], -1
+
+    def _initial(self) -> list[bytes]:
+        entries = select(self._api, self._target, self._options)
+        return [self._line("ADDED", entry) for entry in entries]
+
+    async def _follow(self, cursor: int) -> AsyncIterator[list[bytes]]:
+        loop = asyncio.get_running_loop()
+        lasts = self._options.timeout or random.uniform(*_LONGEST)  # noqa: S311 - spreads load
+        end = loop.time() + lasts
+        due = loop.time() + self._interval
+        while True:
+            self._wake.clear()
+            try:
+                events, cursor, version = self._api.store.events_since(self._kind.bucket, cursor)
+            except Compacted as gone:
+                yield [self._error(_too_old(gone))]
+                return
+            lines = self._select(events)
+            now = loop.time()
+            if self._options.bookmarks and now >= min(due, end):
+                lines.append(self._bookmark(version))
+                due = now + self._interval
+            if lines:
+                yield lines
+            if now >= end:
+                return
+            if not self._wake.is_set():
+                await self._sleep(min(due, end) - loop.time())
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+    def _select(self, events: Sequence[Event]) -> list[bytes]:
+        namespace, found = self._target.namespace, []
+        for event in events:
+            if namespace and event.entry.namespace != namespace:
+                continue
+            if event.version <= self._floor:
+                continue
+            kind = _seen_as(event, self._options.selection)
+            if kind is not None:
+                found.append(self._shared_line(kind, event))
+        return found
+
+    def _shared_line(self, kind: ChangeType, event: Event) -> bytes:
+        if self._form.kind == "Table" and not self._headers_sent:
+            return self._line(kind, _subject(kind, event))
+        view = (kind, self._kind.api_version, self._form, self._options.include_object)
+        line = event.lines.get(view)
+        if line is None:
+            line = event.lines[view] = self._line(kind, _subject(kind, event))
+        return line
+
+    def _line(self, kind: str, entry: Entry) -> bytes:
+        if self._form.kind == "Table":
+            shown = table(
+                self._kind,
+                [entry],
+                str(entry.version),
+                self._form.version,
+                self._options.include_object,
+                headers=not self._headers_sent,
+            )
+            self._headers_sent = True
+            return _event_line(kind, encode(shown))
+        if self._form.kind == "PartialObjectMetadata":
+            return _event_line(kind, encode(metadata_only(entry.obj, self._form.version)))
+        return _event_line(kind, raw_of(self._kind, entry))
+
+    def _bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
+        metadata: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
+        if initial_end:
+            metadata["annotations"] = {_INITIAL_END: "true"}
+        shown: JsonObject = {
+            "kind": self._kind.kind,
+            "apiVersion": self._kind.api_version,
+            "metadata": metadata,
+        }
+        if self._form.kind == "PartialObjectMetadata":
+            shown = metadata_only(shown, self._form.version)
+        elif self._form.kind == "Table":
+            shown = _table_bookmark(shown, self._kind, self._form.version)
+        return _event_line("BOOKMARK", encode(shown))
+
+    def _error(self, error: StatusError) -> bytes:
+        return _event_line("ERROR", encode(error.to_json()))
+
+
+def _table_bookmark(obj: JsonObject, kind: Kind, version: str) -> JsonObject:
+    named = {**obj, "metadata": {**meta(obj), "name": ""}}
+    shown = table(kind, [Entry(named, 0)], str(meta(obj)["resourceVersion"]), version)
+    shown["rows"][0]["object"] = metadata_only(obj, version)
+    return shown
+
+
+def _event_line(kind: str, raw: bytes) -> bytes:
+    return b'{"type":"%s","object":%s}\n' % (kind.encode(), raw)
+
+
+def _too_old(gone: Compacted) -> StatusError:
+    return expired(f"too old resource version: {gone.asked} ({gone.oldest})")
+
+
+def _seen_as(event: Event, selection: Selection) -> ChangeType | None:
+    """Return what an event is to a watch: objects enter and leave its selection."""
+    if selection.is_empty:
+        return event.type
+    now = event.type != "DELETED" and selection.matches(event.entry.obj)
+    before = event.previous is not None and selection.matches(event.previous.obj)
+    if now:
+        return "MODIFIED" if before else "ADDED"
+    return "DELETED" if before else None
+
+
+def _subject(kind: ChangeType, event: Event) -> Entry:
+    """Return the object of a line: one that leaves is shown as it was, at the new version."""
+    if kind != "DELETED" or event.type == "DELETED" or event.previous is None:
+        return event.entry
+    before = event.previous.obj
+    metadata = {**meta(before), "resourceVersion": str(event.version)}
+    return Entry({**before, "metadata": metadata}, event.version)

@@ -1,0 +1,431 @@
+"""Create, update and patch: the rules that all kinds share.
+
+The order of the checks is the API server's (`registry/rest` and
+`registry/generic`), because the first refusal is what the client sees.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from navarchos.testing.apiserver.decoding import DecodeFault, check_types, drop_empty
+from navarchos.testing.apiserver.kinds import Kind, Kinds
+from navarchos.testing.apiserver.names import validate_metadata
+from navarchos.testing.apiserver.objects import (
+    JsonObject,
+    JsonValue,
+    copy_json,
+    dig,
+    meta,
+    name_suffix,
+    new_uid,
+    timestamp,
+)
+from navarchos.testing.apiserver.schema import prune, unknown_fields
+from navarchos.testing.apiserver.status import (
+    Cause,
+    FieldError,
+    ResourceName,
+    StatusError,
+    already_exists,
+    bad_request,
+    conflict,
+    forbidden,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    not_found,
+    precondition_failed,
+    quote,
+)
+from navarchos.testing.apiserver.store import BucketId, Entry, Origin, Store, entry_key
+
+__all__ = ["Api", "Options", "create", "modify", "replace", "require"]
+
+_NAMESPACES: Final = BucketId("namespaces", "")
+_LONGEST_PREFIX: Final = 58
+_NAME_ATTEMPTS: Final = 8
+_OWNED_METADATA: Final = (
+    "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
+    "generateName", "resourceVersion",
+)  # fmt: skip
+_STRICT: Final = "strict decoding error: "
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """What every request needs: the objects and the kinds."""
+
+    store: Store
+    kinds: Kinds
+
+
+@dataclass(slots=True)
+class Options:
+    """How a write is meant.
+
+    Attributes:
+        dry_run: Everything is checked, nothing is stored.
+        field_validation: `Strict`, `Warn` or `Ignore`, for unknown fields.
+        origin: Who asks; goes into the change.
+        keep_status: A new object's status is kept, which only
+            `ApiServer.install` may ask for.
+        warnings: Texts for `Warning` headers; grows while the request runs.
+    """
+
+    dry_run: bool = False
+    field_validation: str = "Warn"
+    origin: Origin | None = None
+    keep_status: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+def require(api: Api, kind: Kind, namespace: str, name: str) -> Entry:
+    """Return the stored object.
+
+    Raises:
+        StatusError: 404.
+    """
+    entry = api.store.get(kind.bucket, entry_key(namespace, name))
+    if entry is None:
+        raise not_found(kind.resource, name)
+    return entry
+
+
+def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Options) -> Entry:
+    """Store a new object; returns it as stored, or as it would be for a dry run.
+
+    Raises:
+        StatusError: The object is refused. Nothing is stored.
+    """
+    obj = _decoded(kind, body, options)
+    _place(kind, obj, namespace)
+    if meta(obj).get("resourceVersion"):
+        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    with api.store.transaction():
+        if kind.namespaced:
+            _require_namespace(api, kind, obj)
+        _prepare_new(api, kind, obj, options)
+        _refuse(kind, obj, _errors(kind, obj))
+        stored = kind.envelope(obj)
+        key = entry_key(meta(obj).get("namespace") or "", meta(obj)["name"])
+        if api.store.get(kind.bucket, key) is not None:
+            raise already_exists(kind.resource, meta(obj)["name"])
+        if options.dry_run:
+            return Entry(stored, 0)
+        return api.store.put(kind.bucket, stored, origin=options.origin)
+
+
+def _decoded(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
+    """Return a private copy of the body, freed of what the kind does not know."""
+    obj = copy_json(body)
+    if not isinstance(obj, dict):
+        raise bad_request(
+            f"{_handled_as(kind)}: json: cannot unmarshal into Go value of type {kind.kind}"
+        )
+    _check_envelope(kind, obj)
+    obj["metadata"] = obj.get("metadata") or {}
+    try:
+        check_types(
+            obj["metadata"], kind.schema.properties["metadata"], owner="ObjectMeta", path="metadata"
+        )
+        if kind.custom is None:
+            check_types(obj, kind.schema)
+    except DecodeFault as fault:
+        raise bad_request(f"{_handled_as(kind)}: {fault}") from fault
+    _drop_unknown(kind, obj, options)
+    if kind.custom is None:
+        drop_empty(obj, kind.schema)
+    else:
+        drop_empty(obj["metadata"], kind.schema.properties["metadata"])
+    _drop_empty_maps(obj["metadata"])
+    obj["metadata"].pop("managedFields", None)
+    obj["metadata"].pop("selfLink", None)
+    return kind.view.decode(obj) if kind.view else obj
+
+
+def _drop_empty_maps(metadata: JsonObject) -> None:
+    for name in ("labels", "annotations"):
+        if metadata.get(name) == {}:
+            del metadata[name]
+
+
+def _handled_as(kind: Kind) -> str:
+    return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
+
+
+def _check_envelope(kind: Kind, obj: JsonObject) -> None:
+    if kind.custom is not None and not obj.get("kind"):
+        raise bad_request(f"Object 'Kind' is missing in '{quote(obj)}'")
+    found = obj.setdefault("kind", kind.kind)
+    if found != kind.kind:
+        version = str(obj.get("apiVersion") or kind.api_version).rpartition("/")[2]
+        text = f'{found} in version "{version}" cannot be handled as a {kind.kind}'
+        raise bad_request(f'{text}: no kind "{found}" is registered for the requested resource')
+    version = obj.setdefault("apiVersion", kind.api_version)
+    if version != kind.api_version:
+        raise bad_request(
+            f"the API version in the data ({version}) does not match the expected API version"
+            f" ({kind.api_version})"
+        )
+
+
+def _drop_unknown(kind: Kind, obj: JsonObject, options: Options) -> None:
+    unknown = unknown_fields(obj, kind.schema)
+    if unknown and options.field_validation == "Strict":
+        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
+        raise bad_request(f"{_handled_as(kind)}: {_STRICT}{listed}")
+    if unknown:
+        prune(obj, kind.schema)
+    if options.field_validation == "Warn":
+        options.warnings += [f'unknown field "{path}"' for path in unknown]
+
+
+def _place(kind: Kind, obj: JsonObject, namespace: str) -> None:
+    """Put the object into the namespace of the request, which must agree."""
+    metadata = obj["metadata"]
+    if not kind.namespaced:
+        return
+    if metadata.get("namespace") and metadata["namespace"] != namespace:
+        raise bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    metadata["namespace"] = namespace
+
+
+def _require_namespace(api: Api, kind: Kind, obj: JsonObject) -> None:
+    namespace = meta(obj)["namespace"]
+    found = api.store.get(_NAMESPACES, namespace)
+    if found is None:
+        raise not_found(ResourceName("", "namespaces"), namespace)
+    if meta(found.obj).get("deletionTimestamp"):
+        why = (
+            f"unable to create new content in namespace {namespace} because it is being terminated"
+        )
+        cause = Cause(
+            "NamespaceTerminating",
+            f"namespace {namespace} is being terminated",
+            "metadata.namespace",
+        )
+        raise forbidden(kind.resource, meta(obj).get("name") or "", why, causes=[cause])
+
+
+def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> None:
+    metadata = obj["metadata"]
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
+        metadata.pop(name, None)
+    metadata["uid"] = new_uid()
+    metadata["creationTimestamp"] = timestamp()
+    if kind.strategy.generation:
+        metadata["generation"] = 1
+    else:
+        metadata.pop("generation", None)
+    if not metadata.get("name") and metadata.get("generateName"):
+        metadata["name"] = _generated_name(api, kind, metadata)
+    given = obj.get("status")
+    if kind.has_status and not kind.strategy.status_on_create:
+        obj.pop("status", None)
+    kind.strategy.default(obj)
+    kind.strategy.prepare_create(obj)
+    if options.keep_status and given is not None:
+        obj["status"] = {**(obj.get("status") or {}), **given}
+
+
+def _generated_name(api: Api, kind: Kind, metadata: JsonObject) -> str:
+    prefix = metadata["generateName"][:_LONGEST_PREFIX]
+    name = prefix + name_suffix()
+    for _ in range(_NAME_ATTEMPTS):
+        key = entry_key(metadata.get("namespace") or "", name)
+        if api.store.get(kind.bucket, key) is None:
+            break
+        name = prefix + name_suffix()
+    return name
+
+
+def _errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
+    errors = validate_metadata(obj, kind.strategy.name_rule, namespaced=kind.namespaced)
+    return errors + kind.strategy.validate(obj)
+
+
+def _refuse(kind: Kind, obj: JsonObject, errors: list[FieldError]) -> None:
+    if errors:
+        raise invalid(kind.kind, kind.group, meta(obj).get("name") or "", errors)
+
+
+def replace(
+    api: Api,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    body: JsonValue,
+    options: Options,
+    *,
+    subresource: str = "",
+) -> tuple[Entry, bool]:
+    """Update an object to `body` (PUT); returns it and whether it was created.
+
+    Raises:
+        StatusError: The update is refused. Nothing is stored.
+    """
+    found = api.store.get(kind.bucket, entry_key(namespace, name))
+    if found is None and kind.strategy.create_on_update and not subresource:
+        _check_name(_decoded(kind, body, Options(field_validation="Ignore")), name)
+        return create(api, kind, namespace, body, options), True
+    entry = modify(api, kind, namespace, name, lambda _: body, options, subresource=subresource)
+    return entry, False
+
+
+def modify(
+    api: Api,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    change: Callable[[JsonObject], JsonValue],
+    options: Options,
+    *,
+    subresource: str = "",
+) -> Entry:
+    """Read, change and store an object in one step.
+
+    Args:
+        change: Gets the object as served, read-only; returns the new one.
+        subresource: `status` changes only what a status update may.
+
+    Returns:
+        The object as stored; unchanged, and without a new version, when nothing
+        differs. One whose last finalizer went is returned in its last state.
+
+    Raises:
+        StatusError: The change is refused. Nothing is stored.
+    """
+    with api.store.transaction():
+        entry = require(api, kind, namespace, name)
+        new = _decoded(kind, change(kind.to_served(entry.obj)), options)
+        _check_name(new, name)
+        _place(kind, new, namespace)
+        _check_preconditions(kind, new, entry)
+        _keep_metadata(new, entry.obj)
+        if subresource == "status":
+            new = _status_only(kind, new, entry.obj)
+        elif kind.has_status:
+            _keep_status(new, entry.obj)
+        return _commit_update(api, kind, entry, new, options)
+
+
+def _check_name(new: JsonObject, name: str) -> None:
+    found = new["metadata"].setdefault("name", name)
+    if found != name:
+        raise bad_request(
+            f"the name of the object ({found}) does not match the name on the URL ({name})"
+        )
+
+
+def _check_preconditions(kind: Kind, new: JsonObject, entry: Entry) -> None:
+    metadata = new["metadata"]
+    uid = metadata.get("uid")
+    if uid and uid != entry.uid:
+        raise precondition_failed(kind.resource, entry.name, "UID", uid, entry.uid)
+    version = metadata.get("resourceVersion")
+    if not version and not kind.strategy.unconditional_update:
+        error = FieldError(
+            "FieldValueInvalid",
+            "metadata.resourceVersion",
+            "Invalid value: 0x0: must be specified for an update",
+        )
+        raise invalid(kind.kind, kind.group, entry.name, [error])
+    if version and not str(version).isdigit():
+        text = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise invalid(
+            kind.kind, kind.group, entry.name,
+            [invalid_value("metadata.resourceVersion", version, text)],
+        )  # fmt: skip
+    if version and int(version) != entry.version:
+        raise conflict(kind.resource, entry.name)
+
+
+def _keep_metadata(new: JsonObject, old: JsonObject) -> None:
+    """Restore what only the server may change."""
+    metadata = new["metadata"]
+    for key in _OWNED_METADATA:
+        if key in meta(old):
+            metadata[key] = meta(old)[key]
+        else:
+            metadata.pop(key, None)
+
+
+def _keep_status(new: JsonObject, old: JsonObject) -> None:
+    if "status" in old:
+        new["status"] = copy_json(old["status"])
+    else:
+        new.pop("status", None)
+
+
+def _status_only(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject:
+    result: JsonObject = copy_json(old)
+    if "status" in new:
+        result["status"] = new["status"]
+    else:
+        result.pop("status", None)
+    for key in kind.strategy.status_metadata:
+        if key in new["metadata"]:
+            result["metadata"][key] = new["metadata"][key]
+        else:
+            result["metadata"].pop(key, None)
+    return result
+
+
+def _commit_update(api: Api, kind: Kind, entry: Entry, new: JsonObject, options: Options) -> Entry:
+    old = entry.obj
+    kind.strategy.default(new)
+    kind.strategy.prepare_update(new, old)
+    if kind.strategy.generation and _spec_changed(kind, new, old):
+        new["metadata"]["generation"] = int(meta(old).get("generation") or 0) + 1
+    errors = _errors(kind, new) + _finalizer_errors(new, old)
+    _refuse(kind, new, errors + kind.strategy.validate_update(new, old))
+    stored = kind.envelope(new)
+    if stored == old:
+        return entry
+    if options.dry_run:
+        return Entry(stored, entry.version)
+    committed = api.store.put(kind.bucket, stored, origin=options.origin)
+    return finish_deletion(api, kind, committed, options)
+
+
+def _spec_changed(kind: Kind, new: JsonObject, old: JsonObject) -> bool:
+    if kind.custom is None:
+        return bool(new.get("spec") != old.get("spec"))
+    ignored = (
+        {"metadata", "status", "apiVersion", "kind"}
+        if kind.has_status
+        else {"metadata", "apiVersion", "kind"}
+    )
+    return _without(new, ignored) != _without(old, ignored)
+
+
+def _without(obj: JsonObject, keys: set[str]) -> JsonObject:
+    return {key: value for key, value in obj.items() if key not in keys}
+
+
+def _finalizer_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    if not meta(old).get("deletionTimestamp"):
+        return []
+    before = meta(old).get("finalizers") or []
+    added = [f for f in meta(new).get("finalizers") or [] if f not in before]
+    if not added:
+        return []
+    listed = "{" + ", ".join(f'"{name}"' for name in added) + "}"
+    text = (
+        "no new finalizers can be added if the object is being deleted, found new finalizers"
+        f" []string{listed}"
+    )
+    return [forbidden_field("metadata.finalizers", text)]
+
+
+def finish_deletion(api: Api, kind: Kind, entry: Entry, options: Options) -> Entry:
+    """Remove an object that was only waiting for its last finalizer."""
+    metadata = meta(entry.obj)
+    if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
+        return entry
+    if metadata.get("deletionGracePeriodSeconds") or dig(entry.obj, "spec", "finalizers"):
+        return entry
+    return api.store.remove(kind.bucket, entry.key, origin=options.origin)
