@@ -1,0 +1,202 @@
+"""How long a key has to wait: small policies that compose (WQ-15 to WQ-19).
+
+Every limiter is safe from any thread.
+"""
+
+import threading
+from collections.abc import Hashable
+from typing import Final, Generic, Protocol, TypeVar
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import ConfigError
+from navarchos.workqueue.errors import unhashable
+
+__all__ = [
+    "ItemExponential",
+    "ItemFastSlow",
+    "MaxOf",
+    "RateLimiter",
+    "TokenBucketLimiter",
+    "WithMaxWait",
+    "default_limiter",
+]
+
+K = TypeVar("K", bound=Hashable)
+K_contra = TypeVar("K_contra", contravariant=True)
+
+_DOUBLINGS: Final = 1000  # a float overflows soon after; every cap is met long before
+
+
+class RateLimiter(Protocol[K_contra]):
+    """Says how long a key waits, and counts how often it had to."""
+
+    def when(self, key: K_contra) -> float:
+        """Return the seconds that `key` has to wait from now, and count the call."""
+        ...
+
+    def forget(self, key: K_contra) -> None:
+        """Begin anew with `key`, after success or when it is given up."""
+        ...
+
+    def num_requeues(self, key: K_contra) -> int:
+        """Return how often `when` was asked since the key was last forgotten."""
+        ...
+
+
+class _Failures(Generic[K]):
+    """Counts per key. The counting part of the limiters by item."""
+
+    def __init__(self) -> None:
+        self._failures_lock = threading.Lock()
+        self._failures: dict[K, int] = {}  # guarded by _failures_lock
+
+    def forget(self, key: K) -> None:
+        """Begin anew with `key`."""
+        with self._failures_lock:
+            self._failures.pop(key, None)
+
+    def num_requeues(self, key: K) -> int:
+        """Return the failures counted for `key`."""
+        with self._failures_lock:
+            return self._failures.get(key, 0)
+
+    def _count(self, key: K) -> int:
+        """Count a failure; return how many there were before."""
+        try:
+            with self._failures_lock:
+                before = self._failures.get(key, 0)
+                self._failures[key] = before + 1
+                return before
+        except TypeError:
+            raise unhashable(key) from None
+
+
+class ItemExponential(_Failures[K]):
+    """Doubles the delay of a key with each failure: `base * 2**failures`, at most `cap`.
+
+    Args:
+        base: First delay in seconds, above 0.
+        cap: Longest delay in seconds.
+    """
+
+    def __init__(self, base: float = 0.005, cap: float = 1000.0) -> None:
+        if base <= 0:
+            raise ConfigError("base", base, "a delay must be above 0 to grow")
+        super().__init__()
+        self._base = base
+        self._cap = cap
+
+    def when(self, key: K) -> float:
+        """Return the seconds that `key` has to wait from now."""
+        return float(min(self._base * 2.0 ** min(self._count(key), _DOUBLINGS), self._cap))
+
+
+class ItemFastSlow(_Failures[K]):
+    """A short delay for the first failures of a key, a long one from then on.
+
+    Args:
+        fast: Seconds for the first `fast_attempts` failures.
+        slow: Seconds afterwards.
+        fast_attempts: How many failures count as first.
+    """
+
+    def __init__(self, fast: float, slow: float, *, fast_attempts: int) -> None:
+        super().__init__()
+        self._fast = fast
+        self._slow = slow
+        self._fast_attempts = fast_attempts
+
+    def when(self, key: K) -> float:
+        """Return the seconds that `key` has to wait from now."""
+        return self._fast if self._count(key) < self._fast_attempts else self._slow
+
+
+class TokenBucketLimiter(Generic[K]):
+    """Limits all keys together, by reservation (WQ-17).
+
+    Each call takes a token, if need be one that does not exist yet; the delay is
+    the time until it does. It keeps nothing about single keys.
+
+    Args:
+        qps: Tokens made per second, above 0.
+        burst: Tokens that can be saved up, at least 1.
+    """
+
+    def __init__(self, qps: float = 10.0, burst: int = 100, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        if qps <= 0:
+            raise ConfigError("qps", qps, "a bucket must be filled: use more than 0")
+        if burst < 1:
+            raise ConfigError("burst", burst, "a bucket must hold a token: use 1 or more")
+        self._qps = qps
+        self._burst = burst
+        self._clock = clock
+        self._tokens_lock = threading.Lock()
+        self._tokens = float(burst)  # guarded by _tokens_lock; below 0: reserved
+        self._filled_at = clock.monotonic()  # guarded by _tokens_lock
+
+    def when(self, key: K) -> float:
+        """Return the seconds until the token that this call reserved exists."""
+        with self._tokens_lock:
+            now = self._clock.monotonic()
+            gained = (now - self._filled_at) * self._qps
+            self._filled_at = now
+            self._tokens = min(self._tokens + gained, float(self._burst)) - 1.0
+            return max(0.0, -self._tokens / self._qps)
+
+    def forget(self, key: K) -> None:
+        """Do nothing: the bucket knows no keys."""
+
+    def num_requeues(self, key: K) -> int:
+        """Return 0: the bucket knows no keys."""
+        return 0
+
+
+class MaxOf(Generic[K]):
+    """The longest delay of its members, which all count every call."""
+
+    def __init__(self, *limiters: RateLimiter[K]) -> None:
+        if not limiters:
+            raise ConfigError("limiters", (), "the longest of none is undefined: give at least one")
+        self._limiters = limiters
+
+    def when(self, key: K) -> float:
+        """Return the longest wait that a member asks for."""
+        return max([limiter.when(key) for limiter in self._limiters])
+
+    def forget(self, key: K) -> None:
+        """Begin anew with `key` in every member."""
+        for limiter in self._limiters:
+            limiter.forget(key)
+
+    def num_requeues(self, key: K) -> int:
+        """Return the largest count of the members."""
+        return max(limiter.num_requeues(key) for limiter in self._limiters)
+
+
+class WithMaxWait(Generic[K]):
+    """Another limiter, with delays of at most `max_wait` seconds."""
+
+    def __init__(self, limiter: RateLimiter[K], max_wait: float) -> None:
+        self._limiter = limiter
+        self._max_wait = max_wait
+
+    def when(self, key: K) -> float:
+        """Return the seconds that `key` has to wait from now."""
+        return min(self._limiter.when(key), self._max_wait)
+
+    def forget(self, key: K) -> None:
+        """Begin anew with `key`."""
+        self._limiter.forget(key)
+
+    def num_requeues(self, key: K) -> int:
+        """Return the limiter's count."""
+        return self._limiter.num_requeues(key)
+
+
+def default_limiter(clock: Clock = SYSTEM_CLOCK) -> RateLimiter[Hashable]:
+    """Return what client-go gives a plain queue.
+
+    5 ms doubling to 1000 s for each key, and 10 a second with a burst of 100 for
+    all of them; the longer delay counts.
+    """
+    return MaxOf[Hashable](ItemExponential[Hashable](), TokenBucketLimiter[Hashable](clock=clock))
