@@ -1,0 +1,60 @@
+"""Informers: local copies of a kind's objects, kept in step with the server.
+
+```text
+server ── list, watch ──> Reflector ──> Ingest ──> Intake ──> Store <── Lister
+                           (one thread)            │   └──> Overlay (own writes)
+                                                   └──> Delivery ──> handler
+                                                        (a thread each)
+```
+
+Begin with `InformerFactory`, or a `SharedInformer` of your own.
+"""
+
+from navarchos.informers.delivery import Registration
+from navarchos.informers.errors import (
+    CacheError,
+    IndexConflict,
+    IndexFailed,
+    KindNotCached,
+    SyncTimeout,
+    UnknownIndex,
+)
+from navarchos.informers.factory import InformerFactory
+from navarchos.informers.handlers import Callbacks, FilteringHandler
+from navarchos.informers.indexes import IndexFunction
+from navarchos.informers.informer import SharedInformer
+from navarchos.informers.ingest import Transform
+from navarchos.informers.lister import Lister, field_index
+from navarchos.informers.notifications import EventHandler
+from navarchos.informers.reflector import WatchErrorHandler
+from navarchos.informers.scope import Scope
+from navarchos.informers.source import ListerWatcher
+from navarchos.informers.store import NAMESPACE_INDEX, Reader, Store
+from navarchos.informers.tombstone import Tombstone, deletion_key
+
+__all__ = [
+    "NAMESPACE_INDEX",
+    "CacheError",
+    "Callbacks",
+    "EventHandler",
+    "FilteringHandler",
+    "IndexConflict",
+    "IndexFailed",
+    "IndexFunction",
+    "InformerFactory",
+    "KindNotCached",
+    "Lister",
+    "ListerWatcher",
+    "Reader",
+    "Registration",
+    "Scope",
+    "SharedInformer",
+    "Store",
+    "SyncTimeout",
+    "Tombstone",
+    "Transform",
+    "UnknownIndex",
+    "WatchErrorHandler",
+    "deletion_key",
+    "field_index",
+]

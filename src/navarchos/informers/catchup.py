@@ -1,0 +1,91 @@
+"""Waiting until a cache is no older than its server."""
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.informers.progress import Position, Progress
+from navarchos.informers.scope import Scope
+from navarchos.informers.source import ListerWatcher
+from navarchos.informers.versions import is_at_least
+from navarchos.meta import ResourceVersion
+from navarchos.stopping import StopToken
+
+__all__ = ["BOOKMARK_GRACE", "CatchUp"]
+
+T = TypeVar("T")
+
+BOOKMARK_GRACE: Final = 1.0
+"""Seconds that an event or bookmark may take to arrive before a relist is forced."""
+
+
+class CatchUp(Generic[T]):
+    """Compares a cache's position with the server's.
+
+    Threads: safe from any thread, and for several at once.
+    """
+
+    def __init__(
+        self,
+        source: ListerWatcher[T],
+        scope: Scope,
+        progress: Progress,
+        relist: Callable[[ResourceVersion], None],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._source = source
+        self._scope = scope
+        self._progress = progress
+        self._relist = relist
+        self._clock = clock
+
+    def wait(self, timeout: float | None, *stops: StopToken | None) -> bool:
+        """Wait until the cache has all that the server has when this is called.
+
+        A resource in which nothing changes has a version that lags behind the
+        server's until the next bookmark, up to a minute. So after a short grace a
+        list brings the version, at the price of a list.
+
+        Returns:
+            False if the time passed or a token was set first.
+
+        Raises:
+            ClientError: The server did not say its version.
+        """
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        wanted = self._servers_version(timeout)
+
+        def reached(at: Position) -> bool:
+            return at.synced and (at.version == wanted or is_at_least(at.version, wanted) is True)
+
+        # A first list that is under way would only be delayed by another one.
+        if not self._progress.wait_for(lambda at: at.synced, self._left(deadline), *stops):
+            return False
+        left = self._left(deadline)
+        grace = BOOKMARK_GRACE if left is None else min(BOOKMARK_GRACE, left)
+        if self._progress.wait_for(reached, grace, *stops):
+            return True
+        lists = self._progress.position.lists
+        self._relist(wanted)
+        # Versions that cannot be compared leave the next list as the only proof.
+        comparable = is_at_least(wanted, wanted) is not None
+        return self._progress.wait_for(
+            lambda at: reached(at) or (at.lists > lists and not comparable),
+            self._left(deadline),
+            *stops,
+        )
+
+    def _servers_version(self, timeout: float | None) -> ResourceVersion:
+        """Read the version of a consistent list, of which one object is enough."""
+        page = self._source.list_page(
+            self._scope.namespace,
+            label_selector=self._scope.label_selector,
+            field_selector=self._scope.field_selector,
+            limit=1,
+            timeout=timeout or None,
+        )
+        return ResourceVersion(page.resource_version)
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self._clock.monotonic())

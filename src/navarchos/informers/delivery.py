@@ -1,0 +1,250 @@
+"""One handler's buffer, the thread that empties it, and the count of its initial list."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, Generic, TypeVar
+
+from prometheus_client import Counter, Gauge
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import AlreadyStopped, Stopped
+from navarchos.informers.notifications import EventHandler, Notification
+from navarchos.informers.progress import wait_until
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+__all__ = ["FAILURE_PAUSE", "Delivery", "Registration"]
+
+T = TypeVar("T")
+
+FAILURE_PAUSE: Final = 1.0
+"""Seconds between a notification that a handler failed on and the next (SI-09)."""
+
+_MANY: Final = 1024
+_SLOW: Final = 0.1
+
+_log = get_logger(__name__)
+
+
+class Delivery(Generic[T]):
+    """Calls one handler, in order, on a thread of its own (SI-07).
+
+    Promises: `enqueue` never waits for the handler; calls are strictly sequential
+    and in the order of `enqueue`. Once stopped, at most the call in flight ends;
+    what is buffered is dropped (RT-10).
+
+    The initial list counts as handled only when every notification of it has
+    *returned* from the handler. They are counted when they are buffered, and the
+    end of the list is told only after its last one was buffered, so the count is
+    never zero too early (SI-11, RT-06). One that fails stays counted for ever.
+
+    Does not promise: bounded memory. A handler that is slower than the changes
+    shows in the gauge of pending notifications.
+
+    Threads: every method is safe from any thread.
+    """
+
+    def __init__(
+        self,
+        handler: EventHandler[T],
+        *,
+        name: str,
+        group: str,
+        stop: StopToken,
+        pending: Gauge,
+        errors: Counter,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.name = name
+        self._handler = handler
+        self._clock = clock
+        self._gauge = pending
+        self._errors = errors
+        self._stop = stop.child()
+        self._threads = ThreadGroup(group, stop=self._stop, clock=clock)
+        self._changed = threading.Condition(threading.Lock())
+        self._buffer: deque[Notification[T]] = deque()  # guarded by _changed; oldest first
+        self._initial = 0  # guarded by _changed; initial notifications not yet handled
+        self._listed = False  # guarded by _changed; no further initial ones will come
+        self._started = False  # guarded by _changed
+        self._stop.on_stop(self._drop)
+
+    def start(self) -> None:
+        """Begin to call the handler. Later calls, and one after a stop, do nothing."""
+        with self._changed:
+            if self._started or self._stop.is_set():
+                return
+            self._started = True
+        try:
+            self._threads.start("", self._run)
+        except AlreadyStopped:
+            _log.debug("handler_removed_before_start", handler=self.name)
+
+    def enqueue(self, notifications: Sequence[Notification[T]]) -> None:
+        """Buffer notifications; never waits for the handler (RT-25)."""
+        with self._changed:
+            if self._stop.is_set():
+                return
+            self._buffer.extend(notifications)
+            self._initial += sum(notification.initial for notification in notifications)
+            self._gauge.inc(len(notifications))
+            self._changed.notify_all()
+
+    def end_initial_list(self) -> None:
+        """Note that every notification of the initial list has been buffered."""
+        with self._changed:
+            self._listed = True
+            self._changed.notify_all()
+
+    def has_synced(self) -> bool:
+        """Tell whether the handler has handled the whole initial list."""
+        with self._changed:
+            return self._has_synced_locked()
+
+    def wait_for_sync(self, timeout: float | None, stop: StopToken | None) -> bool:
+        """Wait until `has_synced`; False if time passed or either side stopped before."""
+        return wait_until(
+            self._changed, self._has_synced_locked, timeout, self._clock, stop, self._stop
+        )
+
+    def pending(self) -> int:
+        """Return how many notifications wait."""
+        with self._changed:
+            return len(self._buffer)
+
+    def has_ended(self) -> bool:
+        """Tell whether it has been stopped and no thread of it runs any more."""
+        return self._stop.is_set() and not self._threads.running()
+
+    def stop(self, reason: str) -> None:
+        """End after the call in flight; drop what is buffered. Does not wait."""
+        self._stop.stop(reason)
+
+    def join(self, timeout: float | None) -> bool:
+        """Wait until the thread has ended; at once if it never started.
+
+        Raises:
+            SelfJoin: Called from the handler itself (SI-14).
+        """
+        return self._threads.join(timeout)
+
+    def _has_synced_locked(self) -> bool:
+        return self._listed and self._initial == 0
+
+    def _run(self) -> None:
+        while (notification := self._next()) is not None:
+            if self._call(notification):
+                self._handled(notification)
+            else:
+                self._stop.wait(FAILURE_PAUSE)
+
+    def _next(self) -> Notification[T] | None:
+        with self._changed:
+            while not self._buffer:
+                if self._stop.is_set():
+                    return None
+                self._clock.wait(self._changed, None)
+            self._gauge.dec()
+            return self._buffer.popleft()
+
+    def _call(self, notification: Notification[T]) -> bool:
+        began = self._clock.monotonic()
+        try:
+            notification.tell(self._handler)
+        except (Exception, Stopped) as error:
+            # A handler may use a token of its own; only ours ends this thread.
+            if isinstance(error, Stopped) and self._stop.is_set():
+                raise
+            self._errors.inc()
+            _log.exception("handler_failed", handler=self.name, notification=_kind(notification))
+            return False
+        self._report_slow(self._clock.monotonic() - began)
+        return True
+
+    def _handled(self, notification: Notification[T]) -> None:
+        if not notification.initial:
+            return
+        with self._changed:
+            self._initial -= 1
+            if self._initial < 0:
+                raise AssertionError(f"handler {self.name} handled more than it was told")
+            self._changed.notify_all()
+
+    def _report_slow(self, seconds: float) -> None:
+        if seconds > _SLOW and (pending := self.pending()) > _MANY:
+            _log.info("handler_is_slow", handler=self.name, seconds=seconds, pending=pending)
+
+    def _drop(self) -> None:
+        with self._changed:
+            self._gauge.dec(len(self._buffer))
+            self._buffer.clear()
+            self._changed.notify_all()
+
+
+class Registration(Generic[T]):
+    """A handler's place in an informer. `add_handler` returns it.
+
+    Threads: every method is safe from any thread.
+    """
+
+    def __init__(self, delivery: Delivery[T], *, remove: Callable[[], None]) -> None:
+        self._delivery = delivery
+        self._remove = remove
+
+    @property
+    def name(self) -> str:
+        """The handler's name in logs and metrics."""
+        return self._delivery.name
+
+    @property
+    def pending(self) -> int:
+        """How many notifications wait for the handler."""
+        return self._delivery.pending()
+
+    def has_synced(self) -> bool:
+        """Tell whether the handler has handled the whole initial list (SI-11).
+
+        Never true if it failed on any part of it.
+        """
+        return self._delivery.has_synced()
+
+    def wait_for_sync(self, timeout: float | None, stop: StopToken | None = None) -> bool:
+        """Wait until `has_synced`.
+
+        Args:
+            timeout: Longest wait in seconds; `None` waits without limit, `0` only looks.
+            stop: Ends the wait early.
+
+        Returns:
+            False if the time passed, `stop` was set, or the handler was removed or
+            its informer stopped, before.
+        """
+        return self._delivery.wait_for_sync(timeout, stop)
+
+    def remove(self) -> None:
+        """Tell the handler nothing more (SI-13). A call in flight goes on.
+
+        Later calls do nothing, and neither does one after the informer stopped.
+        """
+        self._remove()
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Remove the handler and wait until its thread has ended (SI-14).
+
+        Args:
+            timeout: Longest wait in seconds; `None` waits without limit.
+
+        Returns:
+            False if the time passed first; the handler is removed all the same.
+
+        Raises:
+            SelfJoin: Called from the handler itself; it is removed all the same.
+        """
+        self._remove()
+        return self._delivery.join(timeout)
+
+
+def _kind(notification: object) -> str:
+    return type(notification).__name__.lower()

@@ -1,0 +1,287 @@
+"""The ordered intake: each change goes to the store first, then to the handlers.
+
+Where client-go queues deltas and lets a second thread pop them, here the thread
+that reads the watch applies each delta itself, under one lock. The promises of the
+queue hold by construction, with nothing in between that could be reordered:
+
+- One entry per event, in arrival order, across all keys (FQ-01): nothing overtakes
+  a thread that does one thing after the other.
+- A relist is one step, and is reconciled with the store as it is at that moment
+  (FQ-02, FQ-03, FQ-04); there are no objects that are "only in the queue".
+- A resync is one step under the same lock, so no replay is older than a change that
+  came before it (FQ-10, RT-04).
+- Back-pressure is complete (FQ-13): the watch is not read on while a change is
+  being applied. Handlers do not slow it, for they have buffers of their own.
+
+What is given up is reading the socket ahead of a slow index function; what is
+gained is a thread less per informer and no window between arrival and store.
+"""
+
+import threading
+from collections.abc import Iterable, Sequence
+from typing import Generic, TypeVar
+
+from prometheus_client import Gauge
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import AlreadyStopped
+from navarchos.informers.changes import is_unchanged
+from navarchos.informers.delivery import Delivery
+from navarchos.informers.notifications import Added, Deleted, Notification, Updated
+from navarchos.informers.overlay import Overlay
+from navarchos.informers.progress import Progress
+from navarchos.informers.resync import ResyncTimer, settle_period
+from navarchos.informers.store import Store
+from navarchos.informers.tombstone import Tombstone
+from navarchos.meta import ResourceVersion, identity_of, key_of
+
+__all__ = ["Intake", "Listener"]
+
+T = TypeVar("T")
+
+
+class Listener(Generic[T]):
+    """A registered handler as the intake sees it.
+
+    Attributes:
+        delivery: Where its notifications go.
+        timer: When it is due for a resync.
+        skip_unchanged: Whether it wants to hear only of changes that its projection
+            shows.
+    """
+
+    def __init__(
+        self, delivery: Delivery[T], timer: ResyncTimer, *, skip_unchanged: bool = False
+    ) -> None:
+        self.delivery = delivery
+        self.timer = timer
+        self.skip_unchanged = skip_unchanged
+
+
+class Intake(Generic[T]):
+    """Applies deltas to the store and tells the handlers, in one order for all.
+
+    Promises: see the module. The store has a change before any handler hears of
+    it. A handler added in the middle gets the present content as its initial list
+    and every later change exactly once (SI-10, RT-05).
+
+    Threads: one thread feeds it; listeners and resyncs come from any thread. The
+    order lock is held while index functions run, but never while a handler does.
+    """
+
+    # Lock order: _order_lock, then the overlay's, the store's, a delivery's, progress's.
+
+    def __init__(
+        self,
+        store: Store[T],
+        overlay: Overlay[T],
+        progress: Progress,
+        *,
+        name: str,
+        objects: Gauge,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._name = name
+        self._store = store
+        self._overlay = overlay
+        self._progress = progress
+        self._objects = objects
+        self._clock = clock
+        self._order_lock = threading.Lock()
+        self._listeners: list[Listener[T]] = []  # guarded by _order_lock
+        self._check_period = 0.0  # guarded by _order_lock; 0: nobody is resynced
+        self._running = False  # guarded by _order_lock
+        self._stopped = False  # guarded by _order_lock
+
+    # Deltas, from the reflector
+
+    def put(self, obj: T) -> None:
+        """Apply ADDED or MODIFIED: which of them it is, the store knows better (FQ-06).
+
+        Raises:
+            KeyFailed: No metadata or name; nothing changed.
+            IndexFailed: An index function raised; nothing changed.
+        """
+        key, version = key_of(obj), ResourceVersion(identity_of(obj).resource_version)
+        with self._order_lock:
+            old = self._overlay.put(key, obj, version)
+            self._absorbed_locked(version, 1 if old is None else 0)
+            self._tell_locked([_put(old, obj, initial=False)])
+
+    def delete(self, key: str, last: T | None, version: ResourceVersion | None) -> None:
+        """Apply DELETED. An object that handlers never heard of ends unheard of, too.
+
+        Args:
+            key: Of the object.
+            last: Its final state; `None` if it could not be read, and then handlers
+                get a tombstone with the state known before (FQ-05).
+            version: That of the deletion, if known.
+
+        Raises:
+            IndexFailed: An index function raised; nothing changed.
+        """
+        with self._order_lock:
+            old = self._overlay.remove(key, version)
+            known = old is not None
+            self._absorbed_locked(version or self._store.resource_version, -1 if known else 0)
+            if known:
+                self._tell_locked([Deleted(Tombstone(key, old) if last is None else last)])
+
+    def replace(
+        self, objects: Iterable[T], version: ResourceVersion, *, keep: Iterable[str] = ()
+    ) -> None:
+        """Apply a whole list: deletions first, then the list in its order (FQ-02).
+
+        Args:
+            objects: The list.
+            version: The list's version.
+            keep: Keys of objects that are on the server but could not be read: if
+                they are known here, they stay as they are.
+
+        Raises:
+            KeyFailed: An object without metadata or name; nothing changed.
+            IndexFailed: An index function raised; nothing changed.
+        """
+        content = {key_of(obj): obj for obj in objects}
+        with self._order_lock:
+            initial = not self._progress.position.synced
+            for key in keep:
+                known = self._store.get(key)
+                if known is not None:
+                    content.setdefault(key, known)
+            former = self._overlay.replace(content, version)
+            self._absorbed_locked(version, len(content) - len(former), listed=True)
+            self._tell_locked(_difference(former, content, initial=initial))
+            self._sync_locked()
+
+    def bookmark(self, version: ResourceVersion) -> None:
+        """Apply BOOKMARK: everything up to `version` is in the store."""
+        with self._order_lock:
+            self._overlay.bookmark(version)
+            self._progress.advance(version)
+
+    # Resync, from a timer
+
+    def resync(self) -> None:
+        """Replay the store to the handlers that are due (FQ-10). Asks no server."""
+        with self._order_lock:
+            now = self._clock.monotonic()
+            due = [listener for listener in self._listeners if listener.timer.check(now)]
+            if not due:
+                return
+            replay = [Updated(obj, obj) for obj in self._store.values()]
+            for listener in due:
+                listener.delivery.enqueue(replay)
+
+    # Listeners, from anywhere
+
+    def add(self, listener: Listener[T]) -> None:
+        """Register a handler; a running one gets the present content first (SI-10).
+
+        Raises:
+            AlreadyStopped: The intake has been closed.
+        """
+        with self._order_lock:
+            if self._stopped:
+                raise AlreadyStopped(f"informer {self._name}")
+            self._settle_locked(listener)
+            self._listeners.append(listener)
+            if not self._running:
+                return
+            listener.delivery.start()
+            initial = [Added(obj, initial=True) for obj in self._store.values()]
+            listener.delivery.enqueue(initial)
+            # Only now: else its count could be zero before it began (RT-06).
+            if self._progress.position.synced:
+                listener.delivery.end_initial_list()
+
+    def remove(self, listener: Listener[T]) -> None:
+        """Forget a handler and stop its delivery; harmless when repeated (SI-13)."""
+        with self._order_lock:
+            if listener in self._listeners:
+                self._listeners.remove(listener)
+        listener.delivery.stop("handler removed")
+
+    def unsynced(self) -> list[str]:
+        """Return the names of the handlers that still owe part of their initial list."""
+        with self._order_lock:
+            return [e.delivery.name for e in self._listeners if not e.delivery.has_synced()]
+
+    def open(self, check_period: float) -> float:
+        """Start the deliveries; from now on handlers added get the present content.
+
+        Args:
+            check_period: The informer's own resync period in seconds; handlers that
+                were added before may lower it (SI-17).
+
+        Returns:
+            How often `resync()` is to be called, in seconds; 0 for never.
+        """
+        with self._order_lock:
+            self._running = True
+            if check_period > 0:
+                wanted = [e.timer.wanted for e in self._listeners if e.timer.wanted > 0]
+                self._check_period = min([check_period, *wanted])
+            for listener in self._listeners:
+                self._settle_locked(listener)
+                listener.delivery.start()
+            return self._check_period
+
+    def close(self) -> list[Delivery[T]]:
+        """Refuse further handlers; return the deliveries that are left to be joined."""
+        with self._order_lock:
+            self._stopped = True
+            self._objects.dec(len(self._store))
+            return [listener.delivery for listener in self._listeners]
+
+    # All below need _order_lock held
+
+    def _settle_locked(self, listener: Listener[T]) -> None:
+        if self._running:
+            listener.timer.period = settle_period(
+                listener.timer.wanted, self._check_period, handler=listener.delivery.name
+            )
+
+    def _absorbed_locked(
+        self, version: ResourceVersion, more: int, *, listed: bool = False
+    ) -> None:
+        self._objects.inc(more)
+        self._progress.advance(version, listed=listed)
+        if not listed:
+            # A plain event before any list: there is no initial list (FQ-07).
+            self._sync_locked()
+
+    def _sync_locked(self) -> None:
+        if not self._progress.position.synced:
+            self._progress.sync()
+            for listener in self._listeners:
+                listener.delivery.end_initial_list()
+
+    def _tell_locked(self, notifications: Sequence[Notification[T]]) -> None:
+        for listener in self._listeners:
+            wanted = [n for n in notifications if _is_wanted(n, listener)]
+            if wanted:
+                listener.delivery.enqueue(wanted)
+
+
+def _put(old: T | None, new: T, *, initial: bool) -> Notification[T]:
+    return Added(new, initial) if old is None else Updated(old, new, initial)
+
+
+def _difference(
+    former: dict[str, T], content: dict[str, T], *, initial: bool
+) -> list[Notification[T]]:
+    gone: list[Notification[T]] = [
+        Deleted(Tombstone(key, obj), initial) for key, obj in former.items() if key not in content
+    ]
+    return gone + [_put(former.get(key), obj, initial=initial) for key, obj in content.items()]
+
+
+def _is_wanted(notification: Notification[T], listener: Listener[T]) -> bool:
+    if not isinstance(notification, Updated):
+        return True
+    old, new = notification.old, notification.new
+    if identity_of(old).resource_version == identity_of(new).resource_version:
+        # A relist that found the object as it was counts as a replay (SI-18).
+        return listener.timer.syncing
+    return not (listener.skip_unchanged and is_unchanged(old, new))

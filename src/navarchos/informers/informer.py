@@ -1,0 +1,421 @@
+"""One kind's cache, kept in step with the server, and shared by any number of handlers."""
+
+import threading
+from collections.abc import Callable, Mapping
+from enum import Enum
+from typing import Generic, TypeVar
+
+from navarchos.backoff import Backoff
+from navarchos.client.resource import Resource
+from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
+from navarchos.errors import AlreadyStopped, ConfigError, NotStarted
+from navarchos.informers.catchup import CatchUp
+from navarchos.informers.delivery import Delivery, Registration
+from navarchos.informers.deltas import Intake, Listener
+from navarchos.informers.handlers import Callbacks, handler_name
+from navarchos.informers.indexes import IndexFunction
+from navarchos.informers.ingest import Ingest, Transform
+from navarchos.informers.lister import Lister
+from navarchos.informers.metrics import InformerMetrics
+from navarchos.informers.notifications import EventHandler
+from navarchos.informers.overlay import Overlay
+from navarchos.informers.progress import Progress
+from navarchos.informers.reflector import REFLECTOR_BACKOFF, Reflector, WatchErrorHandler
+from navarchos.informers.resync import MINIMUM_RESYNC_PERIOD, ResyncTimer
+from navarchos.informers.scope import Scope
+from navarchos.informers.source import ListerWatcher
+from navarchos.informers.store import Store, WritableStore
+from navarchos.informers.tombstone import Tombstone
+from navarchos.instrument import Instruments
+from navarchos.logs import get_logger
+from navarchos.meta import ResourceVersion
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+__all__ = ["SharedInformer"]
+
+T = TypeVar("T")
+
+_log = get_logger(__name__)
+
+
+class _State(Enum):
+    NEW = "new"
+    STARTED = "started"
+    STOPPED = "stopped"
+
+
+class SharedInformer(Generic[T]):
+    """A cache of one kind in one scope, fed by one watch, for any number of readers.
+
+    Promises:
+        - The cache ends up with what the server has, through cut watches, expired
+          versions and lost events.
+        - The cache has a change before any handler hears of it.
+        - Each handler hears of each object's changes in the server's order, one
+          call at a time, on a thread of its own. It may miss intermediate states,
+          never the last one. A slow or failing handler delays nobody else.
+        - Reads through `lister` include this process's own writes.
+
+    Does not promise: order across objects; that a name stands for one object (it
+    may be deleted and made anew unseen: compare uids); bounded handler buffers.
+
+    Lifecycle: new, started, stopped, never back (SI-01). `stop()` asks, `join()`
+    waits. The reflector ends first, then the informer counts as stopped, then the
+    delivery threads end; what is still buffered for handlers is dropped (SI-04).
+
+    Threads: every method is safe from any thread. Costs a thread for the reflector,
+    one per handler, and one for resyncs where there are any.
+    """
+
+    def __init__(
+        self,
+        client: ListerWatcher[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+        resync_period: float = 0.0,
+        transform: Transform[T] | None = None,
+        indexers: Mapping[str, IndexFunction[T]] | None = None,
+        streaming: bool = True,
+        page_size: int | None = None,
+        backoff: Backoff = REFLECTOR_BACKOFF,
+        on_watch_error: WatchErrorHandler | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        rand: Callable[[], float] = uniform,
+        instruments: Instruments | None = None,
+        name: str = "",
+    ) -> None:
+        """Make an informer; nothing is asked of the server before its start.
+
+        Args:
+            client: The kind's client, usually `Client.resource(...)`.
+            namespace: Only this namespace; empty for all.
+            label_selector: Only objects whose labels match.
+            field_selector: Only objects whose fields match.
+            resync_period: How often handlers get the cache replayed, in seconds; 0
+                for never. Handlers may ask for another period.
+            transform: Trims each object before it is stored.
+            indexers: Index functions by name, besides the index `namespace`.
+            streaming: Ask for a streaming list first; where the server cannot, an
+                ordinary list follows.
+            page_size: Objects per page of ordinary lists; `None` for the usual.
+            backoff: The pause after a failure.
+            on_watch_error: Hears why listing or watching failed instead of the log.
+            clock: Time and waiting.
+            rand: Source of jitter, in [0, 1).
+            instruments: Where metrics go; a private registry by default.
+            name: For logs and threads; the kind's name by default.
+
+        Raises:
+            ConfigError: A negative resync period, or a selector that cannot be read.
+        """
+        if resync_period < 0:
+            raise ConfigError("resync_period", resync_period, "a period is 0 for never, or more")
+        self.resource: Resource[T] = client.resource
+        self.scope = Scope(namespace, label_selector, field_selector)
+        self.name = name or str(self.resource)
+        self._clock = clock
+        self._resync_period = resync_period
+        self._metrics = InformerMetrics(instruments or Instruments(), str(self.resource))
+        self._store = WritableStore(indexers)
+        self._overlay = Overlay(self._store, in_scope=self.scope.membership(), clock=clock)
+        self._progress = Progress(clock=clock)
+        self._intake = Intake(
+            self._store,
+            self._overlay,
+            self._progress,
+            name=self.name,
+            objects=self._metrics.objects,
+            clock=clock,
+        )
+        self._reflector = Reflector(
+            client,
+            self.scope,
+            Ingest(
+                self._intake,
+                resource=str(self.resource),
+                metrics=self._metrics,
+                transform=transform,
+            ),
+            metrics=self._metrics,
+            streaming=streaming,
+            page_size=page_size,
+            backoff=backoff,
+            on_error=on_watch_error,
+            clock=clock,
+            rand=rand,
+        )
+        self._catch_up = CatchUp(
+            client, self.scope, self._progress, self._reflector.relist, clock=clock
+        )
+        self.lister: Lister[T] = Lister(self._overlay, self.resource, namespace=namespace)
+        self._stop = StopToken(clock=clock)  # ends the reflector and the resyncs
+        self._stopped = StopToken(clock=clock)  # ends the deliveries, once the reflector has
+        self._threads = [
+            ThreadGroup(f"{part}-{self.resource.plural}", stop=self._stop, clock=clock)
+            for part in ("watch", "resync")
+        ]
+        self._state_lock = threading.Lock()
+        self._state = _State.NEW  # guarded by _state_lock
+        self._deliveries: list[Delivery[T]] = []  # guarded by _state_lock; any that may run
+
+    @property
+    def store(self) -> Store[T]:
+        """What the server has shown, own writes not included."""
+        return self._store
+
+    @property
+    def last_resource_version(self) -> ResourceVersion:
+        """The version that the store has absorbed last; empty before the first (SI-05)."""
+        return self._store.resource_version
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the informer's own threads, if it was a crash."""
+        return next((group.failure for group in self._threads if group.failure), None)
+
+    # Life cycle
+
+    def start(self, stop: StopToken | None = None) -> None:
+        """Begin to list and watch. Returns at once.
+
+        A second start, or one after a stop, is logged and does nothing (SI-01).
+
+        Args:
+            stop: Stops the informer when it is set, as `stop()` does.
+        """
+        with self._state_lock:
+            if self._state is not _State.NEW:
+                _log.warning("informer_not_started_again", informer=self.name)
+                return
+            self._state = _State.STARTED
+            watch, resync = self._threads
+            period = self._intake.open(self._resync_period)
+            watch.start("", lambda: self._reflect(stop))
+            if period > 0:
+                resync.start("", lambda: self._resync(period))
+
+    def run(self, stop: StopToken) -> None:
+        """Start, and return when the informer has stopped and its threads are gone.
+
+        Raises:
+            ThreadCrashed: One of its own threads crashed; the cause is chained.
+        """
+        self.start(stop)
+        self.join()
+        for group in self._threads:
+            group.raise_failure()
+
+    def stop(self, reason: str = "asked to stop") -> None:
+        """Ask the informer to stop; does not wait. Later calls do nothing."""
+        self._stop.stop(reason)
+        with self._state_lock:
+            was_new = self._state is _State.NEW
+            if was_new:
+                self._state = _State.STOPPED
+        if was_new:
+            self._finish()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the informer has stopped and every thread of it has ended.
+
+        Args:
+            timeout: Longest wait in seconds; `None` waits without limit, `0` only
+                looks.
+
+        Returns:
+            False if the time passed first. True for one that was never started.
+
+        Raises:
+            SelfJoin: Called from one of its own threads, such as a handler.
+        """
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        self._refuse_self_join()
+        if not all(group.join(self._left(deadline)) for group in self._threads):
+            return False
+        # The list is final: the reflector's thread has closed it on its way out.
+        return all(delivery.join(self._left(deadline)) for delivery in self._present())
+
+    def has_synced(self) -> bool:
+        """Tell whether the first list is in the store (SI-05).
+
+        It says nothing about handlers; each registration speaks for itself.
+        """
+        return self._progress.position.synced
+
+    def wait_for_sync(self, timeout: float | None = None, stop: StopToken | None = None) -> bool:
+        """Wait until the first list is in the store. No polling.
+
+        Args:
+            timeout: Longest wait in seconds; `None` waits without limit, `0` only
+                looks.
+            stop: Ends the wait early.
+
+        Returns:
+            False if the time passed, or `stop` was set or the informer stopped, first.
+        """
+        return self._progress.wait_for(lambda at: at.synced, timeout, stop, self._stop)
+
+    def unsynced(self) -> list[str]:
+        """Return what is not synced: the informer, and handlers, each by name (RT-08)."""
+        late = [] if self.has_synced() else [self.name]
+        return late + [f"{self.name} handler {name}" for name in self._intake.unsynced()]
+
+    def catch_up(self, timeout: float | None = None, stop: StopToken | None = None) -> bool:
+        """Wait until the cache is no older than the server is now.
+
+        Asks the server for its present version, and waits for the watch to reach it;
+        where nothing of the kind has changed and no bookmark comes, it lists again.
+
+        Args:
+            timeout: Longest wait in seconds; `None` waits without limit.
+            stop: Ends the wait early.
+
+        Returns:
+            False if the time passed, or `stop` was set or the informer stopped, first.
+
+        Raises:
+            NotStarted: There is nothing to wait for.
+            ClientError: The server did not say its version.
+        """
+        with self._state_lock:
+            if self._state is _State.NEW:
+                raise NotStarted(f"informer {self.name}")
+        return self._catch_up.wait(timeout, stop, self._stop)
+
+    # Handlers and indexes
+
+    def add_handler(
+        self,
+        handler: EventHandler[T] | None = None,
+        *,
+        on_add: Callable[[T, bool], object] | None = None,
+        on_update: Callable[[T, T], object] | None = None,
+        on_delete: Callable[[T | Tombstone[T]], object] | None = None,
+        name: str = "",
+        resync_period: float | None = None,
+        skip_unchanged: bool = False,
+    ) -> Registration[T]:
+        """Register a handler; one added to a running informer first gets its content.
+
+        Args:
+            handler: Its methods are called; or give functions.
+            on_add: Called with `(obj, is_in_initial_list)`.
+            on_update: Called with `(old, new)`; a resync passes one object twice.
+            on_delete: Called with the object or a tombstone.
+            name: For logs and metrics; by default that of the code that is called.
+            resync_period: In seconds, 0 for never, `None` for the informer's. At
+                least 1; after the start at least the informer's (SI-16, SI-17).
+            skip_unchanged: Leave out updates in which only the resourceVersion
+                differs. A resync is no such update.
+
+        Returns:
+            The registration, to ask for sync and to remove the handler. The same
+            handler added twice has two of them.
+
+        Raises:
+            AlreadyStopped: The informer has stopped.
+            ConfigError: Both or neither of handler and functions were given.
+        """
+        functions = Callbacks(on_add=on_add, on_update=on_update, on_delete=on_delete)
+        if (handler is None) == (not functions.functions):
+            raise ConfigError("handler", handler, "give either a handler or functions")
+        delivery = self._delivery(handler or functions, name)
+        listener = Listener(delivery, self._timer(resync_period), skip_unchanged=skip_unchanged)
+        with self._state_lock:
+            kept = [known for known in self._deliveries if not known.has_ended()]
+            self._deliveries = [*kept, delivery]
+        try:
+            self._intake.add(listener)
+        except AlreadyStopped:
+            delivery.stop("never registered")
+            raise
+        return Registration(delivery, remove=lambda: self._intake.remove(listener))
+
+    def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
+        """Add indexes, at any time before the stop (SI-02).
+
+        Raises:
+            AlreadyStopped: The informer has stopped.
+            IndexConflict: A name is taken; nothing was added.
+            IndexFailed: A function raised; nothing was added.
+        """
+        with self._state_lock:
+            if self._state is _State.STOPPED:
+                raise AlreadyStopped(f"informer {self.name}")
+        self._store.add_indexers(indexers)
+
+    # Own writes
+
+    def observe_write(self, obj: T) -> None:
+        """Let reads through `lister` show what a write returned, from now on.
+
+        It is shown until the watch has caught up with it. See `Overlay`.
+        """
+        self._overlay.observe_write(obj)
+
+    def observe_delete(self, obj: T) -> None:
+        """Let reads through `lister` no longer show what this process deleted.
+
+        Args:
+            obj: What was deleted, as last seen: its identity counts.
+        """
+        self._overlay.observe_delete(obj)
+
+    # Inside
+
+    def _reflect(self, stop: StopToken | None) -> None:
+        outer = stop if stop is not None else StopToken(clock=self._clock)
+        withdraw = outer.on_stop(lambda: self.stop(outer.reason or "asked to stop"))
+        try:
+            self._reflector.run(self._stop)
+        finally:
+            withdraw()
+            self._stop.stop("the reflector has ended")
+            with self._state_lock:
+                self._state = _State.STOPPED
+            self._finish()
+
+    def _finish(self) -> None:
+        self._intake.close()
+        self._stopped.stop("the informer has stopped")
+
+    def _resync(self, period: float) -> None:
+        # The deadline is kept across watches; one that began anew with each would
+        # never be reached on a connection that breaks often (RT-14).
+        while not self._stop.wait(period):
+            self._intake.resync()
+
+    def _delivery(self, handler: EventHandler[T], name: str) -> Delivery[T]:
+        called = name or handler_name(handler)
+        return Delivery(
+            handler,
+            name=called,
+            group=f"handle-{self.resource.plural}-{called}",
+            stop=self._stopped,
+            pending=self._metrics.pending(called),
+            errors=self._metrics.handler_errors(called),
+            clock=self._clock,
+        )
+
+    def _timer(self, period: float | None) -> ResyncTimer:
+        wanted = self._resync_period if period is None else period
+        if 0 < wanted < MINIMUM_RESYNC_PERIOD:
+            _log.warning("resync_period_raised", wanted=wanted, period=MINIMUM_RESYNC_PERIOD)
+            wanted = MINIMUM_RESYNC_PERIOD
+        return ResyncTimer(wanted, self._clock.monotonic())
+
+    def _present(self) -> list[Delivery[T]]:
+        with self._state_lock:
+            return list(self._deliveries)
+
+    def _refuse_self_join(self) -> None:
+        for group in self._threads:
+            group.join(0)
+        for delivery in self._present():
+            delivery.join(0)
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self._clock.monotonic())

@@ -1,0 +1,145 @@
+"""Typed reads of a cache."""
+
+import copy
+from collections.abc import Mapping
+from typing import Generic, TypeVar, cast
+
+from navarchos.client.errors import NotFound
+from navarchos.client.resource import Resource
+from navarchos.client.selectors import Selector
+from navarchos.client.status import Status
+from navarchos.informers.indexes import IndexFunction
+from navarchos.informers.store import NAMESPACE_INDEX, Reader
+from navarchos.meta import identity_of, key_of
+
+__all__ = ["Lister", "field_index", "labels_of"]
+
+T = TypeVar("T")
+
+
+class Lister(Generic[T]):
+    """Reads one kind out of an informer's cache, own writes included.
+
+    Promises: answers come from memory, at once; what this process wrote, and told
+    the informer by `observe_write`, is in them. Objects are the cached instances,
+    shared with everybody: read-only (ST-05). `with_copies()` gives private ones.
+
+    Does not promise: the server's present state. Ask the client for that.
+
+    Threads: every method is safe from any thread.
+    """
+
+    def __init__(
+        self, reader: Reader[T], resource: Resource[T], *, namespace: str = "", copies: bool = False
+    ) -> None:
+        """Read from a reader.
+
+        Args:
+            reader: The cache.
+            resource: The kind, for keys and errors.
+            namespace: Where the cache is limited to; the default of `get`.
+            copies: Hand out deep copies.
+        """
+        self.resource = resource
+        self._reader = reader
+        self._namespace = namespace
+        self._copies = copies
+
+    def get(self, name: str, namespace: str = "") -> T:
+        """Return one object.
+
+        Args:
+            name: Its name.
+            namespace: Its namespace; left out of account for cluster-scoped kinds.
+
+        Raises:
+            NotFound: The cache has none of that name (LS-02).
+        """
+        found = self.find(name, namespace)
+        if found is None:
+            raise self._not_found(name, namespace)
+        return found
+
+    def find(self, name: str, namespace: str = "") -> T | None:
+        """Return one object, or `None` if the cache has none of that name."""
+        found = self._reader.get(self._key(name, namespace))
+        return None if found is None else self._out(found)
+
+    def by_index(self, name: str, value: str) -> list[T]:
+        """Return the objects under a value of an index; none for an unknown value.
+
+        Raises:
+            UnknownIndex: There is no such index.
+        """
+        return [self._out(obj) for obj in self._reader.by_index(name, value)]
+
+    def with_copies(self) -> "Lister[T]":
+        """Return a lister that hands out deep copies, free to be changed (LS-04)."""
+        return Lister(self._reader, self.resource, namespace=self._namespace, copies=True)
+
+    def list(
+        self,
+        selector: Selector | None = None,
+        namespace: str = "",
+        *,
+        fields: Mapping[str, str] | None = None,
+    ) -> list[T]:
+        """Return the objects that match everything given.
+
+        Args:
+            selector: Selects by labels; `None` selects all without looking at them.
+            namespace: Empty for all namespaces.
+            fields: Exact values of fields. Each field needs an index made by
+                `field_index` (LS-05); the first is looked up, the others filter.
+
+        Raises:
+            UnknownIndex: A field without an index.
+        """
+        if selector is not None and selector.is_nothing:
+            return []
+        found = _candidates(self._reader, namespace, fields or {})
+        if selector is not None and not selector.is_everything:
+            found = [obj for obj in found if selector.matches(labels_of(obj) or {})]
+        return [self._out(obj) for obj in found] if self._copies else found
+
+    def _out(self, obj: T) -> T:
+        return copy.deepcopy(obj) if self._copies else obj
+
+    def _key(self, name: str, namespace: str) -> str:
+        where = (namespace or self._namespace) if self.resource.namespaced else ""
+        return f"{where}/{name}" if where else name
+
+    def _not_found(self, name: str, namespace: str) -> NotFound:
+        message = f'{self.resource} "{name}" not found in the cache'
+        status = Status(code=404, reason="NotFound", message=message)
+        key = self._key(name, namespace)
+        return NotFound(status, verb="get", resource=str(self.resource), key=key)
+
+
+def _candidates(reader: Reader[T], namespace: str, fields: Mapping[str, str]) -> list[T]:
+    lookups = [(f"field:{field}", value) for field, value in fields.items()]
+    if not lookups:
+        return reader.by_index(NAMESPACE_INDEX, namespace) if namespace else reader.values()
+    found = reader.by_index(*lookups[0])
+    for index, value in lookups[1:]:
+        wanted = {key_of(obj) for obj in reader.by_index(index, value)}
+        found = [obj for obj in found if key_of(obj) in wanted]
+    return [obj for obj in found if not namespace or identity_of(obj).namespace == namespace]
+
+
+def field_index(field: str, value_of: "IndexFunction[T]") -> "dict[str, IndexFunction[T]]":
+    """Return the indexer behind `Lister.list(fields={field: ...})`.
+
+    Args:
+        field: The field's path, such as `spec.nodeName`.
+        value_of: Returns the field's values of an object; none where it is not set.
+    """
+    return {f"field:{field}": value_of}
+
+
+def labels_of(obj: object) -> Mapping[str, str] | None:
+    """Return an object's labels; `None` if its type does not list them."""
+    if isinstance(obj, Mapping):
+        metadata = obj.get("metadata") or {}
+        return cast("Mapping[str, str]", metadata.get("labels") or {})
+    return cast("Mapping[str, str] | None", getattr(identity_of(obj), "labels", None))

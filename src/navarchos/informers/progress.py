@@ -1,0 +1,111 @@
+"""How far a cache has come, and waiting for it to come further."""
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.meta import ResourceVersion
+from navarchos.stopping import StopToken
+
+__all__ = ["Position", "Progress", "wait_until"]
+
+
+class Position(NamedTuple):
+    """What a store has taken in.
+
+    Attributes:
+        synced: Whether the first list is in it.
+        version: The version absorbed last.
+        lists: How many whole lists it has taken in.
+    """
+
+    synced: bool
+    version: ResourceVersion
+    lists: int
+
+
+class Progress:
+    """The position of a store, for those who wait for it.
+
+    Threads: every method is safe from any thread; one thread reports.
+    """
+
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._clock = clock
+        self._moved = threading.Condition(threading.Lock())
+        self._position = Position(False, ResourceVersion(""), 0)  # guarded by _moved
+
+    @property
+    def position(self) -> Position:
+        """The present position."""
+        with self._moved:
+            return self._position
+
+    def advance(self, version: ResourceVersion, *, listed: bool = False) -> None:
+        """Report a change that is in the store."""
+        with self._moved:
+            synced, _, lists = self._position
+            self._position = Position(synced, version, lists + listed)
+            self._moved.notify_all()
+
+    def sync(self) -> None:
+        """Report that the first list is in the store."""
+        with self._moved:
+            self._position = self._position._replace(synced=True)
+            self._moved.notify_all()
+
+    def wait_for(
+        self,
+        is_reached: Callable[[Position], bool],
+        timeout: float | None,
+        *stops: StopToken | None,
+    ) -> bool:
+        """Wait until the position satisfies a predicate.
+
+        Returns:
+            False when the time passed, or a token was set, before.
+        """
+        return wait_until(
+            self._moved, lambda: is_reached(self._position), timeout, self._clock, *stops
+        )
+
+
+def wait_until(
+    changed: threading.Condition,
+    is_reached: Callable[[], bool],
+    timeout: float | None,
+    clock: Clock,
+    *stops: StopToken | None,
+) -> bool:
+    """Wait on a condition until a predicate holds, the time passes or a token is set.
+
+    Args:
+        changed: Notified when the predicate may have changed. Not held by the caller.
+        is_reached: Called with `changed` held.
+        timeout: Longest wait in seconds; `None` waits without limit, `0` only looks.
+        clock: Measures the timeout.
+        stops: Tokens that end the wait; `None` stands for no token.
+
+    Returns:
+        Whether the predicate held.
+    """
+    tokens = [stop for stop in stops if stop is not None]
+    withdraw = [stop.on_stop(lambda: _notify(changed)) for stop in tokens]
+    deadline = None if timeout is None else clock.monotonic() + timeout
+    try:
+        with changed:
+            while not is_reached():
+                left = None if deadline is None else deadline - clock.monotonic()
+                if (left is not None and left <= 0) or any(stop.is_set() for stop in tokens):
+                    return False
+                clock.wait(changed, left)
+            return True
+    finally:
+        for off in withdraw:
+            off()
+
+
+def _notify(changed: threading.Condition) -> None:
+    with changed:
+        changed.notify_all()

@@ -1,0 +1,172 @@
+"""The reflector: list, watch, and begin again whenever history has a gap.
+
+```text
+  start ──> list ──────────> watch ──> watch ──> ...      a stream that ends is resumed
+              ^  (streamed      │
+              │   or in pages)  │  expired, refused, too short, asked to relist
+              └──── pause <─────┘
+```
+"""
+
+import threading
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from navarchos.backoff import Backoff, BackoffTimer
+from navarchos.client.errors import Expired, WatchExpired
+from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
+from navarchos.errors import Stopped
+from navarchos.informers.ingest import Ingest
+from navarchos.informers.listing import FullList, LastVersion
+from navarchos.informers.metrics import InformerMetrics
+from navarchos.informers.scope import Scope
+from navarchos.informers.source import ListerWatcher, Stream
+from navarchos.informers.streaming import StreamingList
+from navarchos.informers.versions import is_at_least
+from navarchos.informers.watching import ShortWatch, Watching
+from navarchos.logs import get_logger
+from navarchos.meta import ResourceVersion
+from navarchos.stopping import StopToken
+
+__all__ = ["REFLECTOR_BACKOFF", "Reflector", "WatchErrorHandler"]
+
+T = TypeVar("T")
+
+REFLECTOR_BACKOFF: Final = Backoff(base=0.8, factor=2.0, cap=30.0, jitter=1.0, reset_after=120.0)
+"""The pause between rounds (RF-02)."""
+
+WatchErrorHandler = Callable[[Exception], object]
+"""Hears why a round ended, before the pause. Must be quick and must not raise."""
+
+_log = get_logger(__name__)
+
+
+class Reflector(Generic[T]):
+    """Keeps an intake in step with the server until it is stopped.
+
+    Promises: whatever happened in between, the intake ends up with the server's
+    list; it never goes back in time as long as the server does not. Every stream
+    that was opened is closed.
+
+    Does not promise: every intermediate state, or any reaction to errors but a
+    report and another try after a pause.
+
+    Threads: `run` is for one thread, once; `relist` is safe from any.
+    """
+
+    def __init__(
+        self,
+        source: ListerWatcher[T],
+        scope: Scope,
+        ingest: Ingest[T],
+        *,
+        metrics: InformerMetrics,
+        streaming: bool = True,
+        page_size: int | None = None,
+        backoff: Backoff = REFLECTOR_BACKOFF,
+        on_error: WatchErrorHandler | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        rand: Callable[[], float] = uniform,
+    ) -> None:
+        self._resource = str(source.resource)
+        self._ingest = ingest
+        self._metrics = metrics
+        self._streaming = streaming
+        self._on_error = on_error or self._log_error
+        self._backoff = BackoffTimer(backoff, clock=clock, rand=rand)
+        self._last = LastVersion()
+        self._list = FullList(source, scope, self._last, page_size=page_size)
+        parts = (source, scope, self._last, ingest)
+        self._stream_list = StreamingList(*parts, backoff=self._backoff, clock=clock)
+        self._watching = Watching(*parts, backoff=self._backoff, clock=clock)
+        self._reason = "start"
+        self._round_lock = threading.Lock()
+        self._round: StopToken | None = None  # guarded by _round_lock; ends the present round
+        self._asked: ResourceVersion | None = None  # guarded by _round_lock; for the next round
+
+    def run(self, stop: StopToken) -> None:
+        """List and watch until the token is set. Blocks.
+
+        Raises:
+            Stopped: The client was closed before.
+        """
+        while not stop.is_set():
+            round_stop = self._begin(stop)
+            try:
+                self._try_round(round_stop)
+                # The pause comes after the round, however it ended (RF-01); not
+                # before a list that somebody waits for.
+                if not round_stop.is_set():
+                    round_stop.wait(self._backoff.next())
+            finally:
+                round_stop.stop("the round is over")
+
+    def relist(self, not_older_than: ResourceVersion) -> None:
+        """End the present round at once and list again.
+
+        Args:
+            not_older_than: The version that the list has to contain.
+        """
+        with self._round_lock:
+            if self._asked is None or is_at_least(not_older_than, self._asked) is not False:
+                self._asked = not_older_than
+            present = self._round
+        if present is not None:
+            present.stop("relist asked for")
+
+    def _begin(self, stop: StopToken) -> StopToken:
+        with self._round_lock:
+            self._round = stop.child()
+            asked, self._asked = self._asked, None
+            if asked is not None:
+                self._last.listed(asked)
+                self._reason = "catch_up"
+            return self._round
+
+    def _try_round(self, stop: StopToken) -> None:
+        try:
+            self._list_and_watch(stop)
+        except Stopped:
+            if not stop.is_set():
+                raise  # not ours: the client was closed
+        except Exception as error:  # noqa: BLE001 - every failure leads to another round
+            self._reason = _reason(error)
+            self._report(error)
+
+    def _list_and_watch(self, stop: StopToken) -> None:
+        stop.raise_if_set()
+        self._metrics.relist(self._reason)
+        stream = self._fill(stop)
+        self._watching.follow(stream, stop)
+
+    def _fill(self, stop: StopToken) -> Stream[T] | None:
+        if self._streaming:
+            stream = self._stream_list.fill(stop)
+            if stream is not None:
+                return stream
+        found = self._list.fetch(stop)
+        self._ingest.take_list(found)
+        self._last.listed(found.version)
+        return None
+
+    def _report(self, error: Exception) -> None:
+        try:
+            self._on_error(error)
+        except Exception:  # noqa: BLE001 - foreign code; logged
+            # Foreign code must not end the reflector; what it missed is chained.
+            _log.exception("watch_error_handler_failed", resource=self._resource)
+
+    def _log_error(self, error: Exception) -> None:
+        """Report as loudly as it matters (RF-04)."""
+        if isinstance(error, WatchExpired | Expired):
+            _log.debug("watch_expired", resource=self._resource)
+        elif isinstance(error, ShortWatch):
+            _log.info("watch_ended_at_once", resource=self._resource)
+        else:
+            _log.error("list_and_watch_failed", resource=self._resource, why=str(error))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, WatchExpired | Expired):
+        return "expired"
+    return "short_watch" if isinstance(error, ShortWatch) else "failed"
