@@ -71,7 +71,7 @@ def status_of_answer(code: int, body: bytes) -> Status:
         status = decode_status(body)
     except msgspec.DecodeError:
         return Status(code=code, message=_one_line(body))
-    if not status.reason and not status.message:
+    if not (status.reason or status.message or status.details):
         return Status(code=code, message=_one_line(body))
     # The line of the answer is what proxies and retries go by.
     return msgspec.structs.replace(status, code=code)

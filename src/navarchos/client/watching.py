@@ -153,11 +153,18 @@ class WatchStream(Generic[T]):
 
     def close(self) -> None:
         """End the watch; harmless when it has ended."""
-        self._stop.stop("the watch was closed")
-        # A blocked reader has just been freed, so this lock is there soon.
-        with self._reading_lock:
+        if not self._reading_lock.acquire(blocking=False):
+            self._stop.stop("the watch was closed")
+            # The blocked reader has just been freed, so the lock is there soon.
+            self._reading_lock.acquire()
+        try:
             self._ended = True
             self._answer.close()
+        finally:
+            self._reading_lock.release()
+        # Only now, or it would shut a connection that was read to its end and is
+        # back in the pool. It detaches the token from those above it.
+        self._stop.stop("the watch was closed")
 
     def _line(self) -> bytes:
         while not self._lines:

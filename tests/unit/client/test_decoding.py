@@ -1,0 +1,173 @@
+"""From bytes to objects."""
+
+import gc
+import json
+from collections.abc import Iterator, Mapping
+
+import msgspec
+import pytest
+
+from navarchos.client import DecodeError, Resource
+from navarchos.client.collector import collection_paused
+from navarchos.client.decoding import Codec
+from navarchos.client.lines import LineSplitter
+from navarchos.meta import Object, Unstructured
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    node_name: str = ""
+    volumes: tuple[str, ...] = ()
+
+
+class Pod(Object, frozen=True):
+    spec: PodSpec = PodSpec()
+
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
+
+
+def page(*items: object, **metadata: object) -> bytes:
+    return json.dumps({"kind": "PodList", "metadata": metadata, "items": items}).encode()
+
+
+def pod(name: str, **spec: object) -> dict[str, object]:
+    return {"metadata": {"name": name, "namespace": "web", "uid": f"u-{name}"}, "spec": spec}
+
+
+def test_a_page_becomes_objects_of_the_declared_type() -> None:
+    found = Codec(PODS).decode_list(
+        page(
+            pod("a", nodeName="n1", unknown={"x": [1]}),
+            pod("b"),
+            resourceVersion="12",
+            remainingItemCount=7,
+            **{"continue": "token"},
+        )
+    )
+    assert [(p.metadata.name, p.spec.node_name) for p in found.items] == [("a", "n1"), ("b", "")]
+    assert (found.resource_version, found.continue_token, found.remaining) == ("12", "token", 7)
+    assert found.failures == []
+
+
+@pytest.mark.parametrize("body", [b'{"items":null}', b'{"metadata":null,"items":[]}', b"{}"])
+def test_a_list_of_nothing_may_be_written_in_any_way(body: bytes) -> None:
+    found = Codec(PODS).decode_list(body)
+    assert found.items == []
+    assert found.resource_version == ""
+
+
+def test_null_counts_as_absent() -> None:
+    found = Codec(PODS).decode_list(
+        page(
+            {"metadata": {"name": "a", "labels": None, "creationTimestamp": None}, "spec": None},
+            {"metadata": {"name": "b"}, "spec": {"nodeName": None, "volumes": None}},
+        )
+    )
+    assert found.items == [
+        Codec(PODS).decode(b'{"metadata":{"name":"a"}}'),
+        Codec(PODS).decode(b'{"metadata":{"name":"b"}}'),
+    ]
+
+
+def test_one_bad_object_is_reported_and_does_not_stop_the_others() -> None:
+    found = Codec(PODS).decode_list(page(pod("a"), pod("bad", nodeName=3), pod("c")))
+    assert [p.metadata.name for p in found.items] == ["a", "c"]
+    (failure,) = found.failures
+    assert (failure.verb, failure.resource, failure.key) == ("list", "pods", "web/bad")
+    assert (failure.namespace, failure.name, failure.uid) == ("web", "bad", "u-bad")
+    assert "nodeName" in failure.why
+
+
+def test_values_are_not_bent_to_fit() -> None:
+    """Leniency is for nulls; a number is no string."""
+    with pytest.raises(DecodeError):
+        Codec(PODS).decode(b'{"metadata":{"name":"a"},"spec":{"nodeName":1}}')
+
+
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"items":{}}', b'{"items":[', b""])
+def test_an_answer_that_is_no_list_is_an_error_of_its_own(body: bytes) -> None:
+    with pytest.raises(DecodeError) as caught:
+        Codec(PODS).decode_list(body)
+    assert caught.value.__cause__ is not None
+
+
+def test_an_object_without_metadata_fails_without_a_key() -> None:
+    with pytest.raises(DecodeError) as caught:
+        Codec(PODS).decode(b'{"spec":{"nodeName":1}}')
+    assert caught.value.key == ""
+
+
+@pytest.mark.parametrize("kind", [dict, dict[str, object], Mapping[str, object], Unstructured])
+def test_untyped_objects_get_their_kind_and_lose_managed_fields(kind: type[object]) -> None:
+    resource = Resource("", "v1", "pods", "Pod", namespaced=True, type=kind)
+    body = page({"metadata": {"name": "a", "managedFields": [{"manager": "x"}]}, "spec": {"n": 1}})
+    (found,) = Codec(resource).decode_list(body).items
+    expected = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}, "spec": {"n": 1}}
+    assert found == expected
+    (kept,) = Codec(resource, keep_managed_fields=True).decode_list(body).items
+    assert kept["metadata"]["managedFields"] == [{"manager": "x"}]
+
+
+def test_the_kind_that_the_server_states_is_kept() -> None:
+    resource = PODS.projected(dict)
+    found = Codec(resource).decode(b'{"apiVersion":"v2","kind":"Other","metadata":{}}')
+    assert (found["apiVersion"], found["kind"]) == ("v2", "Other")
+
+
+def test_a_type_without_metadata_still_decodes() -> None:
+    class Slim(msgspec.Struct, frozen=True):
+        spec: PodSpec = PodSpec()
+
+    found = Codec(PODS.projected(Slim)).decode_list(page(pod("a", nodeName="n1")))
+    assert found.items == [Slim(spec=PodSpec(node_name="n1"))]
+
+
+@pytest.fixture
+def _collector_as_it_was() -> Iterator[None]:
+    enabled = gc.isenabled()
+    yield
+    gc.enable() if enabled else gc.disable()
+
+
+@pytest.mark.usefixtures("_collector_as_it_was")
+def test_collection_is_paused_until_the_last_pause_ends_on_any_path() -> None:
+    gc.enable()
+
+    def fail_inside() -> None:
+        with collection_paused():
+            with collection_paused():
+                assert not gc.isenabled()
+            assert not gc.isenabled()
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_inside()
+    assert gc.isenabled()
+
+
+@pytest.mark.usefixtures("_collector_as_it_was")
+def test_a_collector_that_was_off_stays_off() -> None:
+    gc.disable()
+    with collection_paused():
+        pass
+    assert not gc.isenabled()
+
+
+@pytest.mark.usefixtures("_collector_as_it_was")
+def test_a_page_that_cannot_be_decoded_leaves_the_collector_on() -> None:
+    gc.enable()
+    with pytest.raises(DecodeError):
+        Codec(PODS).decode_list(b"<html>")
+    assert gc.isenabled()
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
+def test_lines_are_the_same_however_the_stream_is_cut(size: int) -> None:
+    stream = b'{"a":1}\n\n{"b":"' + b"x" * 50 + b'"}\r\n{"c":3}\nrest'
+    splitter = LineSplitter()
+    lines = []
+    for start in range(0, len(stream), size):
+        lines.extend(splitter.feed(stream[start : start + size]))
+    assert lines == [b'{"a":1}', b'{"b":"' + b"x" * 50 + b'"}', b'{"c":3}']
+    assert splitter.rest() == b"rest"
+    assert splitter.rest() == b""

@@ -1,0 +1,330 @@
+"""What the network does to requests."""
+
+import socket
+import struct
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from navarchos.client import (
+    Client,
+    ClientError,
+    ConnectFailed,
+    RequestTimeout,
+    TlsFailed,
+)
+from navarchos.errors import ConfigError, Stopped
+from navarchos.stopping import StopToken
+
+Make = Callable[..., Any]
+CERTIFICATE = str(Path(__file__).parent / "tls" / "cert.pem")
+
+
+def echo(peer: Any) -> None:
+    """Answer every request of a connection with its first line."""
+    while (request := peer.receive()) is not None:
+        peer.answer(f"{request.method} {request.target}".encode())
+
+
+def unused_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def reset(peer: Any) -> None:
+    """End the connection the rude way."""
+    linger = struct.pack("ii", 1, 0)
+    peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+
+
+def failure_of(client: Client, method: str = "GET", **options: Any) -> ClientError:
+    with pytest.raises(ClientError) as caught:
+        client.raw(method, "/x", **options)
+    assert caught.value.__cause__ is not None
+    return caught.value
+
+
+def test_requests_share_a_kept_connection(serve: Make, connect: Make) -> None:
+    server = serve(echo)
+    client = connect(server.url)
+    assert [client.raw("GET", f"/{n}").body for n in range(3)] == [b"GET /0", b"GET /1", b"GET /2"]
+    assert server.connections == 1
+
+
+def test_a_path_in_the_host_comes_before_every_other(serve: Make, connect: Make) -> None:
+    client = connect(serve(echo).url + "/k8s/clusters/c-1/")
+    assert client.raw("GET", "/api", query={"a": "b c"}).body == b"GET /k8s/clusters/c-1/api?a=b+c"
+
+
+def test_a_refused_connection_says_that_nothing_was_sent(connect: Make) -> None:
+    error = failure_of(connect(f"http://127.0.0.1:{unused_port()}"))
+    assert isinstance(error, ConnectFailed)
+    assert error.refused
+    assert not error.sent
+
+
+def test_a_server_that_does_not_answer_is_a_timeout(serve: Make, connect: Make) -> None:
+    def never(peer: Any) -> None:
+        peer.receive()
+        peer.wait_until_closed()
+
+    error = failure_of(connect(serve(never).url), timeout=0.05)
+    assert isinstance(error, RequestTimeout)
+    assert error.sent
+
+
+def test_a_body_that_trickles_cannot_outlast_the_deadline(serve: Make, connect: Make) -> None:
+    done = threading.Event()
+
+    def trickle(peer: Any) -> None:
+        peer.receive()
+        peer.begin_stream()
+        while not done.wait(0.01):
+            peer.stream(b"x")
+
+    client = connect(serve(trickle).url)
+    with pytest.raises(RequestTimeout):
+        client.raw("GET", "/x", timeout=0.2)
+    done.set()
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_fresh_connection_that_breaks_is_reported_and_not_tried_again(
+    serve: Make, connect: Make, method: str
+) -> None:
+    def hang_up(peer: Any) -> None:
+        peer.receive()
+        reset(peer)
+
+    server = serve(hang_up)
+    error = failure_of(connect(server.url), method)
+    assert isinstance(error, ConnectFailed)
+    assert error.sent
+    assert not error.refused
+    assert server.connections == 1
+
+
+def test_a_body_that_ends_early_is_no_answer(serve: Make, connect: Make) -> None:
+    def cut(peer: Any) -> None:
+        peer.receive()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
+
+    error = failure_of(connect(serve(cut).url))
+    assert isinstance(error, ConnectFailed)
+
+
+class OneAnswerThenReset:
+    """Answers once per connection, then resets it on the next request."""
+
+    def __init__(self) -> None:
+        self.requests: list[str] = []
+
+    def __call__(self, peer: Any) -> None:
+        if (request := peer.receive()) is None:
+            return
+        self.requests.append(request.method)
+        peer.answer(b"first of this connection")
+        if (request := peer.receive()) is not None:
+            self.requests.append(request.method)
+            reset(peer)
+
+
+def test_a_read_on_a_stale_kept_connection_is_repeated(serve: Make, connect: Make) -> None:
+    script = OneAnswerThenReset()
+    server = serve(script)
+    client = connect(server.url)
+    client.raw("GET", "/")
+    assert client.raw("GET", "/").body == b"first of this connection"
+    assert server.connections == 2
+    assert script.requests == ["GET", "GET", "GET"]
+
+
+def test_a_write_on_a_stale_kept_connection_is_not_repeated(serve: Make, connect: Make) -> None:
+    script = OneAnswerThenReset()
+    client = connect(serve(script).url)
+    client.raw("GET", "/")
+    error = failure_of(client, "POST", body={})
+    assert isinstance(error, ConnectFailed)
+    assert (error.sent, error.kept) == (True, True)
+    assert script.requests == ["GET", "POST"]
+
+
+def test_speaking_tls_to_a_plain_server_fails_as_tls(serve: Make, connect: Make) -> None:
+    def plain(peer: Any) -> None:
+        peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        peer.wait_until_closed()
+
+    error = failure_of(connect(serve(plain).url.replace("http", "https")))
+    assert isinstance(error, TlsFailed)
+    assert not error.sent
+
+
+def test_a_server_with_an_unknown_certificate_is_not_trusted(serve: Make, connect: Make) -> None:
+    error = failure_of(connect(serve(echo, tls=True).url))
+    assert isinstance(error, TlsFailed)
+    assert not error.sent
+
+
+def test_a_certificate_for_another_name_is_not_trusted(serve: Make, connect: Make) -> None:
+    url = serve(echo, tls=True).url
+    error = failure_of(connect(url, ca_file=CERTIFICATE, tls_server_name="other.test"))
+    assert isinstance(error, TlsFailed)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"ca_file": CERTIFICATE},
+        {"ca_file": CERTIFICATE, "tls_server_name": "api.test"},
+        {"verify": False},
+    ],
+)
+def test_trust_can_be_a_file_another_name_or_waived(
+    serve: Make, connect: Make, settings: dict[str, Any]
+) -> None:
+    client = connect(serve(echo, tls=True).url, **settings)
+    assert client.raw("GET", "/a").body == b"GET /a"
+
+
+def test_a_missing_certificate_file_fails_as_tls(serve: Make, connect: Make) -> None:
+    error = failure_of(connect(serve(echo, tls=True).url, ca_file="/nonexistent/ca.crt"))
+    assert isinstance(error, TlsFailed | ConnectFailed)
+
+
+@pytest.mark.rule("RT-24")
+@pytest.mark.parametrize("tls", [False, True])
+def test_stop_frees_a_request_whose_answer_has_not_begun(
+    serve: Make, connect: Make, tls: bool
+) -> None:
+    """The server sets the token when the request is there, and never answers."""
+    stop = StopToken()
+
+    def stop_then_wait(peer: Any) -> None:
+        peer.receive()
+        stop.stop("enough")
+        peer.wait_until_closed()
+
+    server = serve(stop_then_wait, tls=tls)
+    client = connect(server.url, stop=stop, ca_file=CERTIFICATE if tls else None)
+    with pytest.raises(Stopped) as caught:
+        client.raw("GET", "/x", timeout=60.0)
+    assert caught.value.reason == "enough"
+
+
+@pytest.mark.rule("RT-24")
+@pytest.mark.parametrize("tls", [False, True])
+def test_stop_frees_a_request_whose_body_is_not_complete(
+    serve: Make, connect: Make, tls: bool
+) -> None:
+    stop = StopToken()
+
+    def half(peer: Any) -> None:
+        peer.receive()
+        peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
+        stop.stop("enough")
+        peer.wait_until_closed()
+
+    server = serve(half, tls=tls)
+    client = connect(server.url, stop=stop, ca_file=CERTIFICATE if tls else None)
+    with pytest.raises(Stopped):
+        client.raw("GET", "/x", timeout=60.0)
+
+
+def test_stop_frees_a_read_until_the_end_of_the_connection(serve: Make, connect: Make) -> None:
+    """After `Connection: close` only the answer still knows the socket."""
+    stop = StopToken()
+
+    def unending(peer: Any) -> None:
+        peer.receive()
+        peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nsome")
+        stop.stop("enough")
+        peer.wait_until_closed()
+
+    client = connect(serve(unending).url, stop=stop)
+    with pytest.raises(Stopped):
+        client.raw("GET", "/x", timeout=60.0)
+
+
+def test_a_stopped_client_sends_nothing(serve: Make, connect: Make) -> None:
+    server = serve(echo)
+    stop = StopToken()
+    client = connect(server.url, stop=stop)
+    stop.stop("over")
+    with pytest.raises(Stopped) as caught:
+        client.raw("GET", "/x")
+    assert caught.value.reason == "over"
+    assert server.connections == 0
+
+
+def test_closing_a_client_frees_who_waits_in_it(serve: Make, connect: Make) -> None:
+    clients: list[Client] = []
+
+    def close(peer: Any) -> None:
+        peer.receive()
+        clients[0].close()
+        peer.wait_until_closed()
+
+    clients.append(connect(serve(close).url))
+    with pytest.raises(Stopped):
+        clients[0].raw("GET", "/x", timeout=60.0)
+
+
+def test_a_late_stop_does_not_harm_the_next_user_of_the_connection(
+    serve: Make, connect: Make
+) -> None:
+    """An exchange that is over has no say about its connection any more."""
+    from navarchos.client import ClientConfig, HttpRequest
+    from navarchos.client.connections import Exchange
+    from navarchos.client.pool import PooledTransport
+
+    server = serve(echo)
+    transport = PooledTransport(ClientConfig(server.url))
+    first = transport.send(HttpRequest("GET", "/1", timeout=10.0))
+    exchange: Exchange = first._exchange
+    assert first.read() == b"GET /1"
+    second = transport.send(HttpRequest("GET", "/2", timeout=10.0))
+    exchange.abort()
+    assert second.read() == b"GET /2"
+    third = transport.send(HttpRequest("GET", "/3", timeout=10.0))
+    assert third.read() == b"GET /3"
+    third._exchange.abort()  # idle now: the connection is replaced, not used
+    assert transport.send(HttpRequest("POST", "/4", timeout=10.0)).read() == b"POST /4"
+    transport.close()
+    assert server.connections == 2
+
+
+def test_lists_come_compressed_only_if_asked(serve: Make, connect: Make) -> None:
+    import gzip
+
+    from navarchos.client import Resource
+
+    encodings: list[str] = []
+
+    def compress(peer: Any) -> None:
+        while (request := peer.receive()) is not None:
+            encodings.append(request.headers["accept-encoding"])
+            zipped = encodings[-1] == "gzip"
+            body = b'{"items":[{"metadata":{"name":"a"}}]}'
+            headers = {"Content_Encoding": "gzip"} if zipped else {}
+            peer.answer(gzip.compress(body) if zipped else body, **headers)
+
+    pods = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
+    url = serve(compress).url
+    plain = connect(url).resource(pods).list().items
+    assert connect(url, compression=True).resource(pods).list().items == plain
+    assert encodings == ["identity", "gzip"]
+
+
+def test_a_proxy_that_is_no_url_is_refused_at_once(connect: Make) -> None:
+    with pytest.raises(ConfigError) as caught:
+        connect("http://127.0.0.1:1", proxy="socks9://nowhere")
+    assert caught.value.name == "proxy"
+
+
+def test_requests_go_through_the_proxy(serve: Make, connect: Make) -> None:
+    proxy = serve(echo)
+    client = connect("http://api.test", proxy=proxy.url)
+    assert client.raw("GET", "/version").body == b"GET http://api.test/version"
