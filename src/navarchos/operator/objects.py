@@ -29,6 +29,12 @@ class CachesBehind(NavarchosError):
         return f"the cache of {self.resource} is behind the server; trying again"
 
 
+@dataclass
+class _Once:
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    done: bool = False  # guarded by lock
+
+
 @dataclass(frozen=True)
 class Objects:
     """The kinds of this operator, and nodes.
@@ -40,7 +46,7 @@ class Objects:
     replacements: Kind[NodeReplacement]
     drains: Kind[NodeDrain]
     nodes: Kind[Node]
-    _once: "_Once" = field(default_factory=lambda: _Once())
+    _once: _Once = field(default_factory=_Once)
 
     def catch_up_once(self) -> None:
         """Bring every cache to the present, the first time it is called.
@@ -60,9 +66,3 @@ class Objects:
                 if not kind.informer.catch_up(_CATCH_UP_TIMEOUT):
                     raise CachesBehind(str(kind.resource))
             self._once.done = True
-
-
-@dataclass
-class _Once:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    done: bool = False  # guarded by lock

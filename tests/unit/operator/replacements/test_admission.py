@@ -1,0 +1,432 @@
+"""Who may start: tables first, then properties over random worlds."""
+
+from dataclasses import replace as with_fields
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from navarchos.operator.api.v1alpha1 import (
+    NodeReplacement,
+    OwnerKey,
+    RolloutPhase,
+    Step,
+)
+from navarchos.operator.replacements.admission import admit
+from navarchos.operator.replacements.transitions import reserved
+from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.world import PendingPod, World
+
+
+def world(make: Any, *replacements: NodeReplacement, **fields: Any) -> World:
+    rollouts = fields.pop("rollouts", [make.rollout()])
+    names = {r.spec.node_name for r in replacements}
+    nodes = fields.pop("nodes", [make.node(name) for name in sorted(names)])
+    return World(
+        replacements=replacements,
+        rollouts={rollout.metadata.uid: rollout for rollout in rollouts},
+        nodes={node.metadata.name: node for node in nodes},
+        **fields,
+    )
+
+
+@pytest.mark.rule("OP-21")
+def test_one_node_starts_at_a_time_by_default(make: Any) -> None:
+    decisions = admit(world(make, make.replacement("b"), make.replacement("a")), make.now)
+    assert decisions.start == ("roll-a",)
+    assert decisions.waiting == {"roll-b": Wait.MAX_CONCURRENT}
+
+
+@pytest.mark.rule("OP-21")
+def test_a_node_in_flight_of_any_rollout_takes_a_slot(make: Any) -> None:
+    other = make.replacement("x", rollout="other", step=Step.DRAINING)
+    seen = world(
+        make,
+        make.replacement("a"),
+        other,
+        rollouts=[make.rollout(), make.rollout("other")],
+    )
+    assert admit(seen, make.now).waiting == {"roll-a": Wait.MAX_CONCURRENT}
+
+
+def test_only_the_first_in_line_says_what_it_waits_for(make: Any) -> None:
+    seen = world(
+        make,
+        make.replacement("a", step=Step.DRAINING),
+        *(make.replacement(name) for name in "bcd"),
+    )
+    assert admit(seen, make.now).waiting == {
+        "roll-b": Wait.MAX_CONCURRENT,
+        "roll-c": Wait.QUEUED,
+        "roll-d": Wait.QUEUED,
+    }
+
+
+def test_as_many_start_at_once_as_the_limit_allows(make: Any) -> None:
+    strategy = {"maxConcurrent": 3}
+    seen = world(
+        make,
+        make.replacement("a", step=Step.DRAINING, strategy=strategy),
+        *(make.replacement(name, strategy=strategy) for name in "bcde"),
+    )
+    assert admit(seen, make.now).start == ("roll-b", "roll-c")
+
+
+def test_a_drain_that_outlives_its_replacement_keeps_its_slot(make: Any) -> None:
+    seen = world(
+        make,
+        make.replacement("a"),
+        nodes=[make.node("a"), make.node("gone-rollouts-node")],
+        orphaned=frozenset({"gone-rollouts-node"}),
+    )
+    assert admit(seen, make.now).waiting == {"roll-a": Wait.MAX_CONCURRENT}
+
+
+@pytest.mark.rule("OP-05")
+@pytest.mark.parametrize("step", [Step.WAITING, Step.RESERVED, Step.DRAINING, Step.RELEASING])
+def test_an_unfinished_node_of_a_higher_priority_holds_up_every_rollout(
+    make: Any, step: Step
+) -> None:
+    strategy = {"maxConcurrent": 9}
+    high = make.replacement(
+        "a", rollout="high", step=step, replacement={"priority": 5}, strategy=strategy
+    )
+    seen = world(
+        make,
+        high,
+        make.replacement("b", strategy=strategy),
+        rollouts=[make.rollout(), make.rollout("high")],
+    )
+    assert admit(seen, make.now).waiting["roll-b"] is Wait.HIGHER_PRIORITY
+
+
+@pytest.mark.rule("OP-05")
+@pytest.mark.parametrize(
+    ("child", "rollout"),
+    [
+        ({"step": Step.FAILED}, {}),
+        ({"step": Step.DONE}, {}),
+        ({"paused": True}, {}),
+        ({}, {"paused": True}),
+        ({}, {"phase": RolloutPhase.HALTED}),
+        ({}, {"deleting": True}),
+        ({"deleting": True}, {}),
+    ],
+)
+def test_failed_paused_halted_and_deleted_ones_hold_up_nobody(
+    make: Any, child: dict[str, Any], rollout: dict[str, Any]
+) -> None:
+    high = make.replacement("a", rollout="high", replacement={"priority": 5}, **child)
+    seen = world(
+        make,
+        high,
+        make.replacement("b"),
+        rollouts=[make.rollout(), make.rollout("high", **rollout)],
+    )
+    assert admit(seen, make.now).start == ("roll-b",)
+
+
+@pytest.mark.rule("OP-07")
+@pytest.mark.parametrize(
+    ("child", "rollout", "reason"),
+    [
+        ({"paused": True}, {}, Wait.PAUSED),
+        ({}, {"paused": True}, Wait.ROLLOUT_PAUSED),
+        ({}, {"phase": RolloutPhase.HALTED}, Wait.ROLLOUT_HALTED),
+        ({}, {"phase": RolloutPhase.NEW}, Wait.ROLLOUT_NOT_READY),
+        ({"strategy": {"maxConcurrent": "many"}}, {}, Wait.INVALID_STRATEGY),
+        ({"strategy": {"maxConcurrent": 0}}, {}, Wait.MAX_CONCURRENT),
+    ],
+)
+def test_what_may_not_start_says_why(
+    make: Any, child: dict[str, Any], rollout: dict[str, Any], reason: Wait
+) -> None:
+    seen = world(make, make.replacement("a", **child), rollouts=[make.rollout(**rollout)])
+    decisions = admit(seen, make.now)
+    assert decisions.start == ()
+    assert decisions.waiting == {"roll-a": reason}
+
+
+@pytest.mark.rule("OP-02")
+def test_children_of_a_rollout_that_is_gone_neither_start_nor_hold_up(make: Any) -> None:
+    orphan = make.replacement("a", rollout="gone", replacement={"priority": 9})
+    decisions = admit(world(make, orphan, make.replacement("b")), make.now)
+    assert decisions.start == ("roll-b",)
+    assert "gone-a" not in decisions.waiting
+
+
+@pytest.mark.rule("OP-08")
+def test_nothing_starts_after_too_many_failures_though_halted_is_not_written_yet(
+    make: Any,
+) -> None:
+    failed = make.replacement("a", step=Step.FAILED, failed_at=(-20, -10))
+    rollout = make.rollout(nodes=("a", "b"))
+    decisions = admit(world(make, failed, make.replacement("b"), rollouts=[rollout]), make.now)
+    assert decisions.waiting == {"roll-b": Wait.ROLLOUT_HALTED}
+
+
+@pytest.mark.rule("OP-09")
+def test_order_is_topology_then_age_then_name(make: Any) -> None:
+    strategy = {"topologyKey": "zone", "maxConcurrent": 1}
+    nodes = [
+        make.node("old-b", zone="b", created=-9),
+        make.node("young-a", zone="a", created=-1),
+        make.node("old-a", zone="a", created=-9),
+        make.node("also-old-a", zone="a", created=-9),
+    ]
+    waiting = [make.replacement(n.metadata.name, strategy=strategy) for n in nodes]
+    order = []
+    while waiting:
+        (name,) = admit(world(make, *waiting, nodes=nodes), make.now).start
+        order.append(name)
+        waiting = [r for r in waiting if r.metadata.name != name]
+    assert order == ["roll-also-old-a", "roll-old-a", "roll-young-a", "roll-old-b"]
+
+
+@pytest.mark.rule("OP-25")
+def test_a_node_that_failed_goes_after_all_others_of_its_priority(make: Any) -> None:
+    seen = world(make, make.replacement("a", failed_at=(-5,)), make.replacement("b"))
+    assert admit(seen, make.now).start == ("roll-b",)
+
+
+def test_nodes_in_flight_share_one_topology_value(make: Any) -> None:
+    strategy = {"topologyKey": "zone", "maxConcurrent": 3}
+    nodes = [make.node("a1", zone="a"), make.node("a2", zone="a"), make.node("b1", zone="b")]
+    seen = world(
+        make,
+        make.replacement("a1", step=Step.DRAINING, strategy=strategy),
+        make.replacement("a2", strategy=strategy),
+        make.replacement("b1", strategy=strategy),
+        nodes=nodes,
+    )
+    decisions = admit(seen, make.now)
+    assert decisions.start == ("roll-a2",)
+    assert decisions.waiting == {"roll-b1": Wait.TOPOLOGY}
+
+
+@pytest.mark.rule("OP-06")
+def test_a_node_in_flight_is_not_started_a_second_time(make: Any) -> None:
+    strategy = {"maxConcurrent": 5}
+    seen = world(
+        make,
+        make.replacement("a", rollout="first", step=Step.DRAINING, strategy=strategy),
+        make.replacement("a", strategy=strategy),
+        make.replacement("b", strategy=strategy),
+        rollouts=[make.rollout(), make.rollout("first")],
+    )
+    decisions = admit(seen, make.now)
+    assert decisions.waiting == {"roll-a": Wait.NODE_IN_FLIGHT}
+    assert decisions.start == ("roll-b",), "others do not wait behind it"
+
+
+def test_the_next_node_waits_until_the_last_one_has_settled(make: Any) -> None:
+    done = make.replacement("a", step=Step.DONE, done=-10, strategy={"settleSeconds": 30})
+    decisions = admit(world(make, done, make.replacement("b")), make.now)
+    assert decisions.waiting == {"roll-b": Wait.SETTLING}
+    assert decisions.recheck_after == 20
+    assert admit(world(make, done, make.replacement("b")), make.at(20)).start == ("roll-b",)
+
+
+def test_a_node_that_was_gone_needs_no_time_to_settle(make: Any) -> None:
+    gone = make.replacement(
+        "a", step=Step.DONE, reason="NodeGone", done=0, strategy={"settleSeconds": 30}
+    )
+    assert admit(world(make, gone, make.replacement("b")), make.now).start == ("roll-b",)
+
+
+def drained_one(make: Any, **fields: Any) -> NodeReplacement:
+    owners = (OwnerKey("default", "ReplicaSet", "web", "uid-web"),)
+    return make.replacement(
+        "a", step=Step.DONE, started=-60.5, done=-5, status={"evicted_owners": owners}, **fields
+    )
+
+
+def pod(make: Any, owner: str = "uid-web", created: float = -10) -> PendingPod:
+    return PendingPod("default/web-1", owner, make.at(created))
+
+
+@pytest.mark.parametrize(
+    ("policy", "owner", "created", "waits"),
+    [
+        ("Evicted", "uid-web", -10, True),
+        ("Evicted", "uid-web", -61, True),  # the same second as the start
+        ("Evicted", "uid-web", -70, False),  # was Pending before us
+        ("Evicted", "uid-other", -10, False),
+        ("Any", "uid-other", -70, True),
+        ("Ignore", "uid-web", -10, False),
+    ],
+)
+def test_pending_pods_hold_up_the_next_node_by_policy(
+    make: Any, policy: str, owner: str, created: float, *, waits: bool
+) -> None:
+    waiting = make.replacement("b", strategy={"pendingPods": policy})
+    decisions = admit(
+        world(make, drained_one(make), waiting, pending=[pod(make, owner, created)]), make.now
+    )
+    assert decisions.waiting == ({"roll-b": Wait.PENDING_PODS} if waits else {})
+
+
+def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Any) -> None:
+    seen = world(
+        make,
+        drained_one(make, rollout="finished"),
+        make.replacement("b"),
+        rollouts=[make.rollout(), make.rollout("finished")],
+        pending=[pod(make)],
+    )
+    assert admit(seen, make.now).start == ("roll-b",)
+
+
+def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: Any) -> None:
+    strategy = {"pendingPodsTimeoutSeconds": 60}
+    waiting = make.replacement("b", reason=Wait.PENDING_PODS, since=0, strategy=strategy)
+    seen = world(make, drained_one(make), waiting, pending=[pod(make)])
+    assert admit(seen, make.at(45)).recheck_after == 15
+    decisions = admit(seen, make.at(60))
+    assert decisions.expired == ("roll-b",)
+    assert decisions.start == ()
+
+
+def test_the_time_for_pending_pods_begins_when_they_become_the_reason(make: Any) -> None:
+    strategy = {"pendingPodsTimeoutSeconds": 60}
+    waiting = make.replacement("b", reason=Wait.MAX_CONCURRENT, since=-500, strategy=strategy)
+    seen = world(make, drained_one(make), waiting, pending=[pod(make)])
+    assert admit(seen, make.now).waiting == {"roll-b": Wait.PENDING_PODS}
+
+
+def test_a_replacement_without_a_uid_waits_for_it_and_holds_its_place(make: Any) -> None:
+    by_hand = make.replacement("a", rollout="", nodeUID="", replacement={"priority": 1})
+    decisions = admit(world(make, by_hand, make.replacement("b")), make.now)
+    assert decisions.start == ()
+    assert decisions.waiting == {"roll-b": Wait.HIGHER_PRIORITY}
+
+
+# Properties over random worlds
+
+ROLLOUTS = ("r0", "r1", "")
+
+
+@st.composite
+def worlds(draw: st.DrawFn, make: Any) -> World:
+    names = [f"n{i}" for i in range(draw(st.integers(1, 8)))]
+    zones = {name: draw(st.sampled_from(["a", "b", ""])) for name in names}
+    strategies = {
+        rollout: {
+            "maxConcurrent": draw(st.integers(1, 4)),
+            "topologyKey": draw(st.sampled_from(["", "zone"])),
+        }
+        for rollout in ROLLOUTS
+    }
+    replacements = [
+        make.replacement(
+            node,
+            rollout=rollout,
+            step=draw(st.sampled_from([Step.WAITING] * 5 + list(Step))),
+            attempts=draw(st.integers(0, 1)),
+            paused=draw(st.sampled_from([False, False, False, True])),
+            replacement={"priority": draw(st.integers(0, 2))},
+            strategy=strategies[rollout],
+        )
+        for rollout in ROLLOUTS
+        for node in draw(st.lists(st.sampled_from(names), unique=True))
+    ]
+    return world(
+        make,
+        *replacements,
+        rollouts=[
+            make.rollout("r0", strategy={"maxFailures": 99}),
+            make.rollout("r1", strategy={"maxFailures": 99}, paused=draw(st.booleans())),
+        ],
+        nodes=[make.node(name, zone=zone) for name, zone in zones.items() if name != "n0"],
+    )
+
+
+def start(make: Any, seen: World, names: tuple[str, ...]) -> World:
+    return with_fields(
+        seen,
+        replacements=[
+            msgspec.structs.replace(r, status=reserved(r, make.now))
+            if r.metadata.name in names
+            else r
+            for r in seen.replacements
+        ],
+    )
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_order_in_which_objects_come_changes_nothing(make: Any, data: st.DataObject) -> None:
+    seen = data.draw(worlds(make))
+    shuffled = with_fields(seen, replacements=data.draw(st.permutations(list(seen.replacements))))
+    assert admit(shuffled, make.now) == admit(seen, make.now)
+
+
+@pytest.mark.rule("OP-22")
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_started_node_never_makes_more_in_flight_than_its_limit(
+    make: Any, data: st.DataObject
+) -> None:
+    seen = data.draw(worlds(make))
+    for name in admit(seen, make.now).start:
+        before = {r.spec.node_name for r in seen.replacements if r.status.current.in_flight}
+        chosen = next(r for r in seen.replacements if r.metadata.name == name)
+        assert chosen.spec.node_name not in before
+        assert len(before) < chosen.spec.strategy.max_concurrent
+        seen = start(make, seen, (name,))
+
+
+@pytest.mark.rule("OP-22")
+@settings(max_examples=60)
+@given(data=st.data())
+def test_deciding_again_after_the_starts_starts_nothing_more(
+    make: Any, data: st.DataObject
+) -> None:
+    seen = data.draw(worlds(make))
+    after = start(make, seen, admit(seen, make.now).start)
+    assert admit(after, make.now).start == ()
+
+
+@pytest.mark.rule("OP-05")
+@settings(max_examples=60)
+@given(data=st.data())
+def test_nothing_starts_below_the_highest_unfinished_priority(
+    make: Any, data: st.DataObject
+) -> None:
+    seen = data.draw(worlds(make))
+    unfinished = [
+        r.spec.replacement.priority
+        for r in seen.replacements
+        if r.status.current not in {Step.DONE, Step.FAILED}
+        and not r.spec.paused
+        and not (r.metadata.name.startswith("r1-") and seen.rollouts["uid-r1"].spec.paused)
+    ]
+    by_name = {r.metadata.name: r for r in seen.replacements}
+    for name in admit(seen, make.now).start:
+        assert by_name[name].spec.replacement.priority == max(unfinished)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_every_waiting_node_starts_or_has_a_reason(make: Any, data: st.DataObject) -> None:
+    seen = data.draw(worlds(make))
+    decisions = admit(seen, make.now)
+    waiting = {r.metadata.name for r in seen.replacements if r.status.current is Step.WAITING}
+    assert {*decisions.start, *decisions.expired, *decisions.waiting} == waiting
+    assert not set(decisions.start) & decisions.waiting.keys()
+
+
+def test_a_rollout_gets_finished_when_nothing_stands_in_its_way(make: Any) -> None:
+    seen = world(make, *(make.replacement(f"n{i}") for i in range(20)))
+    order = []
+    for second in range(20):
+        (name,) = admit(seen, make.at(second)).start
+        order.append(name)
+        done = make.replacement(name.removeprefix("roll-"), step=Step.DONE, done=second)
+        seen = with_fields(
+            seen,
+            replacements=[done if r.metadata.name == name else r for r in seen.replacements],
+        )
+    assert order == sorted(order)

@@ -1,0 +1,135 @@
+from typing import Any
+
+import msgspec
+import pytest
+
+from navarchos.operator.api.v1alpha1 import DrainPhase, OwnerKey, ReplacementPhase, Step
+from navarchos.operator.names import RESUME_ANNOTATION
+from navarchos.operator.replacements import transitions
+from navarchos.operator.replacements.waiting import Wait
+from navarchos.runtime.conditions import find_condition
+
+
+def condition(status: Any, type_: str) -> tuple[str, str]:
+    found = find_condition(status.conditions, type_)
+    assert found is not None
+    return found.status, found.reason
+
+
+@pytest.mark.rule("OP-21")
+def test_an_unchanged_reason_to_wait_is_no_change(make: Any) -> None:
+    replacement = make.replacement("a")
+    status = transitions.waits(replacement, Wait.QUEUED, make.now)
+    assert status is not None
+    assert condition(status, "Waiting") == ("True", "Queued")
+    assert status.phase is ReplacementPhase.NEW
+    again = msgspec.structs.replace(replacement, status=status)
+    assert transitions.waits(again, Wait.QUEUED, make.at(60)) is None
+    assert transitions.waits(again, Wait.PAUSED, make.at(60)) is not None
+
+
+def test_a_wait_for_pending_pods_has_a_deadline(make: Any) -> None:
+    replacement = make.replacement("a", strategy={"pendingPodsTimeoutSeconds": 60})
+    status = transitions.waits(replacement, Wait.PENDING_PODS, make.now)
+    assert status is not None
+    assert status.step is not None
+    assert status.step.deadline == make.at(60)
+
+
+def test_taking_a_slot_ends_the_wait_and_starts_the_clock_once(make: Any) -> None:
+    first = transitions.reserved(make.replacement("a"), make.now)
+    assert first.current is Step.RESERVED
+    assert condition(first, "Waiting") == ("False", "Started")
+    assert first.start_timestamp == make.now
+    again = msgspec.structs.replace(make.replacement("a"), status=first)
+    assert transitions.reserved(again, make.at(60)).start_timestamp == make.now
+
+
+@pytest.mark.rule("OP-25")
+def test_a_failed_attempt_waits_again_until_its_retries_are_used_up(make: Any) -> None:
+    replacement = make.replacement("a", step=Step.DRAINING, strategy={"retries": 1})
+    for attempt, end in ((1, Step.WAITING), (2, Step.FAILED)):
+        failed = transitions.attempt_failed(replacement, "Timeout", "why", make.now)
+        assert failed.current is Step.RELEASING
+        assert failed.attempts == len(failed.failures) == attempt
+        replacement = msgspec.structs.replace(replacement, status=failed)
+        status = transitions.released(replacement, make.now)
+        assert status.current is end
+        replacement = msgspec.structs.replace(replacement, status=status)
+    assert replacement.status.phase is ReplacementPhase.FAILED
+    assert replacement.status.completion_timestamp == make.now
+    assert replacement.status.step is not None
+    assert replacement.status.step.reason == "Timeout"
+
+
+@pytest.mark.rule("OP-08")
+def test_forgiving_lets_a_failed_node_wait_again_with_all_its_retries(make: Any) -> None:
+    failed = make.replacement(
+        "a",
+        step=Step.FAILED,
+        failed_at=(-9, -8),
+        done=-8,
+        annotations={RESUME_ANNOTATION: "please"},
+    )
+    assert transitions.needs_forgiving(failed)
+    status = transitions.forgiven(failed, make.now)
+    assert status.current is Step.WAITING
+    assert status.completion_timestamp is None
+    assert status.counted_attempts == 0
+    assert status.attempts == 2, "names of drains go on from here"
+    assert status.failures == ()
+    obeyed = msgspec.structs.replace(failed, status=status)
+    assert not transitions.needs_forgiving(obeyed)
+
+
+def test_forgiving_leaves_a_node_in_flight_where_it_is(make: Any) -> None:
+    draining = make.replacement(
+        "a", step=Step.DRAINING, failed_at=(-9,), annotations={RESUME_ANNOTATION: "please"}
+    )
+    status = transitions.forgiven(draining, make.now)
+    assert status.current is Step.DRAINING
+    assert status.counted_attempts == 0
+
+
+@pytest.mark.rule("OP-20")
+def test_a_node_that_is_gone_is_completed_with_its_reason(make: Any) -> None:
+    status = transitions.gone(make.replacement("a"), make.now)
+    assert status.phase is ReplacementPhase.COMPLETED
+    assert status.completion_timestamp == make.now
+    assert status.step is not None
+    assert status.step.reason == "NodeGone"
+    assert condition(status, "NodeDrained") == ("False", "NodeGone")
+
+
+def test_what_the_drain_reports_is_shown_with_counts(make: Any) -> None:
+    replacement = make.replacement("a", step=Step.DRAINING)
+    drain = make.drain(
+        replacement,
+        phase=DrainPhase.DRAINING,
+        status={
+            "nodePods": ["default/a", "default/b", "default/c"],
+            "evictedPods": ["default/a"],
+            "ignoredPods": [{"name": "default/b", "reason": "DaemonSet"}],
+            "failedPods": [{"name": "default/c", "reason": "why"}],
+        },
+    )
+    status = transitions.with_drain(replacement, drain, make.now)
+    assert status.node_pods == ("default/a", "default/b", "default/c")
+    assert (
+        status.node_pods_count,
+        status.evicted_pods_count,
+        status.ignored_pods_count,
+        status.failed_pods_count,
+    ) == (3, 1, 1, 1)
+    assert condition(status, "NodeCordoned") == ("True", "NodeCordoned")
+    again = msgspec.structs.replace(replacement, status=status)
+    assert transitions.with_drain(again, drain, make.at(60)) == status
+
+
+def test_owners_of_evicted_pods_are_kept_over_attempts(make: Any) -> None:
+    first = OwnerKey("default", "ReplicaSet", "web", "uid-web")
+    replacement = make.replacement("a", step=Step.DRAINING, status={"evicted_owners": (first,)})
+    second = {"namespace": "default", "kind": "ReplicaSet", "name": "api", "uid": "uid-api"}
+    drain = make.drain(replacement, status={"evictedOwners": [second]})
+    status = transitions.with_drain(replacement, drain, make.now)
+    assert [owner.name for owner in status.evicted_owners] == ["api", "web"]

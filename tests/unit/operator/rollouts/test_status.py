@@ -1,0 +1,247 @@
+from typing import Any
+
+import pytest
+
+from navarchos.operator.api.v1alpha1 import (
+    NodeReplacement,
+    NodeRollout,
+    NodeRolloutStatus,
+    PlannedNode,
+    PriorityCount,
+    RolloutPhase,
+    Step,
+)
+from navarchos.operator.names import RESUME_ANNOTATION
+from navarchos.operator.rollouts.plan import Plan
+from navarchos.operator.rollouts.status import MAX_BLOCKED, Facts, observe, started
+from navarchos.runtime.conditions import Condition, find_condition
+
+
+def seen(make: Any, rollout: NodeRollout, *children: NodeReplacement, **facts: Any) -> Any:
+    by_node = {child.spec.node_name: child for child in children}
+    return observe(rollout, Facts(nodes=rollout.status.nodes, children=by_node, **facts), make.now)
+
+
+def condition(status: NodeRolloutStatus, type_: str) -> tuple[str, str]:
+    found = find_condition(status.conditions, type_)
+    assert found is not None
+    return found.status, found.reason
+
+
+@pytest.mark.rule("OP-03")
+def test_the_plan_is_recorded_before_anything_else(make: Any) -> None:
+    plan = Plan(nodes=(PlannedNode("a", "uid-a", 7), PlannedNode("b", "uid-b", 1)))
+    status = started(make.rollout(phase=None), plan, make.now)
+    assert status.phase is RolloutPhase.NEW
+    assert status.nodes == plan.nodes
+    assert status.plan == (PriorityCount(7, 1), PriorityCount(1, 1))
+    assert status.start_timestamp == make.now
+
+
+@pytest.mark.rule("OP-03")
+def test_a_rollout_that_matches_nothing_is_completed_and_says_why(make: Any) -> None:
+    status = started(make.rollout(phase=None), Plan(not_found=("x",)), make.now)
+    assert status.phase is RolloutPhase.COMPLETED
+    assert status.completion_timestamp == make.now
+    assert condition(status, "ReplacementsInProgress") == ("False", "NoNodesMatched")
+    assert condition(status, "NodesFound") == ("False", "NodesNotFound")
+
+
+def test_it_is_in_progress_once_every_child_exists(make: Any) -> None:
+    rollout = make.rollout(phase=RolloutPhase.NEW, nodes=("a", "b"))
+    half = seen(make, rollout, make.replacement("a"))
+    assert half.phase is RolloutPhase.NEW
+    assert half.replacements_created == ("a",)
+    whole = seen(make, rollout, make.replacement("a"), make.replacement("b"))
+    assert whole.phase is RolloutPhase.IN_PROGRESS
+    assert condition(whole, "ReplacementsCreated") == ("True", "CreatedNodeReplacements")
+    assert condition(whole, "ReplacementsInProgress") == ("True", "StillProgressing")
+
+
+def test_a_failed_creation_is_told(make: Any) -> None:
+    rollout = make.rollout(phase=RolloutPhase.NEW, nodes=("a", "b"))
+    status = seen(make, rollout, make.replacement("a"), creation_error="no room")
+    assert condition(status, "ReplacementsCreated") == ("False", "ErrorCreatingNodeReplacements")
+
+
+@pytest.mark.rule("OP-04")
+def test_it_is_completed_when_every_planned_node_is(make: Any) -> None:
+    rollout = make.rollout(nodes=("b", "a"))
+    done = [make.replacement(n, step=Step.DONE, started=-20, done=-10) for n in "ab"]
+    assert seen(make, rollout, done[0], make.replacement("b")).phase is RolloutPhase.IN_PROGRESS
+    status = seen(make, rollout, *done)
+    assert status.phase is RolloutPhase.COMPLETED
+    assert status.replacements_completed == ("a", "b")
+    assert status.completion_timestamp == make.now
+    assert condition(status, "ReplacementsInProgress") == ("False", "ReplacementsCompleted")
+
+
+def test_a_finished_child_that_was_cleaned_up_still_counts(make: Any) -> None:
+    rollout = make.rollout(nodes=("a", "b"), status={"replacements_completed": ("a",)})
+    status = seen(make, rollout, make.replacement("b", step=Step.DONE, done=0))
+    assert status.phase is RolloutPhase.COMPLETED
+    assert status.replacements_created_count == 2
+
+
+def test_equal_facts_give_an_equal_status(make: Any) -> None:
+    rollout = make.rollout(nodes=("a", "b", "c"))
+    children = {
+        "a": make.replacement("a", step=Step.DONE, started=-30, done=-10),
+        "b": make.replacement("b", step=Step.DRAINING, started=-5),
+        "c": make.replacement("c"),
+    }
+    first = observe(rollout, Facts(rollout.status.nodes, children), make.now)
+    again = make.rollout(
+        nodes=("a", "b", "c"),
+        status={name: getattr(first, name) for name in first.__struct_fields__},
+    )
+    assert observe(again, Facts(rollout.status.nodes, children), make.at(99)) == first
+
+
+@pytest.mark.rule("OP-08")
+def test_more_failed_nodes_than_allowed_halt_it(make: Any) -> None:
+    failed = [make.replacement(n, step=Step.FAILED, failed_at=(-9, -8), done=-8) for n in "ab"]
+    kept_on = make.rollout(nodes=("a", "b", "c"), strategy={"maxFailures": 2, "maxConcurrent": 9})
+    assert seen(make, kept_on, *failed).phase is RolloutPhase.IN_PROGRESS
+    halted = make.rollout(nodes=("a", "b", "c"), strategy={"maxFailures": 1, "maxConcurrent": 9})
+    status = seen(make, halted, *failed, make.replacement("c"))
+    assert status.phase is RolloutPhase.HALTED
+    assert condition(status, "Halted") == ("True", "TooManyFailures")
+    assert condition(status, "ReplacementsInProgress") == ("False", "RolloutHalted")
+    assert status.halted_max_failures == 1
+
+
+@pytest.mark.rule("OP-08")
+def test_a_percentage_of_failures_is_rounded_down(make: Any) -> None:
+    names = tuple("abcdefghi")
+    failed = make.replacement("a", step=Step.FAILED, failed_at=(-9,), done=-8)
+    rollout = make.rollout(nodes=names, strategy={"maxFailures": "11%", "maxConcurrent": 9})
+    assert seen(make, rollout, failed).phase is RolloutPhase.HALTED
+
+
+@pytest.mark.rule("OP-08")
+def test_too_many_failed_attempts_in_a_row_halt_it_before_any_node_failed_for_good(
+    make: Any,
+) -> None:
+    rollout = make.rollout(nodes=("a", "b", "c"), strategy={"maxFailures": 1, "maxConcurrent": 1})
+    three = [make.replacement(n, failed_at=(-at,)) for n, at in [("a", 30), ("b", 20), ("c", 10)]]
+    assert seen(make, rollout, *three[:2]).phase is RolloutPhase.IN_PROGRESS
+    assert seen(make, rollout, *three).phase is RolloutPhase.HALTED
+
+
+@pytest.mark.rule("OP-08")
+def test_a_drained_node_in_between_begins_the_row_anew(make: Any) -> None:
+    rollout = make.rollout(nodes=tuple("abcd"), strategy={"maxFailures": 1, "maxConcurrent": 1})
+    failed = [make.replacement(n, failed_at=(-at,)) for n, at in [("a", 30), ("b", 20), ("c", 10)]]
+    drained = make.replacement("d", step=Step.DONE, started=-29, done=-15)
+    assert seen(make, rollout, *failed, drained).phase is RolloutPhase.IN_PROGRESS
+    gone = make.replacement("d", step=Step.DONE, reason="NodeGone", done=-15)
+    assert seen(make, rollout, *failed, gone).phase is RolloutPhase.HALTED
+
+
+def halted(make: Any, **spec: Any) -> NodeRollout:
+    return make.rollout(
+        phase=RolloutPhase.HALTED,
+        nodes=("a", "b"),
+        status={
+            "halted_max_failures": 0,
+            "conditions": (Condition(type="Halted", status="True", reason="TooManyFailures"),),
+        },
+        **spec,
+    )
+
+
+@pytest.mark.rule("OP-08")
+def test_halted_is_not_left_when_things_look_better(make: Any) -> None:
+    done = [make.replacement(n, step=Step.DONE, done=-1) for n in "ab"]
+    assert seen(make, halted(make), *done).phase is RolloutPhase.HALTED
+
+
+@pytest.mark.rule("OP-08")
+def test_raising_max_failures_lets_it_go_on(make: Any) -> None:
+    failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8), done=-8)
+    status = seen(make, halted(make, strategy={"maxFailures": 1}), failed, make.replacement("b"))
+    assert status.phase is RolloutPhase.IN_PROGRESS
+    assert condition(status, "Halted") == ("False", "Resumed")
+    assert status.halted_max_failures is None
+
+
+@pytest.mark.rule("OP-08")
+def test_raising_max_failures_by_too_little_halts_it_again(make: Any) -> None:
+    failed = [make.replacement(n, step=Step.FAILED, failed_at=(-9,), done=-8) for n in "ab"]
+    rollout = make.rollout(
+        phase=RolloutPhase.HALTED,
+        nodes=("a", "b", "c"),
+        status={"halted_max_failures": 0},
+        strategy={"maxFailures": 1, "maxConcurrent": 9},
+    )
+    status = seen(make, rollout, *failed, make.replacement("c"))
+    assert status.phase is RolloutPhase.HALTED
+    assert status.halted_max_failures == 1
+
+
+@pytest.mark.rule("OP-08")
+def test_resuming_forgives_failures_of_children_that_have_not_heard_of_it_yet(make: Any) -> None:
+    failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8), done=-8)
+    rollout = halted(make, annotations={RESUME_ANNOTATION: "please"})
+    status = seen(make, rollout, failed, make.replacement("b"))
+    assert status.phase is RolloutPhase.IN_PROGRESS
+    assert status.resumed == "please"
+
+
+@pytest.mark.rule("OP-08")
+def test_the_same_resume_annotation_forgives_only_once(make: Any) -> None:
+    rollout = make.rollout(
+        nodes=("a", "b"),
+        annotations={RESUME_ANNOTATION: "please"},
+        status={"resumed": "please"},
+    )
+    failed_again = make.replacement(
+        "a", step=Step.FAILED, failed_at=(-9, -8), done=-8, status={"resumed": "please"}
+    )
+    assert seen(make, rollout, failed_again).phase is RolloutPhase.HALTED
+
+
+def test_the_last_failure_within_the_limit_completes_it(make: Any) -> None:
+    rollout = make.rollout(nodes=("a",), strategy={"maxFailures": 1})
+    failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8, -7), done=-7)
+    status = seen(make, rollout, failed)
+    assert status.phase is RolloutPhase.COMPLETED
+    assert status.replacements_failed == ("a",)
+
+
+@pytest.mark.rule("OP-07")
+def test_paused_is_a_condition_as_long_as_it_lasts(make: Any) -> None:
+    rollout = make.rollout(nodes=("a",), paused=True)
+    status = seen(make, rollout, make.replacement("a"))
+    assert condition(status, "Paused") == ("True", "Paused")
+    resumed = make.rollout(nodes=("a",), status={"conditions": status.conditions})
+    assert condition(seen(make, resumed, make.replacement("a")), "Paused") == ("False", "Resumed")
+
+
+@pytest.mark.rule("OP-11")
+def test_the_estimate_extends_the_mean_of_the_drained_nodes(make: Any) -> None:
+    rollout = make.rollout(nodes=tuple("abcde"), strategy={"maxConcurrent": 2, "settleSeconds": 5})
+    children = [
+        make.replacement("a", step=Step.DONE, started=-60, done=-50),
+        make.replacement("b", step=Step.DONE, started=-50, done=-30),
+        *(make.replacement(name) for name in "cde"),
+    ]
+    # Three left, two at once: two rounds of 15 s on average, and the pause after each.
+    assert seen(make, rollout, *children).estimated_completion == make.at(-30 + 2 * (15 + 5))
+    assert seen(make, rollout, *children[2:]).estimated_completion is None
+
+
+def test_blocked_pods_are_listed_in_order_with_a_complete_count(make: Any) -> None:
+    rollout = make.rollout(nodes=("a",))
+    child = make.replacement("a", step=Step.DRAINING)
+    blockers = [
+        {"namespace": "default", "pod": f"web-{i:03}", "reason": "Budget", "budget": "web"}
+        for i in reversed(range(60))
+    ]
+    drain = make.drain(child, status={"blockers": blockers, "blocked": 70})
+    status = seen(make, rollout, child, drains=[drain])
+    assert len(status.blocked) == MAX_BLOCKED
+    assert status.blocked[0].pod == "default/web-000"
+    assert status.blocked_count == 70
+    assert status.in_flight == ("a",)
