@@ -1,0 +1,220 @@
+"""What the server's answers to an eviction mean, over the wire form of each."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from navarchos.client import BufferedAnswer, Client, ConnectFailed, HttpRequest
+from navarchos.drain import Answer, Evictor, Outcome, Pod, outcome_of, retry_delay
+
+ClientOf = Callable[[Callable[[HttpRequest], BufferedAnswer]], Client]
+V1 = {"name": "pods/eviction", "kind": "Eviction", "group": "policy", "version": "v1"}
+
+
+def status(
+    code: int,
+    reason: str,
+    message: str,
+    *,
+    details: Mapping[str, Any] | None = None,
+    retry_after: str = "",
+) -> BufferedAnswer:
+    body = {"kind": "Status", "code": code, "reason": reason, "message": message}
+    headers = {"retry-after": retry_after} if retry_after else {}
+    return BufferedAnswer(code, headers, json.dumps({**body, "details": details or {}}).encode())
+
+
+def budget_cause(message: str) -> dict[str, Any]:
+    return {"causes": [{"reason": "DisruptionBudget", "message": message}]}
+
+
+class Server:
+    def __init__(self, answer: BufferedAnswer | Exception, resource: Any = V1) -> None:
+        self.answer = answer
+        self.resource = resource
+        self.requests: list[tuple[str, str, Any]] = []
+
+    def __call__(self, request: HttpRequest) -> BufferedAnswer:
+        if request.method == "GET":
+            resources = [self.resource] if self.resource else []
+            return BufferedAnswer(200, {}, json.dumps({"resources": resources}).encode())
+        self.requests.append((request.method, request.target, json.loads(request.body or b"null")))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+CREATED = status(201, "", "")
+NEEDS = "The disruption budget web needs 3 healthy pods and has 3 currently"
+CASES: list[tuple[str, BufferedAnswer, Answer, str]] = [
+    ("accepted", CREATED, Answer.EVICTED, ""),
+    ("gone", status(404, "NotFound", 'pods "web-1" not found'), Answer.GONE, ""),
+    (
+        "another uid",
+        status(409, "Conflict", "Precondition failed: UID in precondition: a, in meta: b"),
+        Answer.GONE,
+        "",
+    ),
+    (
+        "budget is zero",
+        status(429, "TooManyRequests", "Cannot evict", details=budget_cause(NEEDS)),
+        Answer.BLOCKED_BY_BUDGET,
+        "web",
+    ),
+    (
+        "budget not observed",
+        status(
+            429,
+            "TooManyRequests",
+            "Cannot evict",
+            details=budget_cause(
+                "The disruption budget web is still being processed by the server."
+            ),
+            retry_after="10",
+        ),
+        Answer.IN_PROGRESS,
+        "web",
+    ),
+    (
+        "server busy",
+        status(429, "TooManyRequests", "too many requests", retry_after="1"),
+        Answer.IN_PROGRESS,
+        "",
+    ),
+    (
+        "several budgets",
+        status(
+            500,
+            "InternalError",
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource "
+            "does not support.",
+        ),
+        Answer.MULTIPLE_BUDGETS,
+        "",
+    ),
+    (
+        "namespace in deletion",
+        status(
+            403,
+            "Forbidden",
+            "unable to create new content because it is being terminated",
+            details={"causes": [{"reason": "NamespaceTerminating", "message": "x"}]},
+        ),
+        Answer.NAMESPACE_TERMINATING,
+        "",
+    ),
+    (
+        "budget negative",
+        status(
+            403,
+            "Forbidden",
+            'poddisruptionbudget.policy "web" is forbidden: pdb disruptions allowed is negative',
+            details={"kind": "poddisruptionbudget", "name": "web"},
+        ),
+        Answer.BLOCKED_BY_BUDGET,
+        "web",
+    ),
+    (
+        "no right",
+        status(
+            403,
+            "Forbidden",
+            'pods "web-1" is forbidden: User "x" cannot create resource "pods/eviction" in API '
+            'group "" in the namespace "default"',
+        ),
+        Answer.FORBIDDEN,
+        "",
+    ),
+    (
+        "webhook, 403",
+        status(403, "Forbidden", 'admission webhook "drain.example" denied the request: mine'),
+        Answer.WEBHOOK_DENIED,
+        "",
+    ),
+    (
+        "webhook, 429",
+        status(429, "TooManyRequests", 'admission webhook "drain.example" denied the request'),
+        Answer.WEBHOOK_DENIED,
+        "",
+    ),
+    ("policy", status(422, "Invalid", "ValidatingAdmissionPolicy says no"), Answer.REFUSED, ""),
+    ("bad request", status(400, "BadRequest", "name in URL"), Answer.REFUSED, ""),
+    ("forbidden by a plugin", status(403, "Forbidden", "no"), Answer.REFUSED, ""),
+    ("unavailable", status(503, "ServiceUnavailable", "later"), Answer.RETRY, ""),
+    ("timeout", status(504, "Timeout", "conflicts", retry_after="10"), Answer.RETRY, ""),
+    ("expired token", status(401, "Unauthorized", "Unauthorized"), Answer.RETRY, ""),
+]
+
+
+@pytest.mark.rule("OP-43")
+@pytest.mark.parametrize(
+    ("answer", "expected", "budget"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
+)
+def test_every_answer_has_one_meaning(
+    make_pod: Callable[..., Pod],
+    client_of: ClientOf,
+    answer: BufferedAnswer,
+    expected: Answer,
+    budget: str,
+) -> None:
+    with client_of(Server(answer)) as client:
+        outcome = Evictor(client).evict(make_pod())
+    assert (outcome.answer, outcome.budget) == (expected, budget)
+    assert bool(outcome.message) == (expected is not Answer.EVICTED)
+
+
+@pytest.mark.rule("OP-43")
+def test_no_answer_is_no_answer() -> None:
+    assert outcome_of(ConnectFailed("refused")).answer is Answer.RETRY
+
+
+@pytest.mark.rule("OP-43")
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+def test_the_eviction_speaks_the_servers_version_and_names_the_pods_uid(
+    make_pod: Callable[..., Pod], client_of: ClientOf, version: str
+) -> None:
+    server = Server(CREATED, {**V1, "version": version})
+    with client_of(server) as client:
+        evictor = Evictor(client)
+        evictor.evict(make_pod(uid="u-1"), grace=0)
+        evictor.evict(make_pod(uid="u-1"))
+    (method, target, first), (_, _, second) = server.requests
+    assert (method, target) == ("POST", "/api/v1/namespaces/default/pods/web-1/eviction")
+    assert first["apiVersion"] == f"policy/{version}"
+    assert first["deleteOptions"]["preconditions"] == {"uid": "u-1"}
+    assert first["deleteOptions"]["gracePeriodSeconds"] == 0
+    assert "gracePeriodSeconds" not in second["deleteOptions"]
+
+
+def test_a_server_without_evictions_gets_deletions(
+    make_pod: Callable[..., Pod], client_of: ClientOf
+) -> None:
+    server = Server(status(200, "", ""), None)
+    with client_of(server) as client:
+        assert Evictor(client).evict(make_pod(uid="u-1")).answer is Answer.DELETED
+    ((method, target, body),) = server.requests
+    assert (method, target) == ("DELETE", "/api/v1/namespaces/default/pods/web-1")
+    assert body["preconditions"] == {"uid": "u-1"}
+
+
+@pytest.mark.rule("OP-43")
+def test_the_servers_advice_wins_over_our_own_delay() -> None:
+    outcome = Outcome(Answer.IN_PROGRESS, retry_after=10.0)
+    assert retry_delay(outcome, 7, base=5, rand=lambda: 0.0) == 10.0
+
+
+@pytest.mark.rule("OP-43")
+def test_delays_grow_to_half_a_minute_with_a_random_part() -> None:
+    outcome = Outcome(Answer.BLOCKED_BY_BUDGET, retry_after=0.0)
+    delays = [retry_delay(outcome, n, base=5, rand=lambda: 0.0) for n in range(8)]
+    assert delays[0] == 5.0
+    assert delays == sorted(delays)
+    assert delays[-1] == 30.0
+    assert retry_delay(outcome, 0, base=5, rand=lambda: 0.999) > 5.9
+    assert retry_delay(outcome, 9, base=60, rand=lambda: 0.0) == 60.0
+
+
+def test_a_pod_on_its_way_is_asked_again_at_the_base_delay() -> None:
+    assert retry_delay(Outcome(Answer.EVICTED), 5, base=5, rand=lambda: 0.0) == 5.0

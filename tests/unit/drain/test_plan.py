@@ -1,0 +1,239 @@
+"""What happens to each pod: kubectl's rules, without its faults."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from navarchos.client.selectors import Selector
+from navarchos.drain import Action, DrainOptions, Pod, Reason, classify
+
+NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
+MakePod = Callable[..., Pod]
+
+
+def exists(namespace: str, name: str) -> bool:
+    return True
+
+
+def gone(namespace: str, name: str) -> bool:
+    return False
+
+
+def verdict(
+    pod: Pod, found: Callable[[str, str], bool] = exists, **options: Any
+) -> tuple[Any, Any]:
+    plan = classify([pod], DrainOptions(**options), found, now=NOW)
+    (planned,) = (*plan.evict, *plan.wait, *plan.ignore, *plan.refuse)
+    return planned.finding.action, planned.finding.reason
+
+
+TABLE: list[tuple[str, dict[str, Any], dict[str, Any], Action, Reason]] = [
+    ("a pod of a controller", {}, {}, Action.EVICT, Reason.ORDINARY),
+    ("a bare pod", {"owner": None}, {}, Action.REFUSE, Reason.UNMANAGED),
+    ("a bare pod, forced", {"owner": None}, {"force": True}, Action.EVICT, Reason.UNMANAGED),
+    (
+        "a bare pod that has succeeded",
+        {"owner": None, "phase": "Succeeded"},
+        {},
+        Action.EVICT,
+        Reason.FINISHED,
+    ),
+    (
+        "a bare pod that has failed, with local data",
+        {"owner": None, "phase": "Failed", "empty_dir": True},
+        {},
+        Action.EVICT,
+        Reason.FINISHED,
+    ),
+    ("local data", {"empty_dir": True}, {}, Action.REFUSE, Reason.LOCAL_STORAGE),
+    (
+        "local data, given up",
+        {"empty_dir": True},
+        {"delete_empty_dir_data": True},
+        Action.EVICT,
+        Reason.LOCAL_STORAGE,
+    ),
+    (
+        "local data of a bare pod, only the data given up",
+        {"empty_dir": True, "owner": None},
+        {"delete_empty_dir_data": True},
+        Action.REFUSE,
+        Reason.UNMANAGED,
+    ),
+    ("a static pod", {"mirror": True, "owner": None}, {}, Action.IGNORE, Reason.MIRROR),
+    (
+        "a static pod, forced",
+        {"mirror": True, "owner": None},
+        {"force": True},
+        Action.IGNORE,
+        Reason.MIRROR,
+    ),
+    (
+        "a bare pod that terminates needs nobody's leave",
+        {"owner": None, "terminating_at": "2026-01-01T12:00:30Z"},
+        {},
+        Action.WAIT,
+        Reason.TERMINATING,
+    ),
+    (
+        "terminating for long, waited for by default",
+        {"terminating_at": "2026-01-01T11:00:00Z"},
+        {},
+        Action.WAIT,
+        Reason.TERMINATING,
+    ),
+    (
+        "terminating for longer than anybody waits",
+        {"terminating_at": "2026-01-01T11:59:49Z"},
+        {"skip_wait_for_delete_timeout": 10.0},
+        Action.IGNORE,
+        Reason.TERMINATING_TOO_LONG,
+    ),
+    (
+        "the wait counts from the end of the grace period",
+        {"terminating_at": "2026-01-01T11:59:50Z"},
+        {"skip_wait_for_delete_timeout": 10.0},
+        Action.WAIT,
+        Reason.TERMINATING,
+    ),
+]
+
+
+@pytest.mark.rule("OP-42")
+@pytest.mark.rule("OP-45")
+@pytest.mark.parametrize(
+    ("facts", "options", "action", "reason"),
+    [row[1:] for row in TABLE],
+    ids=[row[0] for row in TABLE],
+)
+def test_each_pod_meets_the_fate_kubectl_gives_it(
+    make_pod: MakePod,
+    facts: dict[str, Any],
+    options: dict[str, Any],
+    action: Action,
+    reason: Reason,
+) -> None:
+    assert verdict(make_pod(**facts), **options) == (action, reason)
+
+
+@pytest.mark.rule("OP-42")
+@pytest.mark.parametrize(
+    ("found", "options", "phase", "expected"),
+    [
+        (exists, {}, "Running", (Action.REFUSE, Reason.DAEMON_SET_NOT_IGNORED)),
+        (exists, {"ignore_daemon_sets": True}, "Running", (Action.IGNORE, Reason.DAEMON_SET)),
+        (
+            exists,
+            {"ignore_daemon_sets": True, "force": True},
+            "Running",
+            (Action.IGNORE, Reason.DAEMON_SET),
+        ),
+        (gone, {"ignore_daemon_sets": True}, "Running", (Action.REFUSE, Reason.DAEMON_SET_GONE)),
+        (gone, {"force": True}, "Running", (Action.EVICT, Reason.DAEMON_SET_GONE)),
+        (exists, {}, "Succeeded", (Action.EVICT, Reason.FINISHED)),
+        (gone, {}, "Failed", (Action.EVICT, Reason.FINISHED)),
+    ],
+)
+def test_a_daemon_sets_pod_is_left_alone_unless_nobody_would_bring_it_back(
+    make_pod: MakePod,
+    daemon_set: Any,
+    found: Callable[[str, str], bool],
+    options: dict[str, Any],
+    phase: str,
+    expected: tuple[Action, Reason],
+) -> None:
+    pod = make_pod(owner=daemon_set, phase=phase)
+    assert verdict(pod, found, **options) == expected
+
+
+def test_a_controller_that_is_only_called_daemon_set_is_none(make_pod: MakePod) -> None:
+    owner = {"apiVersion": "example.org/v1", "kind": "DaemonSet", "name": "x", "uid": "x"}
+    assert verdict(make_pod(owner=owner)) == (Action.EVICT, Reason.ORDINARY)
+
+
+def test_a_look_up_that_fails_fails_the_plan(make_pod: MakePod, daemon_set: Any) -> None:
+    def broken(namespace: str, name: str) -> bool:
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        classify([make_pod(owner=daemon_set)], DrainOptions(), broken, now=NOW)
+
+
+@pytest.mark.rule("OP-42")
+def test_the_selector_limits_what_is_looked_at_even_where_it_would_refuse(
+    make_pod: MakePod,
+) -> None:
+    only = {"pod_selector": Selector.parse("app=web")}
+    assert verdict(make_pod(owner=None), **only) == (Action.IGNORE, Reason.NOT_SELECTED)
+    assert verdict(make_pod(labels={"app": "web"}), **only) == (Action.EVICT, Reason.ORDINARY)
+
+
+def test_a_refusal_names_the_field_that_would_lift_it(make_pod: MakePod, daemon_set: Any) -> None:
+    pods = [
+        make_pod("bare", owner=None),
+        make_pod("data", empty_dir=True),
+        make_pod("agent", owner=daemon_set),
+    ]
+    plan = classify(pods, DrainOptions(), exists, now=NOW)
+    messages = {planned.name: planned.finding.message for planned in plan.refuse}
+    assert "force: true" in messages["default/bare"]
+    assert "deleteEmptyDirData: true" in messages["default/data"]
+    assert "ignoreDaemonSets: true" in messages["default/agent"]
+
+
+def test_pods_that_the_cluster_needs_come_last_and_the_order_is_stable(make_pod: MakePod) -> None:
+    pods = [
+        make_pod("dns", "a", priority_class="system-cluster-critical"),
+        make_pod("b", "z"),
+        make_pod("a", "z"),
+        make_pod("c", "b"),
+    ]
+    for given_pods in (pods, pods[::-1]):
+        plan = classify(given_pods, DrainOptions(), exists, now=NOW)
+        assert [planned.name for planned in plan.evict] == ["b/c", "z/a", "z/b", "a/dns"]
+
+
+facts = st.fixed_dictionaries(
+    {
+        "owner": st.sampled_from([None, "ReplicaSet", "DaemonSet"]),
+        "phase": st.sampled_from(["Pending", "Running", "Succeeded", "Failed", "Unknown"]),
+        "empty_dir": st.booleans(),
+        "mirror": st.booleans(),
+        "terminating_at": st.sampled_from(["", "2026-01-01T11:00:00Z", "2026-01-01T13:00:00Z"]),
+        "labels": st.sampled_from([{}, {"app": "web"}]),
+        "priority_class": st.sampled_from(["", "system-node-critical"]),
+    }
+)
+options_ = st.builds(
+    DrainOptions,
+    force=st.booleans(),
+    ignore_daemon_sets=st.booleans(),
+    delete_empty_dir_data=st.booleans(),
+    skip_wait_for_delete_timeout=st.sampled_from([0.0, 60.0]),
+    pod_selector=st.sampled_from([Selector.everything(), Selector.parse("app=web")]),
+)
+
+
+@pytest.mark.rule("OP-42")
+@given(many=st.lists(facts, max_size=12), options=options_, present=st.booleans())
+def test_every_pod_is_in_exactly_one_group(
+    make_pod: MakePod, many: list[dict[str, Any]], options: DrainOptions, present: bool
+) -> None:
+    pods = []
+    for number, fact in enumerate(many):
+        kind = fact["owner"]
+        owner = kind and {"apiVersion": "apps/v1", "kind": kind, "name": "o", "uid": "o"}
+        pods.append(make_pod(f"p{number}", **{**fact, "owner": owner}))
+    plan = classify(pods, options, lambda _, __: present, now=NOW)
+    grouped = [*plan.evict, *plan.wait, *plan.ignore, *plan.refuse]
+    assert sorted(planned.uid for planned in grouped) == sorted(pod.metadata.uid for pod in pods)
+    assert plan.is_drained == (len(plan.to_go) == 0)
+    # Whatever the options: what only its kubelet can end is never touched, and what
+    # terminates is never asked twice.
+    for planned in plan.evict:
+        assert not planned.pod.is_terminating or planned.pod.is_finished
+        assert not planned.pod.is_mirror or planned.pod.is_finished
