@@ -147,15 +147,15 @@ def _program(expression: str) -> Evaluate:
     from navarchos.testing.apiserver.celfunctions import FUNCTIONS
 
     environment = celpy.Environment()
-    program = environment.program(environment.compile(expression), functions=FUNCTIONS)
+    program = environment.program(environment.compile(expression), functions=dict(FUNCTIONS))
     evaluate: Evaluate = program.evaluate
     return evaluate
 
 
 def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
     """Convert JSON for cel-python, with field names escaped as upstream does."""
-    import celpy
     from celpy import celtypes
+    from celpy.adapter import json_to_cel
 
     if isinstance(value, dict):
         return celtypes.MapType(
@@ -173,7 +173,7 @@ def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
         return celtypes.TimestampType(value)
     if isinstance(value, int) and schema is not None and schema.type == "number":
         return celtypes.DoubleType(value)
-    return celpy.json_to_cel(value)
+    return json_to_cel(value)
 
 
 def _escaped(key: str, schema: Schema | None) -> str:

@@ -5,6 +5,7 @@ See "CEL in Kubernetes": the string, list, regex and `quantity` libraries.
 
 import re
 from collections.abc import Callable, Mapping
+from itertools import pairwise
 from typing import Any, Final
 
 from celpy import celtypes
@@ -50,8 +51,7 @@ def _last_index_of(where: Any, what: Any) -> Any:
 
 
 def _is_sorted(items: Any) -> Any:
-    pairs = zip(items, items[1:], strict=False)
-    return celtypes.BoolType(all(left <= right for left, right in pairs))
+    return celtypes.BoolType(all(left <= right for left, right in pairwise(items)))
 
 
 def _sum(items: Any) -> Any:

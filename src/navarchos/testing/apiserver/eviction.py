@@ -1,4 +1,4 @@
-"""The eviction subresource: may this pod go now? (policy/v1 and policy/v1beta1)
+"""The eviction subresource, for bodies of policy/v1 and policy/v1beta1.
 
 Decisions, their order and their words are those of the pod registry's eviction
 handler, as of Kubernetes 1.34.
@@ -43,7 +43,10 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _MOST_DISRUPTED: Final = 2000
 _RETRY_AFTER: Final = 10
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
-_SEVERAL: Final = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
+_SEVERAL: Final = (
+    "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
+    " support."
+)
 _SUCCESS: Final[JsonObject] = {
     "kind": "Status",
     "apiVersion": "v1",

@@ -94,7 +94,7 @@ def route(api: Api, request: Request) -> Call:
     if target is None:
         return Call(request.method.lower())
     verb = _verb(request, target)
-    if not verb or (verb not in target.kind.verbs and verb not in {"evict"}):
+    if not verb or (verb not in target.kind.verbs and verb != "evict"):
         raise method_not_allowed()
     return Call(verb, target)
 
@@ -223,7 +223,8 @@ def _patch(kind: Kind, request: Request, *, scaling: bool) -> Callable[[JsonObje
         return lambda obj: apply_json_patch(obj, patch)
     if not isinstance(patch, dict):
         raise bad_request(
-            "error decoding patch: json: cannot unmarshal into Go value of type map[string]interface {}"
+            "error decoding patch: json: cannot unmarshal into Go value of type"
+            " map[string]interface {}"
         )
     if media == MERGE_PATCH or scaling:
         return lambda obj: apply_merge_patch(obj, patch)

@@ -172,7 +172,7 @@ class HttpFrontend:
             answer = _refusal(error)
         except (_Cut, ConnectionError):
             raise
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a fault of ours is an answer, too
             _log.exception("request_failed", method=request.method, path=request.path)
             message = f"Internal error occurred: {error!r}"
             answer = _refusal(StatusError(500, "InternalError", message))

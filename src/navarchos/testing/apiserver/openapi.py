@@ -141,7 +141,7 @@ def _paths(kind: Kind) -> JsonObject:
         f"{collection}/{{name}}": {
             "get": _operation(kind, "get", ()),
             "put": _operation(kind, "put", (kind_body(kind),)),
-            "patch": _operation(kind, "patch", (_patch_body(),)),
+            "patch": _operation(kind, "patch", (_patch_body(kind),)),
             "delete": _operation(kind, "delete", ()),
         },
     }
@@ -153,8 +153,10 @@ def kind_body(kind: Kind) -> JsonObject:
     return {"application/json": {"schema": reference}}
 
 
-def _patch_body() -> JsonObject:
-    return {media: {"schema": {"type": "object"}} for media in _PATCH_TYPES}
+def _patch_body(kind: Kind) -> JsonObject:
+    """Name the patch formats: kubectl decides by them how `apply` merges."""
+    accepted = _PATCH_TYPES if kind.custom is None else _PATCH_TYPES[:2]
+    return {media: {"schema": {"type": "object"}} for media in accepted}
 
 
 def _operation(kind: Kind, action: str, bodies: tuple[JsonObject, ...]) -> JsonObject:

@@ -47,7 +47,8 @@ def apply_json_patch(target: JsonObject, patch: JsonValue) -> JsonValue:
     """
     if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
         raise bad_request(
-            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+            "error decoding patch: json: cannot unmarshal object into Go value of type"
+            " jsonpatch.Patch"
         )
     document = copy_json(target)
     try:
@@ -144,13 +145,7 @@ def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | 
         return {k: copy_json(v) for k, v in patch.items() if k != _DIRECTIVE}
     if patch.get(_DIRECTIVE) == "delete":
         return {}
-    result = dict(target) if isinstance(target, dict) else {}
-    if _RETAIN in patch:
-        result = {k: v for k, v in result.items() if k in patch[_RETAIN]}
-    for key, value in patch.items():
-        if key.startswith(_DELETE_FROM):
-            field = key.removeprefix(_DELETE_FROM)
-            result[field] = [item for item in result.get(field) or [] if item not in value]
+    result = _prepared(dict(target) if isinstance(target, dict) else {}, patch)
     for key, value in patch.items():
         if not key.startswith("$"):
             _merge_field(result, key, value, schema.child(key) if schema else None)
@@ -160,6 +155,17 @@ def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | 
             child = schema.child(field) if schema else None
             if field in result:
                 result[field] = _ordered(result[field], order, child)
+    return result
+
+
+def _prepared(result: JsonObject, patch: JsonObject) -> JsonObject:
+    """Carry out the directives that remove something, before anything is merged."""
+    if _RETAIN in patch:
+        result = {k: v for k, v in result.items() if k in patch[_RETAIN]}
+    for key, value in patch.items():
+        if key.startswith(_DELETE_FROM):
+            field = key.removeprefix(_DELETE_FROM)
+            result[field] = [item for item in result.get(field) or [] if item not in value]
     return result
 
 

@@ -188,7 +188,7 @@ def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:
     Raises:
         StatusError: 400 or 422, in the words of the API.
     """
-    options = ListOptions(
+    return ListOptions(
         selection=_selection(query, kind),
         limit=_number(query, "limit"),
         continue_token=query.get("continue", ""),
@@ -201,7 +201,6 @@ def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:
         timeout=_number(query, "timeoutSeconds") or None,
         include_object=query.get("includeObject", ""),
     )
-    return options
 
 
 def is_watch(query: Mapping[str, str]) -> bool:

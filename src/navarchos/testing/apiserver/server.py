@@ -19,7 +19,7 @@ from navarchos.testing.apiserver.http import AuditRecord, HttpFrontend, Record
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.store import Change, Store
+from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.watching import WakeHub
 from navarchos.testing.apiserver.writing import Api, Options, create, require
 from navarchos.threads import ThreadGroup
@@ -266,11 +266,14 @@ class _Running:
         self.port = 0
         self._threads.start("", lambda: self._run(frontend, host, port))
         self._ready.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             self._threads.join()
             raise self._failure
 
-    def wake(self, bucket: Any) -> None:
+    def wake(self, bucket: BucketId) -> None:
         """Tell the watches of a kind."""
         self._hub.wake(bucket)
 

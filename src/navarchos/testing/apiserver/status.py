@@ -194,7 +194,8 @@ def already_exists(resource: ResourceName, name: str) -> StatusError:
 def conflict(resource: ResourceName, name: str, why: str = "") -> StatusError:
     """409: the object is not what the writer believed."""
     why = why or (
-        "the object has been modified; please apply your changes to the latest version and try again"
+        "the object has been modified; please apply your changes to the latest version and try"
+        " again"
     )
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
     return StatusError(409, "Conflict", message, details=_details(resource, name))

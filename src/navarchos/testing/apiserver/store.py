@@ -393,6 +393,6 @@ def _version_of(event: Event) -> int:
 def _call(listener: Callable[[Change], None], change: Change) -> None:
     try:
         listener(change)
-    except Exception:
+    except Exception:  # noqa: BLE001 - foreign code
         # The write is committed; a listener cannot take it back by failing.
         _log.exception("store_listener_failed", resource=change.resource.plural)

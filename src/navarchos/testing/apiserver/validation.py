@@ -40,7 +40,7 @@ _JSON_NAMES: Final = {
 
 def validate_value(value: JsonValue, schema: Schema) -> list[FieldError]:
     """Return what is wrong with an object, its rules without `oldSelf` included."""
-    errors = [error for error in _check(value, schema, "") if error is not None]
+    errors = list(_check(value, schema, ""))
     if any(error.reason in _BLOCKING for error in errors):
         # Rules may assume a well-formed object; upstream skips them here too.
         return errors
@@ -130,10 +130,10 @@ def _duplicates(
 def _keyword_errors(
     value: JsonValue, keywords: Mapping[str, Any], path: str
 ) -> Iterator[FieldError]:
-    if choices := keywords.get("enum"):
-        # JSON's true is not 1, though Python's is.
-        if not any(choice == value and type(choice) is type(value) for choice in choices):
-            yield unsupported_value(path, value, choices)
+    choices = keywords.get("enum")
+    # JSON's true is not 1, though Python's is.
+    if choices and not any(choice == value and type(choice) is type(value) for choice in choices):
+        yield unsupported_value(path, value, choices)
     if isinstance(value, str):
         yield from _string_errors(value, keywords, path)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):

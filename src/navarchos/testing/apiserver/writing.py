@@ -232,7 +232,7 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> Non
 
 
 def _generated_name(api: Api, kind: Kind, metadata: JsonObject) -> str:
-    prefix = metadata["generateName"][:_LONGEST_PREFIX]
+    prefix: str = metadata["generateName"][:_LONGEST_PREFIX]
     name = prefix + name_suffix()
     for _ in range(_NAME_ATTEMPTS):
         key = entry_key(metadata.get("namespace") or "", name)
@@ -287,9 +287,8 @@ def modify(
 ) -> Entry:
     """Read, change and store an object in one step.
 
-    Args:
-        change: Gets the object as served, read-only; returns the new one.
-        subresource: `status` changes only what a status update may.
+    `change` gets the object as served, read-only, and returns the new one. With
+    `status` as the subresource only what a status update may is changed.
 
     Returns:
         The object as stored; unchanged, and without a new version, when nothing

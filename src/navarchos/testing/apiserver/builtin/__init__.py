@@ -198,5 +198,3 @@ def _others() -> list[Kind]:
             categories=["api-extensions"], sub=_STATUS, strategy=DEFINITION,
         ),
     ]  # fmt: skip
-
-

@@ -95,10 +95,8 @@ def _frozen_data(new: JsonObject, old: JsonObject) -> list[FieldError]:
     text = "field is immutable when `immutable` is set"
     if not new.get("immutable"):
         errors.append(forbidden_field("immutable", text))
-    for field in ("data", "binaryData"):
-        if new.get(field) != old.get(field):
-            errors.append(forbidden_field(field, text))
-    return errors
+    changed = [field for field in ("data", "binaryData") if new.get(field) != old.get(field)]
+    return errors + [forbidden_field(field, text) for field in changed]
 
 
 NAMESPACE: Final = Strategy(

@@ -28,6 +28,17 @@ _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _YEAR: Final = 365 * _DAY
+_UNITS: Final = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
+_STEPS: Final = (  # below the first number: the unit, and the smaller one beside it
+    (2 * _MINUTE, 1, 0),
+    (10 * _MINUTE, _MINUTE, 1),
+    (3 * _HOUR, _MINUTE, 0),
+    (8 * _HOUR, _HOUR, _MINUTE),
+    (2 * _DAY, _HOUR, 0),
+    (8 * _DAY, _DAY, _HOUR),
+    (2 * _YEAR, _DAY, 0),
+    (8 * _YEAR, _YEAR, _DAY),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,32 +105,18 @@ def age_since(stamp: str | None) -> str:
 def human_duration(seconds: float) -> str:
     """Write a duration as apimachinery's `HumanDuration`: about two or three digits."""
     left = int(seconds)
-    if left < -1:
-        return "<invalid>"
     if left < 0:
-        return "0s"
-    if left < 2 * _MINUTE:
-        return f"{left}s"
-    if left < 10 * _MINUTE:
-        return _two(left, _MINUTE, "m", 1, "s")
-    if left < 3 * _HOUR:
-        return f"{left // _MINUTE}m"
-    if left < 8 * _HOUR:
-        return _two(left, _HOUR, "h", _MINUTE, "m")
-    if left < 2 * _DAY:
-        return f"{left // _HOUR}h"
-    if left < 8 * _DAY:
-        return _two(left, _DAY, "d", _HOUR, "h")
-    if left < 2 * _YEAR:
-        return f"{left // _DAY}d"
-    if left < 8 * _YEAR:
-        return _two(left, _YEAR, "y", _DAY, "d")
+        return "0s" if left == -1 else "<invalid>"
+    for limit, large, small in _STEPS:
+        if left < limit:
+            return _two(left, large, small)
     return f"{left // _YEAR}y"
 
 
-def _two(seconds: int, large: int, large_unit: str, small: int, small_unit: str) -> str:
-    rest = seconds % large // small
-    return f"{seconds // large}{large_unit}" + (f"{rest}{small_unit}" if rest else "")
+def _two(seconds: int, large: int, small: int) -> str:
+    shown = f"{seconds // large}{_UNITS[large]}"
+    rest = seconds % large // small if small else 0
+    return f"{shown}{rest}{_UNITS[small]}" if rest else shown
 
 
 def selector_text(selector: JsonValue) -> str:
