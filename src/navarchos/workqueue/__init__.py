@@ -15,6 +15,7 @@ from navarchos.workqueue.limiters import (
     RateLimiter,
     TokenBucketLimiter,
     WithMaxWait,
+    controller_limiter,
     default_limiter,
 )
 from navarchos.workqueue.loan import Lender, Loan
@@ -39,5 +40,6 @@ __all__ = [
     "TokenBucketLimiter",
     "WithMaxWait",
     "WorkQueue",
+    "controller_limiter",
     "default_limiter",
 ]

@@ -18,6 +18,7 @@ __all__ = [
     "RateLimiter",
     "TokenBucketLimiter",
     "WithMaxWait",
+    "controller_limiter",
     "default_limiter",
 ]
 
@@ -200,3 +201,11 @@ def default_limiter(clock: Clock = SYSTEM_CLOCK) -> RateLimiter[Hashable]:
     all of them; the longer delay counts.
     """
     return MaxOf[Hashable](ItemExponential[Hashable](), TokenBucketLimiter[Hashable](clock=clock))
+
+
+def controller_limiter() -> RateLimiter[Hashable]:
+    """Return what controller-runtime gives its priority queue.
+
+    5 ms doubling to 1000 s for each key, and no limit for all of them together.
+    """
+    return ItemExponential[Hashable]()

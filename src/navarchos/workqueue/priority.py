@@ -12,8 +12,9 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
 from navarchos.workqueue.delays import Delays
 from navarchos.workqueue.errors import QueueTimeout, unhashable
-from navarchos.workqueue.limiters import ItemExponential, RateLimiter
+from navarchos.workqueue.limiters import RateLimiter, controller_limiter
 from navarchos.workqueue.loan import Loan
+from navarchos.workqueue.locking import take
 from navarchos.workqueue.metrics import QueueMetrics
 
 __all__ = ["PriorityQueue"]
@@ -56,8 +57,9 @@ class PriorityQueue(Generic[K]):
     ) -> None:
         self.name = name
         self._clock = clock
-        self._limiter: RateLimiter[K] = limiter if limiter is not None else ItemExponential()
+        self._limiter: RateLimiter[K] = limiter if limiter is not None else controller_limiter()
         self._lock = threading.Lock()
+        self._try_lock, self._unlock = self._lock.acquire, self._lock.release
         self._available = threading.Condition(self._lock)
         # All below: guarded by _lock. Entries are (-priority, count, key).
         self._ready: dict[K, tuple[int, int, K]] = {}  # keys that owe a run now
@@ -103,22 +105,14 @@ class PriorityQueue(Generic[K]):
             TypeError: The key is not hashable.
         """
         delay = self._delay(key, after) if rate_limited else after
-        with self._lock:
-            if self._shutting_down:
-                return
-            if delay > 0 and self._metrics is not None:
-                self._metrics.retried()
-            try:
-                entry = self._ready.get(key)
-            except TypeError:
-                raise unhashable(key) from None
-            if entry is not None:
-                if priority > -entry[0]:
-                    self._raise_locked(key, -entry[0], priority)
-            elif delay > 0 or key in self._waiting:
-                self._wait_for_time_locked(key, delay, priority)
-            else:
-                self._make_ready_locked(key, priority)
+        # Not `with self._lock`: that would block on a busy lock. See `locking`.
+        if not self._try_lock(False):
+            take(self._lock)
+        try:
+            if not self._shutting_down:
+                self._add_locked(key, delay, priority)
+        finally:
+            self._unlock()
 
     def add_after(self, key: K, delay: float, *, priority: int = 0) -> None:
         """Add `key` at or after `delay` seconds from now."""
@@ -150,25 +144,19 @@ class PriorityQueue(Generic[K]):
         Raises:
             QueueTimeout: No key became ready in time. The queue is unchanged.
         """
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
-        with self._lock:
-            while not self._shutting_down:
-                entry = self._pop_locked()
-                if entry is not None:
-                    return self._lend_locked(entry)
-                left = None if deadline is None else deadline - self._clock.monotonic()
-                if left is not None and left <= 0:
-                    raise QueueTimeout(self.name, timeout or 0.0)
-                self._idle += 1
-                try:
-                    self._clock.wait(self._available, left)
-                finally:
-                    self._idle -= 1
-            return None
+        if not self._try_lock(False):
+            take(self._lock)
+        try:
+            entry = self._pop_locked() or self._wait_locked(timeout)
+            return self._lend_locked(entry) if entry is not None else None
+        finally:
+            self._unlock()
 
     def done(self, key: K) -> None:
         """Close the loan of `key`; without one, do nothing."""
-        with self._lock:
+        if not self._try_lock(False):
+            take(self._lock)
+        try:
             if key not in self._loans:
                 return
             self._loans.remove(key)
@@ -177,6 +165,8 @@ class PriorityQueue(Generic[K]):
             entry = self._ready.get(key)
             if entry is not None:
                 self._push_locked(entry)
+        finally:
+            self._unlock()
 
     def shut_down(self) -> None:
         """End at once: getters return, nothing is lent any more, adds are ignored.
@@ -202,6 +192,21 @@ class PriorityQueue(Generic[K]):
     def _delay(self, key: K, after: float) -> float:
         limited = self._limiter.when(key)
         return min(limited, after) if after > 0 else limited
+
+    def _add_locked(self, key: K, delay: float, priority: int) -> None:
+        try:
+            entry = self._ready.get(key)
+        except TypeError:
+            raise unhashable(key) from None
+        if delay > 0 and self._metrics is not None:
+            self._metrics.retried()
+        if entry is not None:
+            if priority > -entry[0]:
+                self._raise_locked(key, -entry[0], priority)
+        elif delay > 0 or key in self._waiting:
+            self._wait_for_time_locked(key, delay, priority)
+        else:
+            self._make_ready_locked(key, priority)
 
     def _make_ready_locked(self, key: K, priority: int) -> None:
         if self._metrics is not None:
@@ -251,6 +256,23 @@ class PriorityQueue(Generic[K]):
             entry = heapq.heappop(self._heap)
             if self._ready.get(entry[2]) is entry:
                 return entry
+        return None
+
+    def _wait_locked(self, timeout: float | None) -> tuple[int, int, K] | None:
+        """Wait for a ready key; `None` when there will be none."""
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        while not self._shutting_down:
+            entry = self._pop_locked()
+            if entry is not None:
+                return entry
+            left = None if deadline is None else deadline - self._clock.monotonic()
+            if left is not None and left <= 0:
+                raise QueueTimeout(self.name, timeout or 0.0)
+            self._idle += 1
+            try:
+                self._clock.wait(self._available, left)
+            finally:
+                self._idle -= 1
         return None
 
     def _lend_locked(self, entry: tuple[int, int, K]) -> Loan[K]:

@@ -12,6 +12,7 @@ from navarchos.errors import SelfJoin
 from navarchos.instrument import Instruments
 from navarchos.workqueue.errors import QueueTimeout, unhashable
 from navarchos.workqueue.loan import Loan
+from navarchos.workqueue.locking import take
 from navarchos.workqueue.metrics import QueueMetrics
 from navarchos.workqueue.order import Fifo, Order
 
@@ -52,6 +53,7 @@ class WorkQueue(Generic[K]):
         self.name = name
         self._clock = clock
         self._lock = threading.Lock()
+        self._try_lock, self._unlock = self._lock.acquire, self._lock.release
         # Getters and drainers wait apart, so that waking one getter is enough.
         self._available = threading.Condition(self._lock)
         self._drained = threading.Condition(self._lock)
@@ -87,8 +89,13 @@ class WorkQueue(Generic[K]):
         Raises:
             TypeError: The key is not hashable.
         """
-        with self._lock:
+        # Not `with self._lock`: that would block on a busy lock. See `locking`.
+        if not self._try_lock(False):
+            take(self._lock)
+        try:
             self._add_locked(key)
+        finally:
+            self._unlock()
 
     def get(self, *, timeout: float | None = None) -> Loan[K] | None:
         """Lend out the next ready key, waiting until there is one.
@@ -109,7 +116,9 @@ class WorkQueue(Generic[K]):
         Raises:
             QueueTimeout: No key became ready in time. The queue is unchanged.
         """
-        with self._lock:
+        if not self._try_lock(False):
+            take(self._lock)
+        try:
             if not self._ready and not self._wait_locked(timeout):
                 return None
             key = self._ready.pop()
@@ -119,6 +128,8 @@ class WorkQueue(Generic[K]):
                 self._owed.discard(key)
             if self._metrics is not None:
                 self._metrics.lent(key)
+        finally:
+            self._unlock()
         return Loan(self, key)
 
     def done(self, key: K) -> None:
@@ -126,7 +137,9 @@ class WorkQueue(Generic[K]):
 
         For code that cannot use the loan as a context manager.
         """
-        with self._lock:
+        if not self._try_lock(False):
+            take(self._lock)
+        try:
             if self._loans.pop(key, None) is None:
                 return
             if self._metrics is not None:
@@ -137,6 +150,8 @@ class WorkQueue(Generic[K]):
                     self._owed.add(key)
             elif self._draining and not self._loans and not self._owed:
                 self._drained.notify_all()
+        finally:
+            self._unlock()
 
     def shut_down(self) -> None:
         """Take no more keys; lend what is ready; then end.
