@@ -20,7 +20,7 @@ from navarchos.client.resource import Resource
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, identity_of
 
-__all__ = ["Codec", "ResourceList"]
+__all__ = ["Codec", "ResourceList", "is_untyped", "resource_version_of"]
 
 T = TypeVar("T")
 

@@ -26,7 +26,7 @@ from navarchos.errors import ConfigError, Stopped
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 
-__all__ = ["PooledTransport"]
+__all__ = ["PooledAnswer", "PooledTransport"]
 
 _log = get_logger(__name__)
 

@@ -1,0 +1,257 @@
+"""Retries, limits, deadlines, credentials, metrics: what every request gets."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from navarchos.client import (
+    BufferedAnswer,
+    ConnectFailed,
+    HttpRequest,
+    RequestTimeout,
+    Resource,
+    ServerError,
+    TooManyRequests,
+    Unauthorized,
+)
+from navarchos.errors import Stopped
+from navarchos.instrument import Instruments
+from navarchos.stopping import StopToken
+from navarchos.testing import FakeClock
+
+Make = Callable[..., Any]
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
+OBJECT = BufferedAnswer(200, {}, b'{"metadata":{"name":"a"}}')
+
+
+class Script:
+    """Answers, or raises, one thing after the other; then the object."""
+
+    def __init__(self, *steps: BufferedAnswer | Exception) -> None:
+        self.requests: list[HttpRequest] = []
+        self._steps = list(steps)
+
+    def __call__(self, request: HttpRequest) -> BufferedAnswer:
+        self.requests.append(request)
+        step = self._steps.pop(0) if self._steps else OBJECT
+        if isinstance(step, Exception):
+            raise step
+        return BufferedAnswer(step.status, step.headers, step.body)
+
+
+def busy(seconds: int = 3, status: int = 429) -> BufferedAnswer:
+    return BufferedAnswer(status, {"retry-after": str(seconds)}, b"busy")
+
+
+def in_thread(clock: FakeClock, call: Callable[[], object]) -> Callable[[], object]:
+    """Run `call` on a thread until it waits on the clock; return how to collect it."""
+    result: list[object] = []
+
+    def run() -> None:
+        try:
+            result.append(call())
+        except BaseException as error:  # noqa: BLE001 - handed to the test
+            result.append(error)
+
+    thread = threading.Thread(target=run, name="nav-test-call")
+    thread.start()
+    clock.settle()
+
+    def collect() -> object:
+        thread.join(30)
+        return result[0]
+
+    return collect
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_read_comes_back_when_the_server_says_so(
+    connect: Make, fake_clock: FakeClock, status: int
+) -> None:
+    script = Script(busy(3, status))
+    pods = connect(script, clock=fake_clock).resource(PODS)
+    collect = in_thread(fake_clock, lambda: pods.get("a", "web"))
+    assert len(script.requests) == 1
+    assert fake_clock.next_deadline() == 3.0
+    fake_clock.advance(3.0)
+    assert collect() == {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}
+    assert len(script.requests) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (BufferedAnswer(429, {}, b"no advice"), TooManyRequests),
+        (BufferedAnswer(503, {}, b"no advice"), ServerError),
+        (BufferedAnswer(500, {"retry-after": "1"}, b"broken"), ServerError),
+        (busy(31), TooManyRequests),
+    ],
+)
+def test_a_read_is_not_repeated_without_advice_or_beyond_its_deadline(
+    connect: Make, fake_clock: FakeClock, answer: BufferedAnswer, expected: type[Exception]
+) -> None:
+    script = Script(answer)
+    with pytest.raises(expected):
+        connect(script, clock=fake_clock, timeout=30.0).resource(PODS).get("a", "web")
+    assert len(script.requests) == 1
+
+
+def test_all_tries_together_end_at_the_deadline(connect: Make, fake_clock: FakeClock) -> None:
+    script = Script(*[busy(4) for _ in range(9)])
+    pods = connect(script, clock=fake_clock).resource(PODS)
+    collect = in_thread(fake_clock, lambda: pods.get("a", "web", timeout=10.0))
+    fake_clock.advance(8.0)
+    assert isinstance(collect(), TooManyRequests)
+    assert [request.timeout for request in script.requests] == [10.0, 6.0, 2.0]
+
+
+def test_tries_end_without_a_deadline_too(connect: Make, fake_clock: FakeClock) -> None:
+    script = Script(*[busy(0) for _ in range(50)])
+    with pytest.raises(TooManyRequests):
+        connect(script, clock=fake_clock, timeout=None).resource(PODS).get("a", "web")
+    assert len(script.requests) == 10
+
+
+@pytest.mark.parametrize("verb", ["create", "patch", "replace", "delete", "evict"])
+def test_a_write_is_never_repeated(connect: Make, fake_clock: FakeClock, verb: str) -> None:
+    calls: dict[str, Callable[[Any], object]] = {
+        "create": lambda pods: pods.create({"metadata": {"name": "a"}}, "web"),
+        "patch": lambda pods: pods.patch("a", {}, "web"),
+        "replace": lambda pods: pods.replace("a", {}, "web"),
+        "delete": lambda pods: pods.delete("a", "web"),
+        "evict": lambda pods: pods.evict("a", "web"),
+    }
+    for failure in (busy(1), ConnectFailed("reset", kept=True, sent=True)):
+        script = Script(failure)
+        with pytest.raises((TooManyRequests, ConnectFailed)):
+            calls[verb](connect(script, clock=fake_clock).resource(PODS))
+        assert len(script.requests) == 1
+
+
+def test_a_read_is_repeated_for_each_stale_kept_connection(connect: Make) -> None:
+    stale = ConnectFailed("reset", kept=True, sent=True)
+    script = Script(stale, stale, stale)
+    connect(script).resource(PODS).get("a", "web")
+    assert len(script.requests) == 4
+
+
+def test_a_failure_of_the_network_names_the_call(connect: Make) -> None:
+    script = Script(ConnectFailed("refused", refused=True))
+    with pytest.raises(ConnectFailed) as caught:
+        connect(script).resource(PODS).get("a", "web")
+    error = caught.value
+    assert (error.verb, error.resource, error.key) == ("get", "pods", "web/a")
+
+
+def test_stop_ends_the_wait_for_another_try(connect: Make, fake_clock: FakeClock) -> None:
+    stop = StopToken(clock=fake_clock)
+    pods = connect(Script(busy(20)), clock=fake_clock, stop=stop).resource(PODS)
+    collect = in_thread(fake_clock, lambda: pods.get("a", "web"))
+    stop.stop("over")
+    assert isinstance(collect(), Stopped)
+
+
+def test_the_token_is_asked_for_every_request(connect: Make) -> None:
+    tokens = iter(["Bearer one", "Bearer two", ""])
+    script = Script()
+    client = connect(script, authorization=lambda: next(tokens))
+    for _ in range(3):
+        client.raw("GET", "/x")
+    assert [request.headers.get("Authorization") for request in script.requests] == [
+        "Bearer one",
+        "Bearer two",
+        None,
+    ]
+
+
+def test_credentials_are_renewed_once_after_a_401(connect: Make) -> None:
+    denied = BufferedAnswer(401, {}, b"")
+    renewed: list[bool] = []
+    script = Script(denied)
+    client = connect(script, renew=lambda: renewed.append(True))
+    client.resource(PODS).create({"metadata": {"name": "a"}}, "web")
+    assert (len(script.requests), len(renewed)) == (2, 1)
+    script = Script(denied, denied, denied)
+    client = connect(script, renew=lambda: renewed.append(True))
+    with pytest.raises(Unauthorized):
+        client.resource(PODS).get("a", "web")
+    assert (len(script.requests), len(renewed)) == (2, 2)
+
+
+def test_requests_beyond_the_burst_wait_for_their_turn(
+    connect: Make, fake_clock: FakeClock
+) -> None:
+    script = Script()
+    client = connect(script, clock=fake_clock, qps=2.0, burst=2)
+    client.raw("GET", "/1")
+    client.raw("GET", "/2")
+    collect = in_thread(fake_clock, lambda: client.raw("GET", "/3").status)
+    assert len(script.requests) == 2
+    assert fake_clock.next_deadline() == 0.5
+    fake_clock.advance(0.5)
+    assert collect() == 200
+
+
+def test_a_place_beyond_the_deadline_is_not_taken(connect: Make, fake_clock: FakeClock) -> None:
+    script = Script()
+    client = connect(script, clock=fake_clock, qps=0.1, burst=1)
+    client.raw("GET", "/1")
+    with pytest.raises(RequestTimeout) as caught:
+        client.raw("GET", "/2", timeout=5.0)
+    assert not caught.value.sent
+    assert "rate limit" in caught.value.why
+    fake_clock.advance(10.0)
+    client.raw("GET", "/3", timeout=5.0)
+    assert len(script.requests) == 2
+
+
+@pytest.mark.rule("CL-17")
+def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
+    header = '299 - "policy/v1beta1 is deprecated", 299 - "a \\"second\\" one"'
+    answers = [BufferedAnswer(200, {"warning": header}, b"{}") for _ in range(2)]
+    client = connect(Script(*answers))
+    with capture_logs() as logs:
+        client.raw("GET", "/x")
+        client.raw("GET", "/x")
+    assert [(log["event"], log["text"]) for log in logs] == [
+        ("api_server_warning", "policy/v1beta1 is deprecated"),
+        ("api_server_warning", 'a \\"second\\" one'),
+    ]
+
+
+@pytest.mark.rule("MT-07")
+def test_every_try_is_counted_without_names_of_objects(connect: Make) -> None:
+    instruments = Instruments()
+    script = Script(BufferedAnswer(404, {}, b""), ConnectFailed("reset", kept=True, sent=True))
+    client = connect(script, instruments=instruments)
+    client.raw("POST", "/x")
+    client.resource(PODS).get("a", "web")
+    sample = instruments.registry.get_sample_value
+
+    def requests(code: str, method: str) -> float | None:
+        labels = {"code": code, "method": method, "host": "api.test"}
+        return sample("rest_client_requests_total", labels)
+
+    assert requests("404", "POST") == 1
+    assert requests("<error>", "GET") == 1
+    assert requests("200", "GET") == 1
+    labels = {"verb": "get", "resource": "pods", "code": "200"}
+    assert sample("navarchos_client_request_duration_seconds_count", labels) == 1
+
+
+def test_every_request_says_who_asks_and_for_what(connect: Make) -> None:
+    script = Script()
+    connect(script, user_agent="me/1").raw("GET", "/x")
+    headers = script.requests[0].headers
+    assert (headers["User-Agent"], headers["Accept"]) == ("me/1", "application/json")
+    assert "Content-Type" not in headers
+
+
+def test_a_request_never_shows_its_credentials(connect: Make) -> None:
+    script = Script()
+    connect(script, authorization=lambda: "Bearer secret").raw("POST", "/x", body={"p": "secret"})
+    assert "secret" not in repr(script.requests[0])
