@@ -1,0 +1,33 @@
+"""Leader election on a Lease: at most one process of several acts.
+
+```python
+lock = LeaseLock(client, "kube-system", "widget-controller", unique_identity())
+elector = LeaderElector(lock, on_started_leading=work, on_stopped_leading=clean_up)
+elector.run(stop)        # returns when stopped, raises LeaseLost when the lease is lost
+```
+
+Times that others wrote are never compared with ours: a lease counts as held for
+its duration from the moment at which *we* saw it change, by our own monotonic
+clock. So clocks may differ as they like, as long as they run equally fast.
+
+Upstream: client-go `tools/leaderelection`.
+"""
+
+from navarchos.leaderelection.elector import HEALTH_CHECK, LeaderElector
+from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed
+from navarchos.leaderelection.lock import LEASES, LeaseLock, Lock, unique_identity
+from navarchos.leaderelection.record import LeaseRecord
+from navarchos.leaderelection.timing import Timing
+
+__all__ = [
+    "HEALTH_CHECK",
+    "LEASES",
+    "LeaderElector",
+    "LeaseLock",
+    "LeaseLost",
+    "LeaseNotRenewed",
+    "LeaseRecord",
+    "Lock",
+    "Timing",
+    "unique_identity",
+]

@@ -1,0 +1,97 @@
+"""What a Lease says about who leads."""
+
+import math
+from collections.abc import Mapping
+from datetime import datetime
+
+import msgspec
+
+from navarchos.meta import format_micro_time
+
+__all__ = ["LeaseRecord", "ours", "read_record", "released"]
+
+
+class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """The spec of a Lease (LE-02).
+
+    Attributes:
+        holder_identity: Who leads; empty when nobody does.
+        lease_duration_seconds: For how long the holder claims it; 0 if unknown.
+        acquire_time: When the holder began, by its own clock.
+        renew_time: When the holder renewed, by its own clock.
+        lease_transitions: How often the holder changed.
+        strategy: Of coordinated election; not ours.
+        preferred_holder: Of coordinated election; not ours.
+    """
+
+    holder_identity: str = ""
+    lease_duration_seconds: int = 0
+    acquire_time: datetime | None = None
+    renew_time: datetime | None = None
+    lease_transitions: int = 0
+    strategy: str = ""
+    preferred_holder: str = ""
+
+    def body(self) -> dict[str, object]:
+        """Return the record on the wire, without what is empty.
+
+        The server refuses an empty holder, a duration of 0, and times that have
+        not exactly six digits (LE-03, RT-23).
+        """
+        times = {"acquireTime": self.acquire_time, "renewTime": self.renew_time}
+        fields: dict[str, object] = {
+            "holderIdentity": self.holder_identity,
+            "leaseDurationSeconds": self.lease_duration_seconds,
+            **{name: format_micro_time(at) if at else None for name, at in times.items()},
+            "strategy": self.strategy,
+            "preferredHolder": self.preferred_holder,
+        }
+        kept = {name: value for name, value in fields.items() if value}
+        return kept | {"leaseTransitions": self.lease_transitions}
+
+
+def read_record(spec: object) -> LeaseRecord:
+    """Return the record of a Lease's spec; null fields count as absent.
+
+    Raises:
+        msgspec.ValidationError: A field is of another type.
+    """
+    fields = dict(spec) if isinstance(spec, Mapping) else {}
+    present = {name: value for name, value in fields.items() if value is not None}
+    return msgspec.convert(present, LeaseRecord)
+
+
+def ours(identity: str, duration: float, now: datetime, before: LeaseRecord | None) -> LeaseRecord:
+    """Return the record by which we renew a lease, or take it over (LE-09).
+
+    Args:
+        identity: Ours.
+        duration: Of our claim, in seconds; rounded up, because others wait for it.
+        now: The wall-clock time, for people.
+        before: What the lease said; `None` if there was none.
+    """
+    record = LeaseRecord(
+        holder_identity=identity,
+        lease_duration_seconds=math.ceil(duration),
+        acquire_time=now,
+        renew_time=now,
+    )
+    if before is None:
+        return record
+    if before.holder_identity != identity:
+        return msgspec.structs.replace(record, lease_transitions=before.lease_transitions + 1)
+    return msgspec.structs.replace(
+        record,
+        acquire_time=before.acquire_time,
+        lease_transitions=before.lease_transitions,
+    )
+
+
+def released(now: datetime, before: LeaseRecord) -> LeaseRecord:
+    """Return the record of a lease that anybody may take at once (LE-17)."""
+    return LeaseRecord(
+        lease_duration_seconds=1,
+        acquire_time=now,
+        renew_time=now,
+        lease_transitions=before.lease_transitions,
+    )
