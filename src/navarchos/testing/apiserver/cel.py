@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
+from navarchos.testing.apiserver.decoding import is_rfc3339
 from navarchos.testing.apiserver.objects import JsonValue
 from navarchos.testing.apiserver.schema import Schema
 from navarchos.testing.apiserver.status import FieldError
@@ -169,7 +170,12 @@ def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
     if isinstance(value, list):
         items = schema.items if schema else None
         return celtypes.ListType([_to_cel(item, items) for item in value])
-    if isinstance(value, str) and schema is not None and schema.format == "date-time":
+    if (
+        isinstance(value, str)
+        and schema is not None
+        and schema.format == "date-time"
+        and is_rfc3339(value)
+    ):
         return celtypes.TimestampType(value)
     if isinstance(value, int) and schema is not None and schema.type == "number":
         return celtypes.DoubleType(value)

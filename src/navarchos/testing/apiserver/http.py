@@ -3,7 +3,8 @@
 import asyncio
 import threading
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -127,6 +128,7 @@ class HttpFrontend:
     async def stop(self) -> None:
         """End open watches properly, then close all connections."""
         self._stopping.set()
+        self._hub.close()
         if self._runner is not None:
             await self._runner.cleanup()
 
@@ -204,28 +206,12 @@ class HttpFrontend:
         response.enable_chunked_encoding()
         await response.prepare(raw)
         stream = _FaultyStream(raw, response, fault, self._stopping)
-        await self._pump(watch.lines(), stream)
+        async with aclosing(watch.lines()) as batches:
+            async for batch in batches:
+                if not await stream.send(batch):
+                    break
         await response.write_eof()
         return response
-
-    async def _pump(self, batches: AsyncIterator[list[bytes]], stream: "_FaultyStream") -> None:
-        """Copy lines to the client until the watch ends or the server stops."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        iterator = aiter(batches)
-        try:
-            while not self._stopping.is_set():
-                step = asyncio.ensure_future(anext(iterator, None))
-                done, _ = await asyncio.wait({step, stopping}, return_when=asyncio.FIRST_COMPLETED)
-                if step not in done:
-                    step.cancel()
-                    await asyncio.wait({step})
-                    return
-                batch = step.result()
-                if batch is None or not await stream.send(batch):
-                    return
-        finally:
-            stopping.cancel()
-            await iterator.aclose()  # type: ignore[attr-defined]  # an async generator
 
 
 class _FaultyStream:

@@ -6,7 +6,8 @@ form, and shared by all watches that need it.
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Final
 
 from navarchos.testing.apiserver.kinds import Kind, raw_of
@@ -43,6 +44,14 @@ class WakeHub:
         self._sleepers: dict[BucketId, set[asyncio.Event]] = {}
         self._dirty: set[BucketId] = set()
         self._scheduled = False
+        self.closed = False
+
+    def close(self) -> None:
+        """End all watches."""
+        self.closed = True
+        for events in self._sleepers.values():
+            for event in events:
+                event.set()
 
     def wake(self, bucket: BucketId) -> None:
         """Note that a kind has changed; wakes its watches soon, many changes at once."""
@@ -107,7 +116,7 @@ class Watch:
         self._floor = 0
         self._wake = asyncio.Event()
 
-    async def lines(self) -> AsyncIterator[list[bytes]]:
+    async def lines(self) -> AsyncGenerator[list[bytes], None]:
         """Yield batches of complete lines until the watch has lasted its time.
 
         A version that is gone, or not yet there, ends it with an `ERROR` line.
@@ -118,8 +127,9 @@ class Watch:
             # Also when empty: the caller sends the headers then.
             yield first
             if cursor >= 0:
-                async for batch in self._follow(cursor):
-                    yield batch
+                async with aclosing(self._follow(cursor)) as batches:
+                    async for batch in batches:
+                        yield batch
         finally:
             self._hub.unregister(self._kind.bucket, self._wake)
 
@@ -149,7 +159,7 @@ class Watch:
         entries = select(self._api, self._target, self._options)
         return [self._line("ADDED", entry) for entry in entries]
 
-    async def _follow(self, cursor: int) -> AsyncIterator[list[bytes]]:
+    async def _follow(self, cursor: int) -> AsyncGenerator[list[bytes], None]:
         loop = asyncio.get_running_loop()
         lasts = self._options.timeout or random.uniform(*_LONGEST)  # noqa: S311 - spreads load
         end = loop.time() + lasts
@@ -168,7 +178,7 @@ class Watch:
                 due = now + self._interval
             if lines:
                 yield lines
-            if now >= end:
+            if now >= end or self._hub.closed:
                 return
             if not self._wake.is_set():
                 await self._sleep(min(due, end) - loop.time())

@@ -1,0 +1,183 @@
+"""Custom kinds: schemas, defaults, pruning, rules, columns."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.contract.conftest import GROUP, Http, widget_definition
+
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+
+def body(**spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"generateName": "w-"},
+        "spec": spec,
+    }
+
+
+def test_defaults_fill_in_what_is_absent(widget: Callable[..., Any]) -> None:
+    spec = widget(parts=[{"name": "a"}])["spec"]
+    assert spec["colour"] == "red"
+    assert spec["parts"] == [{"name": "a", "weight": 1}]
+
+
+def test_unknown_fields_are_pruned_except_where_preserved(widget: Callable[..., Any]) -> None:
+    spec = widget(unknown=1, free={"any": {"thing": 1}}, tags={"a": "b"})["spec"]
+    assert "unknown" not in spec
+    assert spec["free"] == {"any": {"thing": 1}}
+    assert spec["tags"] == {"a": "b"}
+
+
+def test_a_null_is_not_said_where_there_is_a_default(widget: Callable[..., Any]) -> None:
+    spec = widget(colour=None, maybe=None)["spec"]
+    assert spec["colour"] == "red"
+    assert spec["maybe"] is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "field", "reason", "text"),
+    [
+        ({}, "spec.size", "FieldValueRequired", "Required value"),
+        ({"size": "x"}, "spec.size", "FieldValueTypeInvalid", "must be of type integer"),
+        ({"size": 0}, "spec.size", "FieldValueInvalid", "greater than or equal to 1"),
+        ({"size": 11}, "spec.size", "FieldValueInvalid", "less than or equal to 10"),
+        (
+            {"size": 1, "colour": "blue"},
+            "spec.colour",
+            "FieldValueNotSupported",
+            'Unsupported value: "blue": supported values: "red", "green"',
+        ),
+        ({"size": 1, "code": "A1"}, "spec.code", "FieldValueInvalid", "should match '^[a-z]+$'"),
+        ({"size": 1, "code": "abcdef"}, "spec.code", "FieldValueTooLong", "Too long: may not be"),
+        ({"size": 1, "label": "a"}, "spec.label", "FieldValueInvalid", "at least 2 chars long"),
+        ({"size": 1, "at": "noon"}, "spec.at", "FieldValueInvalid", "must be of type date-time"),
+        ({"size": 1, "amount": True}, "spec.amount", "FieldValueTypeInvalid", "must be of type"),
+        ({"size": 1, "tags": {"a": 1}}, "spec.tags.a", "FieldValueTypeInvalid", "of type string"),
+        ({"size": 1, "names": ["a", "a"]}, "spec.names[1]", "FieldValueDuplicate", "Duplicate"),
+        ({"size": 1, "names": list("abcd")}, "spec.names", "FieldValueTooMany", "at most 3 items"),
+        (
+            {"size": 1, "parts": [{"name": "a"}, {"name": "a"}]},
+            "spec.parts[1]",
+            "FieldValueDuplicate",
+            'Duplicate value: {"name":"a"}',
+        ),
+        ({"size": 1, "parts": [{}]}, "spec.parts[0].name", "FieldValueRequired", "Required value"),
+        ({"size": 7}, "spec", "FieldValueInvalid", "seven is unlucky"),
+    ],
+)
+def test_values_are_validated(
+    http: Http, widgets: str, spec: dict[str, Any], field: str, reason: str, text: str
+) -> None:
+    reply = http("POST", widgets, body(**spec))
+    assert (reply.code, reply.reason) == (422, "Invalid"), reply.body
+    assert any(
+        c["field"] == field and c["reason"] == reason and text in c["message"] for c in reply.causes
+    ), reply.causes
+
+
+@pytest.mark.parametrize("amount", [1, "50%"])
+def test_int_or_string_takes_both(widget: Callable[..., Any], amount: object) -> None:
+    assert widget(amount=amount)["spec"]["amount"] == amount
+
+
+def test_strict_validation_names_the_unknown_field(http: Http, widgets: str) -> None:
+    reply = http("POST", widgets, body(size=1, foo=1), fieldValidation="Strict")
+    assert reply.code == 400
+    assert reply.message == (
+        'Widget in version "v1" cannot be handled as a Widget: strict decoding error: unknown field'
+        ' "spec.foo"'
+    )
+
+
+def test_a_transition_rule_guards_a_field(
+    http: Http, widgets: str, widget: Callable[..., Any]
+) -> None:
+    name = widget(fixed="a")["metadata"]["name"]
+    reply = http.merge(f"{widgets}/{name}", {"spec": {"fixed": "b"}})
+    assert reply.code == 422
+    assert reply.causes[0]["field"] == "spec.fixed"
+    assert "fixed is immutable" in reply.message
+    assert http.merge(f"{widgets}/{name}", {"spec": {"size": 2}}).code == 200
+
+
+def test_status_and_spec_are_apart(http: Http, widgets: str, widget: Callable[..., Any]) -> None:
+    name = widget()["metadata"]["name"]
+    http.merge(f"{widgets}/{name}", {"status": {"phase": "Done"}})
+    assert "status" not in http("GET", f"{widgets}/{name}").body
+    change = {"status": {"phase": "Done"}, "spec": {"size": 9}, "metadata": {"labels": {"a": "b"}}}
+    reply = http.merge(f"{widgets}/{name}/status", change)
+    assert reply.code == 200
+    found = http("GET", f"{widgets}/{name}").body
+    assert found["status"] == {"phase": "Done"}
+    assert found["spec"]["size"] == 1
+    assert found["metadata"]["generation"] == 1
+    assert "labels" not in found["metadata"]
+
+
+def test_generation_counts_spec_changes(
+    http: Http, widgets: str, widget: Callable[..., Any]
+) -> None:
+    name = widget()["metadata"]["name"]
+    http.merge(f"{widgets}/{name}", {"metadata": {"labels": {"a": "b"}}})
+    assert http("GET", f"{widgets}/{name}").body["metadata"]["generation"] == 1
+    http.merge(f"{widgets}/{name}", {"spec": {"size": 2}})
+    assert http("GET", f"{widgets}/{name}").body["metadata"]["generation"] == 2
+
+
+def test_an_update_needs_a_version(http: Http, widgets: str, widget: Callable[..., Any]) -> None:
+    found = widget()
+    del found["metadata"]["resourceVersion"]
+    reply = http("PUT", f"{widgets}/{found['metadata']['name']}", found)
+    assert reply.code == 422
+    assert "metadata.resourceVersion: Invalid value: 0x0: must be specified" in reply.message
+
+
+def test_columns_come_from_the_definition(
+    http: Http, widgets: str, widget: Callable[..., Any]
+) -> None:
+    name = widget(size=3)["metadata"]["name"]
+    table = http("GET", f"{widgets}/{name}", accept=TABLE).body
+    assert [(c["name"], c["priority"]) for c in table["columnDefinitions"]] == [
+        ("Name", 0),
+        ("Size", 0),
+        ("Phase", 0),
+        ("Colour", 1),
+        ("Age", 0),
+    ]
+    assert table["rows"][0]["cells"][:4] == [name, 3, None, "red"]
+
+
+def test_the_definition_is_established(http: Http, widgets: str) -> None:
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.{GROUP}"
+    status = http("GET", path).body["status"]
+    held = {c["type"]: c["status"] for c in status["conditions"]}
+    assert held == {"NamesAccepted": "True", "Established": "True"}
+    assert status["storedVersions"] == ["v1"]
+
+
+@pytest.mark.parametrize(
+    ("change", "field"),
+    [
+        ({"metadata": {"name": "wrong.example.com"}}, "metadata.name"),
+        ({"scope": "Everywhere"}, "spec.scope"),
+    ],
+)
+def test_a_definition_that_makes_no_sense_is_invalid(
+    http: Http, change: dict[str, Any], field: str
+) -> None:
+    definition = widget_definition("gizmos", {"type": "object"})
+    definition["metadata"].update(change.pop("metadata", {}))
+    definition["spec"].update(change)
+    reply = http("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    assert (reply.code, reply.reason) == (422, "Invalid")
+    assert field in [c["field"] for c in reply.causes]
+
+
+def test_discovery_shows_custom_kinds(http: Http, widgets: str) -> None:
+    resources = http("GET", f"/apis/{GROUP}/v1").body["resources"]
+    assert {r["name"] for r in resources} >= {"widgets", "widgets/status"}
+    groups = http("GET", "/apis").body["groups"]
+    assert GROUP in [g["name"] for g in groups]
