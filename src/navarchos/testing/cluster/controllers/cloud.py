@@ -1,0 +1,119 @@
+"""The cloud: machines that are given back, and the ones that come instead.
+
+A node that bears the terminate label is given back: after a while its machine is
+gone and with it the node, and after the time of a boot its successor registers,
+with the same role, zone and taints and the name's next generation: `node-1`,
+`node-1-r1`, `node-1-r2`. Which machines run is known to the cloud alone, so it is
+memory here and not read from the API; a node that somebody else deletes does not
+come back.
+"""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from navarchos.client import Conflict, NotFound, ignore_already_exists
+from navarchos.logs import get_logger
+from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster.agents import Agent
+from navarchos.testing.cluster.kinds import NODES, Node
+from navarchos.testing.cluster.nodes import Machine, node_manifest, successor
+from navarchos.testing.cluster.world import World
+
+__all__ = ["Cloud", "install"]
+
+_log = get_logger(__name__)
+
+
+@dataclass(slots=True)
+class _Lease:
+    """A machine that runs, or whose successor boots.
+
+    `generation` counts the machines in this place; `due` is when what goes on with
+    it comes to its end, `None` while nothing does.
+    """
+
+    machine: Machine
+    generation: int = 0
+    due: float | None = None
+    is_gone: bool = False
+
+
+class Cloud(Reconciler):
+    """Terminates and boots machines.
+
+    Threads: one worker. It alone changes the leases; the lock is for the number
+    that others read.
+    """
+
+    def __init__(self, world: World, machines: Sequence[Machine]) -> None:
+        self._world = world
+        self._nodes = world.writer(Agent.CLOUD, NODES)
+        self._leases = {m.name: _Lease(m) for m in machines}
+        self._last_number = max((m.number for m in machines), default=0)
+        self._replaced_lock = threading.Lock()
+        self._replaced = 0  # guarded by _replaced_lock
+
+    @property
+    def replaced(self) -> int:
+        """How many machines have been replaced so far."""
+        with self._replaced_lock:
+            return self._replaced
+
+    def reconcile(self, request: Request) -> Result:
+        """Go on with one machine."""
+        lease = self._leases.get(request.name)
+        if lease is None:
+            return DONE
+        if lease.is_gone:
+            return self._boot(request.name, lease)
+        node = self._world.nodes.lister.find(request.name)
+        if node is None or self._world.options.terminate_label not in node.metadata.labels:
+            lease.due = None
+            return DONE
+        return self._terminate(node, lease)
+
+    def _terminate(self, node: Node, lease: _Lease) -> Result:
+        left = self._left(lease, "terminate")
+        if left > 0:
+            return Result(requeue_after=left)
+        name = node.metadata.name
+        try:
+            self._nodes.delete(name, uid=node.metadata.uid)
+        except (NotFound, Conflict):
+            _log.info("machine_without_node", node=name)
+        lease.is_gone, lease.due = True, None
+        return Result(requeue_after=self._left(lease, "boot"))
+
+    def _boot(self, name: str, lease: _Lease) -> Result:
+        left = self._left(lease, "boot")
+        if left > 0:
+            return Result(requeue_after=left)
+        generation = lease.generation + 1
+        machine = successor(lease.machine, generation, self._last_number + 1)
+        manifest = node_manifest(machine, at=self._world.clock.now())
+        with ignore_already_exists():
+            self._world.nodes.observe_write(self._nodes.create(manifest))
+        del self._leases[name]
+        self._leases[machine.name] = _Lease(machine, generation)
+        self._last_number = machine.number
+        with self._replaced_lock:
+            self._replaced += 1
+        return DONE
+
+    def _left(self, lease: _Lease, stage: str) -> float:
+        """Return the seconds until the stage ends; it begins with the first call."""
+        options, now = self._world.options, self._world.clock.monotonic()
+        if lease.due is None:
+            span = options.machine_boot if stage == "boot" else options.machine_termination
+            key = f"{stage}/{lease.machine.name}"
+            lease.due = now + self._world.durations.draw(span, key)
+        return max(0.0, lease.due - now)
+
+
+def install(world: World, machines: Sequence[Machine]) -> Cloud:
+    """Add the controller to the manager."""
+    cloud = Cloud(world, machines)
+    if world.options.terminate_label:
+        Builder(world.manager, "cloud").for_(NODES).build(cloud)
+    return cloud

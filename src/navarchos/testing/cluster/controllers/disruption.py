@@ -1,0 +1,270 @@
+"""The disruption controller: the numbers that the eviction API decides by.
+
+The rules are upstream's (`navarchos.testing.cluster.budgets`). Two things are done
+so that they also hold when pods come and go within milliseconds:
+
+- Upstream's `disruptedPods` goes by pod name, and an entry is dropped when the pod
+  is seen to terminate. A StatefulSet's pod may be back by the time of the write, so
+  entries whose pod was seen to terminate are remembered until they are dropped.
+- An entry is given up after a time only when the cache of pods is known to be as
+  fresh as the server, since a pod that we still believe alive may have gone.
+"""
+
+import threading
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from navarchos.client import Conflict, ignore_not_found
+from navarchos.client.selectors import Selector
+from navarchos.meta import Object, format_time
+from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster.agents import Agent
+from navarchos.testing.cluster.budgets import (
+    DELETION_TIMEOUT,
+    disrupted_pods,
+    healthy_pods,
+    is_urgent,
+    required_health,
+    status_of,
+)
+from navarchos.testing.cluster.kinds import (
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    PODS,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+    Budget,
+    BudgetStatus,
+    Pod,
+    WorkloadSpec,
+)
+from navarchos.testing.cluster.world import (
+    BY_LABEL,
+    STATUS_DELAY,
+    Patience,
+    World,
+    label_key,
+    labels_of_pod,
+    status_patch,
+    terminating,
+)
+
+__all__ = ["Disruption", "install"]
+
+_LEAST_TIMEOUT: Final = 3.0
+"""Real seconds: disruption times are whole seconds, and a delete may take a moment."""
+
+_CATCH_UP_TIMEOUT: Final = 5.0
+
+
+class _NoScale(Exception):
+    """A pod's controller has no scale, so nothing can be computed (upstream fails safe)."""
+
+
+class Disruption(Reconciler):
+    """Computes budgets; writes at once what changes what is allowed."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._budgets = world.writer(Agent.CONTROLLERS, DISRUPTION_BUDGETS)
+        self._patience = Patience(STATUS_DELAY, world.clock)
+        self._timeout = max(_LEAST_TIMEOUT, world.durations.scaled(DELETION_TIMEOUT))
+        self._confirmed = _Confirmed()
+
+    def reconcile(self, request: Request) -> Result:
+        """Recompute one budget."""
+        found = self._world.budgets.lister.find(request.name, request.namespace)
+        if found is None or terminating(found):
+            self._patience.over(request)
+            self._confirmed.forget(request)
+            return DONE
+        pods = self._pods_of(found)
+        recorded = self._confirmed.sift(request, found.status.disrupted_pods, pods)
+        if self._gives_up(recorded):
+            if not self._world.pods.catch_up(_CATCH_UP_TIMEOUT, self._world.stop):
+                return Result(requeue_after=_CATCH_UP_TIMEOUT)
+            pods = self._pods_of(found)
+            recorded = self._confirmed.sift(request, found.status.disrupted_pods, pods)
+        status = self._compute(found, pods, recorded)
+        return self._write(request, found, status)
+
+    def requests_for(self, pod: Pod) -> Iterable[Request]:
+        """Map a pod to the budgets that match it."""
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        lister = self._world.budgets.lister
+        for key in (namespace, *labels_of_pod(pod)):
+            for budget in lister.by_index(BY_LABEL, key):
+                if _selector(budget).matches(labels):
+                    yield Request(namespace, budget.metadata.name)
+
+    def requests_in(self, owner: Object) -> Iterable[Request]:
+        """Map a workload, whose scale may have changed, to the budgets beside it."""
+        namespace = owner.metadata.namespace
+        for budget in self._world.budgets.lister.list(namespace=namespace):
+            yield Request(namespace, budget.metadata.name)
+
+    def _pods_of(self, budget: Budget) -> list[Pod]:
+        """Return the pods that match, found through one of the selector's labels."""
+        spec, namespace = budget.spec.selector, budget.metadata.namespace
+        lister = self._world.pods.lister
+        if spec is None:
+            return []
+        if not spec.match_labels:
+            return lister.list(selector=_selector(budget), namespace=namespace)
+        key, value = next(iter(spec.match_labels.items()))
+        candidates = lister.by_index(BY_LABEL, label_key(namespace, key, value))
+        selector = _selector(budget)
+        return [pod for pod in candidates if selector.matches(pod.metadata.labels)]
+
+    def _gives_up(self, recorded: Mapping[str, datetime]) -> bool:
+        oldest = self._world.clock.now() - timedelta(seconds=self._timeout)
+        return any(at <= oldest for at in recorded.values())
+
+    def _compute(
+        self, found: Budget, pods: list[Pod], recorded: Mapping[str, datetime]
+    ) -> BudgetStatus:
+        disrupted = disrupted_pods(pods, recorded, self._world.clock.now(), timeout=self._timeout)
+        try:
+            health = required_health(
+                min_available=found.spec.min_available,
+                max_unavailable=found.spec.max_unavailable,
+                pods=len(pods),
+                scale=lambda: self._scale(pods),
+            )
+        except _NoScale:
+            # Upstream's failSafe: nothing may be disrupted until somebody mends it.
+            return BudgetStatus(observed_generation=found.metadata.generation)
+        return status_of(
+            health, healthy_pods(pods, disrupted), disrupted, found.metadata.generation
+        )
+
+    def _scale(self, pods: list[Pod]) -> int:
+        """Return how many pods the controllers of `pods` want together."""
+        scales: dict[str, int] = {}
+        for pod in pods:
+            owner = pod.owner
+            if owner is None or owner.uid in scales:
+                continue
+            uid, spec = self._scaled(pod.metadata.namespace, owner.kind, owner.name)
+            scales[uid] = spec.replicas
+        return sum(scales.values())
+
+    def _scaled(self, namespace: str, kind: str, name: str) -> tuple[str, WorkloadSpec]:
+        if kind == "StatefulSet":
+            found = self._world.stateful_sets.lister.find(name, namespace)
+            if found is not None:
+                return found.metadata.uid, found.spec
+        if kind == "ReplicaSet":
+            replica_set = self._world.replica_sets.lister.find(name, namespace)
+            if replica_set is not None:
+                for owner in replica_set.metadata.owner_references:
+                    if owner.controller and owner.kind == "Deployment":
+                        return self._scaled(namespace, owner.kind, owner.name)
+                return replica_set.metadata.uid, replica_set.spec
+        if kind == "Deployment":
+            deployment = self._world.deployments.lister.find(name, namespace)
+            if deployment is not None:
+                return deployment.metadata.uid, deployment.spec
+        raise _NoScale(kind, namespace, name)
+
+    def _write(self, request: Request, found: Budget, status: BudgetStatus) -> Result:
+        if status == found.status:
+            self._patience.over(request)
+            return self._again(status)
+        if not is_urgent(found.status, status) and (left := self._patience.left(request)):
+            return Result(requeue_after=left)
+        self._patience.over(request)
+        try:
+            with ignore_not_found():
+                self._patch(request, found, status)
+        except Conflict:
+            # An eviction came in between; its event brings us back, and so does this.
+            return Result(requeue_after=0.05)
+        return self._again(status)
+
+    def _patch(self, request: Request, found: Budget, status: BudgetStatus) -> None:
+        gone = found.status.disrupted_pods.keys() - status.disrupted_pods.keys()
+        # A merge patch removes the entries of a map by null.
+        entries = {name: format_time(at) for name, at in status.disrupted_pods.items()}
+        body = status_patch(
+            status,
+            disruptedPods={**entries, **dict.fromkeys(gone)},
+            conditions=[_condition(status, self._world.clock.now())],
+        )
+        written = self._budgets.patch(
+            request.name,
+            body,
+            request.namespace,
+            subresource="status",
+            resource_version=found.metadata.resource_version,
+        )
+        self._world.budgets.observe_write(written)
+
+    def _again(self, status: BudgetStatus) -> Result:
+        """Come back when a granted eviction that nothing follows is to be given up."""
+        return Result(requeue_after=self._timeout) if status.disrupted_pods else DONE
+
+
+class _Confirmed:
+    """Granted evictions that were seen to take effect, until their entry is dropped.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._seen_lock = threading.Lock()
+        self._seen: dict[Request, dict[str, datetime]] = {}  # guarded by _seen_lock
+
+    def sift(
+        self, budget: Request, recorded: Mapping[str, datetime], pods: Iterable[Pod]
+    ) -> dict[str, datetime]:
+        """Return the entries whose pod has not been seen to terminate or be gone."""
+        alive = {pod.metadata.name for pod in pods if not pod.is_terminating}
+        with self._seen_lock:
+            before = self._seen.get(budget, {})
+            seen = {
+                name: at
+                for name, at in recorded.items()
+                if name not in alive or before.get(name) == at
+            }
+            # Entries that the server no longer has are forgotten with this.
+            self._seen[budget] = seen
+        return {name: at for name, at in recorded.items() if name not in seen}
+
+    def forget(self, budget: Request) -> None:
+        """Drop what was kept for a budget that is gone."""
+        with self._seen_lock:
+            self._seen.pop(budget, None)
+
+
+def _selector(budget: Budget) -> Selector:
+    spec = budget.spec.selector
+    return Selector.nothing() if spec is None else Selector.from_spec(spec)
+
+
+def _condition(status: BudgetStatus, now: datetime) -> dict[str, object]:
+    enough = status.disruptions_allowed > 0
+    return {
+        "type": "DisruptionAllowed",
+        "status": "True" if enough else "False",
+        "reason": "SufficientPods" if enough else "InsufficientPods",
+        "message": "",
+        "observedGeneration": status.observed_generation,
+        "lastTransitionTime": format_time(now),
+    }
+
+
+def install(world: World) -> None:
+    """Add the controller to the manager."""
+    reconciler = Disruption(world)
+    (
+        Builder(world.manager, "disruption")
+        .for_(DISRUPTION_BUDGETS)
+        .watches(PODS, map=reconciler.requests_for)
+        .watches(DEPLOYMENTS, map=reconciler.requests_in)
+        .watches(REPLICA_SETS, map=reconciler.requests_in)
+        .watches(STATEFUL_SETS, map=reconciler.requests_in)
+        .with_workers(2)
+        .build(reconciler)
+    )

@@ -1,0 +1,134 @@
+"""The scheduler: one binding per pod that has no node yet."""
+
+from collections.abc import Iterable
+
+from navarchos.client import ApiError, Conflict, NotFound
+from navarchos.informers import Tombstone
+from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster.agents import Agent
+from navarchos.testing.cluster.kinds import PODS, Node, Pod
+from navarchos.testing.cluster.placement import Placement
+from navarchos.testing.cluster.pods import unschedulable_status
+from navarchos.testing.cluster.world import World
+
+__all__ = ["Scheduler", "install"]
+
+_RETRY_AFTER = 0.5
+"""Seconds; a pod that fits nowhere is also tried again when a node changes."""
+
+
+class Scheduler(Reconciler):
+    """Binds pods to nodes, with `Placement` as its books.
+
+    The books have handlers of their own beside the controller's queue, so that
+    each change of a pod or node is entered exactly once and in order.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._pods = world.writer(Agent.SCHEDULER, PODS)
+        self._placement = Placement()
+        placement = self._placement
+        self._feeds = (
+            world.nodes.add_handler(
+                on_add=lambda node, _initial: placement.set_node(node),
+                on_update=lambda _old, node: placement.set_node(node),
+                on_delete=lambda gone: placement.remove_node(_name_of(gone)),
+                name="scheduler-books",
+            ),
+            world.pods.add_handler(
+                on_add=lambda pod, _initial: placement.set_pod(pod),
+                on_update=self._pod_changed,
+                on_delete=self._pod_gone,
+                name="scheduler-books",
+            ),
+        )
+
+    def reconcile(self, request: Request) -> Result:
+        """Find a node for one pod."""
+        if not all(feed.has_synced() for feed in self._feeds):
+            return Result(requeue_after=0.05)
+        pod = self._world.pods.lister.find(request.name, request.namespace)
+        if pod is None or not is_waiting(pod):
+            return DONE
+        node = self._placement.place(pod)
+        if node is None:
+            self._say_unschedulable(pod)
+            return Result(requeue_after=_RETRY_AFTER)
+        self._bind(pod, node)
+        return DONE
+
+    def requests_for(self, pod: Pod) -> Iterable[Request]:
+        """Map a pod to itself while it has no node."""
+        if is_waiting(pod):
+            yield Request(pod.metadata.namespace, pod.metadata.name)
+
+    def _bind(self, pod: Pod, node: str) -> None:
+        metadata = pod.metadata
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {
+                "name": metadata.name,
+                "namespace": metadata.namespace,
+                "uid": metadata.uid,
+            },
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        try:
+            self._pods.create_subresource(metadata.name, "binding", binding, metadata.namespace)
+        except (NotFound, Conflict):
+            # Gone, terminating or bound already: its next event says what it is.
+            self._placement.remove_pod(metadata.uid)
+        except ApiError:
+            self._placement.remove_pod(metadata.uid)
+            raise
+
+    def _say_unschedulable(self, pod: Pod) -> None:
+        if any(c.type == "PodScheduled" for c in pod.status.conditions):
+            return
+        count = len(self._world.nodes.store)
+        message = f"0/{count} nodes are available: none is ready, untainted and has room."
+        status = unschedulable_status(message, at=self._world.clock.now())
+        metadata = pod.metadata
+        try:
+            written = self._pods.patch(
+                metadata.name,
+                {"status": status},
+                metadata.namespace,
+                subresource="status",
+                uid=metadata.uid,
+            )
+        except (NotFound, Conflict):
+            return  # gone, or another one by now
+        self._world.pods.observe_write(written)
+
+    def _pod_changed(self, old: Pod, new: Pod) -> None:
+        if old.metadata.uid != new.metadata.uid:
+            self._placement.remove_pod(old.metadata.uid)
+        self._placement.set_pod(new)
+
+    def _pod_gone(self, gone: Pod | Tombstone[Pod]) -> None:
+        pod = gone.obj if isinstance(gone, Tombstone) else gone
+        if pod is not None:
+            self._placement.remove_pod(pod.metadata.uid)
+
+
+def is_waiting(pod: Pod) -> bool:
+    """Tell whether a pod waits for a node."""
+    return not pod.spec.node_name and pod.is_active
+
+
+def _name_of(gone: Node | Tombstone[Node]) -> str:
+    return gone.key if isinstance(gone, Tombstone) else gone.metadata.name
+
+
+def install(world: World) -> None:
+    """Add the controller to the manager."""
+    reconciler = Scheduler(world)
+    (
+        Builder(world.manager, "scheduler")
+        .watches(PODS, map=reconciler.requests_for)
+        .with_workers(2)
+        .build(reconciler)
+    )

@@ -1,0 +1,180 @@
+"""What must never happen in a cluster, checked after every write.
+
+The rules:
+
+- **Budgets.** No voluntary disruption takes the healthy pods that a budget matches
+  below what it asks for. A disruption is a deletion of a healthy pod, through the
+  eviction API or not; what the simulator's own components, the garbage collector
+  and an installation do is not voluntary.
+- **Cordons.** No pod is bound to a node that has been unschedulable for longer than
+  a scheduler's cache may lag. Pods of DaemonSets and mirror pods may.
+- **Fixtures.** The eviction API is not used on pods of DaemonSets and mirror pods:
+  moving them is useless, they come back to the same node.
+
+What is healthy and what is asked for come from the checker's own books, not from
+the status that the disruption controller writes.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.testing.apiserver import Change
+from navarchos.testing.cluster.agents import is_simulator
+from navarchos.testing.cluster.books import Books, PodRecord
+
+__all__ = ["InvariantChecker", "Violation"]
+
+JsonObject = Mapping[str, Any]
+
+_WORKLOADS: Final = frozenset({"replicasets", "deployments", "statefulsets"})
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """An invariant that was broken.
+
+    Attributes:
+        what: `BudgetViolated`, `BoundToCordonedNode` or `FixtureEvicted`.
+        object: The pod, as `namespace/name`.
+        detail: The facts in one line, for people.
+        at: When.
+    """
+
+    what: str
+    object: str
+    detail: str
+    at: datetime
+
+
+class InvariantChecker:
+    """Listens to a server's changes and keeps what was broken.
+
+    Args:
+        late_binding_tolerance: Seconds after a cordon in which a pod may still be
+            bound to the node.
+        clock: Its time.
+
+    Threads: safe from any thread. `observe` is called by the server while it holds
+    its store, and takes a lock of its own below that one.
+
+    Cost: a few dictionary look-ups per change; a change of a budget's selector
+    counts the pods of its namespace once.
+    """
+
+    def __init__(self, *, late_binding_tolerance: float, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._tolerance = late_binding_tolerance
+        self._clock = clock
+        self._books_lock = threading.Lock()
+        self._books = Books()  # guarded by _books_lock
+        self._cordons: dict[str, float] = {}  # guarded by _books_lock; since when, by node
+        self._violations: list[Violation] = []  # guarded by _books_lock
+        self._counts: Counter[str] = Counter()  # guarded by _books_lock
+        self._handlers: Mapping[str, Callable[[Change], None]] = {
+            "pods": self._pod_locked,
+            "nodes": self._node_locked,
+            "poddisruptionbudgets": self._budget_locked,
+            **dict.fromkeys(_WORKLOADS, self._workload_locked),
+        }
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was broken so far, oldest first."""
+        with self._books_lock:
+            return list(self._violations)
+
+    def count(self, what: str) -> int:
+        """Return how often something happened: `evicted`, `scheduled`."""
+        with self._books_lock:
+            return self._counts[what]
+
+    def observe(self, change: Change) -> None:
+        """Enter a committed write into the books, and judge it."""
+        handler = self._handlers.get(change.resource.plural)
+        if handler is not None:
+            with self._books_lock:
+                handler(change)
+
+    def _workload_locked(self, change: Change) -> None:
+        if change.type == "DELETED":
+            self._books.remove_workload(change.object["metadata"]["uid"])
+        else:
+            self._books.set_workload(change.object)
+
+    def _budget_locked(self, change: Change) -> None:
+        if change.type == "DELETED":
+            metadata = change.object["metadata"]
+            namespace = metadata["namespace"]
+            self._books.remove_budget(namespace, f"{namespace}/{metadata['name']}")
+        else:
+            self._books.set_budget(change.object)
+
+    def _node_locked(self, change: Change) -> None:
+        name = change.object["metadata"]["name"]
+        cordoned = change.object.get("spec", {}).get("unschedulable", False)
+        if change.type == "DELETED" or not cordoned:
+            self._cordons.pop(name, None)
+        else:
+            self._cordons.setdefault(name, self._clock.monotonic())
+
+    def _pod_locked(self, change: Change) -> None:
+        metadata = change.object["metadata"]
+        if change.type == "DELETED":
+            gone = self._books.remove_pod(f"{metadata['namespace']}/{metadata['name']}")
+            if gone is not None and gone.is_healthy:
+                self._judge_disruption_locked(change, gone, gone)
+            return
+        old, new = self._books.set_pod(change.object)
+        if old is None or old.uid != new.uid:
+            self._judge_binding_locked(new)
+            return
+        if new.node and not old.node:
+            self._counts["scheduled"] += 1
+            self._judge_binding_locked(new)
+        if new.is_evicted and not old.is_evicted:
+            self._judge_eviction_locked(new)
+        if old.is_healthy and new.is_terminating:
+            self._judge_disruption_locked(change, old, new)
+
+    def _judge_binding_locked(self, pod: PodRecord) -> None:
+        if not pod.node:
+            return
+        since = self._cordons.get(pod.node)
+        if since is None or pod.fixture:
+            return
+        age = self._clock.monotonic() - since
+        if age > self._tolerance:
+            self._report_locked(
+                "BoundToCordonedNode",
+                pod,
+                f"bound to {pod.node}, which has been cordoned for {age:.1f} s",
+            )
+
+    def _judge_eviction_locked(self, pod: PodRecord) -> None:
+        self._counts["evicted"] += 1
+        if pod.fixture:
+            self._report_locked(
+                "FixtureEvicted", pod, f"a {pod.fixture} pod was evicted from {pod.node}"
+            )
+
+    def _judge_disruption_locked(self, change: Change, old: PodRecord, new: PodRecord) -> None:
+        """Judge the end of a healthy pod; the books show it as no longer healthy."""
+        if change.request is None or is_simulator(change.request.user_agent):
+            return
+        for budget in old.budgets:
+            required = self._books.required(budget)
+            if budget.healthy < required.desired:
+                self._report_locked(
+                    "BudgetViolated",
+                    new,
+                    f"budget {budget.name} needs {required.desired} healthy pods of "
+                    f"{required.expected} and has {budget.healthy} since "
+                    f"{change.request.verb} by {change.request.user_agent or 'an unnamed client'}",
+                )
+
+    def _report_locked(self, what: str, pod: PodRecord, detail: str) -> None:
+        self._violations.append(Violation(what, pod.name, detail, self._clock.now()))

@@ -1,0 +1,335 @@
+"""The kinds that the simulator's controllers read, as slim projections.
+
+Only what a decision needs is declared: a cache of 30,000 pods stays small.
+Templates are kept as decoded JSON, since pods are made from all of their fields.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from navarchos.client import Resource
+from navarchos.client.selectors import LabelSelectorSpec
+from navarchos.meta import Object, OwnerReference, ResourceVersion
+
+__all__ = [
+    "DAEMON_SETS",
+    "DEPLOYMENTS",
+    "DISRUPTION_BUDGETS",
+    "JOBS",
+    "NODES",
+    "PODS",
+    "REPLICA_SETS",
+    "STATEFUL_SETS",
+    "Budget",
+    "BudgetSpec",
+    "BudgetStatus",
+    "Container",
+    "DaemonSet",
+    "Deployment",
+    "Job",
+    "Node",
+    "NodeAddress",
+    "NodeSpec",
+    "NodeStatus",
+    "Pod",
+    "PodMeta",
+    "PodSpec",
+    "PodStatus",
+    "ReplicaSet",
+    "Resources",
+    "StatefulSet",
+    "StatusCondition",
+    "Taint",
+    "Template",
+    "Toleration",
+    "WorkloadSpec",
+    "WorkloadStatus",
+]
+
+Template = Mapping[str, object]
+"""A PodTemplateSpec as decoded JSON. Read-only."""
+
+
+class StatusCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The part of a condition that decisions read."""
+
+    type: str
+    status: str = ""
+    reason: str = ""
+
+
+class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Metadata of a pod: what the framework and the controllers need."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: ResourceVersion = ResourceVersion("")
+    creation_timestamp: datetime | None = None
+    deletion_timestamp: datetime | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: Mapping[str, str] = {}
+    owner_references: tuple[OwnerReference, ...] = ()
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """Requests of a container, as quantities by resource name."""
+
+    requests: Mapping[str, str | int] = {}
+
+
+class Container(msgspec.Struct, frozen=True, gc=False):
+    """A container of a pod."""
+
+    name: str = ""
+    image: str = ""
+    resources: Resources = Resources()
+
+
+class Toleration(msgspec.Struct, frozen=True, gc=False):
+    """What taint a pod puts up with; an empty key with `Exists` is all of them."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Where a pod may run, and where it does."""
+
+    node_name: str = ""
+    node_selector: Mapping[str, str] = {}
+    tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[Container, ...] = ()
+    termination_grace_period_seconds: int = 30
+
+
+class PodStatus(msgspec.Struct, frozen=True, gc=False):
+    """What a pod is doing."""
+
+    phase: str = "Pending"
+    conditions: tuple[StatusCondition, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """A pod."""
+
+    metadata: PodMeta = PodMeta()
+    spec: PodSpec = PodSpec()
+    status: PodStatus = PodStatus()
+
+    @property
+    def is_terminating(self) -> bool:
+        """Whether its deletion has been asked for."""
+        return self.metadata.deletion_timestamp is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all of its containers have ended for good."""
+        return self.status.phase in {"Succeeded", "Failed"}
+
+    @property
+    def is_active(self) -> bool:
+        """Whether it counts for its controller: neither finished nor terminating."""
+        return not self.is_terminating and not self.is_finished
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its `Ready` condition is true."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def owner(self) -> OwnerReference | None:
+        """Its controller, if it has one."""
+        return next((o for o in self.metadata.owner_references if o.controller), None)
+
+
+class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
+    """What keeps pods off a node."""
+
+    key: str
+    value: str = ""
+    effect: str = ""
+    time_added: datetime | None = None
+
+
+class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Whether new pods may come to a node."""
+
+    unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
+    provider_id: str = msgspec.field(default="", name="providerID")
+
+
+class NodeAddress(msgspec.Struct, frozen=True, gc=False):
+    """How a node is reached."""
+
+    type: str = ""
+    address: str = ""
+
+
+class NodeStatus(msgspec.Struct, frozen=True, gc=False):
+    """Room and health of a node."""
+
+    addresses: tuple[NodeAddress, ...] = ()
+    allocatable: Mapping[str, str | int] = {}
+    conditions: tuple[StatusCondition, ...] = ()
+
+
+class Node(Object, frozen=True):
+    """A node."""
+
+    spec: NodeSpec = NodeSpec()
+    status: NodeStatus = NodeStatus()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether its `Ready` condition is true."""
+        return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def internal_address(self) -> str:
+        """Its internal address; empty if it has none."""
+        addresses = (a.address for a in self.status.addresses if a.type == "InternalIP")
+        return next(addresses, "")
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """How many pods of which kind. ReplicaSets, Deployments, sets of both kinds."""
+
+    replicas: int = 1
+    selector: LabelSelectorSpec = LabelSelectorSpec()
+    template: Template = {}
+    pod_management_policy: str = "OrderedReady"
+
+
+class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """What was written last: a status is written again only when it differs."""
+
+    observed_generation: int = 0
+    replicas: int = 0
+    ready_replicas: int = 0
+    available_replicas: int = 0
+
+
+class ReplicaSet(Object, frozen=True):
+    """A ReplicaSet."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class Deployment(Object, frozen=True):
+    """A Deployment."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class StatefulSet(Object, frozen=True):
+    """A StatefulSet."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: WorkloadStatus = WorkloadStatus()
+
+
+class DaemonSetStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Counts over nodes."""
+
+    observed_generation: int = 0
+    current_number_scheduled: int = 0
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+
+
+class DaemonSet(Object, frozen=True):
+    """A DaemonSet."""
+
+    spec: WorkloadSpec = WorkloadSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
+
+
+class JobSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """How many pods have to succeed, and how many may run at once."""
+
+    parallelism: int = 1
+    completions: int = 1
+    template: Template = {}
+
+
+class JobStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """How far a Job is."""
+
+    active: int = 0
+    ready: int = 0
+    succeeded: int = 0
+    start_time: datetime | None = None
+    conditions: tuple[StatusCondition, ...] = ()
+
+
+class Job(Object, frozen=True):
+    """A Job."""
+
+    spec: JobSpec = JobSpec()
+    status: JobStatus = JobStatus()
+
+
+class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """What a budget protects. Without a selector it protects nothing."""
+
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+    selector: LabelSelectorSpec | None = None
+
+
+class BudgetStatus(
+    msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=False
+):
+    """What the eviction API decides by. `disrupted_pods` is by pod name."""
+
+    observed_generation: int = 0
+    disrupted_pods: Mapping[str, datetime] = {}
+    disruptions_allowed: int = 0
+    current_healthy: int = 0
+    desired_healthy: int = 0
+    expected_pods: int = 0
+
+
+class Budget(Object, frozen=True):
+    """A PodDisruptionBudget."""
+
+    spec: BudgetSpec = BudgetSpec()
+    status: BudgetStatus = BudgetStatus()
+
+
+PODS: Final = Resource(group="", version="v1", plural="pods", kind="Pod", namespaced=True, type=Pod)
+NODES: Final = Resource(
+    group="", version="v1", plural="nodes", kind="Node", namespaced=False, type=Node
+)
+REPLICA_SETS: Final = Resource(
+    group="apps", version="v1", plural="replicasets", kind="ReplicaSet", namespaced=True,
+    type=ReplicaSet,
+)  # fmt: skip
+DEPLOYMENTS: Final = Resource(
+    group="apps", version="v1", plural="deployments", kind="Deployment", namespaced=True,
+    type=Deployment,
+)  # fmt: skip
+STATEFUL_SETS: Final = Resource(
+    group="apps", version="v1", plural="statefulsets", kind="StatefulSet", namespaced=True,
+    type=StatefulSet,
+)  # fmt: skip
+DAEMON_SETS: Final = Resource(
+    group="apps", version="v1", plural="daemonsets", kind="DaemonSet", namespaced=True,
+    type=DaemonSet,
+)  # fmt: skip
+JOBS: Final = Resource(
+    group="batch", version="v1", plural="jobs", kind="Job", namespaced=True, type=Job
+)
+DISRUPTION_BUDGETS: Final = Resource(
+    group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
+    namespaced=True, type=Budget,
+)  # fmt: skip

@@ -1,0 +1,228 @@
+"""The shapes of nodes: names, roles, zones, capacity."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from navarchos.meta import format_time
+from navarchos.testing.cluster.kinds import Node, Taint
+
+__all__ = [
+    "CORDON_TAINT",
+    "HOSTNAME_LABEL",
+    "IMPORTANT_NODE",
+    "KUBELET_VERSION",
+    "MASTER_TAINT",
+    "ROLE_LABEL",
+    "ZONES",
+    "ZONE_LABEL",
+    "Machine",
+    "machines",
+    "node_manifest",
+    "registered_at",
+    "replacement_name",
+    "role_counts",
+    "successor",
+    "taints_of",
+]
+
+JsonObject = dict[str, Any]
+
+IMPORTANT_NODE: Final = "important-node"
+ROLE_LABEL: Final = "kubernetes.io/role"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+ZONES: Final = ("zone-a", "zone-b", "zone-c")
+CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
+KUBELET_VERSION: Final = "v1.34.0"
+MASTER_TAINT: Final[Mapping[str, str]] = {
+    "key": "node-role.kubernetes.io/control-plane",
+    "effect": "NoSchedule",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What the cloud runs: a machine that registers itself as a node.
+
+    Attributes:
+        name: The node's name.
+        role: Value of the role label.
+        zone: Value of the zone label.
+        number: Unique in the cluster; addresses and the provider's id follow.
+        labels: More labels of the node.
+        taints: Taints that the node registers with.
+        pods: How many pods it takes.
+        cpu: Its processors.
+    """
+
+    name: str
+    role: str
+    zone: str
+    number: int
+    labels: Mapping[str, str]
+    taints: tuple[Mapping[str, str], ...]
+    pods: int
+    cpu: int
+
+    @property
+    def address(self) -> str:
+        """Its internal address."""
+        return f"10.{self.number >> 16 & 255}.{self.number >> 8 & 255}.{self.number & 255}"
+
+    @property
+    def provider_id(self) -> str:
+        """Its name at the cloud."""
+        return f"simulated:///{self.zone}/i-{self.number:08x}"
+
+
+def role_counts(others: int) -> dict[str, int]:
+    """Return how many nodes of each role there are beside the important one.
+
+    All four roles are present from five on; a fifth are support nodes, a third spot
+    workers, and there are three masters once that is no big share.
+    """
+    if others < 4:
+        order = ("worker", "spot-worker", "support")[:others]
+        return dict.fromkeys(order, 1)
+    masters = 3 if others >= 15 else 1
+    support = max(1, others // 5)
+    spot = max(1, (others - masters - support) // 3)
+    worker = others - masters - support - spot
+    return {"master": masters, "support": support, "worker": worker, "spot-worker": spot}
+
+
+def machines(count: int, pods_per_node: int) -> list[Machine]:
+    """Return the machines of a new cluster, `important-node` first.
+
+    The important node is a support node, so that it matches by name and by role.
+    """
+    roles = ["support"]
+    for role, number in role_counts(count - 1).items():
+        roles += [role] * number
+    # Room for twice the mean: a part of the nodes can be away at any time.
+    pods = max(110, 2 * pods_per_node)
+    cpu = max(8, math.ceil(pods_per_node / 4))
+    return [
+        Machine(
+            name=f"node-{index}" if index else IMPORTANT_NODE,
+            role=role,
+            zone=ZONES[index % len(ZONES)],
+            number=index + 1,
+            labels={},
+            taints=(MASTER_TAINT,) if role == "master" else (),
+            pods=pods,
+            cpu=cpu,
+        )
+        for index, role in enumerate(roles)
+    ]
+
+
+def replacement_name(name: str, generation: int) -> str:
+    """Return the name of a machine's successor: `node-1`, `node-1-r1`, `node-1-r2`."""
+    base, marker, number = name.rpartition("-r")
+    origin = base if marker and number.isdigit() else name
+    return f"{origin}-r{generation}"
+
+
+def successor(machine: Machine, generation: int, number: int) -> Machine:
+    """Return the machine that comes instead: same place and purpose, another name."""
+    return replace(machine, name=replacement_name(machine.name, generation), number=number)
+
+
+def node_manifest(machine: Machine, *, at: datetime, uid: str = "") -> JsonObject:
+    """Return the node as which a machine registers itself, ready for pods.
+
+    Args:
+        machine: Whose node it is.
+        at: When it came up.
+        uid: For nodes that are installed; otherwise the server gives one.
+    """
+    metadata: JsonObject = {
+        "name": machine.name,
+        "labels": {
+            **machine.labels,
+            HOSTNAME_LABEL: machine.name,
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/os": "linux",
+            ROLE_LABEL: machine.role,
+            ZONE_LABEL: machine.zone,
+        },
+    }
+    if uid:
+        metadata |= {"uid": uid, "creationTimestamp": format_time(at)}
+    spec: JsonObject = {"providerID": machine.provider_id}
+    if machine.taints:
+        spec["taints"] = [dict(taint) for taint in machine.taints]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": metadata,
+        "spec": spec,
+        "status": _status(machine, at),
+    }
+
+
+def _status(machine: Machine, at: datetime) -> JsonObject:
+    room = {"cpu": str(machine.cpu), "memory": f"{machine.cpu * 4}Gi", "pods": str(machine.pods)}
+    identity = f"{machine.number:032x}"
+    return {
+        "capacity": room,
+        "allocatable": room,
+        "conditions": _conditions(at),
+        "addresses": [
+            {"type": "InternalIP", "address": machine.address},
+            {"type": "Hostname", "address": machine.name},
+        ],
+        "nodeInfo": {
+            "machineID": identity,
+            "systemUUID": identity,
+            "bootID": identity,
+            "kernelVersion": "6.12.0",
+            "osImage": "Simulated Linux",
+            "containerRuntimeVersion": "simulated://1.0",
+            "kubeletVersion": KUBELET_VERSION,
+            "kubeProxyVersion": KUBELET_VERSION,
+            "operatingSystem": "linux",
+            "architecture": "amd64",
+        },
+    }
+
+
+def _conditions(at: datetime) -> Sequence[JsonObject]:
+    when = format_time(at)
+    times = {"lastHeartbeatTime": when, "lastTransitionTime": when}
+    pressures = [
+        {"type": kind, "status": "False", "reason": f"KubeletHasNo{kind}", **times}
+        for kind in ("MemoryPressure", "DiskPressure", "PIDPressure")
+    ]
+    ready = {
+        "type": "Ready",
+        "status": "True",
+        "reason": "KubeletReady",
+        "message": "kubelet is posting ready status",
+        **times,
+    }
+    return [*pressures, ready]
+
+
+def registered_at(index: int, count: int, now: datetime) -> datetime:
+    """Return when the node at `index` joined: staggered, and not in order of name.
+
+    Thirty days ago and later, seven minutes apart.
+    """
+    # 37 is prime, so positions are all different unless it divides the count.
+    position = index * (37 if count % 37 else 41) % count
+    return now - timedelta(days=30) + timedelta(minutes=7 * position)
+
+
+def taints_of(node: Node, now: datetime) -> tuple[Taint, ...]:
+    """Return the taints that a node should have: that of the cordon, and its others."""
+    others = tuple(taint for taint in node.spec.taints if taint.key != CORDON_TAINT)
+    if not node.spec.unschedulable:
+        return others
+    if len(others) < len(node.spec.taints):
+        return node.spec.taints
+    return (*others, Taint(CORDON_TAINT, effect="NoSchedule", time_added=now))

@@ -1,0 +1,214 @@
+"""The shapes of pods: made from templates, starting, running, finished.
+
+Pure functions from facts to JSON. They are used by the controllers at run time and
+by the population that is installed at the beginning, so both look the same.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from navarchos.meta import format_time
+from navarchos.testing.cluster.kinds import Container, Pod, Template
+
+__all__ = [
+    "DAEMON_TOLERATIONS",
+    "Owner",
+    "finished_status",
+    "from_template",
+    "mirror_pod",
+    "running_status",
+    "unschedulable_status",
+]
+
+JsonObject = dict[str, Any]
+
+DAEMON_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": effect}
+    for taint, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""What the DaemonSet controller adds to each of its pods."""
+
+
+class Owner(NamedTuple):
+    """The controller of a pod."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+    def reference(self) -> JsonObject:
+        """Return the entry for `metadata.ownerReferences`."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
+
+def from_template(
+    template: Template,
+    owner: Owner,
+    namespace: str,
+    *,
+    name: str = "",
+    labels: Mapping[str, str] | None = None,
+    spec: Mapping[str, object] | None = None,
+) -> JsonObject:
+    """Return the pod that a controller creates from its template.
+
+    Args:
+        template: The owner's `spec.template`.
+        owner: The controller, which becomes the only owner.
+        namespace: Where to.
+        name: Its name; the server appends to the owner's name when empty.
+        labels: Added to those of the template.
+        spec: Fields that take the place of the template's.
+    """
+    shared = template.get("metadata")
+    metadata: JsonObject = dict(shared) if isinstance(shared, Mapping) else {}
+    metadata["labels"] = {**metadata.get("labels", {}), **(labels or {})}
+    metadata["namespace"] = namespace
+    metadata["ownerReferences"] = [owner.reference()]
+    if name:
+        metadata["name"] = name
+    else:
+        metadata["generateName"] = f"{owner.name}-"
+    base = template.get("spec")
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {**(base if isinstance(base, Mapping) else {}), **(spec or {})},
+    }
+
+
+def mirror_pod(node: str, node_uid: str, *, app: str = "kube-proxy") -> JsonObject:
+    """Return what the kubelet of `node` shows of a static pod of its own.
+
+    Nobody but that kubelet can stop it; deleting the object changes nothing.
+    """
+    owner = Owner("v1", "Node", node, node_uid)
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": f"{app}-{node}",
+            "namespace": "kube-system",
+            "labels": {"k8s-app": app, "tier": "node"},
+            "annotations": {
+                "kubernetes.io/config.hash": node_uid.replace("-", ""),
+                "kubernetes.io/config.mirror": node_uid.replace("-", ""),
+                "kubernetes.io/config.source": "file",
+            },
+            # Upstream's mirror pods do not block the deletion of their node.
+            "ownerReferences": [{**owner.reference(), "blockOwnerDeletion": False}],
+        },
+        "spec": {
+            "nodeName": node,
+            "hostNetwork": True,
+            "priorityClassName": "system-node-critical",
+            "tolerations": [{"operator": "Exists"}],
+            "containers": [
+                {
+                    "name": app,
+                    "image": f"registry.k8s.io/{app}:v1.34.0",
+                    "resources": {"requests": {"cpu": "100m"}},
+                }
+            ],
+        },
+    }
+
+
+def running_status(pod: Pod, *, host_ip: str, pod_ip: str, at: datetime) -> JsonObject:
+    """Return the status of a pod whose containers have all started and are ready."""
+    containers = [(c.name, c.image) for c in pod.spec.containers]
+    return running_status_of(containers, host_ip=host_ip, pod_ip=pod_ip, at=at)
+
+
+def running_status_of(
+    containers: Sequence[tuple[str, str]], *, host_ip: str, pod_ip: str, at: datetime
+) -> JsonObject:
+    """Return the status of running containers, given as name and image."""
+    when = format_time(at)
+    true = {"status": "True", "lastTransitionTime": when}
+    return {
+        "phase": "Running",
+        "startTime": when,
+        "hostIP": host_ip,
+        "podIP": pod_ip,
+        "podIPs": [{"ip": pod_ip}],
+        "qosClass": "Burstable",
+        "conditions": [
+            {"type": kind, **true}
+            for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
+        ],
+        "containerStatuses": [
+            {
+                "name": name,
+                "image": image,
+                "imageID": image,
+                "containerID": f"simulated://{name}",
+                "ready": True,
+                "started": True,
+                "restartCount": 0,
+                "state": {"running": {"startedAt": when}},
+            }
+            for name, image in containers
+        ],
+    }
+
+
+def finished_status(containers: Sequence[Container], *, at: datetime) -> JsonObject:
+    """Return the change of status of a pod whose containers have all succeeded."""
+    when = format_time(at)
+    completed = {"exitCode": 0, "reason": "Completed", "finishedAt": when}
+    not_ready = {"status": "False", "reason": "PodCompleted", "lastTransitionTime": when}
+    return {
+        "phase": "Succeeded",
+        "conditions": [
+            {"type": "Initialized", "status": "True", "lastTransitionTime": when},
+            {"type": "Ready", **not_ready},
+            {"type": "ContainersReady", **not_ready},
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": when},
+        ],
+        "containerStatuses": [
+            {
+                "name": container.name,
+                "image": container.image,
+                "imageID": container.image,
+                "containerID": f"simulated://{container.name}",
+                "ready": False,
+                "started": False,
+                "restartCount": 0,
+                "state": {"terminated": completed},
+            }
+            for container in containers
+        ],
+    }
+
+
+def unschedulable_status(message: str, *, at: datetime) -> JsonObject:
+    """Return the change of status that tells why a pod is still without a node."""
+    return {
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "message": message,
+                "lastTransitionTime": format_time(at),
+            }
+        ]
+    }

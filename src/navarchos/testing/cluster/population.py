@@ -1,0 +1,263 @@
+"""A cluster as it looks after it has run for a month: everything settled.
+
+Made as manifests with uids, owners and statuses in place, to be installed into a
+server without going through its admission: the controllers find nothing to do.
+"""
+
+import itertools
+import random
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from ipaddress import IPv4Address
+from typing import Any, Final
+
+import msgspec
+
+from navarchos.meta import format_time
+from navarchos.testing.cluster.budgets import required_health, status_of
+from navarchos.testing.cluster.nodes import Machine, machines, node_manifest, registered_at
+from navarchos.testing.cluster.options import ClusterOptions
+from navarchos.testing.cluster.pods import (
+    DAEMON_TOLERATIONS,
+    Owner,
+    from_template,
+    mirror_pod,
+    running_status_of,
+)
+from navarchos.testing.cluster.replicas import template_hash, with_hash
+from navarchos.testing.cluster.statefulpods import stateful_pod
+from navarchos.testing.cluster.workloads import (
+    AGENT,
+    NAMESPACES,
+    Plan,
+    budget_manifest,
+    plan_workloads,
+    template_of,
+    workload_manifest,
+)
+
+__all__ = ["Population", "populate"]
+
+JsonObject = dict[str, Any]
+
+_NAME_LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
+_FIRST_POD_ADDRESS: Final = int(IPv4Address("100.64.0.1"))
+
+
+class Population:
+    """The manifests of a new cluster, and the machines behind its nodes.
+
+    Attributes:
+        machines: What the cloud runs.
+        namespaces: Names of the namespaces that are used.
+        manifests: Everything in them and the nodes; owners before what they own.
+    """
+
+    def __init__(
+        self, machines: Sequence[Machine], namespaces: Sequence[str], manifests: list[JsonObject]
+    ) -> None:
+        self.machines = tuple(machines)
+        self.namespaces = tuple(namespaces)
+        self.manifests = manifests
+
+
+def populate(options: ClusterOptions, now: datetime) -> Population:
+    """Return the cluster that `options` describe, as of `now`. Same seed, same cluster."""
+    return _Populating(options, now).build()
+
+
+class _Populating:
+    def __init__(self, options: ClusterOptions, now: datetime) -> None:
+        self._options = options
+        self._now = now
+        self._random = random.Random(options.seed)  # noqa: S311 - names, no secrets
+        self._addresses = itertools.count(_FIRST_POD_ADDRESS)
+        self._machines = machines(options.nodes, options.pods_per_node)
+        self._nodes: dict[str, JsonObject] = {}
+        # Falls back to all machines: a tiny cluster may have tainted ones only.
+        self._open = [m for m in self._machines if not m.taints] or self._machines
+        self._ring = itertools.cycle(self._open)
+
+    def build(self) -> Population:
+        count = len(self._machines)
+        for index, machine in enumerate(self._machines):
+            at = registered_at(index, count, self._now)
+            self._nodes[machine.name] = node_manifest(machine, at=at, uid=self._uid())
+        manifests = list(self._nodes.values())
+        # Two pods per node are those of the DaemonSet and of the kubelet itself.
+        total = count * max(1, self._options.pods_per_node - 2)
+        for plan in plan_workloads(total):
+            manifests += self._workload(plan)
+        manifests += self._daemon_set(AGENT)
+        manifests += self._static_pods()
+        manifests += self._bare_pods()
+        return Population(self._machines, [*NAMESPACES, AGENT.namespace, "default"], manifests)
+
+    def _workload(self, plan: Plan) -> Iterator[JsonObject]:
+        if plan.budget is not None:
+            yield budget_manifest(plan, self._identity(), _settled_budget(plan))
+        match plan.kind:
+            case "Deployment":
+                yield from self._deployment(plan)
+            case "StatefulSet":
+                yield from self._stateful_set(plan)
+            case _:
+                yield from self._job(plan)
+
+    def _deployment(self, plan: Plan) -> Iterator[JsonObject]:
+        deployment = workload_manifest(plan, self._identity(), self._deployment_status(plan))
+        yield deployment
+        digest = template_hash(deployment["spec"]["template"])
+        replica_set: JsonObject = {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                "name": f"{plan.name}-{digest}",
+                "namespace": plan.namespace,
+                "labels": {**plan.labels, "pod-template-hash": digest},
+                "ownerReferences": [_owner(deployment).reference()],
+                **self._identity(),
+            },
+            "spec": with_hash(deployment["spec"], digest),
+            "status": {**_counts(plan), "fullyLabeledReplicas": plan.replicas},
+        }
+        yield replica_set
+        for _ in range(plan.replicas):
+            yield self._pod(replica_set, plan.namespace)
+
+    def _stateful_set(self, plan: Plan) -> Iterator[JsonObject]:
+        status = {
+            **_counts(plan),
+            "currentReplicas": plan.replicas,
+            "updatedReplicas": plan.replicas,
+            "collisionCount": 0,
+        }
+        owner = workload_manifest(plan, self._identity(), status)
+        yield owner
+        for ordinal in range(plan.replicas):
+            pod = stateful_pod(_owner(owner), plan.namespace, owner["spec"]["template"], ordinal)
+            yield self._running(pod, next(self._ring).name)
+
+    def _job(self, plan: Plan) -> Iterator[JsonObject]:
+        status = {
+            "active": plan.replicas,
+            "ready": plan.replicas,
+            "startTime": format_time(self._now),
+        }
+        owner = workload_manifest(plan, self._identity(), status)
+        # The server fills in the selector, as upstream; installed objects bring theirs.
+        labels = {"batch.kubernetes.io/job-name": plan.name, "job-name": plan.name}
+        owner["spec"]["selector"] = {"matchLabels": labels}
+        owner["spec"]["template"]["metadata"]["labels"] |= labels
+        yield owner
+        for _ in range(plan.replicas):
+            yield self._pod(owner, plan.namespace)
+
+    def _daemon_set(self, plan: Plan) -> Iterator[JsonObject]:
+        count = len(self._machines)
+        status = {
+            "currentNumberScheduled": count,
+            "desiredNumberScheduled": count,
+            "numberMisscheduled": 0,
+            "numberReady": count,
+            "numberAvailable": count,
+            "updatedNumberScheduled": count,
+            "observedGeneration": 1,
+        }
+        owner = workload_manifest(plan, self._identity(), status)
+        yield owner
+        tolerations = [*owner["spec"]["template"]["spec"]["tolerations"], *DAEMON_TOLERATIONS]
+        for machine in self._machines:
+            pod = from_template(
+                owner["spec"]["template"],
+                _owner(owner),
+                plan.namespace,
+                spec={"tolerations": tolerations},
+            )
+            yield self._running(pod, machine.name)
+
+    def _static_pods(self) -> Iterator[JsonObject]:
+        for machine in self._machines:
+            uid = self._nodes[machine.name]["metadata"]["uid"]
+            yield self._running(mirror_pod(machine.name, uid), machine.name)
+
+    def _bare_pods(self) -> Iterator[JsonObject]:
+        for number in range(1, self._options.bare_pods + 1):
+            plan = Plan(kind="Job", namespace="default", name=f"bare-{number}", replicas=1)
+            pod = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": plan.name,
+                    "namespace": plan.namespace,
+                    "labels": plan.labels,
+                },
+                "spec": {**template_of(plan)["spec"], "restartPolicy": "Always"},
+            }
+            yield self._running(pod, next(self._ring).name)
+
+    def _pod(self, owner: JsonObject, namespace: str) -> JsonObject:
+        pod = from_template(owner["spec"]["template"], _owner(owner), namespace)
+        return self._running(pod, next(self._ring).name)
+
+    def _running(self, pod: JsonObject, node: str) -> JsonObject:
+        """Finish a pod: named, identified, bound and ready."""
+        metadata: JsonObject = {**pod["metadata"], **self._identity(generation=0)}
+        if "name" not in metadata:
+            suffix = "".join(self._random.choices(_NAME_LETTERS, k=5))
+            metadata["name"] = metadata["generateName"] + suffix
+        containers = [(c["name"], c["image"]) for c in pod["spec"]["containers"]]
+        host = self._nodes[node]["status"]["addresses"][0]["address"]
+        status = running_status_of(
+            containers, host_ip=host, pod_ip=str(IPv4Address(next(self._addresses))), at=self._now
+        )
+        spec = {**pod["spec"], "nodeName": node}
+        return {**pod, "metadata": metadata, "spec": spec, "status": status}
+
+    def _identity(self, generation: int = 1) -> JsonObject:
+        identity: JsonObject = {"uid": self._uid(), "creationTimestamp": format_time(self._now)}
+        return {**identity, "generation": generation} if generation else identity
+
+    def _uid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def _deployment_status(self, plan: Plan) -> JsonObject:
+        when = format_time(self._now)
+        times = {"lastTransitionTime": when, "lastUpdateTime": when}
+        return {
+            **_counts(plan),
+            "updatedReplicas": plan.replicas,
+            "conditions": [
+                {
+                    "type": "Available",
+                    "status": "True",
+                    "reason": "MinimumReplicasAvailable",
+                    "message": "Deployment has minimum availability.",
+                    **times,
+                }
+            ],
+        }
+
+
+def _counts(plan: Plan) -> dict[str, int]:
+    names = ("replicas", "readyReplicas", "availableReplicas")
+    return {"observedGeneration": 1, **dict.fromkeys(names, plan.replicas)}
+
+
+def _settled_budget(plan: Plan) -> Mapping[str, object]:
+    rule: Mapping[str, int | str] = plan.budget or {}
+    health = required_health(
+        min_available=rule.get("minAvailable"),
+        max_unavailable=rule.get("maxUnavailable"),
+        pods=plan.replicas,
+        scale=lambda: plan.replicas,
+    )
+    status = msgspec.to_builtins(status_of(health, plan.replicas, {}, 1))
+    assert isinstance(status, dict)
+    return status
+
+
+def _owner(owner: JsonObject) -> Owner:
+    metadata = owner["metadata"]
+    return Owner(owner["apiVersion"], owner["kind"], metadata["name"], metadata["uid"])

@@ -1,0 +1,232 @@
+"""The simulator as a whole: population, controllers, checker."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import TracebackType
+from typing import Final, Self
+
+from navarchos.client import Client, ClientConfig
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import AlreadyStarted, NotStarted
+from navarchos.logs import get_logger
+from navarchos.runtime import Manager, ManagerOptions
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver import ApiServer
+from navarchos.testing.cluster.agents import Agent
+from navarchos.testing.cluster.controllers import (
+    cloud,
+    daemonsets,
+    deployments,
+    disruption,
+    jobs,
+    kubelets,
+    nodetaints,
+    replicasets,
+    scheduler,
+    statefulsets,
+)
+from navarchos.testing.cluster.invariants import InvariantChecker, Violation
+from navarchos.testing.cluster.nodes import Machine
+from navarchos.testing.cluster.options import ClusterOptions
+from navarchos.testing.cluster.population import populate
+from navarchos.testing.cluster.settling import unsettled
+from navarchos.testing.cluster.world import World
+from navarchos.threads import ThreadGroup
+
+__all__ = ["Cluster", "ClusterStats"]
+
+_log = get_logger(__name__)
+
+_LOOK_PERIOD: Final = 0.05
+_STOP_TIMEOUT: Final = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterStats:
+    """What has happened in a cluster since it was made.
+
+    Attributes:
+        evictions_granted: Pods that the eviction API has let go.
+        evictions_refused: Evictions answered with 429, among the server's latest requests.
+        pods_moved: Pods that the scheduler has bound.
+        nodes_replaced: Machines that the cloud has replaced.
+    """
+
+    evictions_granted: int
+    evictions_refused: int
+    pods_moved: int
+    nodes_replaced: int
+
+
+class Cluster:
+    """A simulated cluster on an in-process API server.
+
+    ```python
+    with ApiServer() as server, Cluster(server) as cluster:
+        cluster.populate()
+        cluster.start()
+        cluster.wait_until_ready(30)
+    ```
+
+    Everything but the API server: a scheduler, kubelets, the controllers of
+    workloads, budgets and node taints, and a cloud that replaces machines. They
+    talk to the server over HTTP as real ones do, on this project's framework. A
+    checker looks at every write (`navarchos.testing.cluster.invariants`).
+
+    Promises: what `populate` installs is settled, so nothing moves until somebody
+    moves it; after `stop` no thread and no connection is left.
+
+    Does not promise: rolling updates, volumes, network, failures of its own.
+
+    Lifecycle: construct, `populate`, `start`, `stop`; or as a context manager, which
+    stops. Construct it before anybody else writes to the server: the checker's
+    books begin with what is there then.
+
+    Threads: every method is safe from any thread, each at most once but the
+    properties and `wait_until_ready`.
+    """
+
+    def __init__(
+        self,
+        server: ApiServer,
+        *,
+        options: ClusterOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self.options = options if options is not None else ClusterOptions()
+        self._server = server
+        self._clock = clock
+        self._stop = StopToken(clock=clock)
+        self._threads = ThreadGroup("cluster", stop=self._stop, clock=clock)
+        self._checker = InvariantChecker(
+            late_binding_tolerance=self.options.late_binding_tolerance, clock=clock
+        )
+        self._cleanup = ExitStack()
+        self._cleanup.callback(server.subscribe(self._checker.observe))
+        self._machines: tuple[Machine, ...] = ()
+        self._world: World | None = None
+        self._cloud: cloud.Cloud | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    @property
+    def violations(self) -> list[Violation]:
+        """The invariants that were broken so far, oldest first."""
+        return self._checker.violations
+
+    @property
+    def stats(self) -> ClusterStats:
+        """Counters."""
+        return ClusterStats(
+            evictions_granted=self._checker.count("evicted"),
+            evictions_refused=sum(
+                record.verb == "evict" and record.code == HTTPStatus.TOO_MANY_REQUESTS
+                for record in self._server.audit
+            ),
+            pods_moved=self._checker.count("scheduled"),
+            nodes_replaced=self._cloud.replaced if self._cloud is not None else 0,
+        )
+
+    def populate(self) -> None:
+        """Install namespaces, nodes, workloads and pods, settled and running."""
+        population = populate(self.options, self._clock.now())
+        self._machines = population.machines
+        present = {found["metadata"]["name"] for found in self._server.list("namespaces")}
+        missing = [name for name in population.namespaces if name not in present]
+        self._server.install(*map(_namespace, missing), *population.manifests)
+
+    def start(self) -> None:
+        """Start the controllers. The server must be listening.
+
+        Raises:
+            AlreadyStarted: For the second time.
+        """
+        if self._world is not None:
+            raise AlreadyStarted("the cluster")
+        clients = self._clients()
+        manager = Manager(
+            clients[Agent.CONTROLLERS],
+            options=ManagerOptions(metrics_address="0", health_address="0", component="simulator"),
+            clock=self._clock,
+        )
+        self._world = World(manager, clients, self.options, self._clock, self._stop)
+        self._install(self._world)
+        self._threads.start("manager", lambda: manager.run(self._stop))
+
+    def wait_until_ready(self, timeout: float | None = None) -> bool:
+        """Wait until every cache is filled and every workload has what it wants.
+
+        Args:
+            timeout: Longest wait in seconds; `None` waits without limit.
+
+        Returns:
+            False when the time passed, or the cluster was stopped, first.
+
+        Raises:
+            NotStarted: There is nothing to wait for.
+            ThreadCrashed: The manager of the controllers has failed.
+        """
+        if self._world is None:
+            raise NotStarted("the cluster")
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        while True:
+            self._threads.raise_failure()
+            waiting_for = unsettled(self._world, self._server)
+            if not waiting_for:
+                return True
+            if deadline is not None and self._clock.monotonic() >= deadline:
+                _log.warning("cluster_not_ready", waiting_for=waiting_for)
+                return False
+            if self._stop.wait(_LOOK_PERIOD):
+                return False
+
+    def stop(self) -> None:
+        """Stop the controllers and wait for their threads. Harmless when repeated."""
+        self._stop.stop("the cluster is stopped")
+        if not self._threads.join(_STOP_TIMEOUT):
+            _log.error("cluster_threads_left", threads=self._threads.running())
+        self._cleanup.close()
+
+    def _clients(self) -> Mapping[Agent, Client]:
+        clients: dict[Agent, Client] = {}
+        for agent in Agent:
+            config = ClientConfig(host=self._server.url, user_agent=agent.value)
+            clients[agent] = Client(config, clock=self._clock)
+            self._cleanup.callback(clients[agent].close)
+        return clients
+
+    def _install(self, world: World) -> None:
+        for controller in (
+            deployments,
+            replicasets,
+            statefulsets,
+            daemonsets,
+            jobs,
+            disruption,
+            scheduler,
+            kubelets,
+            nodetaints,
+        ):
+            controller.install(world)
+        self._cloud = cloud.install(world, self._machines)
+
+
+def _namespace(name: str) -> dict[str, object]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name},
+        "spec": {"finalizers": ["kubernetes"]},
+        "status": {"phase": "Active"},
+    }

@@ -1,0 +1,194 @@
+"""Which workloads a cluster runs: a deterministic mix that fills it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+__all__ = [
+    "AGENT",
+    "NAMESPACES",
+    "Plan",
+    "budget_manifest",
+    "plan_workloads",
+    "template_of",
+    "workload_manifest",
+]
+
+JsonObject = dict[str, Any]
+
+NAMESPACES: Final = ("shop", "search", "billing", "media")
+_APPS: Final = ("web", "api", "cart", "index", "mail", "report", "feed", "auth")
+
+Kind = Literal["Deployment", "StatefulSet", "DaemonSet", "Job"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One workload.
+
+    Attributes:
+        kind: What controls its pods.
+        namespace: Where it is.
+        name: Its name, which is also the value of its pods' label `app`.
+        replicas: How many pods.
+        budget: Rule of its disruption budget, `None` for none.
+        empty_dir: Whether its pods keep data on their node.
+        critical: Whether it belongs to the system and tolerates every taint.
+    """
+
+    kind: Kind
+    namespace: str
+    name: str
+    replicas: int
+    budget: Mapping[str, int | str] | None = None
+    empty_dir: bool = False
+    critical: bool = False
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels that select its pods."""
+        return {"app": self.name}
+
+
+AGENT: Final = Plan(
+    kind="DaemonSet",
+    namespace="kube-system",
+    name="node-agent",
+    replicas=0,
+    empty_dir=True,
+    critical=True,
+)
+"""The DaemonSet that runs on every node."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    replicas: int
+    budget: Mapping[str, int | str] | None
+    empty_dir: bool = False
+
+
+# The strict budgets are on small deployments: with several pods on nodes that are
+# drained at once, each refusal costs its client a retry of some seconds.
+_RECIPES: Final = (
+    _Recipe(6, {"maxUnavailable": "34%"}),
+    _Recipe(3, {"maxUnavailable": 1}),
+    _Recipe(10, None, empty_dir=True),
+    _Recipe(4, {"minAvailable": 3}),
+    _Recipe(8, {"minAvailable": "60%"}, empty_dir=True),
+    _Recipe(12, {"maxUnavailable": "25%"}),
+    _Recipe(2, None),
+)
+
+
+def plan_workloads(total: int) -> list[Plan]:
+    """Return workloads with `total` pods together, those of DaemonSets not counted.
+
+    A StatefulSet with a budget comes first and a Job second; Deployments of several
+    sizes, with and without budgets, fill up. Every budget can be met: none asks for
+    as many pods as its workload has.
+
+    Args:
+        total: How many pods; 1 or more.
+    """
+    ledger = max(1, min(5, total // 8, total) if total >= 16 else min(2, total))
+    plans = [
+        Plan(
+            kind="StatefulSet",
+            namespace="billing",
+            name="ledger",
+            replicas=ledger,
+            budget={"maxUnavailable": 1},
+        )
+    ]
+    left = total - ledger
+    if left >= 2:
+        batch = min(4, max(1, left // 12))
+        plans.append(Plan(kind="Job", namespace="media", name="transcode", replicas=batch))
+        left -= batch
+    return [*plans, *_deployments(left)]
+
+
+def _deployments(total: int) -> Iterator[Plan]:
+    number = 0
+    while total > 0:
+        recipe = _RECIPES[number % len(_RECIPES)]
+        turn, app = divmod(number, len(_APPS))
+        replicas = min(recipe.replicas, total)
+        yield Plan(
+            kind="Deployment",
+            namespace=NAMESPACES[number % len(NAMESPACES)],
+            name=_APPS[app] if not turn else f"{_APPS[app]}-{turn + 1}",
+            replicas=replicas,
+            # A truncated last deployment might not be able to meet its budget.
+            budget=recipe.budget if replicas == recipe.replicas else None,
+            empty_dir=recipe.empty_dir,
+        )
+        total -= replicas
+        number += 1
+
+
+def template_of(plan: Plan) -> JsonObject:
+    """Return the pod template of a workload."""
+    container: JsonObject = {
+        "name": plan.name,
+        "image": f"registry.example.com/{plan.namespace}/{plan.name}:1.0",
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
+    }
+    spec: JsonObject = {"containers": [container], "terminationGracePeriodSeconds": 30}
+    if plan.empty_dir:
+        spec["volumes"] = [{"name": "scratch", "emptyDir": {}}]
+        container["volumeMounts"] = [{"name": "scratch", "mountPath": "/scratch"}]
+    if plan.critical:
+        spec |= {
+            "tolerations": [{"operator": "Exists"}],
+            "priorityClassName": "system-node-critical",
+        }
+    if plan.kind == "Job":
+        spec["restartPolicy"] = "Never"
+    return {"metadata": {"labels": plan.labels}, "spec": spec}
+
+
+def workload_manifest(plan: Plan, metadata: JsonObject, status: JsonObject) -> JsonObject:
+    """Return the workload object itself.
+
+    Args:
+        plan: What it is.
+        metadata: Its identity beside name, namespace and labels.
+        status: What it looks like already.
+    """
+    spec: JsonObject = {"template": template_of(plan), "selector": {"matchLabels": plan.labels}}
+    if plan.kind in {"Deployment", "StatefulSet"}:
+        spec["replicas"] = plan.replicas
+    if plan.kind == "StatefulSet":
+        spec["serviceName"] = plan.name
+    if plan.kind == "Job":
+        spec = {
+            "template": template_of(plan),
+            "parallelism": plan.replicas,
+            "completions": plan.replicas,
+            "backoffLimit": 100,
+        }
+    return {
+        "apiVersion": "batch/v1" if plan.kind == "Job" else "apps/v1",
+        "kind": plan.kind,
+        "metadata": {
+            "name": plan.name,
+            "namespace": plan.namespace,
+            "labels": plan.labels,
+            **metadata,
+        },
+        "spec": spec,
+        "status": status,
+    }
+
+
+def budget_manifest(plan: Plan, metadata: JsonObject, status: JsonObject) -> JsonObject:
+    """Return the disruption budget of a workload that has one."""
+    return {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": plan.name, "namespace": plan.namespace, **metadata},
+        "spec": {**(plan.budget or {}), "selector": {"matchLabels": plan.labels}},
+        "status": status,
+    }

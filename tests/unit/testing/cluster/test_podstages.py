@@ -1,0 +1,61 @@
+"""What happens to a pod next, and when."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from navarchos.testing.cluster.kinds import Node, Pod, Taint
+from navarchos.testing.cluster.nodes import CORDON_TAINT, taints_of
+from navarchos.testing.cluster.podstages import Stage, StageTimers, next_stage
+
+MakePod = Callable[..., Pod]
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"node": "", "phase": "Pending"}, None),
+        ({"phase": "Pending"}, Stage.START),
+        ({"phase": "Running"}, None),
+        ({"phase": "Running", "owner": ("Job", "batch")}, Stage.FINISH),
+        ({"phase": "Succeeded", "owner": ("Job", "batch")}, None),
+        ({"phase": "Running", "terminating": True}, Stage.TERMINATE),
+        ({"phase": "Pending", "terminating": True}, Stage.TERMINATE),
+    ],
+)
+def test_a_pod_goes_through_its_stages(
+    make_pod: MakePod, options: Mapping[str, Any], expected: Stage | None
+) -> None:
+    assert next_stage(make_pod(**options), node_exists=True) is expected
+
+
+def test_a_pod_without_its_node_is_collected_whatever_it_does(make_pod: MakePod) -> None:
+    assert next_stage(make_pod(), node_exists=False) is Stage.COLLECT
+    assert next_stage(make_pod(terminating=True), node_exists=False) is Stage.COLLECT
+
+
+def test_a_timer_keeps_its_first_time_until_the_stage_or_the_pod_is_another() -> None:
+    timers: StageTimers[str] = StageTimers()
+    assert timers.due("web", "u1", Stage.START, 10.0) == 10.0
+    assert timers.due("web", "u1", Stage.START, 99.0) == 10.0
+    assert timers.due("web", "u1", Stage.TERMINATE, 20.0) == 20.0
+    assert timers.due("web", "u2", Stage.TERMINATE, 30.0) == 30.0
+    timers.forget("web")
+    assert len(timers) == 0
+
+
+def test_a_cordon_shows_as_a_taint_and_goes_with_it(make_node: Callable[..., Node]) -> None:
+    gpu = {"key": "gpu", "effect": "NoSchedule"}
+    cordoned = taints_of(make_node(unschedulable=True, taints=[gpu]), NOW)
+    assert cordoned == (
+        Taint("gpu", effect="NoSchedule"),
+        Taint(CORDON_TAINT, effect="NoSchedule", time_added=NOW),
+    )
+    shown = {"key": CORDON_TAINT, "effect": "NoSchedule"}
+    assert taints_of(make_node(unschedulable=True, taints=[shown]), NOW) == (
+        Taint(CORDON_TAINT, effect="NoSchedule"),
+    )
+    assert taints_of(make_node(taints=[gpu, shown]), NOW) == (Taint("gpu", effect="NoSchedule"),)
