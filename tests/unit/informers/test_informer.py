@@ -1,0 +1,778 @@
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from navarchos.errors import (
+    AlreadyStopped,
+    ConfigError,
+    NotStarted,
+    SelfJoin,
+    Stopped,
+    ThreadCrashed,
+)
+from navarchos.informers import FilteringHandler, IndexFailed, SharedInformer
+from navarchos.instrument import Instruments
+from navarchos.stopping import StopToken
+from navarchos.testing import FakeClock
+from navarchos.testing.source import FakeSource
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def informer(source: FakeSource[Any], informer_of: Make, thing: Make) -> SharedInformer[Any]:
+    """An informer that has not been started, of a source with objects a=1 and b=2."""
+    source.put(thing("a", 1))
+    source.put(thing("b", 2))
+    made: SharedInformer[Any] = informer_of(source)
+    return made
+
+
+class Gate:
+    """A handler that stays in its first call until the gate is opened."""
+
+    def __init__(self) -> None:
+        self.entered = threading.Event()
+        self.opened = threading.Event()
+        self.seen: list[str] = []
+
+    def on_add(self, obj: Any, is_in_initial_list: bool) -> None:
+        self.seen.append(obj.metadata.name)
+        self.entered.set()
+        assert self.opened.wait(20)
+
+    def on_update(self, old: Any, new: Any) -> None:
+        self.seen.append(f"{new.metadata.name}={new.value}")
+
+    def on_delete(self, obj: Any) -> None:
+        self.seen.append("deleted")
+
+
+# Life cycle
+
+
+@pytest.mark.rule("SI-01")
+def test_a_second_start_changes_nothing_and_a_stopped_informer_stays_stopped(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    informer.start()
+    informer.start()
+    fake_clock.settle()
+    assert len(source.streams) == 1
+    informer.stop()
+    assert informer.join()
+    informer.start()
+    fake_clock.settle()
+    assert len(source.streams) == 1
+    assert len(informer.store) == 2, "what was cached may still be read"
+
+
+@pytest.mark.rule("SI-02")
+def test_indexes_may_be_added_until_the_stop(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    informer.add_indexers({"value": lambda obj: [str(obj.value)]})
+    informer.start()
+    fake_clock.settle()
+    informer.add_indexers({"name": lambda obj: [obj.metadata.name]})
+    assert informer.store.index_keys("value", "2") == informer.store.index_keys("name", "b")
+    informer.stop()
+    informer.join()
+    with pytest.raises(AlreadyStopped, match="things"):
+        informer.add_indexers({"other": lambda obj: []})
+
+
+@pytest.mark.rule("SI-03")
+def test_a_handler_is_refused_after_the_stop_and_its_removal_is_not(
+    informer: SharedInformer[Any], recorder: Any, fake_clock: FakeClock
+) -> None:
+    registration = informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    informer.stop()
+    informer.join()
+    with pytest.raises(AlreadyStopped):
+        informer.add_handler(recorder)
+    registration.remove()
+    assert registration.shutdown(0)
+
+
+@pytest.mark.rule("SI-04", "RT-10")
+def test_a_stop_drops_what_is_buffered_and_waits_for_the_call_in_flight(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    gate = Gate()
+    registration = informer.add_handler(gate)
+    informer.start()
+    assert gate.entered.wait(20)
+    informer.stop()
+    assert informer._stopped.wait(), "the reflector ends first, and does not wait for handlers"
+    assert not informer.join(0)
+    gate.opened.set()
+    assert informer.join()
+    assert gate.seen == ["a"]
+    assert registration.pending == 0
+    assert not registration.has_synced()
+
+
+def test_an_outer_stop_token_stops_the_informer_and_run_returns(
+    informer: SharedInformer[Any], recorder: Any
+) -> None:
+    stop = StopToken()
+    informer.add_handler(on_add=lambda obj, initial: stop.stop("seen enough"))
+    informer.run(stop)
+    assert informer.join(0)
+
+
+def test_run_raises_what_crashed_the_informer(
+    informer: SharedInformer[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("a bug in the framework")
+
+    monkeypatch.setattr(informer._reflector, "run", broken)
+    with pytest.raises(ThreadCrashed):
+        informer.run(StopToken())
+    assert isinstance(informer.failure, RuntimeError)
+
+
+def test_a_closed_client_ends_the_informer(
+    informer: SharedInformer[Any], source: FakeSource[Any]
+) -> None:
+    source.fail("watch", Stopped("the client was closed"))  # type: ignore[arg-type]  # as it does
+    informer.run(StopToken())
+    assert not informer.has_synced()
+
+
+@pytest.mark.rule("RT-09")
+def test_waiting_for_oneself_is_refused(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    refused: list[Exception] = []
+
+    def handle(obj: Any, is_in_initial_list: bool) -> None:
+        for wait in (informer.join, registration.shutdown):
+            try:
+                wait()
+            except SelfJoin as error:
+                refused.append(error)
+
+    registration = informer.add_handler(on_add=handle)
+    informer.start()
+    fake_clock.settle()
+    assert len(refused) == 2, "and the handler is removed, so there is no second call"
+
+
+@pytest.mark.rule("SI-05")
+def test_synced_means_that_the_list_is_in_the_store_whatever_handlers_do(
+    informer: SharedInformer[Any],
+) -> None:
+    gate = Gate()
+    registration = informer.add_handler(gate, name="slow")
+    assert not informer.has_synced()
+    assert informer.unsynced() == ["things", "things handler slow"]
+    informer.start()
+    assert gate.entered.wait(20)
+    assert informer.wait_for_sync(0)
+    assert len(informer.lister.list()) == 2
+    assert not registration.has_synced()
+    assert informer.unsynced() == ["things handler slow"]
+    assert informer.last_resource_version == "12"
+    gate.opened.set()
+    assert registration.wait_for_sync(None)
+    assert informer.unsynced() == []
+
+
+@pytest.mark.rule("SI-06")
+def test_waiting_for_sync_ends_with_the_time_the_token_or_the_informer(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    stop = StopToken()
+    stop.stop()
+    assert not informer.wait_for_sync(0)
+    assert not informer.wait_for_sync(None, stop)
+    informer.stop()
+    assert not informer.wait_for_sync(None)
+
+
+# Handlers
+
+
+@pytest.mark.rule("FQ-06", "SI-08")
+def test_handlers_hear_of_additions_changes_and_ends(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+    thing: Make,
+) -> None:
+    informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    assert recorder.take() == [("add", "a", 1, True), ("add", "b", 2, True)]
+    source.put(thing("c", 3))
+    source.put(thing("a", 4))
+    source.delete("ns/b")
+    fake_clock.settle()
+    assert recorder.take() == [("add", "c", 3, False), ("update", "a", 1, 4), ("delete", "b", 2)]
+
+
+def test_the_store_has_the_change_before_the_handler_hears_of_it(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    agreed: list[bool] = []
+    informer.add_handler(
+        on_add=lambda obj, _: agreed.append(informer.store.get("ns/" + obj.metadata.name) is obj),
+        on_delete=lambda obj: agreed.append(informer.store.get("ns/b") is None),
+    )
+    informer.start()
+    fake_clock.settle()
+    source.delete("ns/b")
+    fake_clock.settle()
+    assert agreed == [True, True, True]
+
+
+@pytest.mark.rule("FQ-02", "FQ-05", "SI-15", "RT-01")
+def test_a_deletion_in_a_gap_is_told_once_as_a_tombstone_and_before_the_rest(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+    thing: Make,
+) -> None:
+    informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    recorder.take()
+    source.delete("ns/a", notify=False)
+    source.put(thing("b", 5), notify=False)
+    source.put(thing("c", 6), notify=False)
+    source.fail_watches(RuntimeError("the connection is lost"))
+    fake_clock.advance(1)
+    assert recorder.take() == [("gone", "ns/a"), ("update", "b", 2, 5), ("add", "c", 6, False)]
+    source.fail_watches(RuntimeError("and again"))
+    fake_clock.advance(5)
+    assert [call for call in recorder.take() if call[0] == "gone"] == []
+
+
+@pytest.mark.rule("SI-15", "RT-02")
+def test_a_recreation_in_a_gap_may_look_like_an_update_with_two_uids(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    uids: list[tuple[str, str]] = []
+    informer.add_handler(
+        on_update=lambda old, new: uids.append((old.metadata.uid, new.metadata.uid))
+    )
+    informer.start()
+    fake_clock.settle()
+    source.delete("ns/a", notify=False)
+    source.put(thing("a", 9), notify=False)
+    source.fail_watches(RuntimeError("the connection is lost"))
+    fake_clock.advance(1)
+    assert ("uid-1", "uid-3") in uids
+
+
+@pytest.mark.rule("FQ-11")
+def test_the_transform_shapes_what_is_stored_and_told(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make, recorder: Any
+) -> None:
+    def tenfold(obj: Any) -> Any:
+        if obj.value == 13:
+            raise ValueError("unlucky")
+        return thing(obj.metadata.name, obj.value * 10)
+
+    instruments = Instruments()
+    source.put(thing("a", 1))
+    informer = informer_of(source, transform=tenfold, instruments=instruments)
+    informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    source.put(thing("a", 2))
+    source.put(thing("a", 13))
+    source.put(thing("x", 13))
+    source.delete("ns/a")
+    fake_clock.settle()
+    assert recorder.take() == [("add", "a", 10, True), ("update", "a", 10, 20), ("gone", "ns/a")]
+    failures = "navarchos_informer_decode_failures_total"
+    assert instruments.registry.get_sample_value(failures, {"resource": "things"}) == 3
+
+
+@pytest.mark.rule("FQ-15", "RF-16")
+def test_an_index_function_that_fails_on_one_object_does_not_stop_the_others(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    informer.add_indexers({"inverse": lambda obj: [str(12 // obj.value)]})
+    informer.start()
+    fake_clock.settle()
+    source.put(thing("c", 0))
+    source.put(thing("d", 3))
+    fake_clock.settle()
+    assert informer.store.keys() == ["ns/a", "ns/b", "ns/d"]
+    with pytest.raises(IndexFailed):
+        informer.add_indexers({"bad": lambda obj: [str(1 // 0)]})
+
+
+@pytest.mark.rule("SI-07")
+def test_a_slow_handler_delays_nobody(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    recorder: Any,
+    thing: Make,
+) -> None:
+    gate = Gate()
+    slow = informer.add_handler(gate)
+    fast = informer.add_handler(recorder)
+    seen = threading.Event()
+    informer.add_handler(on_update=lambda old, new: seen.set())
+    informer.start()
+    assert gate.entered.wait(20)
+    assert fast.wait_for_sync(None)
+    source.put(thing("a", 7))
+    assert seen.wait(20)
+    assert slow.pending == 2
+    gate.opened.set()
+    assert slow.wait_for_sync(None)
+
+
+@pytest.mark.rule("SI-09", "RT-08")
+def test_a_handler_that_fails_loses_that_call_pauses_and_never_syncs(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, recorder: Any, thing: Make
+) -> None:
+    source.put(thing("a"))
+    source.put(thing("b"))
+    instruments = Instruments()
+    informer = informer_of(source, instruments=instruments)
+    seen: list[str] = []
+
+    def fail_on_a(obj: Any, is_in_initial_list: bool) -> None:
+        seen.append(obj.metadata.name)
+        if obj.metadata.name == "a":
+            raise RuntimeError("cannot stand a")
+
+    failing = informer.add_handler(on_add=fail_on_a, name="picky")
+    sound = informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    assert seen == ["a"]
+    assert sound.has_synced()
+    fake_clock.advance(1)
+    assert seen == ["a", "b"]
+    assert not failing.has_synced()
+    assert informer.unsynced() == ["things handler picky"]
+    labels = {"resource": "things", "handler": "picky"}
+    errors = "navarchos_informer_handler_errors_total"
+    assert instruments.registry.get_sample_value(errors, labels) == 1
+    pending = "navarchos_informer_pending_notifications"
+    assert instruments.registry.get_sample_value(pending, labels) == 0
+
+
+def test_a_handler_that_was_cancelled_by_a_token_of_its_own_goes_on(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    """`Stopped` would otherwise end the delivery thread without a word."""
+    seen: list[str] = []
+
+    def give_up(obj: Any, is_in_initial_list: bool) -> None:
+        seen.append(obj.metadata.name)
+        raise Stopped("a request of the handler was cancelled")
+
+    informer.add_handler(on_add=give_up)
+    informer.start()
+    fake_clock.advance(1)
+    assert seen == ["a", "b"]
+
+
+@pytest.mark.rule("SI-10", "SI-11")
+def test_a_handler_added_late_gets_the_content_as_its_initial_list(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+    thing: Make,
+) -> None:
+    informer.start()
+    fake_clock.settle()
+    registration = informer.add_handler(recorder)
+    assert registration.wait_for_sync(None)
+    source.put(thing("a", 3))
+    fake_clock.settle()
+    assert recorder.take() == [
+        ("add", "a", 1, True),
+        ("add", "b", 2, True),
+        ("update", "a", 1, 3),
+    ]
+
+
+@pytest.mark.rule("SI-13")
+def test_a_removed_handler_hears_nothing_more_and_others_do(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+    thing: Make,
+) -> None:
+    first, second = informer.add_handler(recorder), informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    assert len(recorder.take()) == 4, "the same handler twice is two registrations"
+    first.remove()
+    first.remove()
+    source.put(thing("a", 3))
+    fake_clock.settle()
+    assert recorder.take() == [("update", "a", 1, 3)]
+    assert second.has_synced()
+
+
+@pytest.mark.rule("SI-14")
+def test_shutting_a_handler_down_waits_for_its_call(
+    informer: SharedInformer[Any],
+) -> None:
+    gate = Gate()
+    registration = informer.add_handler(gate)
+    assert registration.shutdown(0), "it has no thread yet"
+    registration = informer.add_handler(gate)
+    informer.start()
+    assert gate.entered.wait(20)
+    assert not registration.shutdown(0)
+    gate.opened.set()
+    assert registration.shutdown()
+    assert gate.seen == ["a"]
+
+
+def test_a_handler_is_either_an_object_or_functions(
+    informer: SharedInformer[Any], recorder: Any
+) -> None:
+    with pytest.raises(ConfigError):
+        informer.add_handler()
+    with pytest.raises(ConfigError):
+        informer.add_handler(recorder, on_add=print)
+
+
+@pytest.mark.rule("SI-20")
+def test_a_handlers_name_is_that_of_the_code_that_runs(
+    informer: SharedInformer[Any], recorder: Any
+) -> None:
+    assert informer.add_handler(recorder).name == "Recorder"
+    assert informer.add_handler(recorder, name="mine").name == "mine"
+    assert informer.add_handler(on_add=recorder.on_add).name == "Recorder.on_add"
+    filtered = FilteringHandler(recorder, passes=bool)
+    assert informer.add_handler(filtered).name == "Recorder"
+
+
+@pytest.mark.rule("SI-08")
+def test_a_filter_turns_changes_into_additions_and_ends(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+    thing: Make,
+) -> None:
+    informer.add_handler(FilteringHandler(recorder, passes=lambda obj: obj.value >= 2))
+    informer.start()
+    fake_clock.settle()
+    assert recorder.take() == [("add", "b", 2, True)]
+    for value in (2, 3, 0, 1):
+        source.put(thing("a", value))
+    source.delete("ns/a")
+    source.delete("ns/b")
+    fake_clock.settle()
+    assert recorder.take() == [
+        ("add", "a", 2, False),
+        ("update", "a", 2, 3),
+        ("delete", "a", 3),
+        ("delete", "b", 2),
+    ]
+
+
+def test_updates_that_the_projection_does_not_show_can_be_skipped(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+    thing: Make,
+) -> None:
+    informer.add_handler(recorder, skip_unchanged=True)
+    informer.start()
+    fake_clock.settle()
+    recorder.take()
+    source.put(thing("a", 1))
+    source.put(thing("a", 1, labels={"now": "labelled"}))
+    source.put(thing("a", 1, labels={"now": "labelled"}))
+    source.put(thing("a", 2, labels={"now": "labelled"}))
+    fake_clock.settle()
+    assert recorder.take() == [("update", "a", 1, 1), ("update", "a", 1, 2)]
+    assert informer.store.get("ns/a").metadata.resource_version == "16"
+
+
+# Resync
+
+
+@pytest.mark.rule("SI-16", "SI-17", "FQ-10")
+def test_resync_replays_the_store_to_each_handler_at_its_period(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    """The effective period is a multiple of the check period, which is the smallest."""
+    source.put(thing("a", 1))
+    informer = informer_of(source, resync_period=10.0)
+    fast: list[Any] = []
+    slow: list[Any] = []
+    never: list[Any] = []
+    informer.add_handler(on_update=lambda old, new: fast.append(old is new), resync_period=4.0)
+    informer.add_handler(on_update=lambda old, new: slow.append(old is new))
+    informer.add_handler(on_update=lambda old, new: never.append(old is new), resync_period=0.0)
+    informer.start()
+    fake_clock.advance(12)
+    assert (fast, slow, never) == ([True] * 3, [True], [])
+    asked = len(source.requests)
+    fake_clock.advance(12)
+    assert (len(fast), len(slow), never) == (6, 2, [])
+    assert len(source.requests) == asked, "a resync asks no server"
+
+
+@pytest.mark.rule("SI-16")
+def test_a_period_below_a_second_is_raised(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    source.put(thing("a", 1))
+    informer = informer_of(source, resync_period=10.0)
+    seen: list[Any] = []
+    informer.add_handler(on_update=lambda old, new: seen.append(new), resync_period=0.1)
+    informer.start()
+    fake_clock.advance(3)
+    assert len(seen) == 3
+
+
+@pytest.mark.rule("SI-17")
+def test_after_the_start_a_period_is_raised_to_the_check_period(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    source.put(thing("a", 1))
+    informer = informer_of(source, resync_period=10.0)
+    informer.start()
+    fake_clock.settle()
+    seen: list[Any] = []
+    informer.add_handler(on_update=lambda old, new: seen.append(new), resync_period=2.0)
+    fake_clock.advance(20)
+    assert len(seen) == 2
+
+
+@pytest.mark.rule("SI-17")
+def test_an_informer_without_resync_gives_none_to_anybody(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    seen: list[Any] = []
+    informer.add_handler(on_update=lambda old, new: seen.append(new), resync_period=2.0)
+    informer.start()
+    fake_clock.advance(20)
+    assert seen == []
+
+
+@pytest.mark.rule("RT-14", "RF-23")
+def test_reconnects_do_not_put_the_resync_off(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    source.put(thing("a", 1))
+    informer = informer_of(source, resync_period=10.0)
+    seen: list[Any] = []
+    informer.add_handler(on_update=lambda old, new: seen.append(new))
+    informer.start()
+    for _ in range(12):
+        fake_clock.advance(2)
+        source.end_watches()
+    fake_clock.advance(0)
+    assert len(seen) == 2
+
+
+@pytest.mark.rule("SI-18")
+def test_a_relist_that_changes_nothing_reaches_whom_resyncs_reach(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    source.put(thing("a", 1))
+    informer = informer_of(source, resync_period=10.0)
+    fast: list[Any] = []
+    slow: list[Any] = []
+    informer.add_handler(on_update=lambda old, new: fast.append(new))
+    informer.add_handler(on_update=lambda old, new: slow.append(new), resync_period=100.0)
+    informer.start()
+    fake_clock.settle()
+    source.fail_watches(RuntimeError("a relist"))
+    fake_clock.advance(1)
+    assert (len(fast), len(slow)) == (1, 1), "before the first check everybody takes part"
+    fake_clock.advance(9)
+    assert (len(fast), len(slow)) == (2, 1)
+    source.fail_watches(RuntimeError("a relist"))
+    fake_clock.advance(4)
+    assert (len(fast), len(slow)) == (3, 1), "then only who was due at the last check"
+
+
+def test_a_negative_period_is_refused(source: FakeSource[Any], informer_of: Make) -> None:
+    with pytest.raises(ConfigError, match="resync_period"):
+        informer_of(source, resync_period=-1.0)
+
+
+# Own writes and catching up
+
+
+@pytest.mark.rule("ST-17", "RT-32")
+def test_reads_include_own_writes_until_the_watch_has_them(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    informer.start()
+    fake_clock.settle()
+    written = source.put(thing("a", 5), notify=False)
+    informer.observe_write(written)
+    assert informer.lister.get("a", "ns").value == 5
+    assert informer.store.get("ns/a").value == 1
+    gone = source.delete("ns/b", notify=False)
+    informer.observe_delete(gone)
+    assert informer.lister.find("b", "ns") is None
+    source.put(thing("a", 6))
+    fake_clock.settle()
+    assert informer.lister.get("a", "ns").value == 6
+
+
+def test_own_writes_out_of_scope_are_not_shown(
+    source: FakeSource[Any], informer_of: Make, thing: Make
+) -> None:
+    informer = informer_of(source, namespace="ns", label_selector="role=worker")
+    inside = source.put(thing("in", labels={"role": "worker"}))
+    for written in (
+        inside,
+        source.put(thing("other", labels={"role": "other"})),
+        source.put(thing("elsewhere", namespace="else", labels={"role": "worker"})),
+    ):
+        informer.observe_write(written)
+    assert informer.lister.list() == [inside]
+
+
+def test_catching_up_is_immediate_when_nothing_is_missing(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    informer.start()
+    fake_clock.settle()
+    assert informer.catch_up(0.5)
+    assert [request.verb for request in source.requests] == ["watch", "list"]
+    assert source.requests[-1].limit == 1
+    assert source.requests[-1].resource_version == ""
+
+
+def test_catching_up_waits_for_the_watch_first(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, in_thread: Make
+) -> None:
+    informer.start()
+    fake_clock.settle()
+    source.pass_time()
+    result = in_thread(lambda: informer.catch_up(30))
+    fake_clock.settle(threads=1)
+    source.bookmark()
+    assert result() is True
+    assert len(source.streams) == 1, "the bookmark was proof enough"
+
+
+def test_catching_up_forces_a_list_when_no_bookmark_comes(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    in_thread: Make,
+    thing: Make,
+) -> None:
+    informer.start()
+    fake_clock.settle()
+    source.put(thing("a", 9), notify=False)
+    result = in_thread(lambda: informer.catch_up(30))
+    fake_clock.settle(threads=1)
+    assert informer.store.get("ns/a").value == 1
+    fake_clock.advance(1)
+    assert result() is True
+    assert informer.store.get("ns/a").value == 9
+    assert source.requests[-1].resource_version == "13"
+
+
+def test_catching_up_in_a_pause_does_not_wait_for_its_end(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    in_thread: Make,
+    thing: Make,
+) -> None:
+    informer.start()
+    fake_clock.advance(300)
+    source.fail("watch", *[ConnectionError("down")] * 10)
+    source.fail("list", *[ConnectionError("down")] * 10)
+    source.fail_watches(ConnectionError("down"))
+    fake_clock.advance(60)
+    source._failures.watch.clear()
+    source._failures.list.clear()
+    source.pass_time()
+    waiting = fake_clock.next_deadline() or 0
+    assert waiting > 5
+    result = in_thread(lambda: informer.catch_up(3))
+    fake_clock.settle(threads=1)
+    fake_clock.advance(1)
+    assert result() is True
+
+
+def test_catching_up_ends_with_its_time_its_token_or_the_informer(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, in_thread: Make
+) -> None:
+    with pytest.raises(NotStarted):
+        informer.catch_up()
+    source.fail("watch", *[ConnectionError("down")] * 20)
+    source.fail("list", ConnectionError("down"))
+    informer.start()
+    fake_clock.settle()
+    stop = StopToken(clock=fake_clock)
+    timed = in_thread(lambda: informer.catch_up(0))
+    told = in_thread(lambda: informer.catch_up(None, stop))
+    ended = in_thread(informer.catch_up)
+    assert timed() is False
+    stop.stop()
+    assert told() is False
+    informer.stop()
+    assert ended() is False
+
+
+# Cost
+
+
+def test_an_informer_costs_two_threads_and_leaves_none(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, recorder: Any
+) -> None:
+    before = set(threading.enumerate())
+    for _ in range(100):
+        informer = informer_of(source)
+        informer.add_handler(recorder)
+        informer.start()
+        assert informer.wait_for_sync()
+        names = sorted(thread.name for thread in set(threading.enumerate()) - before)
+        assert names == ["nav-handle-things-Recorder", "nav-watch-things"]
+        informer.stop()
+        assert informer.join()
+        assert set(threading.enumerate()) == before
+
+
+def test_the_objects_of_all_informers_of_a_kind_are_counted_together(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    instruments = Instruments()
+
+    def count() -> float | None:
+        name = "navarchos_informer_objects"
+        return instruments.registry.get_sample_value(name, {"resource": "things"})
+
+    source.put(thing("a"))
+    source.put(thing("b"))
+    informers = [informer_of(source, instruments=instruments) for _ in range(2)]
+    for informer in informers:
+        informer.start()
+    fake_clock.settle()
+    assert count() == 4
+    source.delete("ns/a")
+    fake_clock.settle()
+    assert count() == 2
+    for informer in informers:
+        informer.stop()
+        informer.join()
+    assert count() == 0

@@ -1,0 +1,368 @@
+import itertools
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from navarchos.backoff import Backoff
+from navarchos.client import ApiError, ConnectFailed, DecodeError, Unauthorized, WatchEvent
+from navarchos.client.errors import error_from_status
+from navarchos.client.status import Status
+from navarchos.informers import SharedInformer
+from navarchos.informers.watching import ShortWatch
+from navarchos.instrument import Instruments
+from navarchos.meta import ResourceVersion
+from navarchos.testing import FakeClock
+from navarchos.testing.source import FakeSource
+
+Make = Callable[..., Any]
+
+
+def api_error(code: int, reason: str = "") -> ApiError:
+    return error_from_status(Status(code=code, reason=reason, message=reason))
+
+
+def asked(source: FakeSource[Any]) -> list[tuple[str, str]]:
+    """Return what the source was asked since the last call: verb and version."""
+    found = [(request.verb, request.resource_version) for request in source.requests]
+    source.requests.clear()
+    return found
+
+
+@pytest.fixture
+def informer(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> SharedInformer[Any]:
+    """A synced informer, without streaming lists, and one object."""
+    source.put(thing("a", 1))
+    informer: SharedInformer[Any] = informer_of(source, streaming=False)
+    informer.start()
+    fake_clock.settle()
+    assert informer.has_synced()
+    assert asked(source) == [("list", "0"), ("watch", "11")]
+    return informer
+
+
+def value_of(informer: SharedInformer[Any], name: str = "a") -> int | None:
+    found = informer.store.get(f"ns/{name}")
+    return None if found is None else found.value
+
+
+@pytest.mark.rule("RF-16", "RF-17")
+def test_events_are_applied_and_their_version_is_where_the_next_watch_begins(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    source.put(thing("a", 2))
+    source.put(thing("b", 3))
+    source.delete("ns/b")
+    fake_clock.settle()
+    assert (value_of(informer), value_of(informer, "b")) == (2, None)
+    assert informer.last_resource_version == "14"
+    fake_clock.advance(5)
+    source.end_watches()
+    fake_clock.settle()
+    assert asked(source) == [("watch", "14")]
+
+
+@pytest.mark.rule("RF-17")
+def test_a_smaller_version_counts_as_the_last_one(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    """Versions are opaque to the reflector; it does not take the maximum."""
+    odd = thing("a", 7, resource_version=ResourceVersion("3"))
+    source.streams[-1].send(WatchEvent("MODIFIED", odd, ResourceVersion("3")))
+    source.streams[-1].end()
+    fake_clock.settle()
+    assert asked(source) == [("watch", "3")]
+
+
+@pytest.mark.rule("RF-16")
+def test_a_bookmark_moves_the_version_only(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    source.pass_time(30)
+    source.bookmark()
+    fake_clock.settle()
+    assert informer.last_resource_version == "41"
+    source.end_watches()
+    fake_clock.settle()
+    assert asked(source) == [("watch", "41")]
+
+
+@pytest.mark.rule("RF-20")
+def test_a_watch_that_ends_is_followed_by_another_at_once(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    for _ in range(3):
+        fake_clock.advance(300)
+        source.end_watches()
+        fake_clock.settle()
+    assert asked(source) == [("watch", "11")] * 3
+    assert len(source.open_streams()) == 1
+
+
+@pytest.mark.rule("RF-20", "RT-12")
+def test_a_watch_that_ends_at_once_without_an_event_leads_to_a_pause_and_a_list(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    source.end_watches()
+    fake_clock.settle()
+    assert asked(source) == []
+    fake_clock.advance(0.7)
+    assert asked(source) == []
+    fake_clock.advance(0.2)
+    assert asked(source) == [("list", "11"), ("watch", "11")]
+
+
+@pytest.mark.rule("RF-20")
+def test_a_watch_that_breaks_is_resumed_without_a_list(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    source.put(thing("a", 2))
+    source.break_watches()
+    source.put(thing("a", 3))
+    fake_clock.settle()
+    assert asked(source) == [("watch", "12")]
+    assert value_of(informer) == 3
+
+
+@pytest.mark.rule("RF-21")
+def test_expired_history_leads_to_a_list_at_the_last_version(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    fake_clock.advance(300)
+    source.put(thing("b", 1), notify=False)
+    source.compact()
+    source.end_watches()
+    fake_clock.settle()
+    assert asked(source) == [("watch", "11")]
+    fake_clock.advance(1)
+    assert asked(source) == [("list", "11"), ("watch", "12")]
+    assert value_of(informer, "b") == 1
+
+
+@pytest.mark.rule("RF-15", "RF-21", "RT-12")
+@pytest.mark.parametrize(
+    "refusal",
+    [api_error(429, "TooManyRequests"), ConnectFailed("refused", refused=True)],
+    ids=["429", "refused"],
+)
+def test_a_busy_server_is_asked_for_the_watch_again_later_and_for_no_list(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    refusal: Exception,
+) -> None:
+    fake_clock.advance(300)
+    source.fail("watch", refusal, refusal)
+    source.end_watches()
+    fake_clock.settle()
+    assert asked(source) == [("watch", "11")]
+    fake_clock.advance(3)
+    assert asked(source) == [("watch", "11")] * 2
+    assert len(source.open_streams()) == 1
+
+
+@pytest.mark.rule("RF-21")
+def test_429_inside_the_stream_leads_to_a_pause_and_the_watch(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    source.fail_watches(api_error(429, "TooManyRequests"))
+    fake_clock.settle()
+    assert asked(source) == []
+    fake_clock.advance(1)
+    assert asked(source) == [("watch", "11")]
+
+
+@pytest.mark.rule("RF-15", "RF-21")
+def test_any_other_error_ends_the_round(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    source.fail_watches(api_error(500, "InternalError"))
+    fake_clock.advance(1)
+    assert asked(source) == [("list", "11"), ("watch", "11")]
+    fake_clock.advance(5)
+    source.fail("watch", api_error(403, "Forbidden"))
+    source.end_watches()
+    fake_clock.advance(3)
+    assert asked(source) == [("watch", "11"), ("list", "11"), ("watch", "11")]
+
+
+@pytest.mark.rule("RF-18", "RT-11")
+def test_the_initial_events_of_a_watch_from_no_version_are_no_place_to_resume_from(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    """A list without a version is not taken for version 0, nor are its objects' versions."""
+    whole = source.list_page
+
+    def without_version(*args: Any, **options: Any) -> Any:
+        return replace(whole(*args, **options), resource_version=ResourceVersion(""))
+
+    source.list_page = without_version  # type: ignore[method-assign]  # a server of its own kind
+    source.put(thing("a", 1))
+    informer_of(source, streaming=False).start()
+    fake_clock.settle()
+    source.break_watches()
+    fake_clock.settle()
+    assert asked(source) == [("list", "0"), ("watch", ""), ("watch", "")]
+    source.put(thing("a", 2))
+    source.break_watches()
+    fake_clock.settle()
+    assert asked(source) == [("watch", "12")]
+
+
+@pytest.mark.rule("RF-19")
+def test_an_event_that_cannot_be_read_is_skipped_and_does_not_count_as_seen(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+) -> None:
+    stream = source.streams[-1]
+    failure = DecodeError("odd", namespace="ns", name="a", resource_version="12")
+    stream.send(WatchEvent("MODIFIED", None, ResourceVersion("12"), failure=failure))
+    stream.send(WatchEvent("ADDED", thing(""), ResourceVersion("13")))
+    stream.end()
+    fake_clock.settle()
+    assert asked(source) == [("watch", "11")]
+    assert value_of(informer) == 1
+
+
+def test_an_object_that_cannot_be_read_in_a_list_is_not_taken_for_deleted(
+    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    whole = source.list_page
+
+    def illegible(*args: Any, **options: Any) -> Any:
+        failure = DecodeError("odd", namespace="ns", name="a")
+        return replace(whole(*args, **options), items=[], failures=[failure])
+
+    source.list_page = illegible  # type: ignore[method-assign]  # a newer writer's objects
+    source.fail_watches(api_error(500))
+    fake_clock.advance(1)
+    assert value_of(informer) == 1
+
+
+def test_an_illegible_deletion_is_a_deletion_all_the_same(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+) -> None:
+    informer.add_handler(recorder)
+    failure = DecodeError("odd", namespace="ns", name="a", resource_version="12")
+    source.streams[-1].send(WatchEvent("DELETED", None, ResourceVersion("12"), failure=failure))
+    fake_clock.settle()
+    assert recorder.take() == [("add", "a", 1, True), ("gone", "ns/a")]
+
+
+@pytest.mark.rule("RF-01", "RF-02")
+def test_the_pauses_double_up_to_the_cap(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
+) -> None:
+    source.fail("list", *[api_error(500)] * 9)
+    begun: list[float] = []
+    source.before_list = lambda: begun.append(fake_clock.monotonic() - 1000)
+    informer_of(source, streaming=False).start()
+    fake_clock.settle()
+    fake_clock.advance(115)
+    pauses = [later - earlier for earlier, later in itertools.pairwise(begun)]
+    assert pauses == pytest.approx([0.8, 1.6, 3.2, 6.4, 12.8, 25.6, 30, 30])
+
+
+@pytest.mark.rule("RF-02")
+def test_a_backoff_of_ones_own_replaces_the_default(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
+) -> None:
+    source.fail("list", *[api_error(500)] * 5)
+    begun: list[float] = []
+    source.before_list = lambda: begun.append(fake_clock.monotonic() - 1000)
+    informer_of(source, streaming=False, backoff=Backoff(base=10, cap=40)).start()
+    fake_clock.settle()
+    fake_clock.advance(150)
+    assert begun == pytest.approx([0, 10, 30, 70, 110, 150])
+
+
+@pytest.mark.rule("RF-04")
+def test_a_handler_of_ones_own_hears_why_rounds_end(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
+) -> None:
+    heard: list[Exception] = []
+
+    def hear(error: Exception) -> None:
+        heard.append(error)
+        raise RuntimeError("handlers must not raise, and yet")
+
+    source.fail("list", api_error(401, "Unauthorized"))
+    informer_of(source, streaming=False, on_watch_error=hear).start()
+    fake_clock.advance(1)
+    source.end_watches()
+    fake_clock.advance(0)
+    fake_clock.settle()
+    assert [type(error) for error in heard] == [Unauthorized, ShortWatch]
+
+
+@pytest.mark.rule("RF-03")
+def test_a_stop_before_the_start_asks_nothing(source: FakeSource[Any], informer_of: Make) -> None:
+    informer = informer_of(source)
+    informer.stop()
+    informer.start()
+    assert informer.join(0)
+    assert source.requests == []
+
+
+@pytest.mark.rule("RF-03")
+def test_a_stop_during_the_list_stores_nothing(
+    source: FakeSource[Any], informer_of: Make, thing: Make
+) -> None:
+    source.put(thing("a"))
+    informer = informer_of(source, streaming=False)
+    source.before_list = informer.stop
+    informer.start()
+    assert informer.join()
+    assert len(informer.store) == 0
+    assert asked(source) == [("list", "0")]
+
+
+@pytest.mark.rule("RF-03")
+@pytest.mark.parametrize("streaming", [True, False])
+def test_every_stream_is_closed_however_it_ends(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, streaming: bool
+) -> None:
+    informer = informer_of(source, streaming=streaming)
+    informer.start()
+    for end in (source.end_watches, source.break_watches, source.compact, source.end_watches):
+        fake_clock.settle()
+        end()
+        fake_clock.advance(60)
+    source.fail_watches(RuntimeError("a bug"))
+    fake_clock.advance(60)
+    assert len(source.open_streams()) == 1
+    informer.stop()
+    assert informer.join()
+    assert source.open_streams() == []
+
+
+def test_lists_are_counted_by_what_made_them_necessary(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
+) -> None:
+    instruments = Instruments()
+
+    def count(reason: str) -> float | None:
+        return instruments.registry.get_sample_value(
+            "navarchos_informer_relists_total", {"resource": "things", "reason": reason}
+        )
+
+    informer = informer_of(source, instruments=instruments)
+    informer.start()
+    fake_clock.advance(2)
+    assert (count("start"), count("failed"), count("expired")) == (1, 0, 0)
+    source.fail_watches(api_error(500))
+    fake_clock.advance(2)
+    assert (count("start"), count("failed"), count("expired")) == (1, 1, 0)
+    source.pass_time()
+    source.compact()
+    source.end_watches()
+    fake_clock.advance(4)
+    assert (count("failed"), count("expired"), count("short_watch")) == (1, 1, 0)
+    informer._reflector.relist(source.version)
+    fake_clock.settle()
+    assert count("catch_up") == 1
