@@ -97,8 +97,7 @@ def outcome_of(error: ClientError) -> Outcome:
     """
     if not isinstance(error, ApiError):
         return Outcome(Answer.RETRY, str(error))
-    answer = _answer(error)
-    return Outcome(answer, error.message or str(error), _budget(error), error.retry_after)
+    return Outcome(_answer(error), _message(error), _budget(error), error.retry_after)
 
 
 def _answer(error: ApiError) -> Answer:  # noqa: PLR0911 - the table, row by row
@@ -133,6 +132,12 @@ def _forbidden(error: Forbidden) -> Answer:
     if str(error.details.get("kind", "")).startswith("poddisruptionbudget"):
         return Answer.BLOCKED_BY_BUDGET
     return Answer.FORBIDDEN if _NO_RIGHT.search(error.message) else Answer.REFUSED
+
+
+def _message(error: ApiError) -> str:
+    # The status itself only says that a budget is in the way; the cause says which.
+    causes = [cause.message for cause in error.causes if cause.type == "DisruptionBudget"]
+    return "; ".join(causes) or error.message or str(error)
 
 
 def _budget(error: ApiError) -> str:

@@ -62,6 +62,11 @@ class Crew:
                 self._changed.notify_all()
             group.join(_JOIN)
 
+    def is_open(self) -> bool:
+        """Tell whether there are threads."""
+        with self._changed:
+            return self._open
+
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """Return the results in the order of the items.
 
