@@ -1,0 +1,75 @@
+"""Controllers and the process they run in.
+
+Write a `Reconciler`, describe what it watches with a `Builder`, run a `Manager`.
+"""
+
+from navarchos.runtime.builder import Builder
+from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
+from navarchos.runtime.controller import Controller
+from navarchos.runtime.durations import format_duration, parse_duration
+from navarchos.runtime.election import LeaderElectionOptions
+from navarchos.runtime.groups import Runnable
+from navarchos.runtime.handlers import EnqueueMapped, EnqueueObject, EnqueueOwners, RequestMap
+from navarchos.runtime.manager import GracePeriodExceeded, Manager, ManagerOptions
+from navarchos.runtime.predicates import (
+    Predicate,
+    all_of,
+    annotations_changed,
+    any_of,
+    changed,
+    generation_changed,
+    labels_changed,
+    not_,
+    resource_version_changed,
+    when,
+)
+from navarchos.runtime.request import DONE, Reconciler, Request, Result, TerminalError
+from navarchos.runtime.sources import (
+    LOW_PRIORITY,
+    Channel,
+    ChannelSource,
+    InformerSource,
+    Source,
+)
+from navarchos.runtime.writer import CachedClient
+
+__all__ = [
+    "DONE",
+    "LOW_PRIORITY",
+    "Builder",
+    "CachedClient",
+    "Channel",
+    "ChannelSource",
+    "Condition",
+    "Controller",
+    "EnqueueMapped",
+    "EnqueueObject",
+    "EnqueueOwners",
+    "GracePeriodExceeded",
+    "InformerSource",
+    "LeaderElectionOptions",
+    "Manager",
+    "ManagerOptions",
+    "Predicate",
+    "Reconciler",
+    "Request",
+    "RequestMap",
+    "Result",
+    "Runnable",
+    "Source",
+    "TerminalError",
+    "all_of",
+    "annotations_changed",
+    "any_of",
+    "changed",
+    "find_condition",
+    "format_duration",
+    "generation_changed",
+    "is_true",
+    "labels_changed",
+    "not_",
+    "parse_duration",
+    "resource_version_changed",
+    "set_condition",
+    "when",
+]

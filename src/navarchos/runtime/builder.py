@@ -1,0 +1,170 @@
+"""Controllers, put together from what they watch."""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+
+from navarchos.client import Resource
+from navarchos.errors import ConfigError
+from navarchos.runtime.controller import Controller
+from navarchos.runtime.handlers import EnqueueMapped, EnqueueObject, EnqueueOwners, RequestMap
+from navarchos.runtime.predicates import Predicate
+from navarchos.runtime.request import Reconciler, Request
+from navarchos.runtime.sources import Channel, ChannelSource, InformerSource, Source
+from navarchos.workqueue import RateLimiter
+
+if TYPE_CHECKING:
+    from navarchos.runtime.manager import Manager
+
+__all__ = ["Builder"]
+
+T = TypeVar("T")
+
+
+class Builder:
+    """Describes a controller, then makes it a part of a manager.
+
+    ```python
+    (Builder(manager, "rollouts")
+        .for_(NODE_ROLLOUTS)
+        .owns(NODE_REPLACEMENTS)
+        .watches(NODES, map=nodes_to_rollouts, when=labels_changed)
+        .with_workers(4)
+        .build(Reconcile(manager.client)))
+    ```
+
+    Args:
+        manager: Runs the controller; its informers are used.
+        name: The controller's name; the kind of `for_` in lower case if empty.
+    """
+
+    def __init__(self, manager: "Manager", name: str = "") -> None:
+        self._manager = manager
+        self._name = name
+        self._for: Resource[Any] | None = None
+        self._sources: list[Source] = []
+        self._workers = 1
+        self._limiter: RateLimiter[Request] | None = None
+        self._needs_leader = True
+        self._catch_up = False
+        self._built = False
+
+    def for_(self, resource: Resource[T], *, when: Predicate[T] | None = None) -> Self:
+        """Reconcile the objects of this kind. At most once (CT-25)."""
+        if self._for is not None:
+            raise ConfigError("for_", str(resource), f"the controller is for {self._for} already")
+        self._for = resource
+        return self._watch(resource, EnqueueObject(), when)
+
+    def owns(
+        self,
+        resource: Resource[T],
+        *,
+        when: Predicate[T] | None = None,
+        every_owner: bool = False,
+    ) -> Self:
+        """Look at an object when one that it controls changes; needs `for_` first.
+
+        Args:
+            resource: The kind of what is owned.
+            when: Filters events.
+            every_owner: Also owners that do not control it (CT-26).
+        """
+        if self._for is None:
+            raise ConfigError("owns", str(resource), "say for_ first: whose children are these?")
+        mapping = EnqueueOwners(self._for, controller_only=not every_owner)
+        return self._watch(resource, mapping, when)
+
+    def watches(
+        self,
+        resource: Resource[T],
+        *,
+        map: Callable[[T], Iterable[Request]],  # noqa: A002 - the field's word
+        when: Predicate[T] | None = None,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> Self:
+        """Look at whatever a function names when an object of this kind changes."""
+        return self._watch(
+            resource,
+            EnqueueMapped(map),
+            when,
+            field_selector=field_selector,
+            label_selector=label_selector,
+        )
+
+    def watches_channel(self, channel: Channel, name: str = "channel") -> Self:
+        """Look at what code of this process sends."""
+        self._sources.append(ChannelSource(channel, name))
+        return self
+
+    def watches_source(self, source: Source) -> Self:
+        """Look at what any other source feeds."""
+        self._sources.append(source)
+        return self
+
+    def with_workers(self, workers: int) -> Self:
+        """Reconcile so many keys at the same time."""
+        self._workers = workers
+        return self
+
+    def with_rate_limiter(self, limiter: RateLimiter[Request]) -> Self:
+        """Pause after failures as this limiter says."""
+        self._limiter = limiter
+        return self
+
+    def without_leader_election(self) -> Self:
+        """Run on every replica."""
+        self._needs_leader = False
+        return self
+
+    def with_catch_up(self) -> Self:
+        """Before the first reconcile, let the caches catch up with the server."""
+        self._catch_up = True
+        return self
+
+    def build(self, reconciler: Reconciler) -> Controller:
+        """Make the controller and give it to the manager.
+
+        Raises:
+            ConfigError: It watches nothing, has no name, shares its name with
+                another one, or was built before.
+        """
+        if self._built:
+            raise ConfigError("build", self._name, "a builder makes one controller")
+        if not self._sources:
+            raise ConfigError("watches", "nothing", "a controller needs for_, owns or watches")
+        name = self._name or (self._for.kind.lower() if self._for else "")
+        if not name:
+            raise ConfigError("name", "", "a controller without for_ needs a name")
+        self._built = True
+        controller = Controller(
+            name,
+            reconciler,
+            workers=self._workers,
+            limiter=self._limiter,
+            cache_sync_timeout=self._manager.options.cache_sync_timeout,
+            needs_leader_election=self._needs_leader,
+            catch_up=self._catch_up and self._needs_leader,
+            clock=self._manager.clock,
+            instruments=self._manager.instruments,
+        )
+        for source in self._sources:
+            controller.watch(source)
+        self._manager.add_controller(controller)
+        return controller
+
+    def _watch(
+        self,
+        resource: Resource[T],
+        mapping: RequestMap[T],
+        when: Predicate[T] | None,
+        *,
+        field_selector: str = "",
+        label_selector: str = "",
+    ) -> Self:
+        informer = self._manager.informer(
+            resource, field_selector=field_selector, label_selector=label_selector
+        )
+        predicates = () if when is None else (when,)
+        self._sources.append(cast("Source", InformerSource(informer, mapping, *predicates)))
+        return self

@@ -1,0 +1,216 @@
+"""A controller: sources feed a queue, workers reconcile what comes out."""
+
+import uuid
+from typing import Final
+
+from navarchos import logs
+from navarchos.client import ClientError, Conflict
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import AlreadyStarted, ConfigError, NavarchosError, Stopped
+from navarchos.informers import SyncTimeout
+from navarchos.instrument import Instruments
+from navarchos.runtime.metrics import ControllerMetrics
+from navarchos.runtime.request import Reconciler, Request, Result, TerminalError
+from navarchos.runtime.sources import Source
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+from navarchos.workqueue import Loan, PriorityQueue, RateLimiter
+
+__all__ = ["Controller"]
+
+_log = logs.get_logger(__name__)
+
+CACHE_SYNC_TIMEOUT: Final = 120.0
+
+
+class Controller:
+    """Runs a reconciler over whatever its sources name.
+
+    Promises: workers start only after every source has fed what exists (CT-04);
+    one key is never reconciled twice at once; a key that fails is tried again with
+    growing pauses; whoever runs the controller gets it back only when every worker
+    has finished the key in hand (CT-07).
+
+    Does not promise: one reconcile per event. Events of a key collapse.
+
+    Lifecycle: give it sources, then `run` once.
+
+    Args:
+        name: Unique in the process; a label of metrics.
+        reconciler: Does the work.
+        workers: Keys that are reconciled at the same time.
+        limiter: Pauses after failures; doubling from 5 ms to 1000 s by default.
+        cache_sync_timeout: Seconds that sources may take to feed what exists.
+        needs_leader_election: Run only while leading.
+        catch_up: Before the first reconcile, wait until the sources are no older
+            than the start of `run`: for controllers whose decisions must not rest
+            on what was known before they were elected.
+        clock: Time and waiting.
+        instruments: Where metrics go.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconciler: Reconciler,
+        *,
+        workers: int = 1,
+        limiter: RateLimiter[Request] | None = None,
+        cache_sync_timeout: float = CACHE_SYNC_TIMEOUT,
+        needs_leader_election: bool = True,
+        catch_up: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
+        instruments: Instruments | None = None,
+    ) -> None:
+        if not name:
+            raise ConfigError("name", name, "a controller needs a name for its metrics")
+        if workers < 1:
+            raise ConfigError("workers", workers, "a controller needs at least one")
+        instruments = instruments or Instruments()
+        self.name = name
+        self.needs_leader_election = needs_leader_election
+        self.queue: PriorityQueue[Request] = PriorityQueue(
+            limiter=limiter, name=name, clock=clock, instruments=instruments
+        )
+        self._reconciler = reconciler
+        self._workers = workers
+        self._cache_sync_timeout = cache_sync_timeout
+        self._wants_catch_up = catch_up
+        self._clock = clock
+        self._sources: list[Source] = []
+        self._started = False
+        self._metrics = ControllerMetrics(instruments, name)
+        self._metrics.max_concurrent.set(workers)
+
+    def watch(self, source: Source) -> None:
+        """Let a source feed this controller.
+
+        Raises:
+            AlreadyStarted: The controller runs.
+        """
+        if self._started:
+            raise AlreadyStarted(f"controller {self.name}")
+        self._sources.append(source)
+
+    def run(self, stop: StopToken) -> None:
+        """Reconcile until told to stop; then finish what is in hand and return.
+
+        Raises:
+            AlreadyStarted: Called before.
+            SyncTimeout: Sources did not feed what exists in time; names them.
+            ThreadCrashed: A worker died, which is a fault of this library.
+        """
+        if self._started:
+            raise AlreadyStarted(f"controller {self.name}")
+        self._started = True
+        threads = ThreadGroup(f"work-{self.name}", stop=stop.child(), clock=self._clock)
+        withdraw = stop.on_stop(self.queue.shut_down)
+        try:
+            self._start_sources(stop)
+            _log.info("controller_started", controller=self.name, workers=self._workers)
+            for number in range(self._workers):
+                threads.start(str(number), lambda: self._work(stop))
+            threads.join()
+            threads.raise_failure()
+        except Stopped:
+            _log.debug("controller_stopped_before_sync", controller=self.name)
+        finally:
+            withdraw()
+            for source in self._sources:
+                source.stop()
+            self.queue.shut_down()
+            _log.info("controller_stopped", controller=self.name)
+
+    def _start_sources(self, stop: StopToken) -> None:
+        for source in self._sources:
+            source.start(self.queue)
+        self._wait_for_sources(stop)
+        if self._wants_catch_up:
+            self._catch_up(stop)
+
+    def _wait_for_sources(self, stop: StopToken) -> None:
+        deadline = self._clock.monotonic() + self._cache_sync_timeout
+        late = [
+            source.name
+            for source in self._sources
+            if not source.wait_for_sync(max(0.0, deadline - self._clock.monotonic()), stop)
+        ]
+        stop.raise_if_set()
+        if late:
+            raise SyncTimeout(f"{name} of controller {self.name}" for name in late)
+
+    def _catch_up(self, stop: StopToken) -> None:
+        for source in self._sources:
+            while not self._has_caught_up(source, stop):
+                stop.raise_if_set()
+
+    def _has_caught_up(self, source: Source, stop: StopToken) -> bool:
+        try:
+            return source.catch_up(self._cache_sync_timeout, stop)
+        except ClientError as error:
+            _log.warning("catch_up_failed", source=source.name, error=str(error))
+            return stop.wait(1.0)
+
+    def _work(self, stop: StopToken) -> None:
+        while not stop.is_set():
+            loan = self.queue.get()
+            if loan is None:
+                return
+            # What becomes of the key is decided before the loan is closed: closed
+            # first, another worker could start it with a stale back-off (RT-15).
+            with loan, self._metrics.active_workers.track_inprogress():
+                self._reconcile(loan)
+
+    def _reconcile(self, loan: Loan[Request]) -> None:
+        request = loan.key
+        fields = {
+            "controller": self.name,
+            "namespace": request.namespace,
+            "name": request.name,
+            "reconcile_id": uuid.uuid4().hex,
+        }
+        with logs.bound(**{key: value for key, value in fields.items() if value}):
+            started = self._clock.monotonic()
+            try:
+                result = self._reconciler.reconcile(request)
+            except Stopped:
+                return
+            except Exception as error:  # noqa: BLE001 - a controller outlives its reconciler
+                self._failed(loan, error)
+            else:
+                self._succeeded(loan, result)
+            finally:
+                self._metrics.seconds.observe(max(0.0, self._clock.monotonic() - started))
+
+    def _succeeded(self, loan: Loan[Request], result: Result) -> None:
+        priority = loan.priority if result.priority is None else result.priority
+        if result.requeue_after:
+            self._metrics.results["requeue_after"].inc()
+            self.queue.forget(loan.key)
+            self.queue.add(loan.key, after=result.requeue_after, priority=priority)
+        elif result.requeue:
+            self._metrics.results["requeue"].inc()
+            self.queue.add(loan.key, rate_limited=True, priority=priority)
+        else:
+            self._metrics.results["success"].inc()
+            self.queue.forget(loan.key)
+
+    def _failed(self, loan: Loan[Request], error: Exception) -> None:
+        self._metrics.results["error"].inc()
+        self._metrics.errors.inc()
+        if isinstance(error, TerminalError):
+            self._metrics.terminal_errors.inc()
+            _log.error("reconcile_given_up", exc_info=error)
+            return
+        self.queue.add(loan.key, rate_limited=True, priority=loan.priority)
+        attempt = self.queue.num_requeues(loan.key)
+        if isinstance(error, Conflict):
+            # Somebody else was faster; the next look sees what they wrote.
+            _log.debug("reconcile_conflict", attempt=attempt, error=str(error))
+        elif isinstance(error, ClientError):
+            # The message says everything; a stack of our own frames adds nothing.
+            _log.warning("reconcile_failed", attempt=attempt, error=str(error))
+        else:
+            if not isinstance(error, NavarchosError):
+                self._metrics.panics.inc()
+            _log.error("reconcile_failed", attempt=attempt, exc_info=error)

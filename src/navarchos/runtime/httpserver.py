@@ -1,0 +1,161 @@
+"""A small HTTP server for probes and metrics: threads with an owner, a prompt end."""
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from http.server import BaseHTTPRequestHandler
+from typing import Final
+from urllib.parse import parse_qs, urlsplit
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import ConfigError
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+__all__ = ["Answer", "HttpServer", "Query", "parse_address"]
+
+_log = get_logger(__name__)
+
+_CLIENT_TIMEOUT: Final = 10.0
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+Query = dict[str, list[str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a route answers."""
+
+    status: int
+    body: bytes
+    content_type: str = _PLAIN
+
+    @classmethod
+    def text(cls, status: int, text: str) -> "Answer":
+        """Return a plain text."""
+        return cls(status, text.encode())
+
+
+def parse_address(name: str, address: str) -> tuple[str, int] | None:
+    """Split `host:port`; an empty host is every interface, `0` or nothing is off.
+
+    Raises:
+        ConfigError: It is no address.
+    """
+    if address in {"", "0"}:
+        return None
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(name, address, "an address is host:port, :port, or 0 for off")
+    return host.strip("[]"), int(port)
+
+
+class HttpServer:
+    """Answers GET by a function of path and query.
+
+    Promises: the port is bound by the constructor, so that one in use is an error
+    there (MG-15); after `stop` no thread is left and the port is free.
+
+    Args:
+        name: Of the threads, and in errors.
+        address: `host:port`.
+        route: Called on a thread of the request's own.
+
+    Raises:
+        ConfigError: The address cannot be bound.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        address: tuple[str, int],
+        route: Callable[[str, Query], Answer],
+        *,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._name = name
+        self._route = route
+        self._stop = StopToken(clock=clock)
+        self._threads = ThreadGroup(name, stop=self._stop, clock=clock)
+        try:
+            self._socket = _listen(address)
+        except OSError as error:
+            text = f"{address[0]}:{address[1]}"
+            raise ConfigError(name, text, f"it cannot be bound: {error.strerror}") from error
+
+    @property
+    def port(self) -> int:
+        """The port that is bound."""
+        port: int = self._socket.getsockname()[1]
+        return port
+
+    def start(self) -> None:
+        """Begin to answer."""
+        self._threads.start("accept", self._accept)
+
+    def stop(self, timeout: float | None = None) -> bool:
+        """Take no more requests and wait for those that are being answered.
+
+        Returns:
+            Whether every thread has ended.
+        """
+        self._stop.stop("the HTTP server stops")
+        # Closing alone does not free a thread that is blocked in accept (RT-24).
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            _log.debug("listener_already_down", server=self._name)
+        ended = self._threads.join(timeout)
+        self._socket.close()
+        return ended
+
+    def _accept(self) -> None:
+        while not self._stop.is_set():
+            try:
+                connection, address = self._socket.accept()
+            except OSError as error:
+                if not self._stop.is_set():
+                    raise
+                _log.debug("listener_closed", server=self._name, error=str(error))
+                return
+            self._threads.start("request", partial(self._answer, connection, address))
+
+    def _answer(self, connection: socket.socket, address: object) -> None:
+        route = self._route
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = _CLIENT_TIMEOUT
+            server_version = "navarchos"
+            sys_version = ""
+
+            def do_GET(self) -> None:
+                url = urlsplit(self.path)
+                answer = route(url.path, parse_qs(url.query, keep_blank_values=True))
+                self.send_response(answer.status)
+                self.send_header("Content-Type", answer.content_type)
+                self.send_header("Content-Length", str(len(answer.body)))
+                self.end_headers()
+                self.wfile.write(answer.body)
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as inherited
+                _log.debug("http_request", line=format % args)
+
+        try:
+            Handler(connection, address, None)  # type: ignore[arg-type]  # the server is never used
+        except OSError as error:
+            _log.debug("http_client_left", server=self._name, error=str(error))
+        finally:
+            connection.close()
+
+
+def _listen(address: tuple[str, int]) -> socket.socket:
+    host, port = address
+    if host:
+        return socket.create_server((host, port), backlog=32)
+    if socket.has_dualstack_ipv6():
+        return socket.create_server(
+            ("", port), family=socket.AF_INET6, dualstack_ipv6=True, backlog=32
+        )
+    return socket.create_server(("", port), backlog=32)

@@ -1,0 +1,412 @@
+"""One process: caches, controllers, election, probes and metrics, in order."""
+
+import threading
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from prometheus_client import PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import CollectorRegistry
+
+from navarchos.client import Client, ClientError, Resource
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, NavarchosError, Stopped
+from navarchos.events import EventRecorder
+from navarchos.informers import CacheError, InformerFactory, Lister, SharedInformer
+from navarchos.instrument import Instruments
+from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
+from navarchos.logs import get_logger
+from navarchos.runtime.controller import CACHE_SYNC_TIMEOUT, Controller
+from navarchos.runtime.election import Election, LeaderElectionOptions
+from navarchos.runtime.groups import Runnable, RunnableGroup
+from navarchos.runtime.httpserver import Answer, HttpServer, Query, parse_address
+from navarchos.runtime.probes import Probes
+from navarchos.runtime.signals import SignalHandling
+from navarchos.runtime.writer import CachedClient
+from navarchos.stopping import StopToken
+
+__all__ = ["GracePeriodExceeded", "Manager", "ManagerOptions"]
+
+T = TypeVar("T")
+
+_log = get_logger(__name__)
+
+_KIND_RETRY: Final = 5.0
+_SERVER_STOP_LIMIT: Final = 5.0
+_FLUSH_LIMIT: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class ManagerOptions:
+    """Settings of a manager.
+
+    Attributes:
+        metrics_address: Where `/metrics` listens: `host:port`, `:port`, `0` for off.
+        health_address: Where `/healthz` and `/readyz` listen.
+        leader_election: The lease to hold while acting; `None` acts at once.
+        sync_period: Seconds after which every cached object is looked at again; 0
+            for never.
+        graceful_shutdown_timeout: Seconds that runnables get to end; 0 does not wait,
+            a negative number waits for ever (MG-09).
+        cache_sync_timeout: Seconds that caches get to fill.
+        component: Who we are in events.
+        missing_kinds_hint: What to do when the server does not know a kind.
+    """
+
+    metrics_address: str = "0"
+    health_address: str = "0"
+    leader_election: LeaderElectionOptions | None = None
+    sync_period: float = 0.0
+    graceful_shutdown_timeout: float = 30.0
+    cache_sync_timeout: float = CACHE_SYNC_TIMEOUT
+    component: str = "navarchos"
+    missing_kinds_hint: str = "install their CustomResourceDefinitions"
+
+
+class GracePeriodExceeded(NavarchosError):
+    """Runnables did not end in time.
+
+    Attributes:
+        seconds: The grace period.
+        running: Names of the threads that still ran.
+    """
+
+    def __init__(self, seconds: float, running: tuple[str, ...]) -> None:
+        super().__init__(seconds, running)
+        self.seconds = seconds
+        self.running = running
+
+    def __str__(self) -> str:
+        return f"not ended within the grace period of {self.seconds:g} s: {', '.join(self.running)}"
+
+
+class Manager:
+    """Runs controllers and what they need.
+
+    Starts: HTTP servers, informers (waiting for their first lists), runnables that
+    need no leadership, election, runnables that do. Stops, each group awaited before
+    the next: runnables without leadership, those with, informers, lease, events,
+    servers; so caches still serve while reconciles finish, and the lease is given
+    back only when the guarded work has ended.
+
+    Promises: the first failure stops the manager and is raised by `run`; a lost
+    lease raises `LeaseLost` at once, without a grace period, and the process should
+    exit; a kind that the server does not serve yet is waited for, with one warning
+    and `/readyz` red (CT-18).
+
+    Lifecycle: add runnables, then `run` once. Threads: `add` is safe from any thread.
+
+    Args:
+        client: Talks to the server.
+        options: See `ManagerOptions`.
+        clock: Time and waiting.
+        registry: Where metrics go; a private one by default.
+
+    Raises:
+        ConfigError: An address cannot be used.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        options: ManagerOptions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
+        self.options = options or ManagerOptions()
+        self.client = client
+        self.clock = clock
+        self.instruments = Instruments(registry)
+        self.informers = InformerFactory(
+            client,
+            resync_period=self.options.sync_period,
+            clock=clock,
+            instruments=self.instruments,
+        )
+        self.recorder = EventRecorder(
+            client,
+            component=self.options.component,
+            clock=clock,
+            instruments=self.instruments,
+        )
+        self.elected = StopToken(clock=clock)
+        """Set once this process acts: at once without election. Never unset."""
+        self.probes = Probes()
+        self.probes.readyz.add("caches", self._check_caches)
+        self._stop = StopToken(clock=clock)
+        self._state_lock = threading.Lock()
+        self._started = False  # guarded by _state_lock
+        self._stopping = False  # guarded by _state_lock
+        self._failure: BaseException | None = None  # guarded by _state_lock
+        self._names: set[str] = set()  # guarded by _state_lock
+        self._resources: list[Resource[Any]] = []  # guarded by _state_lock
+        self._caches_state = "caches have not been started"  # guarded by _state_lock
+        self._always = RunnableGroup("run", self._fail, clock)
+        self._leading = RunnableGroup("lead", self._fail, clock)
+        self._election = self._prepare_election()
+        self._servers = self._bind()
+
+    # What controllers need
+
+    def informer(
+        self, resource: Resource[T], *, field_selector: str = "", label_selector: str = ""
+    ) -> SharedInformer[T]:
+        """Return the process's informer of a kind; started with the manager, or now."""
+        informer = self.informers.informer(
+            resource, field_selector=field_selector, label_selector=label_selector
+        )
+        with self._state_lock:
+            self._resources.append(resource)
+            running = self._started and not self._stopping
+        if running:
+            self.informers.start()
+        return informer
+
+    def lister(self, resource: Resource[T]) -> Lister[T]:
+        """Return reads of a kind out of its cache."""
+        return self.informer(resource).lister
+
+    def writer(self, resource: Resource[T]) -> CachedClient[T]:
+        """Return reads out of the cache that include the writes made through it."""
+        return CachedClient(self.client.resource(resource), self.informer(resource))
+
+    def add(self, runnable: Runnable, *, needs_leader: bool = True, name: str = "") -> None:
+        """Run something with the manager; at once if its group already runs (MG-04).
+
+        Raises:
+            AlreadyStopped: The manager is stopping.
+        """
+        with self._state_lock:
+            if self._stopping:
+                raise AlreadyStopped("manager")
+        group = self._leading if needs_leader else self._always
+        group.add(name or type(runnable).__name__.lower(), runnable)
+
+    def add_controller(self, controller: Controller) -> None:
+        """Run a controller with the manager.
+
+        Raises:
+            ConfigError: Another controller has its name (CT-01).
+        """
+        with self._state_lock:
+            if controller.name in self._names:
+                raise ConfigError("name", controller.name, "another controller has this name")
+            self._names.add(controller.name)
+        self.add(controller, needs_leader=controller.needs_leader_election, name=controller.name)
+
+    def add_healthz_check(self, name: str, check: Callable[[], None]) -> None:
+        """Add a check to `/healthz`; it raises when something is wrong."""
+        self.probes.healthz.add(name, check)
+
+    def add_readyz_check(self, name: str, check: Callable[[], None]) -> None:
+        """Add a check to `/readyz`; it raises while something is missing."""
+        self.probes.readyz.add(name, check)
+
+    @property
+    def metrics_port(self) -> int:
+        """Where `/metrics` listens; 0 if it does not."""
+        return self._servers["metrics"].port if "metrics" in self._servers else 0
+
+    @property
+    def health_port(self) -> int:
+        """Where probes listen; 0 if they do not."""
+        return self._servers["health"].port if "health" in self._servers else 0
+
+    # Life
+
+    def run(self, stop: StopToken | None = None, *, install_signals: bool = False) -> None:
+        """Run everything until stopped or until something fails.
+
+        Args:
+            stop: Ends it in order.
+            install_signals: End in order on SIGTERM and SIGINT, at once on a second
+                one. For the main thread.
+
+        Raises:
+            AlreadyStarted: Called before.
+            LeaseLost: Somebody else may act by now: exit.
+            GracePeriodExceeded: Something did not end in time.
+        """
+        with self._state_lock:
+            if self._started:
+                raise AlreadyStarted("manager")
+            self._started = True
+        with ExitStack() as stack:
+            if stop is not None:
+                outer = stop
+                stack.callback(outer.on_stop(lambda: self._stop.stop(outer.reason or "stopped")))
+            stack.enter_context(SignalHandling(self._stop) if install_signals else nullcontext())
+            try:
+                self._start()
+                self._stop.wait()
+            except Stopped:
+                _log.debug("stopped_while_starting")
+            except Exception as error:  # noqa: BLE001 - raised below, after the rest has ended
+                self._fail(error)
+            late = self._shut_down()
+        self._raise(late)
+
+    def _start(self) -> None:
+        for checks in (self.probes.healthz, self.probes.readyz):
+            checks.freeze()
+        for server in self._servers.values():
+            server.start()
+        self._wait_for_kinds()
+        self.recorder.start(StopToken(clock=self.clock))
+        self._set_caches_state("caches are being filled")
+        self.informers.start()
+        self.informers.wait_for_sync(self.options.cache_sync_timeout, self._stop)
+        self._set_caches_state("")
+        _log.info("caches_synced")
+        self._always.start()
+        self._begin_leading()
+
+    def _begin_leading(self) -> None:
+        if self._election is None:
+            self.elected.stop("no election")
+            self._leading.start()
+        else:
+            self._election.start()
+
+    def _lead(self, stop: StopToken) -> None:
+        """Run what needs leadership, on the elector's thread for guarded work."""
+        _log.info("elected")
+        self.elected.stop("elected")
+        withdraw = stop.on_stop(lambda: self._leading.stop(stop.reason or "no longer leading"))
+        self._leading.start()
+        stop.wait()
+        withdraw()
+        self._leading.join(None)
+
+    def _wait_for_kinds(self) -> None:
+        """Wait until the server serves every kind that is cached (OP-61, CT-18)."""
+        warned: list[str] = []
+        while missing := self._missing_kinds():
+            self._set_caches_state(f"the server does not know {', '.join(missing)}")
+            if missing != warned:
+                _log.warning("kinds_missing", kinds=missing, hint=self.options.missing_kinds_hint)
+                warned = missing
+            if self._stop.wait(_KIND_RETRY):
+                self._stop.raise_if_set()
+
+    def _missing_kinds(self) -> list[str]:
+        with self._state_lock:
+            resources = list(dict.fromkeys(map(str, self._resources)))
+            by_name = {str(resource): resource for resource in self._resources}
+        try:
+            return [name for name in resources if not self.client.has_kind(by_name[name])]
+        except ClientError as error:
+            _log.warning("server_not_reached", error=str(error))
+            return ["server"]
+
+    def _shut_down(self) -> tuple[str, ...]:
+        with self._state_lock:
+            self._stopping = True
+            lost = isinstance(self._failure, LeaseLost)
+        self._stop.stop("the manager stops")
+        _log.info("manager_stopping", reason=self._stop.reason)
+        grace = 0.0 if lost else self.options.graceful_shutdown_timeout
+        deadline = None if grace < 0 else self.clock.monotonic() + grace
+        late = [*self._end(self._always, deadline), *self._end_leading(deadline)]
+        if not self.informers.shutdown(self._left(deadline)):
+            late.append("informers")
+        self.recorder.close(min(self._left(deadline) or _FLUSH_LIMIT, _FLUSH_LIMIT))
+        for server in self._servers.values():
+            server.stop(_SERVER_STOP_LIMIT)
+        _log.info("manager_stopped", late=late)
+        return tuple(late) if grace > 0 else ()
+
+    def _end(self, group: RunnableGroup, deadline: float | None) -> tuple[str, ...]:
+        group.stop(self._stop.reason or "the manager stops")
+        return () if group.join(self._left(deadline)) else group.running()
+
+    def _end_leading(self, deadline: float | None) -> tuple[str, ...]:
+        if self._election is None:
+            return self._end(self._leading, deadline)
+        # The elector ends the guarded work first, renewing all the while (MG-12).
+        self._election.stop(self._stop.reason or "the manager stops")
+        if self._election.join(self._left(deadline)):
+            self._leading.stop("never led")
+            return ()
+        return self._leading.running() or ("election",)
+
+    def _left(self, deadline: float | None) -> float | None:
+        return None if deadline is None else max(0.0, deadline - self.clock.monotonic())
+
+    def _fail(self, error: BaseException) -> None:
+        with self._state_lock:
+            first = self._failure is None
+            if first:
+                self._failure = error
+        if first:
+            self._stop.stop(f"{type(error).__name__}: {error}")
+        else:
+            _log.warning("failed_while_stopping", exc_info=error)
+
+    def _raise(self, late: tuple[str, ...]) -> None:
+        exceeded = (
+            GracePeriodExceeded(self.options.graceful_shutdown_timeout, late) if late else None
+        )
+        with self._state_lock:
+            failure = self._failure
+        if failure is not None:
+            if exceeded is not None:
+                failure.add_note(str(exceeded))
+            raise failure
+        if exceeded is not None:
+            raise exceeded
+
+    # Parts
+
+    def _prepare_election(self) -> Election | None:
+        if self.options.leader_election is None:
+            return None
+        grace = self.options.graceful_shutdown_timeout
+        election = Election(
+            self.options.leader_election,
+            self.client,
+            lead=self._lead,
+            fail=self._fail,
+            work_timeout=None if grace < 0 else grace,
+            clock=self.clock,
+            instruments=self.instruments,
+        )
+        self.probes.healthz.add(HEALTH_CHECK, election.check)
+        return election
+
+    def _bind(self) -> dict[str, HttpServer]:
+        options, servers = self.options, {}
+        routes = {
+            "metrics": (options.metrics_address, self._metrics_route()),
+            "health": (options.health_address, self.probes.route),
+        }
+        for name, (text, route) in routes.items():
+            address = parse_address(f"{name}_address", text)
+            if address is not None:
+                servers[name] = HttpServer(name, address, route, clock=self.clock)
+        return servers
+
+    def _metrics_route(self) -> Callable[[str, Query], Answer]:
+        registry = self.instruments.registry
+        ProcessCollector(registry=registry)
+        PlatformCollector(registry=registry)
+
+        def route(path: str, _: Query) -> Answer:
+            if path != "/metrics":
+                return Answer.text(404, "not found: try /metrics\n")
+            return Answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
+
+        return route
+
+    def _check_caches(self) -> None:
+        with self._state_lock:
+            state = self._caches_state
+        if state:
+            raise CacheError(state)
+
+    def _set_caches_state(self, state: str) -> None:
+        with self._state_lock:
+            self._caches_state = state

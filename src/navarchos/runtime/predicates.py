@@ -1,0 +1,172 @@
+"""Which events are worth a reconcile.
+
+A predicate answers for each kind of event. The change predicates look at updates
+only; careful: they also drop resyncs, which pass the same object twice (RT-28).
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Generic, Protocol, TypeVar
+
+from navarchos.meta import identity_of
+
+__all__ = [
+    "Predicate",
+    "all_of",
+    "annotations_changed",
+    "any_of",
+    "changed",
+    "generation_changed",
+    "labels_changed",
+    "not_",
+    "resource_version_changed",
+    "when",
+]
+
+T = TypeVar("T")
+T_contra = TypeVar("T_contra", contravariant=True)
+
+
+class Predicate(Protocol[T_contra]):
+    """Says whether an event passes. Called on the informer's threads: be quick."""
+
+    def create(self, obj: T_contra) -> bool:
+        """Tell whether an addition passes."""
+        ...
+
+    def update(self, old: T_contra, new: T_contra) -> bool:
+        """Tell whether a change passes."""
+        ...
+
+    def delete(self, obj: T_contra) -> bool:
+        """Tell whether a deletion passes."""
+        ...
+
+
+class changed(Generic[T]):  # noqa: N801 - reads as a word: when=changed(spec)
+    """Passes updates in which what `part` returns differs; additions and deletions too."""
+
+    def __init__(self, part: Callable[[T], object]) -> None:
+        self._part = part
+
+    def create(self, obj: T) -> bool:
+        """Pass."""
+        return True
+
+    def update(self, old: T, new: T) -> bool:
+        """Pass if the part differs."""
+        return self._part(old) != self._part(new)
+
+    def delete(self, obj: T) -> bool:
+        """Pass."""
+        return True
+
+
+class when(Generic[T]):  # noqa: N801 - reads as a word: when=when(is_ready)
+    """Passes events whose object, the new one of an update, satisfies a function."""
+
+    def __init__(self, passes: Callable[[T], bool]) -> None:
+        self._passes = passes
+
+    def create(self, obj: T) -> bool:
+        """Ask about the object."""
+        return self._passes(obj)
+
+    def update(self, old: T, new: T) -> bool:
+        """Ask about the new object."""
+        return self._passes(new)
+
+    def delete(self, obj: T) -> bool:
+        """Ask about the last known object."""
+        return self._passes(obj)
+
+
+class all_of(Generic[T]):  # noqa: N801 - reads as a word
+    """Passes what every one of several predicates passes, asked in order."""
+
+    def __init__(self, *predicates: Predicate[T]) -> None:
+        self._predicates = predicates
+
+    def create(self, obj: T) -> bool:
+        """Ask each until one says no."""
+        return all(predicate.create(obj) for predicate in self._predicates)
+
+    def update(self, old: T, new: T) -> bool:
+        """Ask each until one says no."""
+        return all(predicate.update(old, new) for predicate in self._predicates)
+
+    def delete(self, obj: T) -> bool:
+        """Ask each until one says no."""
+        return all(predicate.delete(obj) for predicate in self._predicates)
+
+
+class any_of(Generic[T]):  # noqa: N801 - reads as a word
+    """Passes what at least one of several predicates passes, asked in order."""
+
+    def __init__(self, *predicates: Predicate[T]) -> None:
+        self._predicates = predicates
+
+    def create(self, obj: T) -> bool:
+        """Ask each until one says yes."""
+        return any(predicate.create(obj) for predicate in self._predicates)
+
+    def update(self, old: T, new: T) -> bool:
+        """Ask each until one says yes."""
+        return any(predicate.update(old, new) for predicate in self._predicates)
+
+    def delete(self, obj: T) -> bool:
+        """Ask each until one says yes."""
+        return any(predicate.delete(obj) for predicate in self._predicates)
+
+
+class not_(Generic[T]):  # noqa: N801 - reads as a word
+    """Passes what another predicate does not."""
+
+    def __init__(self, predicate: Predicate[T]) -> None:
+        self._predicate = predicate
+
+    def create(self, obj: T) -> bool:
+        """Turn the answer around."""
+        return not self._predicate.create(obj)
+
+    def update(self, old: T, new: T) -> bool:
+        """Turn the answer around."""
+        return not self._predicate.update(old, new)
+
+    def delete(self, obj: T) -> bool:
+        """Turn the answer around."""
+        return not self._predicate.delete(obj)
+
+
+def _of_metadata(obj: object, attribute: str, field: str) -> object:
+    if isinstance(obj, Mapping):
+        return (obj.get("metadata") or {}).get(field)
+    return getattr(identity_of(obj), attribute, None)
+
+
+def _generation(obj: object) -> object:
+    return _of_metadata(obj, "generation", "generation")
+
+
+def _labels(obj: object) -> object:
+    return _of_metadata(obj, "labels", "labels")
+
+
+def _annotations(obj: object) -> object:
+    return _of_metadata(obj, "annotations", "annotations")
+
+
+def _resource_version(obj: object) -> object:
+    return identity_of(obj).resource_version
+
+
+resource_version_changed: Predicate[object] = changed(_resource_version)
+"""Passes real updates; drops resyncs."""
+
+generation_changed: Predicate[object] = changed(_generation)
+"""Passes updates of the spec; drops those of status and metadata."""
+
+labels_changed: Predicate[object] = changed(_labels)
+"""Passes updates of labels."""
+
+annotations_changed: Predicate[object] = changed(_annotations)
+"""Passes updates of annotations."""

@@ -1,0 +1,63 @@
+"""What a reconciler is asked, what it answers, and how it gives up.
+
+| reconcile ends in | what happens to the key |
+|---|---|
+| `Result()` | done; its back-off starts over |
+| `Result(requeue_after=s)` | again in `s` seconds; its back-off starts over |
+| `Result(requeue=True)` | again when the rate limiter allows |
+| `TerminalError` | counted and logged, not tried again until something changes |
+| any other exception | counted and logged, again when the rate limiter allows |
+| `Stopped` | the controller is stopping; nothing |
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Final
+
+from navarchos.errors import ConfigError, NavarchosError
+from navarchos.meta import ObjectKey
+
+__all__ = ["DONE", "Reconciler", "Request", "Result", "TerminalError"]
+
+Request = ObjectKey
+"""Namespace and name of the object to look at; the namespace may be empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """When to look again, if at all.
+
+    Attributes:
+        requeue_after: In so many seconds, above 0; not a failure, just a wait.
+        requeue: When the rate limiter allows.
+        priority: Of the next look; `None` keeps the present one.
+    """
+
+    requeue_after: float | None = None
+    requeue: bool = False
+    priority: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.requeue_after is not None and self.requeue_after < 0:
+            raise ConfigError("requeue_after", self.requeue_after, "it must not be negative")
+
+
+DONE: Final = Result()
+"""Nothing more to do until something changes."""
+
+
+class TerminalError(NavarchosError):
+    """A failure that trying again cannot mend; chain the cause, if there is one."""
+
+
+class Reconciler(ABC):
+    """Brings the world closer to what one object asks for.
+
+    Called with a key, never with an event: read the objects, decide, write. One
+    key is never with two workers at once; different keys are, if the controller
+    has several.
+    """
+
+    @abstractmethod
+    def reconcile(self, request: Request) -> Result:
+        """Look at one object and do what is due. See the table above for the end."""

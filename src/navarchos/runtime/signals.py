@@ -1,0 +1,84 @@
+"""SIGTERM and SIGINT: the first asks for an orderly end, the second takes it (MG-18)."""
+
+import os
+import signal
+import socket
+import threading
+from types import TracebackType
+from typing import Final, Self
+
+from navarchos.errors import AlreadyStarted, ConfigError
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+__all__ = ["SignalHandling"]
+
+_log = get_logger(__name__)
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_installed = threading.Lock()
+
+
+class SignalHandling:
+    """Sets a stop token on the first signal and exits with status 1 on the second.
+
+    A context manager, for the main thread only.
+
+    A Python signal handler runs in the middle of whatever the main thread does,
+    perhaps while it holds the very lock that setting a token needs. So the handler
+    does nothing; the interpreter writes the signal's number to a socket, and a
+    thread reads it there.
+    """
+
+    def __init__(self, stop: StopToken) -> None:
+        self._stop = stop
+        self._ends: tuple[socket.socket, socket.socket] | None = None
+        self._threads = ThreadGroup("signals", stop=StopToken())
+        self._previous: dict[int, object] = {}
+        self._previous_fd = -1
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is not threading.main_thread():
+            raise ConfigError("install_signals", True, "only the main thread may")
+        if not _installed.acquire(blocking=False):
+            raise AlreadyStarted("signal handling of this process")
+        reader, writer = socket.socketpair()
+        writer.setblocking(False)
+        self._ends = (reader, writer)
+        self._previous_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        for number in _SIGNALS:
+            self._previous[number] = signal.signal(number, lambda *_: None)
+        self._threads.start("", self._read)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() returned
+        signal.set_wakeup_fd(self._previous_fd)
+        assert self._ends is not None, "entered before"
+        reader, writer = self._ends
+        writer.close()
+        self._threads.join()
+        reader.close()
+        _installed.release()
+
+    def _read(self) -> None:
+        assert self._ends is not None, "started after it is set"
+        reader = self._ends[0]
+        while numbers := reader.recv(16):
+            for number in numbers:
+                if number in _SIGNALS:
+                    self._received(signal.Signals(number).name)
+
+    def _received(self, name: str) -> None:
+        if self._stop.is_set():
+            _log.warning("second_signal", signal=name)
+            os._exit(1)
+        _log.info("signal_received", signal=name)
+        self._stop.stop(f"received {name}")

@@ -1,0 +1,205 @@
+"""Where a controller's requests come from."""
+
+import threading
+from collections import deque
+from collections.abc import Iterable
+from typing import Final, Generic, Protocol, TypeVar
+
+from navarchos.client import Resource
+from navarchos.errors import AlreadyStarted
+from navarchos.informers import Registration, SharedInformer, Tombstone
+from navarchos.logs import get_logger
+from navarchos.meta import KeyFailed, identity_of
+from navarchos.runtime.handlers import RequestMap
+from navarchos.runtime.predicates import Predicate, all_of
+from navarchos.runtime.request import Request
+from navarchos.stopping import StopToken
+
+__all__ = ["LOW_PRIORITY", "Channel", "ChannelSource", "InformerSource", "Requests", "Source"]
+
+T = TypeVar("T")
+
+_log = get_logger(__name__)
+
+LOW_PRIORITY: Final = -100
+"""Of requests that no change stands behind: the initial list, resyncs (CT-17)."""
+
+
+class Requests(Protocol):
+    """The receiving end of a queue."""
+
+    def add(self, key: Request, *, priority: int = 0) -> None:
+        """Queue a request."""
+        ...
+
+
+class Source(Protocol):
+    """Feeds a queue with requests."""
+
+    @property
+    def name(self) -> str:
+        """For errors: what is late when it does not sync."""
+        ...
+
+    def start(self, requests: Requests) -> None:
+        """Begin to feed. Called once; returns at once."""
+        ...
+
+    def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
+        """Wait until everything that exists now has been fed."""
+        ...
+
+    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
+        """Wait until what is read is no older than this call."""
+        ...
+
+    def stop(self) -> None:
+        """Feed no more. Does not wait."""
+        ...
+
+
+class InformerSource(Generic[T]):
+    """Events of an informer, filtered, then mapped to requests (CT-17, CT-20).
+
+    Args:
+        informer: Where events come from; started and stopped by its owner.
+        mapping: Names the requests of an object.
+        predicates: All must pass, asked in order.
+    """
+
+    def __init__(
+        self, informer: SharedInformer[T], mapping: RequestMap[T], *predicates: Predicate[T]
+    ) -> None:
+        self.informer = informer
+        self._mapping = mapping
+        self._predicate = all_of(*predicates)
+        self._registration: Registration[T] | None = None
+        self._requests: Requests | None = None
+
+    @property
+    def resource(self) -> Resource[T]:
+        """The kind."""
+        return self.informer.resource
+
+    @property
+    def name(self) -> str:
+        """The informer's name."""
+        return self.informer.name
+
+    def start(self, requests: Requests) -> None:
+        """Register with the informer.
+
+        Raises:
+            AlreadyStarted: Called before.
+        """
+        if self._registration is not None:
+            raise AlreadyStarted(f"source {self.name}")
+        self._requests = requests
+        self._registration = self.informer.add_handler(
+            on_add=self._added, on_update=self._updated, on_delete=self._deleted
+        )
+
+    def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
+        """Wait until every object of the initial list has been mapped."""
+        if self._registration is None:
+            return False
+        return self._registration.wait_for_sync(timeout, stop)
+
+    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
+        """Wait until the informer is no older than the server is now."""
+        return self.informer.catch_up(timeout, stop)
+
+    def stop(self) -> None:
+        """Withdraw from the informer."""
+        if self._registration is not None:
+            self._registration.remove()
+
+    def _added(self, obj: T, is_in_initial_list: bool) -> None:
+        if self._predicate.create(obj):
+            self._enqueue([obj], LOW_PRIORITY if is_in_initial_list else 0)
+
+    def _updated(self, old: T, new: T) -> None:
+        if self._predicate.update(old, new):
+            same = identity_of(old).resource_version == identity_of(new).resource_version
+            self._enqueue([old, new], LOW_PRIORITY if same else 0)
+
+    def _deleted(self, obj: T | Tombstone[T]) -> None:
+        last = obj.obj if isinstance(obj, Tombstone) else obj
+        if last is None:
+            _log.warning("deleted_object_unknown", source=self.name)
+        elif self._predicate.delete(last):
+            self._enqueue([last], 0)
+
+    def _enqueue(self, objects: Iterable[T], priority: int) -> None:
+        assert self._requests is not None, "events come after start"
+        try:
+            found = dict.fromkeys(request for obj in objects for request in self._mapping(obj))
+        except KeyFailed as error:
+            _log.warning("object_without_metadata", source=self.name, error=str(error))
+            return
+        for request in found:
+            self._requests.add(request, priority=priority)
+
+
+class Channel:
+    """Lets any code of the process ask for a look (CT-19).
+
+    Requests sent before a controller listens are kept until it does; the same
+    request many times is one. Sending never blocks.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self) -> None:
+        self._early_lock = threading.Lock()
+        self._early: deque[tuple[Request, int]] = deque()  # guarded by _early_lock
+        self._requests: Requests | None = None  # guarded by _early_lock
+
+    def send(self, request: Request, *, priority: int = 0) -> None:
+        """Ask for a look."""
+        with self._early_lock:
+            requests = self._requests
+            if requests is None:
+                self._early.append((request, priority))
+                return
+        requests.add(request, priority=priority)
+
+    def connect(self, requests: Requests | None) -> None:
+        """Deliver to a queue from now on, beginning with what is kept; `None` keeps."""
+        with self._early_lock:
+            self._requests = requests
+            kept = list(self._early) if requests is not None else []
+            if requests is not None:
+                self._early.clear()
+        for request, priority in kept:
+            assert requests is not None
+            requests.add(request, priority=priority)
+
+
+class ChannelSource:
+    """Feeds what is sent into a `Channel`."""
+
+    def __init__(self, channel: Channel, name: str = "channel") -> None:
+        self._channel = channel
+        self._name = name
+
+    @property
+    def name(self) -> str:
+        """As given."""
+        return self._name
+
+    def start(self, requests: Requests) -> None:
+        """Connect the channel."""
+        self._channel.connect(requests)
+
+    def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
+        """Return True: there is nothing to wait for."""
+        return True
+
+    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
+        """Return True: there is nothing to read."""
+        return True
+
+    def stop(self) -> None:
+        """Keep what is sent from now on."""
+        self._channel.connect(None)
