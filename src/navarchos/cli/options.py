@@ -9,7 +9,7 @@ from navarchos.runtime.durations import parse_duration
 __all__ = ["ADDRESS", "DURATION", "GO_BOOL"]
 
 
-class _Duration(click.ParamType):
+class _Duration(click.ParamType[float]):
     """A Go duration (`5m`, `1h30m`, `15s`) as seconds."""
 
     name = "duration"
@@ -25,7 +25,7 @@ class _Duration(click.ParamType):
             self.fail(f"{error}.", param, ctx)
 
 
-class _Address(click.ParamType):
+class _Address(click.ParamType[str]):
     """`:8080`, `127.0.0.1:8080`, or `0` for off."""
 
     name = "address"
@@ -42,7 +42,7 @@ class _Address(click.ParamType):
         return text
 
 
-class _GoBool(click.ParamType):
+class _GoBool(click.ParamType[bool]):
     """A Go boolean flag: `--flag`, `--flag=true`, `--flag=false`."""
 
     name = "bool"

@@ -10,7 +10,8 @@ import yaml
 
 from navarchos.cli.failure import Failure
 from navarchos.cli.main import USAGE_ERROR
-from navarchos.client import ApiError, Client
+from navarchos.client import Client, RawResponse
+from navarchos.client.status import status_of_answer
 
 __all__ = ["Manifest", "check", "create", "load"]
 
@@ -97,37 +98,35 @@ def create(client: Client, manifests: Sequence[Manifest]) -> list[str]:
 
 
 def _post(client: Client, manifest: Manifest, query: Mapping[str, str]) -> str:
-    body = msgspec.json.encode(manifest.document)
-    try:
-        answer = client.raw("POST", _collection(client, manifest), body=body, query=query)
-    except ApiError as error:
-        raise manifest.refuse(_reason(error)) from error
+    answer = client.raw("POST", _collection(client, manifest), body=manifest.document, query=query)
+    if answer.status >= 400:
+        raise manifest.refuse(_reason(answer))
     created = msgspec.json.decode(answer.body)
     return str(created["metadata"]["name"])
 
 
-def _reason(error: ApiError) -> str:
-    for cause in error.causes:
+def _reason(answer: RawResponse) -> str:
+    status = status_of_answer(answer.status, answer.body)
+    for cause in status.causes:
         if cause.field:
             return f"{cause.field}: {cause.message}"
-    return error.message
+    return status.message
 
 
 def _collection(client: Client, manifest: Manifest) -> str:
     """Find the path to create an object of this kind at, by discovery."""
     api_version = str(manifest.document["apiVersion"])
-    root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
-    try:
-        served = msgspec.json.decode(client.raw("GET", root).body)["resources"]
-    except ApiError as error:
-        raise manifest.refuse(f"no such apiVersion: {api_version}") from error
+    group, _, version = api_version.rpartition("/")
+    served = client.api_resources(group, version)
+    if not served:
+        raise manifest.refuse(f"no such apiVersion: {api_version}")
     for resource in served:
-        if resource["kind"] == manifest.kind and "/" not in resource["name"]:
-            plural = str(resource["name"])
+        if resource.kind == manifest.kind and "/" not in resource.name:
             break
     else:
         raise manifest.refuse(f"{api_version} has no such kind")
-    if not resource["namespaced"]:
-        return f"{root}/{plural}"
+    root = f"/apis/{api_version}" if group else f"/api/{api_version}"
+    if not resource.namespaced:
+        return f"{root}/{resource.name}"
     metadata = cast("Mapping[str, object]", manifest.document.get("metadata") or {})
-    return f"{root}/namespaces/{metadata.get('namespace') or 'default'}/{plural}"
+    return f"{root}/namespaces/{metadata.get('namespace') or 'default'}/{resource.name}"

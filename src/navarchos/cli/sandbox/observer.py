@@ -15,6 +15,7 @@ import msgspec
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.meta import Object, controller_of
 from navarchos.operator.api.v1alpha1 import (
+    GROUP,
     NodeReplacement,
     NodeRollout,
     ReplacementPhase,
@@ -103,15 +104,15 @@ class Observer:
         self._version = 0  # guarded by _changed
         self._notices: deque[Notice] = deque()  # guarded by _changed
         self._readers: Final = {
-            ("", "nodes"): self._on_node,
-            ("", "pods"): self._on_pod,
-            ("navarchos.pusher.com", "nodereplacements"): self._on_replacement,
-            ("navarchos.pusher.com", "noderollouts"): self._on_rollout,
+            ("nodes", ""): self._on_node,
+            ("pods", ""): self._on_pod,
+            ("nodereplacements", GROUP): self._on_replacement,
+            ("noderollouts", GROUP): self._on_rollout,
         }
 
     def on_change(self, change: Change) -> None:
         """Take one committed change in."""
-        reader = self._readers.get((change.group, change.resource))
+        reader = self._readers.get((change.resource.plural, change.resource.group))
         if reader is None:
             return
         with self._changed:

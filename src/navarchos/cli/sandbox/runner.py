@@ -179,14 +179,14 @@ class Sandbox:
                 self._manager.ensure_running()
                 seen = self._observer.wait(seen, _TICK)
 
-    def _judge(self, snapshot: Snapshot, names: Sequence[str]) -> None:
-        for violation in self._cluster.violations[:1]:
-            raise Failure(f"a promise was broken: {violation}")
-        if not _all_completed(snapshot, names):
-            late = (
-                "" if _all_ended(snapshot, names) else f"not done in {self._options.timeout:g} s: "
-            )
-            raise Failure(f"{late}{why_not_completed(snapshot, names)}")
+    def _judge(self, snapshot: Snapshot, names: Sequence[str]) -> Failure | None:
+        for violation in self._cluster.violations:
+            return Failure(f"a promise was broken: {violation}")
+        if _all_completed(snapshot, names):
+            return None
+        ended = _all_ended(snapshot, names)
+        late = "" if ended else f"not done in {self._options.timeout:g} s: "
+        return Failure(f"{late}{why_not_completed(snapshot, names)}")
 
     def _report(self, snapshot: Snapshot, names: Sequence[str], seconds: float) -> Report:
         return Report(

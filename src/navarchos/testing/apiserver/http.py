@@ -51,14 +51,22 @@ class Record:
 
     def __init__(self) -> None:
         self._record_lock = threading.Lock()
-        self._counts: Counter[str] = Counter()  # guarded by _record_lock
+        self._counts: Counter[tuple[str, str]] = Counter()  # verb, agent; guarded by _record_lock
         self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_LENGTH)  # guarded by _record_lock
 
     @property
     def requests(self) -> Mapping[str, int]:
         """Requests on resources by verb; every verb is there."""
+        return self.requests_by("")
+
+    def requests_by(self, agent: str) -> Mapping[str, int]:
+        """Those of clients whose user agent begins like this; every verb is there."""
+        found = dict.fromkeys(_VERBS, 0)
         with self._record_lock:
-            return {verb: self._counts[verb] for verb in _VERBS}
+            for (verb, user_agent), count in self._counts.items():
+                if user_agent.startswith(agent):
+                    found[verb] += count
+        return found
 
     @property
     def audit(self) -> Sequence[AuditRecord]:
@@ -66,11 +74,11 @@ class Record:
         with self._record_lock:
             return tuple(self._audit)
 
-    def count(self, call: Call) -> None:
+    def count(self, call: Call, user_agent: str) -> None:
         """Count a request as it begins."""
         if call.target is not None:
             with self._record_lock:
-                self._counts[call.verb] += 1
+                self._counts[call.verb, user_agent] += 1
 
     def add(self, call: Call, user_agent: str, code: int) -> None:
         """Keep a request that has been answered."""
@@ -151,7 +159,7 @@ class HttpFrontend:
             call = route(self._api, request)
         except StatusError as error:
             return _respond(_refusal(error))
-        self._record.count(call)
+        self._record.count(call, request.user_agent)
         try:
             response, code = await self._serve(raw, request, call)
         except _Cut:

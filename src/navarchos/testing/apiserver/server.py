@@ -229,6 +229,10 @@ class ApiServer:
         """How many requests came in, by verb; evictions count as `evict` alone."""
         return self._record.requests
 
+    def requests_by(self, agent: str) -> Mapping[str, int]:
+        """Like `requests`, of clients whose user agent begins with `agent`."""
+        return self._record.requests_by(agent)
+
     @property
     def audit(self) -> Sequence[AuditRecord]:
         """The latest requests, oldest first; at most 10,000. Watches are added when they end."""
