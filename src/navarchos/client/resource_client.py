@@ -14,8 +14,9 @@ from navarchos.client.bodies import (
     whole_object,
 )
 from navarchos.client.calls import Call
-from navarchos.client.errors import DecodeError
+from navarchos.client.errors import Conflict, DecodeError, Invalid
 from navarchos.client.reading import ResourceReader, object_key
+from navarchos.client.status import Status
 from navarchos.errors import ConfigError
 from navarchos.meta import identity_of
 
@@ -114,20 +115,25 @@ class ResourceClient(ResourceReader[T]):
 
         Raises:
             Conflict: The object is not the one, or not in the version, that was
-                asked for; nothing has changed.
+                asked for; nothing has changed. (In a JSON patch: `Invalid`.)
             NotFound: There is none of that name.
         """
-        return self._one(
-            "patch",
-            "PATCH",
-            name,
-            namespace,
-            subresource=subresource,
-            query=_write_options(dry_run, field_manager, field_validation),
-            body=locked(body, type, uid=uid, resource_version=resource_version),
-            content_type=type.value,
-            timeout=timeout,
-        )
+        try:
+            return self._one(
+                "patch",
+                "PATCH",
+                name,
+                namespace,
+                subresource=subresource,
+                query=_write_options(dry_run, field_manager, field_validation),
+                body=locked(body, type, uid=uid, resource_version=resource_version),
+                content_type=type.value,
+                timeout=timeout,
+            )
+        except Invalid as error:
+            if uid and any(cause.field == "metadata.uid" for cause in error.causes):
+                raise _another_object(error) from error
+            raise
 
     def apply(
         self,
@@ -317,6 +323,16 @@ def _write_options(
         ("fieldManager", field_manager),
         ("fieldValidation", field_validation),
     ]
+
+
+def _another_object(error: Invalid) -> Conflict:
+    """Return what a foreign uid in a patch means.
+
+    Servers answer that the uid cannot be changed, 422: for a patch, unlike a
+    deletion, they know no preconditions but the resourceVersion.
+    """
+    status = Status(code=409, reason="Conflict", message=error.message, details=error.details)
+    return Conflict(status, verb=error.verb, resource=error.resource, key=error.key)
 
 
 def _decode_mapping(data: bytes, call: Call) -> Mapping[str, object]:

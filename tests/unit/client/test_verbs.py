@@ -12,6 +12,7 @@ from navarchos.client import (
     Conflict,
     DecodeError,
     HttpRequest,
+    Invalid,
     NotFound,
     PatchType,
     Propagation,
@@ -175,6 +176,18 @@ def test_a_patch_can_be_bound_to_one_version_of_one_object(
     assert server.requests[-1].headers["Content-Type"] == kind.value
     assert server.body["metadata"] == {"labels": {"a": "b"}, "uid": "u", "resourceVersion": "7"}
     assert body == {"metadata": {"labels": {"a": "b"}}}
+
+
+def test_a_patch_for_another_uid_is_a_conflict(connect: Make) -> None:
+    """As servers see it, it is an attempt to change the uid."""
+    cause = {"reason": "FieldValueInvalid", "message": "immutable", "field": "metadata.uid"}
+    status = {"code": 422, "reason": "Invalid", "message": "no", "details": {"causes": [cause]}}
+    pods = connect(Recorder((422, status))).resource(PODS)
+    with pytest.raises(Conflict) as caught:
+        pods.patch("a", {}, "web", uid="u")
+    assert (caught.value.status, caught.value.key) == (409, "web/a")
+    with pytest.raises(Invalid):
+        pods.patch("a", {"metadata": {"uid": "u"}}, "web")
 
 
 def test_a_json_patch_tests_the_version_first(server: Recorder, pods: ResourceClient[Pod]) -> None:
