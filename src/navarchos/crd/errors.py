@@ -9,7 +9,7 @@ class SchemaError(NavarchosError):
     """A type that has no structural schema.
 
     Attributes:
-        path: The field, from the kind down (`NodeRollout.spec.strategy`).
+        path: The field, from the kind down (`Widget.spec.size`).
         why: What stands in the way, and what to do instead.
     """
 
