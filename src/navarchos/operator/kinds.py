@@ -5,10 +5,11 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from navarchos.client import Conflict, NotFound, Propagation, Resource, ResourceClient
+from navarchos.client import Conflict, NotFound, Propagation, Resource
 from navarchos.client.patches import merge_diff
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object, controller_of
+from navarchos.runtime import CachedClient
 
 __all__ = ["OWNER_INDEX", "STALE", "Kind", "index_by_owner"]
 
@@ -38,31 +39,35 @@ class Kind(Generic[T]):
     Threads: safe from any thread.
     """
 
-    def __init__(self, client: ResourceClient[T], informer: SharedInformer[T]) -> None:
-        self._client = client
-        self.informer = informer
+    def __init__(self, cached: CachedClient[T]) -> None:
+        self._cached = cached
+
+    @property
+    def informer(self) -> SharedInformer[T]:
+        """The cache behind the reads."""
+        return self._cached.informer
 
     @property
     def resource(self) -> Resource[T]:
         """The kind's name on the wire."""
-        return self.informer.resource
+        return self._cached.resource
 
     def find(self, name: str) -> T | None:
         """Return the cached object, or `None`."""
-        return self.informer.lister.find(name)
+        return self._cached.lister.find(name)
 
     def all(self) -> list[T]:
         """Return all cached objects."""
-        return self.informer.lister.list()
+        return self._cached.lister.list()
 
     def by_index(self, index: str, value: str) -> list[T]:
         """Return the cached objects under a value of an index."""
-        return self.informer.lister.by_index(index, value)
+        return self._cached.lister.by_index(index, value)
 
     def live(self, name: str) -> T | None:
         """Return the object as the server has it now, or `None`. One request."""
         try:
-            return self._client.get(name)
+            return self._cached.live.get(name)
         except NotFound:
             return None
 
@@ -72,7 +77,7 @@ class Kind(Generic[T]):
         Raises:
             AlreadyExists: There is one of that name.
         """
-        return self._observed(self._client.create(manifest))
+        return self._cached.create(manifest)
 
     def patch(self, obj: T, body: Mapping[str, object]) -> T:
         """Change an object that has not changed since it was read.
@@ -82,7 +87,7 @@ class Kind(Generic[T]):
             NotFound: It is gone.
         """
         version = obj.metadata.resource_version
-        return self._observed(self._client.patch(obj.metadata.name, body, resource_version=version))
+        return self._cached.patch(obj.metadata.name, body, resource_version=version)
 
     def patch_any_version(self, obj: T, body: Mapping[str, object]) -> T:
         """Change an object, as long as it is the same one by uid.
@@ -94,7 +99,7 @@ class Kind(Generic[T]):
             Conflict: There is another object under that name.
             NotFound: It is gone.
         """
-        return self._observed(self._client.patch(obj.metadata.name, body, uid=obj.metadata.uid))
+        return self._cached.patch(obj.metadata.name, body, uid=obj.metadata.uid)
 
     def save_status(self, obj: T, before: msgspec.Struct, after: msgspec.Struct) -> T:
         """Write what differs between two states of the object's status.
@@ -110,19 +115,17 @@ class Kind(Generic[T]):
         difference = merge_diff(msgspec.to_builtins(before), msgspec.to_builtins(after))
         if not difference:
             return obj
-        return self._observed(
-            self._client.patch(
-                obj.metadata.name,
-                {"status": difference},
-                subresource="status",
-                resource_version=obj.metadata.resource_version,
-            )
+        return self._cached.patch(
+            obj.metadata.name,
+            {"status": difference},
+            subresource="status",
+            resource_version=obj.metadata.resource_version,
         )
 
     def delete(self, obj: T) -> None:
         """Ask for the deletion of this very object; one that is gone is fine."""
         try:
-            self._client.delete(
+            self._cached.live.delete(
                 obj.metadata.name, uid=obj.metadata.uid, propagation=Propagation.BACKGROUND
             )
         except NotFound:
@@ -130,7 +133,3 @@ class Kind(Generic[T]):
         except Conflict:
             # Another object by now: what we meant is gone.
             return
-
-    def _observed(self, obj: T) -> T:
-        self.informer.observe_write(obj)
-        return obj

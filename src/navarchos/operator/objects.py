@@ -2,16 +2,39 @@
 
 import threading
 from dataclasses import dataclass, field
-from typing import Final
+from functools import partial
+from typing import Any, Final, Protocol, TypeVar
 
+from navarchos.client import Resource
 from navarchos.errors import NavarchosError
-from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRollout
-from navarchos.operator.kinds import Kind
-from navarchos.operator.nodes import Node
+from navarchos.meta import Object
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
+    NodeDrain,
+    NodeReplacement,
+    NodeRollout,
+)
+from navarchos.operator.kinds import OWNER_INDEX, Kind, index_by_owner
+from navarchos.operator.nodes import NODES, Node
+from navarchos.runtime import CachedClient
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
 
-__all__ = ["CachesBehind", "Objects"]
+__all__ = ["NODE_INDEX", "CachesBehind", "Clients", "Objects", "index_by_node", "make_objects"]
+
+T = TypeVar("T", bound=Object)
+
+NODE_INDEX: Final = "node"
+"""The index of replacements by the name of their node."""
 
 _CATCH_UP_TIMEOUT: Final = 30.0
+
+
+def index_by_node(replacement: NodeReplacement) -> tuple[str, ...]:
+    """Return the name of the replacement's node."""
+    return (replacement.spec.node_name,)
 
 
 class CachesBehind(NavarchosError):
@@ -62,7 +85,47 @@ class Objects:
         with self._once.lock:
             if self._once.done:
                 return
-            for kind in (self.rollouts, self.replacements, self.drains, self.nodes):
-                if not kind.informer.catch_up(_CATCH_UP_TIMEOUT):
-                    raise CachesBehind(str(kind.resource))
+            self._catch_up()
             self._once.done = True
+
+    def _catch_up(self) -> None:
+        """Wait for all at once: each may need a second, and a new leader has two (OP-63)."""
+        behind: list[str] = []
+
+        def wait(kind: Kind[Any]) -> None:
+            if not kind.informer.catch_up(_CATCH_UP_TIMEOUT):
+                behind.append(str(kind.resource))
+
+        group = ThreadGroup("catch-up", stop=StopToken())
+        for kind in (self.rollouts, self.replacements, self.drains, self.nodes):
+            group.start(kind.resource.plural, partial(wait, kind))
+        group.join()
+        group.raise_failure()
+        if behind:
+            raise CachesBehind(behind[0])
+
+
+class Clients(Protocol):
+    """Whoever has cached clients: a manager."""
+
+    def writer(self, resource: Resource[T]) -> CachedClient[T]:
+        """Return the cached client of a kind."""
+        ...
+
+
+def make_objects(clients: Clients) -> Objects:
+    """Return the operator's kinds over shared informers, indexed as it needs them.
+
+    Once per process: an informer has each index once.
+    """
+    objects = Objects(
+        rollouts=Kind(clients.writer(NODE_ROLLOUTS)),
+        replacements=Kind(clients.writer(NODE_REPLACEMENTS)),
+        drains=Kind(clients.writer(NODE_DRAINS)),
+        nodes=Kind(clients.writer(NODES)),
+    )
+    objects.replacements.informer.add_indexers(
+        {OWNER_INDEX: index_by_owner, NODE_INDEX: index_by_node}
+    )
+    objects.drains.informer.add_indexers({OWNER_INDEX: index_by_owner})
+    return objects

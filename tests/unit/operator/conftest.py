@@ -1,14 +1,21 @@
 """Objects of the operator, built from the few facts that a test is about."""
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 
-from navarchos.meta import ObjectMeta, OwnerReference, ResourceVersion
+from navarchos.client import Client, ClientConfig, Resource
+from navarchos.informers import InformerFactory
+from navarchos.instrument import Instruments
+from navarchos.meta import ObjectMeta, OwnerReference, ResourceVersion, format_time
 from navarchos.operator.api.v1alpha1 import (
     GROUP,
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
     VERSION,
     AttemptFailure,
     DrainPhase,
@@ -20,7 +27,21 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     StepStatus,
 )
-from navarchos.operator.nodes import Node
+from navarchos.operator.api.v1alpha1.definitions import manifests
+from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.objects import make_objects
+from navarchos.operator.replacements.admitting import Admission
+from navarchos.operator.replacements.announce import Announcer as ReplacementAnnouncer
+from navarchos.operator.replacements.metrics import Progress
+from navarchos.operator.replacements.pending import PENDING_PODS, PENDING_SELECTOR
+from navarchos.operator.replacements.pipeline import Pipeline
+from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
+from navarchos.operator.rollouts.announce import Announcer as RolloutAnnouncer
+from navarchos.operator.rollouts.reconciler import RolloutReconciler
+from navarchos.runtime import CachedClient, Request
+from navarchos.stopping import StopToken
+from navarchos.testing import FakeClock, FakeRecorder
+from navarchos.testing.apiserver import ApiServer
 
 
 class Make:
@@ -130,7 +151,7 @@ class Make:
         status: dict[str, Any] | None = None,
         **spec: Any,
     ) -> NodeDrain:
-        conditions = [{"type": "Cordoned", "status": "True" if cordoned else "False"}]
+        conditions = [{"type": "NodeCordoned", "status": "True" if cordoned else "False"}]
         base = msgspec.convert(
             {
                 "spec": {"nodeName": replacement.spec.node_name, **spec},
@@ -164,3 +185,191 @@ class Make:
 def make() -> Make:
     """Builds objects; it has no state, so one serves all tests."""
     return Make()
+
+
+NO_TIME = 10.0
+T = TypeVar("T")
+
+
+class Operator:
+    """Both reconcilers over HTTP against a server, driven by the test instead of queues.
+
+    The test plays the drain controller.
+    """
+
+    def __init__(self, server: ApiServer, clock: FakeClock) -> None:
+        self.server = server
+        self.clock = clock
+        self.stop = StopToken()
+        self.client = Client(ClientConfig(host=server.url), stop=self.stop)
+        self.recorder = FakeRecorder()
+        self.instruments = Instruments()
+        self.begin()
+
+    def begin(self) -> None:
+        """Start with empty caches, as a process that has just become the leader."""
+        self.factory = InformerFactory(self.client)
+        self.objects = make_objects(self)
+        pending = self.factory.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
+        self.factory.start(self.stop)
+        self.factory.wait_for_sync(NO_TIME)
+        self.informers = [
+            *(
+                kind.informer
+                for kind in (
+                    self.objects.rollouts,
+                    self.objects.replacements,
+                    self.objects.drains,
+                    self.objects.nodes,
+                )
+            ),
+            pending,
+        ]
+        announcer = ReplacementAnnouncer(self.recorder)
+        progress = Progress(self.instruments)
+        self.rollouts = RolloutReconciler(self.objects, RolloutAnnouncer(self.recorder), self.clock)
+        self.replacements = ReplacementReconciler(
+            self.objects,
+            Admission(self.objects, pending.lister.list, announcer, progress, self.clock),
+            Pipeline(self.objects, announcer, self.clock),
+        )
+
+    def writer(self, resource: Resource[T]) -> CachedClient[T]:
+        return CachedClient(self.client.resource(resource), self.factory.informer(resource))
+
+    def restart(self) -> None:
+        """Lose everything that is not in the API."""
+        assert self.factory.shutdown(NO_TIME)
+        self.begin()
+
+    def close(self) -> None:
+        self.stop.stop()
+        self.factory.shutdown(NO_TIME)
+        self.client.close()
+
+    def see(self) -> None:
+        """Wait until the caches show what the test has done."""
+        for informer in self.informers:
+            assert informer.catch_up(NO_TIME)
+
+    def settle(self) -> None:
+        """Reconcile everything until nothing changes any more."""
+        self.see()
+        for _ in range(50):
+            before = self._versions()
+            self.round()
+            if self._versions() == before:
+                return
+            self.see()
+        raise AssertionError("not settled after 50 rounds")
+
+    def round(self) -> None:
+        for rollout in self.objects.rollouts.all():
+            self.rollouts.reconcile(Request("", rollout.metadata.name))
+        self.replacements.reconcile(ADMISSION)
+        for replacement in self.objects.replacements.all():
+            self.replacements.reconcile(Request("", replacement.metadata.name))
+
+    # The cluster, as the test makes and sees it
+
+    def add_node(self, name: str, **labels: str) -> None:
+        self.server.install(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels}}
+        )
+
+    def remove_node(self, name: str) -> None:
+        self.client.resource(NODES).delete(name)
+
+    def add_rollout(self, name: str = "roll", **spec: Any) -> None:
+        self.client.resource(NODE_ROLLOUTS).create({"metadata": {"name": name}, "spec": spec})
+
+    def add_replacement(self, name: str, **spec: Any) -> None:
+        self.client.resource(NODE_REPLACEMENTS).create({"metadata": {"name": name}, "spec": spec})
+
+    def patch_rollout(self, name: str, **body: Any) -> None:
+        self.client.resource(NODE_ROLLOUTS).patch(name, body)
+
+    def rollout(self, name: str = "roll") -> NodeRollout:
+        return self.client.resource(NODE_ROLLOUTS).get(name)
+
+    def replacement(self, name: str) -> NodeReplacement:
+        return self.client.resource(NODE_REPLACEMENTS).get(name)
+
+    def names(self) -> list[str]:
+        return [r.metadata.name for r in self.client.resource(NODE_REPLACEMENTS).list().items]
+
+    def drain(self, name: str) -> NodeDrain:
+        return self.client.resource(NODE_DRAINS).get(name)
+
+    def drains(self) -> list[str]:
+        return [d.metadata.name for d in self.client.resource(NODE_DRAINS).list().items]
+
+    def node(self, name: str) -> Node:
+        return self.client.resource(NODES).get(name)
+
+    def steps(self) -> dict[str, Step]:
+        found = self.client.resource(NODE_REPLACEMENTS).list().items
+        return {r.metadata.name: r.status.current for r in found}
+
+    def play(self, drain: str, phase: DrainPhase, **status: Any) -> None:
+        """Do what the drain controller would do next, then let the operator react."""
+        condition = {
+            "type": "NodeCordoned",
+            "status": "True",
+            "reason": "NodeCordoned",
+            "lastTransitionTime": format_time(self.clock.now()),
+        }
+        body = {
+            "phase": phase,
+            "startTimestamp": format_time(self.clock.now()),
+            "conditions": [condition],
+            **status,
+        }
+        if phase is DrainPhase.COMPLETED:
+            body["completionTimestamp"] = format_time(self.clock.now())
+        self.client.resource(NODE_DRAINS).patch(drain, {"status": body}, subresource="status")
+        self.settle()
+
+    def finish(self, drain: str) -> None:
+        """Let a drain run to its good end."""
+        self.play(drain, DrainPhase.DRAINING)
+        self.clock.advance(1.0)
+        self.play(drain, DrainPhase.COMPLETED)
+
+    def fail(self, drain: str, reason: str = "Timeout") -> None:
+        """Let a drain run to its bad end."""
+        self.play(drain, DrainPhase.DRAINING)
+        self.clock.advance(1.0)
+        self.play(drain, DrainPhase.FAILED, reason=reason, message="2 pods are left")
+
+    def events(self) -> list[str]:
+        return [event.reason for event in self.recorder.events]
+
+    def _versions(self) -> list[tuple[str, ...]]:
+        return [
+            tuple(
+                f"{obj.metadata.name}/{obj.metadata.resource_version}"
+                for obj in self.client.resource(resource).list().items
+            )
+            for resource in (NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS)
+        ]
+
+
+@pytest.fixture(scope="session")
+def definitions() -> list[Any]:
+    return list(manifests())
+
+
+@pytest.fixture
+def server(definitions: list[Any]) -> Iterator[ApiServer]:
+    """An API server that knows the operator's kinds."""
+    with ApiServer(crds=definitions, bookmark_interval=0.02) as server:
+        yield server
+
+
+@pytest.fixture
+def operator(server: ApiServer, fake_clock: FakeClock) -> Iterator[Operator]:
+    """Rollouts and replacements, driven by the test."""
+    operator = Operator(server, fake_clock)
+    yield operator
+    operator.close()

@@ -3,3 +3,7 @@
 `admission` decides who may start, `steps` what is due for a node that has, both
 without a server; `admitting` and `pipeline` carry it out on one worker.
 """
+
+from navarchos.operator.replacements.controller import add_to_manager
+
+__all__ = ["add_to_manager"]

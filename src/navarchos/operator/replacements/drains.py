@@ -1,5 +1,7 @@
 """The NodeDrain of an attempt: its name, its manifest, whose it is. Pure."""
 
+from typing import Final
+
 import msgspec
 
 from navarchos.client.nulls import without_nulls
@@ -13,8 +15,19 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.child_names import child_name
+from navarchos.runtime.conditions import is_true
 
-__all__ = ["belongs_to", "drain_manifest", "drain_name", "has_ended"]
+__all__ = [
+    "NODE_CORDONED",
+    "belongs_to",
+    "drain_manifest",
+    "drain_name",
+    "has_ended",
+    "is_cordoned",
+]
+
+NODE_CORDONED: Final = "NodeCordoned"
+"""The condition by which a drain says that no new pod comes to its node."""
 
 
 def drain_name(replacement: NodeReplacement) -> str:
@@ -58,3 +71,8 @@ def belongs_to(drain: NodeDrain, replacement: NodeReplacement) -> bool:
 def has_ended(drain: NodeDrain) -> bool:
     """Tell whether the drain will not change any more by itself."""
     return drain.status.phase in {DrainPhase.COMPLETED, DrainPhase.FAILED}
+
+
+def is_cordoned(drain: NodeDrain) -> bool:
+    """Tell whether the drain has closed its node to new pods."""
+    return is_true(drain.status.conditions, NODE_CORDONED)

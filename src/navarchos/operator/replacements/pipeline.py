@@ -121,27 +121,28 @@ class Pipeline:
     ) -> NodeReplacementStatus:
         """Do what was decided, and return the status that is true afterwards."""
         now = self._clock.now()
+        status = replacement.status
         match move:
             case Stay():
-                return replacement.status
+                pass
             case Advance(to):
-                return transitions.moved(replacement, to, now, deadline=_deadline(drain))
+                status = transitions.moved(replacement, to, now, deadline=_deadline(drain))
             case CreateDrain():
-                return self._create_drain(replacement, now)
+                status = self._create_drain(replacement, now)
             case Drained():
-                return self._finish(replacement, drain, now)
+                status = self._finish(replacement, drain, now)
             case NodeIsGone():
-                return transitions.gone(replacement, now)
+                status = transitions.gone(replacement, now)
             case FailAttempt(reason, message):
-                return transitions.attempt_failed(replacement, reason, message, now)
+                status = transitions.attempt_failed(replacement, reason, message, now)
             case DeleteDrain():
                 self._delete(drain)
-                return replacement.status
             case KeepCordon():
                 self._keep_cordon(drain)
-                return transitions.released(replacement, now)
+                status = transitions.released(replacement, now)
             case Released():
-                return transitions.released(replacement, now)
+                status = transitions.released(replacement, now)
+        return status
 
     def _own_drain(self, replacement: NodeReplacement) -> NodeDrain | None:
         name = drain_name(replacement)

@@ -15,6 +15,7 @@ from navarchos.operator.api.v1alpha1 import (
     StepStatus,
 )
 from navarchos.operator.names import RESUME_ANNOTATION
+from navarchos.operator.replacements.drains import NODE_CORDONED
 from navarchos.operator.replacements.failures import NODE_GONE
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
@@ -189,7 +190,7 @@ def with_drain(
 def _cordoned(
     replacement: NodeReplacement, drain: NodeDrain, now: datetime
 ) -> tuple[Condition, ...]:
-    found = find_condition(drain.status.conditions, "Cordoned")
+    found = find_condition(drain.status.conditions, NODE_CORDONED)
     if found is None:
         return replacement.status.conditions
     is_so = found.status == "True"

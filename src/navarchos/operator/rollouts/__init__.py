@@ -3,3 +3,7 @@
 `plan`, `children`, `status` and `estimate` are pure; `creating` and `reconciler`
 carry out what they decide.
 """
+
+from navarchos.operator.rollouts.controller import add_to_manager
+
+__all__ = ["add_to_manager"]

@@ -2,7 +2,7 @@
 
 from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, Step
 from navarchos.operator.nodes import Node
-from navarchos.operator.replacements.drains import has_ended
+from navarchos.operator.replacements.drains import has_ended, is_cordoned
 from navarchos.operator.replacements.steps.moves import (
     Advance,
     CreateDrain,
@@ -11,7 +11,6 @@ from navarchos.operator.replacements.steps.moves import (
     NodeIsGone,
     Stay,
 )
-from navarchos.runtime.conditions import is_true
 
 __all__ = ["decide", "follow"]
 
@@ -34,4 +33,4 @@ def follow(drain: NodeDrain) -> Move:
         return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
     if has_ended(drain):
         return Advance(Step.DRAINING)
-    return Advance(Step.CORDONED) if is_true(drain.status.conditions, "Cordoned") else Stay()
+    return Advance(Step.CORDONED) if is_cordoned(drain) else Stay()

@@ -1,0 +1,29 @@
+"""The operator, put together from its three controllers."""
+
+from typing import Final
+
+from navarchos.operator import drains, replacements, rollouts
+from navarchos.operator.objects import make_objects
+from navarchos.runtime import Manager
+
+__all__ = ["WORKERS", "build"]
+
+WORKERS: Final = 4
+"""Drains that are worked on at the same moment, by default."""
+
+
+def build(manager: Manager, *, workers: int = WORKERS) -> None:
+    """Add the operator to a manager that does not run yet.
+
+    The manager then waits for the operator's kinds: while their definitions are
+    missing it says so, is not ready, and looks again (OP-61).
+
+    Args:
+        manager: Gets three controllers and their informers.
+        workers: Drains that are worked on at the same moment. Replacements have
+            one worker whatever this says, because admission must be alone.
+    """
+    objects = make_objects(manager)
+    rollouts.add_to_manager(manager, objects)
+    replacements.add_to_manager(manager, objects)
+    drains.add_to_manager(manager, workers=workers)

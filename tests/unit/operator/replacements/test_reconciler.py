@@ -1,0 +1,334 @@
+"""Replacements over HTTP; the test plays the drains."""
+
+from typing import Any
+
+import pytest
+
+from navarchos.client import Conflict
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    DrainPhase,
+    ReplacementPhase,
+    Step,
+)
+from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.replacements.admitting import WRITES_PER_PASS
+from navarchos.operator.replacements.drains import drain_manifest
+from navarchos.operator.replacements.reconciler import ADMISSION
+from navarchos.operator.replacements.transitions import reserved
+from navarchos.runtime import Request
+from navarchos.runtime.conditions import find_condition
+
+
+def reason(obj: Any, type_: str) -> str:
+    found = find_condition(obj.status.conditions, type_)
+    return found.reason if found is not None else ""
+
+
+def replica_set(operator: Any, name: str) -> str:
+    """Create one, without which the garbage collector would take its pods; return its uid."""
+    labels = {"app": name}
+    operator.server.install(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": name, "image": name}]},
+                },
+            },
+        }
+    )
+    uid: str = operator.server.get("replicasets", name, "default", "apps")["metadata"]["uid"]
+    return uid
+
+
+def test_a_replacement_made_by_hand_goes_all_the_way(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    uid = operator.node("a").metadata.uid
+    assert operator.replacement("mine").spec.node_uid == uid
+    drain = operator.drain("mine")
+    assert (drain.spec.node_name, drain.spec.node_uid) == ("a", uid)
+    operator.play("mine", DrainPhase.PENDING)
+    assert operator.steps() == {"mine": Step.CORDONED}
+    operator.play("mine", DrainPhase.DRAINING, nodePods=["default/web-1"])
+    status = operator.replacement("mine").status
+    assert status.current is Step.DRAINING
+    assert status.node_pods == ("default/web-1",)
+    assert status.step is not None
+    assert status.step.deadline is not None
+    operator.play("mine", DrainPhase.COMPLETED, evictedPods=["default/web-1"])
+    status = operator.replacement("mine").status
+    assert status.phase is ReplacementPhase.COMPLETED
+    assert status.evicted_pods_count == 1
+    assert reason(operator.replacement("mine"), "NodeCordoned") == "NodeCordoned"
+    assert reason(operator.replacement("mine"), "NodeDrained") == "NodeDrained"
+    assert "ReplacementCompleted" in operator.events()
+
+
+@pytest.mark.rule("OP-24")
+def test_the_label_has_the_time_in_utc_as_published(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.finish("mine")
+    label = operator.node("a").metadata.labels[DRAIN_COMPLETED_LABEL]
+    assert label == operator.clock.now().strftime("%Y-%m-%dT%Hh%Mm%Ss")
+    # A crash before the status was written does it again, with the same result.
+    version = operator.node("a").metadata.resource_version
+    operator.client.resource(NODE_REPLACEMENTS).patch(
+        "mine", {"status": {"step": {"name": "Draining"}}}, subresource="status"
+    )
+    operator.clock.advance(60.0)
+    operator.settle()
+    assert operator.steps() == {"mine": Step.DONE}
+    assert operator.node("a").metadata.resource_version == version
+
+
+@pytest.mark.rule("OP-20")
+@pytest.mark.parametrize("uid", ["", "of-another-node"])
+def test_a_node_that_is_not_there_is_completed_at_once(operator: Any, uid: str) -> None:
+    if uid:
+        operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", nodeUID=uid)
+    operator.settle()
+    replacement = operator.replacement("mine")
+    assert replacement.status.phase is ReplacementPhase.COMPLETED
+    assert replacement.status.step.reason == "NodeGone"
+    assert operator.drains() == []
+    if uid:
+        assert DRAIN_COMPLETED_LABEL not in operator.node("a").metadata.labels
+
+
+@pytest.mark.rule("OP-20")
+def test_a_node_that_goes_between_admission_and_its_drain_is_left_alone(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.see()
+    operator.replacements.reconcile(Request("", "mine"))
+    operator.replacements.reconcile(ADMISSION)
+    assert operator.steps() == {"mine": Step.RESERVED}
+    operator.remove_node("a")
+    operator.add_node("a")
+    operator.replacements.reconcile(Request("", "mine"))
+    assert operator.replacement("mine").status.step.reason == "NodeGone"
+    assert operator.drains() == []
+
+
+@pytest.mark.rule("OP-20")
+def test_a_node_that_goes_during_its_drain_is_completed(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING)
+    operator.remove_node("a")
+    operator.play("mine", DrainPhase.COMPLETED, reason="NodeGone")
+    status = operator.replacement("mine").status
+    assert (status.current, status.step.reason) == (Step.DONE, "NodeGone")
+
+
+@pytest.mark.rule("OP-21")
+def test_the_slot_is_taken_before_anything_else_happens(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.see()
+    operator.replacements.reconcile(Request("", "mine"))
+    operator.replacements.reconcile(ADMISSION)
+    assert operator.steps() == {"mine": Step.RESERVED}
+    assert operator.drains() == []
+
+
+@pytest.mark.rule("OP-22")
+def test_admission_sees_its_own_starts_though_the_watch_does_not(operator: Any) -> None:
+    for name in "abc":
+        operator.add_node(name)
+        operator.add_replacement(f"r-{name}", nodeName=name)
+    operator.see()
+    for name in "abc":
+        operator.replacements.reconcile(Request("", f"r-{name}"))
+    for _ in range(3):
+        operator.replacements.reconcile(ADMISSION)
+    assert [step.in_flight for step in operator.steps().values()].count(True) == 1
+
+
+@pytest.mark.rule("OP-22")
+def test_a_replacement_that_changed_since_the_decision_is_not_started(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.see()
+    operator.replacements.reconcile(Request("", "mine"))
+    seen = operator.objects.replacements.find("mine")
+    operator.client.resource(NODE_REPLACEMENTS).patch("mine", {"spec": {"paused": True}})
+    with pytest.raises(Conflict):
+        operator.objects.replacements.save_status(
+            seen, seen.status, reserved(seen, operator.clock.now())
+        )
+    assert operator.steps() == {"mine": Step.WAITING}
+    operator.settle()
+    assert reason(operator.replacement("mine"), "Waiting") == "Paused"
+
+
+@pytest.mark.rule("OP-25")
+def test_a_failed_drain_is_given_back_and_tried_again_until_it_fails_for_good(
+    operator: Any,
+) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy={"retries": 1})
+    operator.settle()
+    operator.fail("mine")
+    assert operator.drains() == ["mine-attempt2"], "the first was deleted, which uncordons"
+    assert operator.replacement("mine").status.attempts == 1
+    assert "ReplacementRequeue" in operator.events()
+    operator.fail("mine-attempt2")
+    status = operator.replacement("mine").status
+    assert status.phase is ReplacementPhase.FAILED
+    assert status.step.reason == "Timeout"
+    assert [failure.reason for failure in status.failures] == ["Timeout", "Timeout"]
+    assert operator.drains() == []
+    assert "ReplacementFailed" in operator.events()
+    assert DRAIN_COMPLETED_LABEL not in operator.node("a").metadata.labels
+
+
+@pytest.mark.rule("OP-25")
+def test_the_cordon_of_a_failed_node_is_kept_when_asked(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy={"retries": 0, "onNodeFailure": "Keep"})
+    operator.settle()
+    operator.fail("mine")
+    assert operator.steps() == {"mine": Step.FAILED}
+    assert operator.drains() == ["mine"]
+    assert not operator.drain("mine").spec.uncordon_on_delete
+
+
+@pytest.mark.rule("OP-22")
+def test_the_slot_is_held_until_the_failed_drain_is_gone(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+        operator.add_replacement(f"r-{name}", nodeName=name, strategy={"retries": 0})
+    operator.settle()
+    operator.client.resource(NODE_DRAINS).patch(
+        "r-a", {"metadata": {"finalizers": ["example.com/uncordon"]}}
+    )
+    operator.fail("r-a")
+    assert operator.steps() == {"r-a": Step.RELEASING, "r-b": Step.WAITING}
+    operator.client.resource(NODE_DRAINS).patch("r-a", {"metadata": {"finalizers": None}})
+    operator.settle()
+    assert operator.steps() == {"r-a": Step.FAILED, "r-b": Step.RESERVED}
+
+
+def test_a_drain_that_a_person_deletes_fails_the_attempt(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING)
+    operator.client.resource(NODE_DRAINS).delete("mine")
+    operator.settle()
+    status = operator.replacement("mine").status
+    assert (status.current, status.step.reason) == (Step.FAILED, "DrainDeleted")
+
+
+def test_a_drain_of_that_name_that_is_not_ours_fails_the_attempt_and_stays(operator: Any) -> None:
+    operator.add_node("a")
+    operator.client.resource(NODE_DRAINS).create(
+        {"metadata": {"name": "mine"}, "spec": {"nodeName": "a"}}
+    )
+    operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
+    operator.settle()
+    status = operator.replacement("mine").status
+    assert (status.current, status.step.reason) == (Step.FAILED, "NameTaken")
+    assert operator.drains() == ["mine"]
+
+
+@pytest.mark.rule("OP-26")
+def test_a_drain_that_was_created_just_before_a_crash_is_taken_over(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.see()
+    operator.replacements.reconcile(Request("", "mine"))
+    operator.replacements.reconcile(ADMISSION)
+    # Another process creates it, and dies before this one's cache shows it.
+    drains = operator.client.resource(NODE_DRAINS)
+    uid = drains.create(drain_manifest(operator.replacement("mine"))).metadata.uid
+    operator.replacements.reconcile(Request("", "mine"))
+    assert operator.drain("mine").metadata.uid == uid
+    operator.finish("mine")
+    assert operator.steps() == {"mine": Step.DONE}
+
+
+def test_pods_that_replace_evicted_ones_hold_up_the_next_node(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+        operator.add_replacement(
+            f"r-{name}",
+            nodeName=name,
+            strategy={"retries": 0, "pendingPodsTimeoutSeconds": 60},
+        )
+    operator.settle()
+    uid = replica_set(operator, "web")
+    owner = {"namespace": "default", "kind": "ReplicaSet", "name": "web", "uid": uid}
+    operator.play("r-a", DrainPhase.DRAINING, evictedOwners=[owner])
+    operator.server.install(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": "web-1",
+                "namespace": "default",
+                "ownerReferences": [
+                    {
+                        "apiVersion": "apps/v1",
+                        "kind": "ReplicaSet",
+                        "name": "web",
+                        "uid": uid,
+                        "controller": True,
+                    }
+                ],
+            },
+            "spec": {"containers": [{"name": "web", "image": "web"}]},
+            "status": {"phase": "Pending"},
+        }
+    )
+    operator.play("r-a", DrainPhase.COMPLETED, evictedOwners=[owner])
+    assert reason(operator.replacement("r-b"), "Waiting") == "PendingPods"
+    result = operator.replacements.reconcile(ADMISSION)
+    assert result.requeue_after == pytest.approx(60.0, abs=1.0)
+    operator.clock.advance(61.0)
+    operator.settle()
+    status = operator.replacement("r-b").status
+    assert (status.current, status.step.reason) == (Step.FAILED, "PendingPodsTimeout")
+
+
+def test_reasons_to_wait_are_written_in_batches_after_the_starts(operator: Any) -> None:
+    count = WRITES_PER_PASS + 5
+    for number in range(count):
+        operator.add_node(f"n{number:03}")
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
+    operator.see()
+    while operator.rollouts.reconcile(Request("", "roll")).requeue_after is not None:
+        pass
+    result = operator.replacements.reconcile(ADMISSION)
+    assert result.requeue_after is not None
+    assert result.requeue_after < 1.0
+    assert operator.steps()["roll-n000"] is Step.RESERVED
+    result = operator.replacements.reconcile(ADMISSION)
+    assert result.requeue_after is None
+
+
+@pytest.mark.rule("OP-65")
+def test_gauges_tell_where_nodes_stand(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
+    operator.settle()
+    value = operator.instruments.registry.get_sample_value
+    assert value("navarchos_nodes", {"step": "Reserved"}) == 1
+    assert value("navarchos_nodes", {"step": "Waiting"}) == 1
+    assert value("navarchos_replacements", {"phase": "New", "priority": "0"}) == 1
+    assert value("navarchos_rollouts", {"phase": "InProgress"}) == 1
+    assert value("navarchos_rollout_nodes", {"state": "planned"}) == 2

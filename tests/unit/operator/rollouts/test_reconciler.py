@@ -1,0 +1,296 @@
+"""Rollouts over HTTP; the test plays the drains."""
+
+from typing import Any
+
+import pytest
+
+from navarchos.operator.api.v1alpha1 import (
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
+    DrainPhase,
+    RolloutPhase,
+    Step,
+)
+from navarchos.operator.names import DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
+from navarchos.operator.rollouts.creating import Children, CreationFailed
+from navarchos.runtime import Request
+from navarchos.runtime.conditions import find_condition
+
+EVERYTHING = {"nodeSelectors": [{"matchAll": True}]}
+
+
+def reason(obj: Any, type_: str) -> str:
+    found = find_condition(obj.status.conditions, type_)
+    return found.reason if found is not None else ""
+
+
+@pytest.mark.rule("OP-09")
+def test_a_rollout_replaces_its_nodes_one_by_one_in_order_of_priority(operator: Any) -> None:
+    for name, role in [("a", "worker"), ("b", "worker"), ("important", "x")]:
+        operator.add_node(name, role=role)
+    operator.add_rollout(
+        nodeNames=[{"name": "important", "replacement": {"priority": 40}}],
+        nodeSelectors=[{"matchLabels": {"role": "worker"}, "replacement": {"priority": 20}}],
+    )
+    operator.settle()
+    assert operator.names() == ["roll-a", "roll-b", "roll-important"]
+    for name in ("roll-important", "roll-a", "roll-b"):
+        in_flight = [r for r, step in operator.steps().items() if step.in_flight]
+        assert in_flight == [name]
+        operator.finish(name)
+    rollout = operator.rollout()
+    assert rollout.status.phase is RolloutPhase.COMPLETED
+    assert rollout.status.replacements_completed == ("a", "b", "important")
+    assert rollout.status.completion_timestamp is not None
+    for node in ("a", "b", "important"):
+        assert operator.node(node).metadata.labels[DRAIN_COMPLETED_LABEL].startswith("2026-01-01T")
+        assert not operator.drain(f"roll-{node}").spec.uncordon_on_delete
+    assert operator.events().count("ReplacementStarted") == 3
+    assert operator.events().count("ReplacementsCreated") == 1
+    assert operator.events().count("RolloutCompleted") == 1
+
+
+@pytest.mark.rule("OP-03")
+def test_the_node_set_is_fixed_and_missing_names_are_reported(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_rollout(**EVERYTHING, nodeNames=[{"name": "no-such-node"}])
+    operator.settle()
+    operator.add_node("late")
+    operator.settle()
+    assert operator.names() == ["roll-a"]
+    rollout = operator.rollout()
+    assert [node.name for node in rollout.status.nodes] == ["a"]
+    assert rollout.status.nodes_not_found == ("no-such-node",)
+    assert reason(rollout, "NodesFound") == "NodesNotFound"
+    assert "NodesNotFound" in operator.events()
+
+
+@pytest.mark.rule("OP-03")
+def test_a_rollout_that_matches_nothing_completes_at_once(operator: Any) -> None:
+    operator.add_rollout(nodeSelectors=[{"matchLabels": {"no": "such"}}])
+    operator.settle()
+    rollout = operator.rollout()
+    assert rollout.status.phase is RolloutPhase.COMPLETED
+    assert reason(rollout, "ReplacementsInProgress") == "NoNodesMatched"
+
+
+@pytest.mark.rule("OP-02")
+def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
+    operator: Any, make: Any
+) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING)
+    operator.settle()
+    uids = {r.metadata.uid for r in operator.client.resource(NODE_REPLACEMENTS).list().items}
+    rollout = operator.rollout()
+    # The cache shows no child at all.
+    made = Children(operator.objects).create_missing(rollout, rollout.status.nodes, {})
+    assert made.failure is None
+    assert {child.metadata.uid for child in made.children.values()} == uids
+
+
+@pytest.mark.rule("OP-02")
+def test_a_failure_to_create_one_keeps_the_others_and_is_made_up_for(operator: Any) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    operator.add_replacement("roll-b", nodeName="b", paused=True)
+    operator.add_rollout(**EVERYTHING)
+    operator.see()
+    with pytest.raises(CreationFailed) as failed:
+        operator.rollouts.reconcile(Request("", "roll"))
+    assert set(failed.value.failures) == {"b"}
+    rollout = operator.rollout()
+    assert rollout.status.phase is RolloutPhase.NEW
+    assert rollout.status.replacements_created == ("a", "c")
+    assert reason(rollout, "ReplacementsCreated") == "ErrorCreatingNodeReplacements"
+    operator.client.resource(NODE_REPLACEMENTS).delete("roll-b")
+    operator.settle()
+    rollout = operator.rollout()
+    assert rollout.status.phase is RolloutPhase.IN_PROGRESS
+    assert reason(rollout, "ReplacementsCreated") == "CreatedNodeReplacements"
+    assert operator.names() == ["roll-a", "roll-b", "roll-c"]
+
+
+@pytest.mark.rule("OP-05")
+def test_nothing_starts_before_all_children_exist(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_replacement("roll-a", nodeName="a", paused=True)
+    operator.add_rollout(**EVERYTHING)
+    operator.see()
+    with pytest.raises(CreationFailed):
+        operator.round()
+    operator.replacements.reconcile(Request("navarchos", "admission"))
+    assert reason(operator.replacement("roll-b"), "Waiting") == "RolloutNotReady"
+
+
+@pytest.mark.rule("OP-26")
+def test_a_new_leader_goes_on_where_the_old_one_stopped(operator: Any) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING)
+    operator.settle()
+    for name in ("roll-a", "roll-b", "roll-c"):
+        operator.restart()
+        operator.finish(name)
+    assert operator.rollout().status.phase is RolloutPhase.COMPLETED
+    assert operator.drains() == ["roll-a", "roll-b", "roll-c"]
+
+
+@pytest.mark.rule("OP-04")
+def test_only_own_children_count(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_node("b")
+    operator.add_replacement("by-hand", nodeName="b", paused=True)
+    operator.add_rollout(nodeNames=[{"name": "a"}])
+    operator.settle()
+    operator.finish("roll-a")
+    assert operator.rollout().status.phase is RolloutPhase.COMPLETED
+    assert operator.steps()["by-hand"] is Step.WAITING
+
+
+@pytest.mark.rule("OP-06")
+def test_of_two_rollouts_over_one_node_the_higher_goes_first_and_the_other_finds_it_gone(
+    operator: Any,
+) -> None:
+    operator.add_node("a")
+    operator.add_rollout("low", nodeNames=[{"name": "a"}])
+    operator.add_rollout("high", nodeNames=[{"name": "a", "replacement": {"priority": 1}}])
+    operator.settle()
+    assert operator.drains() == ["high-a"]
+    assert reason(operator.replacement("low-a"), "Waiting") == "HigherPriority"
+    operator.play("high-a", DrainPhase.DRAINING)
+    operator.remove_node("a")
+    operator.add_node("a")  # another one of that name
+    operator.play("high-a", DrainPhase.COMPLETED)
+    assert operator.rollout("high").status.phase is RolloutPhase.COMPLETED
+    assert operator.rollout("low").status.phase is RolloutPhase.COMPLETED
+    status = operator.replacement("low-a").status
+    assert status.step is not None
+    assert status.step.reason == "NodeGone"
+    assert DRAIN_COMPLETED_LABEL not in operator.node("a").metadata.labels
+
+
+@pytest.mark.rule("OP-07")
+def test_pause_stops_starts_and_evictions_and_resume_goes_on(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING)
+    operator.settle()
+    operator.patch_rollout("roll", spec={"paused": True})
+    operator.settle()
+    assert operator.drain("roll-a").spec.paused
+    operator.finish("roll-a")
+    assert operator.steps() == {"roll-a": Step.DONE, "roll-b": Step.WAITING}
+    assert reason(operator.replacement("roll-b"), "Waiting") == "Paused"
+    assert "RolloutPaused" in operator.events()
+    operator.patch_rollout("roll", spec={"paused": False})
+    operator.settle()
+    assert operator.steps()["roll-b"] is Step.RESERVED
+    assert not operator.drain("roll-b").spec.paused
+
+
+@pytest.mark.rule("OP-07")
+def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING)
+    operator.settle()
+    operator.client.resource(NODE_ROLLOUTS).delete("roll")
+    operator.settle()
+    assert operator.names() == []
+    assert operator.drains() == []
+
+
+@pytest.mark.rule("OP-10")
+def test_edits_reach_nodes_that_have_not_started(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING)
+    operator.settle()
+    operator.patch_rollout("roll", spec={"drain": {"timeoutSeconds": 7}})
+    operator.settle()
+    assert operator.drain("roll-a").spec.timeout_seconds == 900
+    assert operator.replacement("roll-b").spec.drain.timeout_seconds == 7
+    operator.finish("roll-a")
+    assert operator.drain("roll-b").spec.timeout_seconds == 7
+
+
+@pytest.mark.rule("OP-08")
+def test_a_rollout_halts_and_a_person_resumes_it(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING, strategy={"retries": 0})
+    operator.settle()
+    operator.fail("roll-a")
+    assert operator.rollout().status.phase is RolloutPhase.HALTED
+    assert operator.rollout().status.replacements_failed == ("a",)
+    assert operator.steps() == {"roll-a": Step.FAILED, "roll-b": Step.WAITING}
+    assert operator.drains() == []
+    assert "RolloutHalted" in operator.events()
+    operator.patch_rollout("roll", metadata={"annotations": {RESUME_ANNOTATION: "1"}})
+    operator.settle()
+    assert operator.rollout().status.phase is RolloutPhase.IN_PROGRESS
+    operator.finish("roll-b")
+    # The failed node is tried again, with a drain of its own.
+    operator.finish("roll-a-attempt2")
+    rollout = operator.rollout()
+    assert rollout.status.phase is RolloutPhase.COMPLETED
+    assert rollout.status.replacements_failed == ()
+
+
+@pytest.mark.rule("OP-08")
+def test_a_rollout_goes_on_when_more_failures_are_allowed(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING, strategy={"retries": 0})
+    operator.settle()
+    operator.fail("roll-a")
+    assert operator.rollout().status.phase is RolloutPhase.HALTED
+    operator.patch_rollout("roll", spec={"strategy": {"maxFailures": 1}})
+    operator.settle()
+    operator.finish("roll-b")
+    rollout = operator.rollout()
+    assert rollout.status.phase is RolloutPhase.COMPLETED
+    assert rollout.status.replacements_failed == ("a",)
+
+
+@pytest.mark.rule("OP-25")
+def test_one_stuck_node_does_not_keep_the_others(operator: Any) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING, strategy={"retries": 1, "maxFailures": 1})
+    operator.settle()
+    operator.fail("roll-a")
+    operator.finish("roll-b")
+    operator.finish("roll-c")
+    operator.fail("roll-a-attempt2")
+    rollout = operator.rollout()
+    assert rollout.status.phase is RolloutPhase.COMPLETED
+    assert rollout.status.replacements_completed == ("b", "c")
+    assert rollout.status.replacements_failed == ("a",)
+
+
+def test_unchanged_facts_cause_no_write(operator: Any) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING)
+    operator.settle()
+    before = operator.server.requests.get("patch", 0)
+    operator.clock.advance(600.0)
+    operator.round()
+    operator.round()
+    assert operator.server.requests.get("patch", 0) == before
+
+
+def test_a_completed_rollout_is_deleted_after_its_time(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_rollout(**EVERYTHING, ttlSecondsAfterFinished=60)
+    operator.settle()
+    operator.finish("roll-a")
+    result = operator.rollouts.reconcile(Request("", "roll"))
+    assert result.requeue_after == pytest.approx(60.0)
+    operator.clock.advance(61.0)
+    operator.settle()
+    assert operator.client.resource(NODE_ROLLOUTS).list().items == []
