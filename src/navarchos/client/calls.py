@@ -34,6 +34,7 @@ _log = get_logger(__name__)
 
 _MOST_TRIES: Final = 10  # as client-go's
 _MOST_WARNINGS: Final = 1_000
+_FIRST_FAILURE: Final = 300  # API servers do not redirect; a proxy's login page does
 _BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
@@ -152,7 +153,7 @@ class Caller:
             Stopped: The client was closed or told to stop.
         """
         response = self.call(call)
-        if response.status >= 400:
+        if response.status >= _FIRST_FAILURE:
             raise _error(call, response)
         return response
 
@@ -170,7 +171,7 @@ class Caller:
             Stopped: The token was set.
         """
         answer = self._perform(call, stop, lambda answer: answer)
-        if answer.status >= 400:
+        if answer.status >= _FIRST_FAILURE:
             raise _error(call, _whole(answer))
         return answer
 
@@ -237,11 +238,15 @@ class Caller:
     def _log_warnings(self, header: str) -> None:
         """Log what the server warns of, such as deprecated versions, once each (CL-17)."""
         for text in _WARNING.findall(header):
-            with self._warned_lock:
-                new = text not in self._warned and len(self._warned) < _MOST_WARNINGS
-                self._warned.add(text) if new else None
-            if new:
+            if self._is_news(text):
                 _log.warning("api_server_warning", text=text)
+
+    def _is_news(self, text: str) -> bool:
+        with self._warned_lock:
+            if text in self._warned or len(self._warned) >= _MOST_WARNINGS:
+                return False
+            self._warned.add(text)
+            return True
 
 
 class _Tries:

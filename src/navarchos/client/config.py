@@ -6,10 +6,11 @@ when a configuration is loaded and never before: it costs a sixth of a second an
 some 20 MB. Its API classes and models are not imported at all.
 """
 
+import ipaddress
 import os
 import threading
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
@@ -268,10 +269,28 @@ def _proxy_for(host: str, env: Mapping[str, str]) -> str | None:
         for key, value in env.items()
         if key.lower().endswith("_proxy") and value
     }
-    netloc = url.netloc.rpartition("@")[2]
-    if urllib.request.proxy_bypass_environment(netloc, proxies):  # type: ignore[attr-defined]  # missing in typeshed
+    exempt = proxies.get("no", "")
+    if _is_in_networks(url.hostname or "", exempt.split(",")):
+        return None
+    if urllib.request.proxy_bypass_environment(url.netloc, proxies):  # type: ignore[attr-defined]  # missing in typeshed
         return None
     return proxies.get(url.scheme)
+
+
+def _is_in_networks(host: str, entries: Sequence[str]) -> bool:
+    """Tell whether an address is in one of the networks, as Go reads `NO_PROXY`."""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return any(address in network for network in map(_network, entries) if network is not None)
+
+
+def _network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(entry.strip(), strict=False)
+    except ValueError:
+        return None
 
 
 def _text(path: Path) -> str:

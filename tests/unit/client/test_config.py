@@ -175,6 +175,11 @@ def test_the_environments_proxy_is_used_unless_the_host_is_exempt(home: Path) ->
     assert load_config(kubeconfig=path, environ=env).proxy == "http://proxy.test:3128"
     exempt = {**env, "NO_PROXY": "localhost,.test"}
     assert load_config(kubeconfig=path, environ=exempt).proxy is None
+    path.write_text(path.read_text().replace("c.test:6443", "10.1.2.3:6443"))
+    inside = {**env, "NO_PROXY": "localhost, 10.0.0.0/8"}
+    assert load_config(kubeconfig=path, environ=inside).proxy is None
+    outside = {**env, "NO_PROXY": "localhost,192.168.0.0/16"}
+    assert load_config(kubeconfig=path, environ=outside).proxy == "http://proxy.test:3128"
 
 
 def test_nothing_to_talk_to_is_one_line_that_says_what_to_do(home: Path) -> None:

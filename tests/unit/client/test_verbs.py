@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from navarchos.client import (
+    ApiError,
     BufferedAnswer,
     Conflict,
     DecodeError,
@@ -314,6 +315,15 @@ def test_cluster_scoped_kinds_take_no_namespace(connect: Make, server: Recorder)
     assert server.line == "GET /api/v1/nodes/n1"
     with pytest.raises(ConfigError):
         nodes.get("n1", "web")
+
+
+@pytest.mark.parametrize("status", [301, 302, 307])
+def test_a_redirect_is_a_refusal_and_is_not_followed(connect: Make, status: int) -> None:
+    server = Recorder((status, "log in first"))
+    with pytest.raises(ApiError) as caught:
+        connect(server).resource(PODS).get("a", "web")
+    assert caught.value.status == status
+    assert len(server.requests) == 1
 
 
 def test_raw_hands_out_any_status(connect: Make) -> None:
