@@ -36,6 +36,7 @@ __all__ = ["DrainReconciler"]
 _MOST_REQUESTS: Final = 64
 """Pods asked to go in one pass: a pass lasts seconds, however many pods there are."""
 
+_MOMENT: Final = 0.001
 _UNSYNCED: Final = 0.1
 _AFTER_CONFLICT: Final = 0.1
 
@@ -172,7 +173,7 @@ class DrainReconciler(Reconciler):
         if to.reveals(turn.drain.status, turn.status):
             stored = self._writer.store(turn.drain, turn.status)
             if stored.wait is not None:
-                return Result(requeue_after=stored.wait)
+                return _again(stored.wait)
             turn = turn.with_drain(stored.drain)
         self._attempts.keep(turn.name, {planned.uid for planned in plan.evict})
         if turn.time_is_up and not turn.rules.holds:
@@ -225,14 +226,14 @@ class DrainReconciler(Reconciler):
     def _store(self, turn: Turn, *ahead: float) -> Result:
         stored = self._writer.store(turn.drain, turn.status)
         if stored.wait is not None:
-            return Result(requeue_after=min([stored.wait, *ahead]))
+            return _again(stored.wait, *ahead)
         self._teller.stored(turn.drain, stored.drain)
-        return Result(requeue_after=min(ahead)) if ahead else DONE
+        return _again(*ahead)
 
     def _end(self, drain: NodeDrain, status: NodeDrainStatus, now: datetime) -> Result:
         stored = self._writer.store(drain, status)
         if stored.wait is not None:
-            return Result(requeue_after=stored.wait)
+            return _again(stored.wait)
         self._teller.ended(stored.drain, now)
         _log.info("drain_ended", drain=drain.metadata.name, phase=status.phase, why=status.reason)
         self._retire(drain.metadata.name)
@@ -243,6 +244,11 @@ class DrainReconciler(Reconciler):
         self._attempts.forget(name)
         self._teller.forget(name)
         self._writer.forget(name)
+
+
+def _again(*ahead: float) -> Result:
+    # Zero would mean "never": what is due at once is due in a moment.
+    return Result(requeue_after=max(_MOMENT, min(ahead))) if ahead else DONE
 
 
 def _gone(drain: NodeDrain, status: NodeDrainStatus, now: datetime) -> NodeDrainStatus:

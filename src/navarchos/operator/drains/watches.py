@@ -53,6 +53,11 @@ class PodWatches:
         with self._watches_lock:
             return len(self._active)
 
+    def active(self) -> Sequence[SharedInformer[Pod]]:
+        """Return the informers of the active drains."""
+        with self._watches_lock:
+            return list(self._active.values())
+
     def pods(self, drain: str, node: str) -> Sequence[Pod] | None:
         """Return the pods of the node, and watch them from the first call on.
 
