@@ -208,13 +208,11 @@ def _conditions(at: datetime) -> Sequence[JsonObject]:
     return [*pressures, ready]
 
 
-def registered_at(index: int, count: int, now: datetime) -> datetime:
-    """Return when the node at `index` joined: staggered, and not in order of name.
+def registered_at(position: int, now: datetime) -> datetime:
+    """Return when the node at `position` of the line joined.
 
     Thirty days ago and later, seven minutes apart.
     """
-    # 37 is prime, so positions are all different unless it divides the count.
-    position = index * (37 if count % 37 else 41) % count
     return now - timedelta(days=30) + timedelta(minutes=7 * position)
 
 

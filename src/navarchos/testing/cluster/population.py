@@ -81,8 +81,10 @@ class _Populating:
 
     def build(self) -> Population:
         count = len(self._machines)
-        for index, machine in enumerate(self._machines):
-            at = registered_at(index, count, self._now)
+        # Shuffled, so that the oldest first is not the order of names.
+        line = self._random.sample(range(count), count)
+        for machine, position in zip(self._machines, line, strict=True):
+            at = registered_at(position, self._now)
             self._nodes[machine.name] = node_manifest(machine, at=at, uid=self._uid())
         manifests = list(self._nodes.values())
         # Two pods per node are those of the DaemonSet and of the kubelet itself.
@@ -245,7 +247,7 @@ def _counts(plan: Plan) -> dict[str, int]:
     return {"observedGeneration": 1, **dict.fromkeys(names, plan.replicas)}
 
 
-def _settled_budget(plan: Plan) -> Mapping[str, object]:
+def _settled_budget(plan: Plan) -> JsonObject:
     rule: Mapping[str, int | str] = plan.budget or {}
     health = required_health(
         min_available=rule.get("minAvailable"),

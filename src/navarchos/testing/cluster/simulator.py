@@ -180,7 +180,7 @@ class Cluster:
         if self._world is None:
             raise NotStarted("the cluster")
         deadline = None if timeout is None else self._clock.monotonic() + timeout
-        while True:
+        while not self._stop.is_set():
             self._threads.raise_failure()
             waiting_for = unsettled(self._world, self._server)
             if not waiting_for:
@@ -188,8 +188,8 @@ class Cluster:
             if deadline is not None and self._clock.monotonic() >= deadline:
                 _log.warning("cluster_not_ready", waiting_for=waiting_for)
                 return False
-            if self._stop.wait(_LOOK_PERIOD):
-                return False
+            self._stop.wait(_LOOK_PERIOD)
+        return False
 
     def stop(self) -> None:
         """Stop the controllers and wait for their threads. Harmless when repeated."""

@@ -13,7 +13,9 @@ so that they also hold when pods come and go within milliseconds:
 import threading
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
+
+import msgspec
 
 from navarchos.client import Conflict, ignore_not_found
 from navarchos.client.selectors import Selector
@@ -28,6 +30,7 @@ from navarchos.testing.cluster.budgets import (
     required_health,
     status_of,
 )
+from navarchos.testing.cluster.controllers.scales import NoScale, Scales
 from navarchos.testing.cluster.kinds import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -37,7 +40,6 @@ from navarchos.testing.cluster.kinds import (
     Budget,
     BudgetStatus,
     Pod,
-    WorkloadSpec,
 )
 from navarchos.testing.cluster.world import (
     BY_LABEL,
@@ -58,10 +60,6 @@ _LEAST_TIMEOUT: Final = 3.0
 _CATCH_UP_TIMEOUT: Final = 5.0
 
 
-class _NoScale(Exception):
-    """A pod's controller has no scale, so nothing can be computed (upstream fails safe)."""
-
-
 class Disruption(Reconciler):
     """Computes budgets; writes at once what changes what is allowed."""
 
@@ -71,6 +69,7 @@ class Disruption(Reconciler):
         self._patience = Patience(STATUS_DELAY, world.clock)
         self._timeout = max(_LEAST_TIMEOUT, world.durations.scaled(DELETION_TIMEOUT))
         self._confirmed = _Confirmed()
+        self._scales = Scales(world)
 
     def reconcile(self, request: Request) -> Result:
         """Recompute one budget."""
@@ -80,12 +79,12 @@ class Disruption(Reconciler):
             self._confirmed.forget(request)
             return DONE
         pods = self._pods_of(found)
-        recorded = self._confirmed.sift(request, found.status.disrupted_pods, pods)
+        recorded = self._confirmed.sift(request, found, pods)
         if self._gives_up(recorded):
             if not self._world.pods.catch_up(_CATCH_UP_TIMEOUT, self._world.stop):
                 return Result(requeue_after=_CATCH_UP_TIMEOUT)
             pods = self._pods_of(found)
-            recorded = self._confirmed.sift(request, found.status.disrupted_pods, pods)
+            recorded = self._confirmed.sift(request, found, pods)
         status = self._compute(found, pods, recorded)
         return self._write(request, found, status)
 
@@ -130,43 +129,14 @@ class Disruption(Reconciler):
                 min_available=found.spec.min_available,
                 max_unavailable=found.spec.max_unavailable,
                 pods=len(pods),
-                scale=lambda: self._scale(pods),
+                scale=lambda: self._scales.of(pods),
             )
-        except _NoScale:
+        except NoScale:
             # Upstream's failSafe: nothing may be disrupted until somebody mends it.
-            return BudgetStatus(observed_generation=found.metadata.generation)
+            return msgspec.structs.replace(found.status, disruptions_allowed=0)
         return status_of(
             health, healthy_pods(pods, disrupted), disrupted, found.metadata.generation
         )
-
-    def _scale(self, pods: list[Pod]) -> int:
-        """Return how many pods the controllers of `pods` want together."""
-        scales: dict[str, int] = {}
-        for pod in pods:
-            owner = pod.owner
-            if owner is None or owner.uid in scales:
-                continue
-            uid, spec = self._scaled(pod.metadata.namespace, owner.kind, owner.name)
-            scales[uid] = spec.replicas
-        return sum(scales.values())
-
-    def _scaled(self, namespace: str, kind: str, name: str) -> tuple[str, WorkloadSpec]:
-        if kind == "StatefulSet":
-            found = self._world.stateful_sets.lister.find(name, namespace)
-            if found is not None:
-                return found.metadata.uid, found.spec
-        if kind == "ReplicaSet":
-            replica_set = self._world.replica_sets.lister.find(name, namespace)
-            if replica_set is not None:
-                for owner in replica_set.metadata.owner_references:
-                    if owner.controller and owner.kind == "Deployment":
-                        return self._scaled(namespace, owner.kind, owner.name)
-                return replica_set.metadata.uid, replica_set.spec
-        if kind == "Deployment":
-            deployment = self._world.deployments.lister.find(name, namespace)
-            if deployment is not None:
-                return deployment.metadata.uid, deployment.spec
-        raise _NoScale(kind, namespace, name)
 
     def _write(self, request: Request, found: Budget, status: BudgetStatus) -> Result:
         if status == found.status:
@@ -206,6 +176,11 @@ class Disruption(Reconciler):
         return Result(requeue_after=self._timeout) if status.disrupted_pods else DONE
 
 
+class _Seen(NamedTuple):
+    version: str
+    names: frozenset[str]
+
+
 class _Confirmed:
     """Granted evictions that were seen to take effect, until their entry is dropped.
 
@@ -214,22 +189,22 @@ class _Confirmed:
 
     def __init__(self) -> None:
         self._seen_lock = threading.Lock()
-        self._seen: dict[Request, dict[str, datetime]] = {}  # guarded by _seen_lock
+        self._seen: dict[Request, _Seen] = {}  # guarded by _seen_lock
 
-    def sift(
-        self, budget: Request, recorded: Mapping[str, datetime], pods: Iterable[Pod]
-    ) -> dict[str, datetime]:
-        """Return the entries whose pod has not been seen to terminate or be gone."""
+    def sift(self, request: Request, budget: Budget, pods: Iterable[Pod]) -> dict[str, datetime]:
+        """Return the entries whose pod has not been seen to terminate or be gone.
+
+        What was seen holds for the version of the budget at which it was seen: a
+        later one may be that of another eviction of a pod by that name.
+        """
+        recorded = budget.status.disrupted_pods
+        version = budget.metadata.resource_version
         alive = {pod.metadata.name for pod in pods if not pod.is_terminating}
         with self._seen_lock:
-            before = self._seen.get(budget, {})
-            seen = {
-                name: at
-                for name, at in recorded.items()
-                if name not in alive or before.get(name) == at
-            }
-            # Entries that the server no longer has are forgotten with this.
-            self._seen[budget] = seen
+            before = self._seen.get(request)
+            still = before.names if before is not None and before.version == version else ()
+            seen = {name for name in recorded if name not in alive or name in still}
+            self._seen[request] = _Seen(version, frozenset(seen))
         return {name: at for name, at in recorded.items() if name not in seen}
 
     def forget(self, budget: Request) -> None:

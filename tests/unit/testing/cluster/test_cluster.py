@@ -1,0 +1,396 @@
+"""A small cluster over the real in-process server, seen from outside through the API."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from navarchos.client import (
+    Client,
+    ClientConfig,
+    Conflict,
+    NotFound,
+    ResourceClient,
+    TooManyRequests,
+)
+from navarchos.clock import SYSTEM_CLOCK
+from navarchos.errors import AlreadyStarted, NotStarted
+from navarchos.testing.apiserver import ApiServer, Change
+from navarchos.testing.cluster import Cluster, ClusterOptions, Span
+from navarchos.testing.cluster.kinds import (
+    DEPLOYMENTS,
+    DISRUPTION_BUDGETS,
+    JOBS,
+    NODES,
+    PODS,
+    Node,
+    Pod,
+)
+
+LIMIT = 30.0
+NEVER = Span(1e9, 1e9)
+DONE = "example.com/replace"
+TEMPLATE = {
+    "metadata": {"labels": {"app": "extra"}},
+    "spec": {"containers": [{"name": "c", "image": "c:1"}]},
+}
+
+
+class Play:
+    """A cluster, a person with a client, and a way to wait for what happens."""
+
+    def __init__(self, server: ApiServer, client: Client, options: dict[str, Any]) -> None:
+        self.server = server
+        settings = {"nodes": 6, "pods_per_node": 6, "speed": 100.0, "terminate_label": DONE}
+        self.cluster = Cluster(server, options=ClusterOptions(**{**settings, **options}))
+        self.client = client
+        self.pods: ResourceClient[Pod] = client.resource(PODS)
+        self.nodes: ResourceClient[Node] = client.resource(NODES)
+        self._news = threading.Event()
+        server.subscribe(self._on_change)
+
+    def start(self) -> None:
+        self.cluster.populate()
+        self.cluster.start()
+        assert self.cluster.wait_until_ready(LIMIT)
+
+    def wait_until(self, reached: Callable[[], bool]) -> None:
+        limit = SYSTEM_CLOCK.monotonic() + LIMIT
+        while not reached():
+            assert SYSTEM_CLOCK.monotonic() < limit, "it did not come to that"
+            self._news.wait(0.1)
+            self._news.clear()
+
+    def find(self, **labels: str) -> list[dict[str, Any]]:
+        return [
+            pod
+            for pod in self.server.list("pods")
+            if labels.items() <= pod["metadata"].get("labels", {}).items()
+        ]
+
+    def ready(self, **labels: str) -> list[dict[str, Any]]:
+        return [pod for pod in self.find(**labels) if is_ready(pod)]
+
+    def movable_on(self, node: str) -> list[dict[str, Any]]:
+        return [
+            pod
+            for pod in self.server.list("pods")
+            if pod["spec"].get("nodeName") == node and owner_kind(pod) not in {"DaemonSet", "Node"}
+        ]
+
+    def evict(self, pod: dict[str, Any]) -> None:
+        metadata = pod["metadata"]
+        self.pods.evict(metadata["name"], metadata["namespace"], uid=metadata["uid"])
+
+    def cordon(self, node: str, *, on: bool = True) -> None:
+        self.nodes.patch(node, {"spec": {"unschedulable": on}})
+
+    def budget(self, name: str) -> dict[str, Any]:
+        found = self.server.list("poddisruptionbudgets", group="policy")
+        return next(b["status"] for b in found if b["metadata"]["name"] == name)
+
+    def _on_change(self, _change: Change) -> None:
+        self._news.set()
+
+
+def is_ready(pod: dict[str, Any]) -> bool:
+    if "deletionTimestamp" in pod["metadata"]:
+        return False
+    conditions = pod["status"].get("conditions", [])
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+
+def owner_kind(pod: dict[str, Any]) -> str:
+    owners = pod["metadata"].get("ownerReferences", [])
+    return owners[0]["kind"] if owners else ""
+
+
+MakePlay = Callable[..., Play]
+
+
+@pytest.fixture
+def make_play() -> Iterator[MakePlay]:
+    """Make a cluster of six nodes; everything is stopped in the end."""
+    plays: list[Play] = []
+    with ApiServer() as server, a_client(server) as client:
+
+        def make(**options: Any) -> Play:
+            plays.append(Play(server, client, options))
+            return plays[-1]
+
+        yield make
+        for play in plays:
+            play.cluster.stop()
+
+
+def a_client(server: ApiServer) -> Client:
+    return Client(ClientConfig(host=server.url, user_agent="a-person"))
+
+
+@pytest.fixture
+def play(make_play: MakePlay) -> Play:
+    """Return a cluster that runs."""
+    play = make_play()
+    play.start()
+    return play
+
+
+def test_a_populated_cluster_is_settled_and_stays_so(play: Play) -> None:
+    # The taint of a cordon shows that the controllers run.
+    play.cordon("node-2")
+    play.wait_until(lambda: is_tainted(play, "node-2"))
+    requests = play.server.requests
+    assert (requests["create"], requests["delete"], requests["patch"]) == (0, 0, 2)
+    assert len(play.server.list("nodes")) == 6
+    assert len(play.ready()) == len(play.server.list("pods")) == 36
+    assert play.cluster.violations == []
+
+
+def test_pods_that_are_evicted_one_by_one_run_elsewhere_in_the_end(play: Play) -> None:
+    before = len(play.server.list("pods"))
+    play.cordon("node-3")
+    moved = play.movable_on("node-3")
+    assert moved
+    for pod in moved:
+        play.wait_until(lambda pod=pod: may_go(play, pod))  # type: ignore[misc]  # bound now
+        play.evict(pod)
+    play.wait_until(lambda: not play.movable_on("node-3") and len(play.ready()) == before)
+    assert play.cluster.wait_until_ready(LIMIT)
+    assert play.cluster.violations == []
+    stats = play.cluster.stats
+    assert (stats.evictions_granted, stats.evictions_refused) == (len(moved), 0)
+    assert stats.pods_moved == len(moved)
+
+
+def may_go(play: Play, pod: dict[str, Any]) -> bool:
+    name = pod["metadata"]["labels"].get("app", "")
+    budgets = play.server.list("poddisruptionbudgets", group="policy")
+    if not any(b["metadata"]["name"] == name for b in budgets):
+        return True
+    return bool(play.budget(name)["disruptionsAllowed"])
+
+
+def test_a_budget_refuses_the_eviction_that_would_break_it(make_play: MakePlay) -> None:
+    play = make_play(nodes=12, pods_per_node=8, pod_start=NEVER)
+    play.start()
+    first, second, _ = play.find(app="api")
+    assert play.budget("api")["disruptionsAllowed"] == 1
+    play.evict(first)
+    with pytest.raises(TooManyRequests) as refused:
+        play.evict(second)
+    assert [cause.type for cause in refused.value.causes] == ["DisruptionBudget"]
+    play.wait_until(lambda: play.budget("api")["currentHealthy"] == 2)
+    with pytest.raises(TooManyRequests, match="budget"):
+        play.evict(second)
+    assert play.budget("api")["desiredHealthy"] == 2
+    assert play.cluster.stats.evictions_refused == 2
+    assert play.cluster.violations == []
+
+
+def test_a_pod_that_is_deleted_below_its_budget_is_a_violation(make_play: MakePlay) -> None:
+    play = make_play(nodes=12, pods_per_node=8, pod_start=NEVER)
+    play.start()
+    first, second, _ = play.find(app="api")
+    for pod in (first, second):
+        play.pods.delete(pod["metadata"]["name"], pod["metadata"]["namespace"])
+    (violation,) = play.cluster.violations
+    assert violation.what == "BudgetViolated"
+    assert violation.object == f"{second['metadata']['namespace']}/{second['metadata']['name']}"
+    assert "a-person" in violation.detail
+
+
+def test_a_labelled_node_is_replaced_and_the_daemon_comes_to_the_new_one(play: Play) -> None:
+    old = play.server.get("nodes", "node-3")
+    play.nodes.patch("node-3", {"metadata": {"labels": {DONE: "yes"}}})
+    play.wait_until(lambda: play.cluster.stats.nodes_replaced == 1)
+    assert play.cluster.wait_until_ready(LIMIT)
+    names = {node["metadata"]["name"] for node in play.server.list("nodes")}
+    assert "node-3" not in names
+    new = play.server.get("nodes", "node-3-r1")
+    for label in ("kubernetes.io/role", "topology.kubernetes.io/zone"):
+        assert new["metadata"]["labels"][label] == old["metadata"]["labels"][label]
+    assert DONE not in new["metadata"]["labels"]
+    assert new["metadata"]["uid"] != old["metadata"]["uid"]
+    kinds = {owner_kind(pod) for pod in play.ready() if pod["spec"]["nodeName"] == "node-3-r1"}
+    assert {"DaemonSet", "Node"} <= kinds
+    assert not [pod for pod in play.find() if pod["spec"].get("nodeName") == "node-3"]
+
+
+def test_a_successor_is_replaced_in_its_turn(play: Play) -> None:
+    for turn, name in enumerate(("node-1", "node-1-r1"), 1):
+        play.nodes.patch(name, {"metadata": {"labels": {DONE: "yes"}}})
+        play.wait_until(lambda turn=turn: play.cluster.stats.nodes_replaced == turn)  # type: ignore[misc]  # bound now
+    assert play.server.get("nodes", "node-1-r2")
+
+
+def test_a_pod_of_a_stateful_set_comes_back_under_its_name_again_and_again(
+    make_play: MakePlay,
+) -> None:
+    play = make_play(nodes=12, pods_per_node=8, speed=1000.0)
+    play.start()
+    count = len(play.find(app="ledger"))
+    for _ in range(10):
+        play.wait_until(lambda: play.budget("ledger")["disruptionsAllowed"] == 1)
+        (pod,) = play.find(app="ledger", **{"apps.kubernetes.io/pod-index": "0"})
+        play.evict(pod)
+        play.wait_until(lambda: len(play.ready(app="ledger")) == count)
+    assert play.cluster.violations == []
+    assert play.cluster.stats.evictions_granted == 10
+
+
+def test_a_cordon_shows_as_a_taint_until_it_is_lifted(play: Play) -> None:
+    play.cordon("node-2")
+    play.wait_until(lambda: is_tainted(play, "node-2"))
+    play.cordon("node-2", on=False)
+    play.wait_until(lambda: not is_tainted(play, "node-2"))
+
+
+def is_tainted(play: Play, node: str) -> bool:
+    taints = play.server.get("nodes", node)["spec"].get("taints", [])
+    return any(taint["key"] == "node.kubernetes.io/unschedulable" for taint in taints)
+
+
+def test_a_pod_that_fits_nowhere_says_so_and_is_bound_once_a_node_opens(
+    make_play: MakePlay,
+) -> None:
+    play = make_play(nodes=1, pods_per_node=3)
+    play.start()
+    play.cordon("important-node")
+    play.pods.create({"metadata": {"name": "lonely"}, "spec": TEMPLATE["spec"]}, "default")
+
+    def pod() -> dict[str, Any]:
+        return play.server.get("pods", "lonely", "default")
+
+    play.wait_until(lambda: bool(pod()["status"].get("conditions")))
+    assert pod()["status"]["conditions"][0]["reason"] == "Unschedulable"
+    play.cordon("important-node", on=False)
+    play.wait_until(lambda: is_ready(pod()))
+
+
+def test_workloads_that_a_person_creates_come_up(play: Play) -> None:
+    labels = {"matchLabels": {"app": "extra"}}
+    spec = {"replicas": 3, "selector": labels, "template": TEMPLATE}
+    play.client.resource(DEPLOYMENTS).create(
+        {"metadata": {"name": "extra"}, "spec": spec}, "default"
+    )
+    budget = {"metadata": {"name": "extra"}, "spec": {"maxUnavailable": 1, "selector": labels}}
+    play.client.resource(DISRUPTION_BUDGETS).create(budget, "default")
+
+    def status() -> dict[str, Any]:
+        found = play.server.get("deployments", "extra", "default", group="apps")
+        return found.get("status", {})
+
+    play.wait_until(lambda: status().get("availableReplicas") == 3)
+    assert status()["conditions"][0]["type"] == "Available"
+    play.wait_until(lambda: play.budget("extra").get("disruptionsAllowed") == 1)
+    assert play.budget("extra")["expectedPods"] == 3
+    assert len({pod["spec"]["nodeName"] for pod in play.ready(app="extra")}) == 3
+
+
+def test_a_deployment_is_scaled_and_gets_another_template(play: Play) -> None:
+    deployments = play.client.resource(DEPLOYMENTS)
+    labels = {"matchLabels": {"app": "extra"}}
+    spec = {"replicas": 1, "selector": labels, "template": TEMPLATE}
+    deployments.create({"metadata": {"name": "extra"}, "spec": spec}, "default")
+    play.wait_until(lambda: len(play.ready(app="extra")) == 1)
+    deployments.patch("extra", {"spec": {"replicas": 4}}, "default")
+    play.wait_until(lambda: len(play.ready(app="extra")) == 4)
+    other = {"spec": {"containers": [{"name": "c", "image": "c:2"}]}}
+    deployments.patch("extra", {"spec": {"replicas": 2, "template": other}}, "default")
+
+    def images() -> set[str]:
+        return {pod["spec"]["containers"][0]["image"] for pod in play.find(app="extra")}
+
+    play.wait_until(lambda: images() == {"c:2"} and len(play.ready(app="extra")) == 2)
+
+
+def test_a_job_runs_to_its_end(make_play: MakePlay) -> None:
+    play = make_play(job_pod_run=Span(10.0, 20.0))
+    play.start()
+    template = {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}
+    spec = {"parallelism": 2, "completions": 3, "template": template}
+    play.client.resource(JOBS).create({"metadata": {"name": "sum"}, "spec": spec}, "default")
+
+    def conditions() -> set[str]:
+        status = play.server.get("jobs", "sum", "default", group="batch").get("status", {})
+        return {c["type"] for c in status.get("conditions", []) if c["status"] == "True"}
+
+    play.wait_until(lambda: "Complete" in conditions())
+    assert play.server.get("jobs", "sum", "default", group="batch")["status"]["succeeded"] == 3
+
+
+def test_a_bare_pod_is_gone_for_good(make_play: MakePlay) -> None:
+    play = make_play(bare_pods=1)
+    play.start()
+    play.pods.delete("bare-1", "default")
+    play.wait_until(lambda: not play.server.list("pods", "default"))
+    assert play.cluster.wait_until_ready(LIMIT)
+    assert play.server.list("pods", "default") == []
+
+
+def test_a_mirror_pod_that_is_deleted_is_shown_again(play: Play) -> None:
+    old = play.server.get("pods", "kube-proxy-node-1", "kube-system")["metadata"]["uid"]
+    play.pods.delete("kube-proxy-node-1", "kube-system")
+
+    def fresh() -> bool:
+        pods = play.find(**{"k8s-app": "kube-proxy"})
+        return any(
+            p["metadata"]["name"] == "kube-proxy-node-1" and p["metadata"]["uid"] != old
+            for p in pods
+        )
+
+    play.wait_until(fresh)
+
+
+def test_it_is_started_once_and_stopped_as_often_as_you_like(make_play: MakePlay) -> None:
+    cluster = make_play().cluster
+    with pytest.raises(NotStarted):
+        cluster.wait_until_ready(0)
+    with cluster:
+        cluster.populate()
+        cluster.start()
+        with pytest.raises(AlreadyStarted):
+            cluster.start()
+        assert cluster.wait_until_ready(LIMIT)
+    cluster.stop()
+    assert not [t.name for t in threading.enumerate() if t.name.startswith("nav-cluster")]
+
+
+def test_a_cluster_that_is_stopped_while_it_starts_ends_too(make_play: MakePlay) -> None:
+    cluster = make_play().cluster
+    cluster.populate()
+    cluster.start()
+    cluster.stop()
+    assert cluster.wait_until_ready(LIMIT) is False
+
+
+def test_every_node_is_replaced_by_several_people_at_once_without_a_violation(
+    make_play: MakePlay,
+) -> None:
+    play = make_play(nodes=12, pods_per_node=8, speed=500.0)
+    play.start()
+    names = [node["metadata"]["name"] for node in play.server.list("nodes")]
+    with ThreadPoolExecutor(4) as people:
+        list(people.map(lambda name: replace_node(play, name), names))
+    play.wait_until(lambda: play.cluster.stats.nodes_replaced == len(names))
+    assert play.cluster.wait_until_ready(LIMIT)
+    assert play.cluster.violations == []
+    assert len(play.server.list("nodes")) == len(names)
+    assert len(play.ready()) == 12 * 8
+
+
+def replace_node(play: Play, node: str) -> None:
+    play.cordon(node)
+
+    def is_empty() -> bool:
+        for pod in play.movable_on(node):
+            if "deletionTimestamp" not in pod["metadata"]:
+                with suppress(TooManyRequests, NotFound, Conflict):
+                    play.evict(pod)
+        return not play.movable_on(node)
+
+    play.wait_until(is_empty)
+    play.nodes.patch(node, {"metadata": {"labels": {DONE: "yes"}}})
