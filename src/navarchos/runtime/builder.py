@@ -1,6 +1,7 @@
 """Controllers, put together from what they watch."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from navarchos.client import Resource
@@ -18,6 +19,16 @@ if TYPE_CHECKING:
 __all__ = ["Builder"]
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _Watch:
+    """A kind to watch, and what to make of it."""
+
+    resource: Resource[Any]
+    mapping: RequestMap[Any]
+    when: Predicate[Any] | None
+    scope: dict[str, str]
 
 
 class Builder:
@@ -41,11 +52,13 @@ class Builder:
         self._manager = manager
         self._name = name
         self._for: Resource[Any] | None = None
-        self._sources: list[Source] = []
+        self._watches: list[_Watch | Source] = []
+        self._predicates: list[Predicate[Any]] = []
         self._workers = 1
         self._limiter: RateLimiter[Request] | None = None
         self._needs_leader = True
         self._catch_up = False
+        self._recover = True
         self._built = False
 
     def for_(self, resource: Resource[T], *, when: Predicate[T] | None = None) -> Self:
@@ -80,6 +93,7 @@ class Builder:
         *,
         map: Callable[[T], Iterable[Request]],  # noqa: A002 - the field's word
         when: Predicate[T] | None = None,
+        namespace: str = "",
         field_selector: str = "",
         label_selector: str = "",
     ) -> Self:
@@ -88,18 +102,27 @@ class Builder:
             resource,
             EnqueueMapped(map),
             when,
+            namespace=namespace,
             field_selector=field_selector,
             label_selector=label_selector,
         )
 
+    def where(self, *predicates: Predicate[Any]) -> Self:
+        """Filter the events of every kind, before its own `when` (CT-26).
+
+        Channels and other sources are not filtered.
+        """
+        self._predicates += predicates
+        return self
+
     def watches_channel(self, channel: Channel, name: str = "channel") -> Self:
         """Look at what code of this process sends."""
-        self._sources.append(ChannelSource(channel, name))
+        self._watches.append(ChannelSource(channel, name))
         return self
 
     def watches_source(self, source: Source) -> Self:
         """Look at what any other source feeds."""
-        self._sources.append(source)
+        self._watches.append(source)
         return self
 
     def with_workers(self, workers: int) -> Self:
@@ -117,6 +140,11 @@ class Builder:
         self._needs_leader = False
         return self
 
+    def without_recovery(self) -> Self:
+        """Let what nobody meant to raise end the process."""
+        self._recover = False
+        return self
+
     def with_catch_up(self) -> Self:
         """Before the first reconcile, let the caches catch up with the server."""
         self._catch_up = True
@@ -131,7 +159,7 @@ class Builder:
         """
         if self._built:
             raise ConfigError("build", self._name, "a builder makes one controller")
-        if not self._sources:
+        if not self._watches:
             raise ConfigError("watches", "nothing", "a controller needs for_, owns or watches")
         name = self._name or (self._for.kind.lower() if self._for else "")
         if not name:
@@ -145,11 +173,13 @@ class Builder:
             cache_sync_timeout=self._manager.options.cache_sync_timeout,
             needs_leader_election=self._needs_leader,
             catch_up=self._catch_up and self._needs_leader,
+            recover=self._recover,
+            kind=self._for.kind if self._for else "",
             clock=self._manager.clock,
             instruments=self._manager.instruments,
         )
-        for source in self._sources:
-            controller.watch(source)
+        for watch in self._watches:
+            controller.watch(self._source(watch) if isinstance(watch, _Watch) else watch)
         self._manager.add_controller(controller)
         return controller
 
@@ -158,13 +188,12 @@ class Builder:
         resource: Resource[T],
         mapping: RequestMap[T],
         when: Predicate[T] | None,
-        *,
-        field_selector: str = "",
-        label_selector: str = "",
+        **scope: str,
     ) -> Self:
-        informer = self._manager.informer(
-            resource, field_selector=field_selector, label_selector=label_selector
-        )
-        predicates = () if when is None else (when,)
-        self._sources.append(cast("Source", InformerSource(informer, mapping, *predicates)))
+        self._watches.append(_Watch(resource, mapping, when, scope))
         return self
+
+    def _source(self, watch: _Watch) -> Source:
+        informer = self._manager.informer(watch.resource, **watch.scope)
+        predicates = self._predicates if watch.when is None else [*self._predicates, watch.when]
+        return cast("Source", InformerSource(informer, watch.mapping, *predicates))

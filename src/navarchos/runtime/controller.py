@@ -1,12 +1,13 @@
 """A controller: sources feed a queue, workers reconcile what comes out."""
 
+import threading
 import uuid
 from typing import Final
 
 from navarchos import logs
 from navarchos.client import ClientError, Conflict
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.errors import AlreadyStarted, ConfigError, NavarchosError, Stopped
+from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, NavarchosError, Stopped
 from navarchos.informers import SyncTimeout
 from navarchos.instrument import Instruments
 from navarchos.runtime.metrics import ControllerMetrics
@@ -21,6 +22,7 @@ __all__ = ["Controller"]
 _log = logs.get_logger(__name__)
 
 CACHE_SYNC_TIMEOUT: Final = 120.0
+_CATCH_UP_PAUSE: Final = 1.0
 
 
 class Controller:
@@ -31,9 +33,13 @@ class Controller:
     growing pauses; whoever runs the controller gets it back only when every worker
     has finished the key in hand (CT-07).
 
+    Which exceptions are errors: whatever a reconciler raises is one, and its key is
+    tried again. Those that are not a `NavarchosError` count as panics besides, since
+    nobody meant them (CT-10).
+
     Does not promise: one reconcile per event. Events of a key collapse.
 
-    Lifecycle: give it sources, then `run` once.
+    Lifecycle: give it sources, `run` once; sources given later start at once.
 
     Args:
         name: Unique in the process; a label of metrics.
@@ -45,6 +51,9 @@ class Controller:
         catch_up: Before the first reconcile, wait until the sources are no older
             than the start of `run`: for controllers whose decisions must not rest
             on what was known before they were elected.
+        recover: Go on after a panic; without, it ends the controller and with it
+            the manager.
+        kind: What is reconciled, for log lines.
         clock: Time and waiting.
         instruments: Where metrics go.
     """
@@ -59,6 +68,8 @@ class Controller:
         cache_sync_timeout: float = CACHE_SYNC_TIMEOUT,
         needs_leader_election: bool = True,
         catch_up: bool = False,
+        recover: bool = True,
+        kind: str = "",
         clock: Clock = SYSTEM_CLOCK,
         instruments: Instruments | None = None,
     ) -> None:
@@ -76,21 +87,29 @@ class Controller:
         self._workers = workers
         self._cache_sync_timeout = cache_sync_timeout
         self._wants_catch_up = catch_up
+        self._recover = recover
+        self._kind = kind
         self._clock = clock
-        self._sources: list[Source] = []
-        self._started = False
+        self._sources_lock = threading.Lock()
+        self._sources: list[Source] = []  # guarded by _sources_lock
+        self._started = False  # guarded by _sources_lock
+        self._ended = False  # guarded by _sources_lock
         self._metrics = ControllerMetrics(instruments, name)
         self._metrics.max_concurrent.set(workers)
 
     def watch(self, source: Source) -> None:
-        """Let a source feed this controller.
+        """Let a source feed this controller; from now on, if it runs already (CT-06).
 
         Raises:
-            AlreadyStarted: The controller runs.
+            AlreadyStopped: The controller has ended.
         """
-        if self._started:
-            raise AlreadyStarted(f"controller {self.name}")
-        self._sources.append(source)
+        with self._sources_lock:
+            if self._ended:
+                raise AlreadyStopped(f"controller {self.name}")
+            self._sources.append(source)
+            if self._started:
+                # Under the lock, so that the end stops only sources that started.
+                source.start(self.queue)
 
     def run(self, stop: StopToken) -> None:
         """Reconcile until told to stop; then finish what is in hand and return.
@@ -98,73 +117,83 @@ class Controller:
         Raises:
             AlreadyStarted: Called before.
             SyncTimeout: Sources did not feed what exists in time; names them.
-            ThreadCrashed: A worker died, which is a fault of this library.
+            ThreadCrashed: A worker died: a panic without `recover`, chained.
         """
-        if self._started:
-            raise AlreadyStarted(f"controller {self.name}")
-        self._started = True
-        threads = ThreadGroup(f"work-{self.name}", stop=stop.child(), clock=self._clock)
-        withdraw = stop.on_stop(self.queue.shut_down)
+        sources = self._start_sources()
+        # A token of our own: a worker that dies takes the others with it.
+        working = stop.child()
+        threads = ThreadGroup(f"work-{self.name}", stop=working, clock=self._clock)
+        working.on_stop(self.queue.shut_down)
         try:
-            self._start_sources(stop)
+            self._wait_for_sources(sources, stop)
+            if self._wants_catch_up:
+                self._catch_up(sources, stop)
             _log.info("controller_started", controller=self.name, workers=self._workers)
             for number in range(self._workers):
-                threads.start(str(number), lambda: self._work(stop))
+                threads.start(str(number), lambda: self._work(working))
             threads.join()
             threads.raise_failure()
         except Stopped:
             _log.debug("controller_stopped_before_sync", controller=self.name)
         finally:
-            withdraw()
-            for source in self._sources:
-                source.stop()
-            self.queue.shut_down()
+            working.stop("the controller has ended")
+            self._stop_sources()
             _log.info("controller_stopped", controller=self.name)
 
-    def _start_sources(self, stop: StopToken) -> None:
-        for source in self._sources:
-            source.start(self.queue)
-        self._wait_for_sources(stop)
-        if self._wants_catch_up:
-            self._catch_up(stop)
+    def _start_sources(self) -> list[Source]:
+        with self._sources_lock:
+            if self._started:
+                raise AlreadyStarted(f"controller {self.name}")
+            self._started = True
+            for source in self._sources:
+                source.start(self.queue)
+            return list(self._sources)
 
-    def _wait_for_sources(self, stop: StopToken) -> None:
+    def _stop_sources(self) -> None:
+        with self._sources_lock:
+            self._ended = True
+            for source in self._sources:
+                source.stop()
+
+    def _wait_for_sources(self, sources: list[Source], stop: StopToken) -> None:
         deadline = self._clock.monotonic() + self._cache_sync_timeout
         late = [
             source.name
-            for source in self._sources
+            for source in sources
             if not source.wait_for_sync(max(0.0, deadline - self._clock.monotonic()), stop)
         ]
         stop.raise_if_set()
         if late:
             raise SyncTimeout(f"{name} of controller {self.name}" for name in late)
 
-    def _catch_up(self, stop: StopToken) -> None:
-        for source in self._sources:
+    def _catch_up(self, sources: list[Source], stop: StopToken) -> None:
+        for source in sources:
+            # However long it takes: to decide on older state would be worse.
             while not self._has_caught_up(source, stop):
+                stop.wait(_CATCH_UP_PAUSE)
                 stop.raise_if_set()
 
     def _has_caught_up(self, source: Source, stop: StopToken) -> bool:
         try:
             return source.catch_up(self._cache_sync_timeout, stop)
         except ClientError as error:
-            _log.warning("catch_up_failed", source=source.name, error=str(error))
-            return stop.wait(1.0)
+            _log.warning(
+                "catch_up_failed", controller=self.name, source=source.name, error=str(error)
+            )
+            return False
 
     def _work(self, stop: StopToken) -> None:
-        while not stop.is_set():
-            loan = self.queue.get()
-            if loan is None:
-                return
+        while (loan := self.queue.get()) is not None:
             # What becomes of the key is decided before the loan is closed: closed
             # first, another worker could start it with a stale back-off (RT-15).
             with loan, self._metrics.active_workers.track_inprogress():
-                self._reconcile(loan)
+                self._reconcile(loan, stop)
 
-    def _reconcile(self, loan: Loan[Request]) -> None:
+    def _reconcile(self, loan: Loan[Request], stop: StopToken) -> None:
         request = loan.key
         fields = {
             "controller": self.name,
+            "kind": self._kind,
             "namespace": request.namespace,
             "name": request.name,
             "reconcile_id": uuid.uuid4().hex,
@@ -172,11 +201,14 @@ class Controller:
         with logs.bound(**{key: value for key, value in fields.items() if value}):
             started = self._clock.monotonic()
             try:
-                result = self._reconciler.reconcile(request)
-            except Stopped:
-                return
-            except Exception as error:  # noqa: BLE001 - a controller outlives its reconciler
+                result = _checked(self._reconciler.reconcile(request))
+            except Stopped as error:
+                if not stop.is_set():  # some other token: the key still owes a run
+                    self._failed(loan, error)
+            except Exception as error:
                 self._failed(loan, error)
+                if not self._recover and not isinstance(error, NavarchosError):
+                    raise
             else:
                 self._succeeded(loan, result)
             finally:
@@ -195,7 +227,7 @@ class Controller:
             self._metrics.results["success"].inc()
             self.queue.forget(loan.key)
 
-    def _failed(self, loan: Loan[Request], error: Exception) -> None:
+    def _failed(self, loan: Loan[Request], error: BaseException) -> None:
         self._metrics.results["error"].inc()
         self._metrics.errors.inc()
         if isinstance(error, TerminalError):
@@ -214,3 +246,10 @@ class Controller:
             if not isinstance(error, NavarchosError):
                 self._metrics.panics.inc()
             _log.error("reconcile_failed", attempt=attempt, exc_info=error)
+
+
+def _checked(result: object) -> Result:
+    """Refuse what is no answer: a forgotten `return` must not count as success."""
+    if not isinstance(result, Result):
+        raise TypeError(f"reconcile returned {result!r} instead of a Result: return DONE")
+    return result

@@ -1,7 +1,7 @@
 """The manager's side of leader election."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from navarchos.client import Client
 from navarchos.clock import Clock
@@ -47,7 +47,9 @@ class Election:
 
     Args:
         options: Which lease, and how fast it moves.
-        client: Talks to the server; requests of the lock have their own deadlines.
+        client: Whose server and user are used. The lock gets a client of its own, so
+            that neither a limit on requests nor busy connections delay a renewal
+            (RT-21).
         lead: What needs leadership; returns after its token was set.
         fail: Told of a lost lease, and of anything else that ends the election.
         work_timeout: Seconds that the work may take to end after a stop.
@@ -66,8 +68,11 @@ class Election:
         clock: Clock,
         instruments: Instruments,
     ) -> None:
+        self._client = Client(
+            replace(client.config, qps=None, burst=None), clock=clock, instruments=instruments
+        )
         lock = LeaseLock(
-            client, options.namespace, options.name, options.identity or unique_identity()
+            self._client, options.namespace, options.name, options.identity or unique_identity()
         )
         self._elector = LeaderElector(
             lock,
@@ -107,6 +112,8 @@ class Election:
             self._elector.run(self._stop)
         except Exception as error:  # noqa: BLE001 - the manager raises it
             self._fail(error)
+        finally:
+            self._client.close()
 
 
 def _nothing() -> None:

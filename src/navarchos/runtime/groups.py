@@ -56,7 +56,7 @@ class RunnableGroup:
             if not self._open:
                 self._waiting.append((name, runnable))
                 return
-        self._run(name, runnable)
+            self._run_locked(name, runnable)
 
     def start(self) -> None:
         """Start what was added. Does nothing once closed."""
@@ -65,8 +65,8 @@ class RunnableGroup:
                 return
             self._open = True
             waiting, self._waiting = self._waiting, []
-        for name, runnable in waiting:
-            self._run(name, runnable)
+            for name, runnable in waiting:
+                self._run_locked(name, runnable)
 
     def stop(self, reason: str) -> None:
         """Ask every runnable to end, and start no more."""
@@ -83,13 +83,14 @@ class RunnableGroup:
         """Return the names of the threads that still run."""
         return self._threads.running()
 
-    def _run(self, name: str, runnable: Runnable) -> None:
+    def _run_locked(self, name: str, runnable: Runnable) -> None:
+        # Locked, so that whoever asks the group to stop finds each thread started.
         def run() -> None:
             try:
                 runnable.run(self._stop)
             except Stopped:
                 return
-            except Exception as error:  # noqa: BLE001 - the manager raises it
+            except BaseException as error:  # noqa: BLE001 - the manager raises it
                 self._fail(error)
 
         self._threads.start(name, run)

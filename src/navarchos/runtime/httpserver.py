@@ -1,6 +1,7 @@
 """A small HTTP server for probes and metrics: threads with an owner, a prompt end."""
 
 import socket
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +20,7 @@ __all__ = ["Answer", "HttpServer", "Query", "parse_address"]
 _log = get_logger(__name__)
 
 _CLIENT_TIMEOUT: Final = 10.0
+_ACCEPT_PAUSE: Final = 0.2
 _PLAIN: Final = "text/plain; charset=utf-8"
 
 Query = dict[str, list[str]]
@@ -56,7 +58,8 @@ class HttpServer:
     """Answers GET by a function of path and query.
 
     Promises: the port is bound by the constructor, so that one in use is an error
-    there (MG-15); after `stop` no thread is left and the port is free.
+    there (MG-15); a route that fails is answered with 500 and harms no other
+    request; after `stop` no thread is left and the port is free.
 
     Args:
         name: Of the threads, and in errors.
@@ -76,9 +79,11 @@ class HttpServer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._name = name
-        self._route = route
+        self._handler = _handler(name, route)
         self._stop = StopToken(clock=clock)
         self._threads = ThreadGroup(name, stop=self._stop, clock=clock)
+        self._open_lock = threading.Lock()
+        self._open: set[socket.socket] = set()  # guarded by _open_lock; connections
         try:
             self._socket = _listen(address)
         except OSError as error:
@@ -102,11 +107,13 @@ class HttpServer:
             Whether every thread has ended.
         """
         self._stop.stop("the HTTP server stops")
-        # Closing alone does not free a thread that is blocked in accept (RT-24).
-        try:
-            self._socket.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            _log.debug("listener_already_down", server=self._name)
+        # Closing alone does not free a thread that is blocked in a call (RT-24).
+        self._shut(self._socket, socket.SHUT_RDWR)
+        with self._open_lock:
+            connections = list(self._open)
+        for connection in connections:
+            # Whoever has not asked yet is not waited for; answers still go out.
+            self._shut(connection, socket.SHUT_RD)
         ended = self._threads.join(timeout)
         self._socket.close()
         return ended
@@ -116,38 +123,59 @@ class HttpServer:
             try:
                 connection, address = self._socket.accept()
             except OSError as error:
-                if not self._stop.is_set():
-                    raise
-                _log.debug("listener_closed", server=self._name, error=str(error))
-                return
+                if self._stop.is_set():
+                    return
+                # A client that left, or no descriptor is free: the next may get through.
+                _log.warning("accept_failed", server=self._name, error=str(error))
+                self._stop.wait(_ACCEPT_PAUSE)
+                continue
+            with self._open_lock:
+                self._open.add(connection)
             self._threads.start("request", partial(self._answer, connection, address))
 
     def _answer(self, connection: socket.socket, address: object) -> None:
-        route = self._route
-
-        class Handler(BaseHTTPRequestHandler):
-            timeout = _CLIENT_TIMEOUT
-            server_version = "navarchos"
-            sys_version = ""
-
-            def do_GET(self) -> None:
-                url = urlsplit(self.path)
-                answer = route(url.path, parse_qs(url.query, keep_blank_values=True))
-                self.send_response(answer.status)
-                self.send_header("Content-Type", answer.content_type)
-                self.send_header("Content-Length", str(len(answer.body)))
-                self.end_headers()
-                self.wfile.write(answer.body)
-
-            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as inherited
-                _log.debug("http_request", line=format % args)
-
         try:
-            Handler(connection, address, None)  # type: ignore[arg-type]  # the server is never used
+            self._handler(connection, address, None)  # type: ignore[arg-type]  # the server is never used
         except OSError as error:
             _log.debug("http_client_left", server=self._name, error=str(error))
         finally:
+            with self._open_lock:
+                self._open.discard(connection)
             connection.close()
+
+    def _shut(self, connection: socket.socket, how: int) -> None:
+        try:
+            connection.shutdown(how)
+        except OSError as error:
+            _log.debug("socket_already_down", server=self._name, error=str(error))
+
+
+def _handler(server: str, route: Callable[[str, Query], Answer]) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _CLIENT_TIMEOUT
+        server_version = "navarchos"
+        sys_version = ""
+
+        def do_GET(self) -> None:
+            answer = self._ask()
+            self.send_response(answer.status)
+            self.send_header("Content-Type", answer.content_type)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as inherited
+            _log.debug("http_request", server=server, line=format % args)
+
+        def _ask(self) -> Answer:
+            url = urlsplit(self.path)
+            try:
+                return route(url.path, parse_qs(url.query, keep_blank_values=True))
+            except Exception as error:  # noqa: BLE001 - one bad answer must not end the server
+                _log.error("http_route_failed", server=server, path=url.path, exc_info=error)
+                return Answer.text(500, "internal error: see the log\n")
+
+    return Handler
 
 
 def _listen(address: tuple[str, int]) -> socket.socket:

@@ -152,11 +152,19 @@ class Manager:
     # What controllers need
 
     def informer(
-        self, resource: Resource[T], *, field_selector: str = "", label_selector: str = ""
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        field_selector: str = "",
+        label_selector: str = "",
     ) -> SharedInformer[T]:
         """Return the process's informer of a kind; started with the manager, or now."""
         informer = self.informers.informer(
-            resource, field_selector=field_selector, label_selector=label_selector
+            resource,
+            namespace=namespace,
+            field_selector=field_selector,
+            label_selector=label_selector,
         )
         with self._state_lock:
             self._resources.append(resource)
@@ -244,7 +252,7 @@ class Manager:
                 self._stop.wait()
             except Stopped:
                 _log.debug("stopped_while_starting")
-            except Exception as error:  # noqa: BLE001 - raised below, after the rest has ended
+            except BaseException as error:  # noqa: BLE001 - raised below, after the rest has ended
                 self._fail(error)
             late = self._shut_down()
         self._raise(late)
@@ -261,22 +269,23 @@ class Manager:
         self.informers.wait_for_sync(self.options.cache_sync_timeout, self._stop)
         self._set_caches_state("")
         _log.info("caches_synced")
+        self._stop.raise_if_set()
         self._always.start()
         self._begin_leading()
 
     def _begin_leading(self) -> None:
         if self._election is None:
-            self.elected.stop("no election")
             self._leading.start()
+            self.elected.stop("no election")
         else:
             self._election.start()
 
     def _lead(self, stop: StopToken) -> None:
         """Run what needs leadership, on the elector's thread for guarded work."""
-        _log.info("elected")
-        self.elected.stop("elected")
         withdraw = stop.on_stop(lambda: self._leading.stop(stop.reason or "no longer leading"))
         self._leading.start()
+        _log.info("elected")
+        self.elected.stop("elected")
         stop.wait()
         withdraw()
         self._leading.join(None)
@@ -308,14 +317,16 @@ class Manager:
             lost = isinstance(self._failure, LeaseLost)
         self._stop.stop("the manager stops")
         _log.info("manager_stopping", reason=self._stop.reason)
+        # Without a lease somebody else acts by now: nothing of ours is waited for (MG-10).
         grace = 0.0 if lost else self.options.graceful_shutdown_timeout
         deadline = None if grace < 0 else self.clock.monotonic() + grace
         late = [*self._end(self._always, deadline), *self._end_leading(deadline)]
         if not self.informers.shutdown(self._left(deadline)):
             late.append("informers")
-        self.recorder.close(min(self._left(deadline) or _FLUSH_LIMIT, _FLUSH_LIMIT))
+        # What tells of the end has limits of its own, however the grace was used up.
+        self.recorder.close(_FLUSH_LIMIT if grace else 0.0)
         for server in self._servers.values():
-            server.stop(_SERVER_STOP_LIMIT)
+            server.stop(_SERVER_STOP_LIMIT if grace else 0.0)
         _log.info("manager_stopped", late=late)
         return tuple(late) if grace > 0 else ()
 
@@ -378,21 +389,31 @@ class Manager:
         return election
 
     def _bind(self) -> dict[str, HttpServer]:
-        options, servers = self.options, {}
+        options = self.options
         routes = {
             "metrics": (options.metrics_address, self._metrics_route()),
             "health": (options.health_address, self.probes.route),
         }
-        for name, (text, route) in routes.items():
-            address = parse_address(f"{name}_address", text)
-            if address is not None:
-                servers[name] = HttpServer(name, address, route, clock=self.clock)
+        servers: dict[str, HttpServer] = {}
+        try:
+            for name, (text, route) in routes.items():
+                address = parse_address(f"{name}_address", text)
+                if address is not None:
+                    servers[name] = HttpServer(name, address, route, clock=self.clock)
+        except ConfigError:
+            for server in servers.values():
+                server.stop(0.0)
+            raise
         return servers
 
     def _metrics_route(self) -> Callable[[str, Query], Answer]:
         registry = self.instruments.registry
-        ProcessCollector(registry=registry)
-        PlatformCollector(registry=registry)
+        for collector in (ProcessCollector, PlatformCollector):
+            try:
+                collector(registry=registry)
+            except ValueError:
+                # The caller's registry has them already, as the library's default one.
+                _log.debug("collector_present", collector=collector.__name__)
 
         def route(path: str, _: Query) -> Answer:
             if path != "/metrics":

@@ -7,7 +7,7 @@
 | `Result(requeue=True)` | again when the rate limiter allows |
 | `TerminalError` | counted and logged, not tried again until something changes |
 | any other exception | counted and logged, again when the rate limiter allows |
-| `Stopped` | the controller is stopping; nothing |
+| `Stopped` while the controller stops | cut short: nothing is counted, nothing comes again |
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ class Result:
     """When to look again, if at all.
 
     Attributes:
-        requeue_after: In so many seconds, above 0; not a failure, just a wait.
+        requeue_after: In so many seconds; not a failure, just a wait. 0 is `None`.
         requeue: When the rate limiter allows.
         priority: Of the next look; `None` keeps the present one.
     """
@@ -38,7 +38,8 @@ class Result:
     priority: int | None = None
 
     def __post_init__(self) -> None:
-        if self.requeue_after is not None and self.requeue_after < 0:
+        # Written this way round so that it refuses NaN too, which would never wait.
+        if self.requeue_after is not None and not self.requeue_after >= 0:
             raise ConfigError("requeue_after", self.requeue_after, "it must not be negative")
 
 

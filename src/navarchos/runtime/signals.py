@@ -37,6 +37,7 @@ class SignalHandling:
         self._threads = ThreadGroup("signals", stop=StopToken())
         self._previous: dict[int, object] = {}
         self._previous_fd = -1
+        self._received_before = False  # of the reading thread
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
@@ -59,7 +60,8 @@ class SignalHandling:
         trace: TracebackType | None,
     ) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]  # what signal() returned
+            # None stands for a handler that was not installed from Python.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]  # what signal() returned
         signal.set_wakeup_fd(self._previous_fd)
         assert self._ends is not None, "entered before"
         reader, writer = self._ends
@@ -77,8 +79,11 @@ class SignalHandling:
                     self._received(signal.Signals(number).name)
 
     def _received(self, name: str) -> None:
-        if self._stop.is_set():
+        # Not whether the token is set: the first signal may come while we stop for
+        # another reason, and must not cut the orderly end short.
+        if self._received_before:
             _log.warning("second_signal", signal=name)
             os._exit(1)
+        self._received_before = True
         _log.info("signal_received", signal=name)
         self._stop.stop(f"received {name}")

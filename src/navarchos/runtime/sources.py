@@ -1,7 +1,6 @@
 """Where a controller's requests come from."""
 
 import threading
-from collections import deque
 from collections.abc import Iterable
 from typing import Final, Generic, Protocol, TypeVar
 
@@ -144,15 +143,18 @@ class InformerSource(Generic[T]):
 class Channel:
     """Lets any code of the process ask for a look (CT-19).
 
-    Requests sent before a controller listens are kept until it does; the same
-    request many times is one. Sending never blocks.
+    Requests sent before a controller listens are kept until it does, once each.
+    Sending never blocks: instead of upstream's 1024 events the bound is the number
+    of different requests.
+
+    Does not promise: to feed more than one controller; each needs one of its own.
 
     Threads: safe from any thread.
     """
 
     def __init__(self) -> None:
         self._early_lock = threading.Lock()
-        self._early: deque[tuple[Request, int]] = deque()  # guarded by _early_lock
+        self._early: dict[Request, int] = {}  # guarded by _early_lock; highest priority
         self._requests: Requests | None = None  # guarded by _early_lock
 
     def send(self, request: Request, *, priority: int = 0) -> None:
@@ -160,19 +162,24 @@ class Channel:
         with self._early_lock:
             requests = self._requests
             if requests is None:
-                self._early.append((request, priority))
+                self._early[request] = max(priority, self._early.get(request, priority))
                 return
         requests.add(request, priority=priority)
 
     def connect(self, requests: Requests | None) -> None:
-        """Deliver to a queue from now on, beginning with what is kept; `None` keeps."""
+        """Deliver to a queue from now on, beginning with what is kept; `None` keeps.
+
+        Raises:
+            AlreadyStarted: It delivers to another one.
+        """
         with self._early_lock:
+            if requests is not None and self._requests is not None:
+                raise AlreadyStarted("channel")
             self._requests = requests
-            kept = list(self._early) if requests is not None else []
-            if requests is not None:
-                self._early.clear()
-        for request, priority in kept:
-            assert requests is not None
+            if requests is None:
+                return
+            kept, self._early = self._early, {}
+        for request, priority in kept.items():
             requests.add(request, priority=priority)
 
 

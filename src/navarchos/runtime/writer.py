@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Generic, TypeVar
 
-from navarchos.client import PatchType, Resource, ResourceClient
+from navarchos.client import PatchType, Propagation, Resource, ResourceClient
 from navarchos.informers import Lister, SharedInformer
 
 __all__ = ["CachedClient"]
@@ -62,6 +62,41 @@ class CachedClient(Generic[T]):
             uid=uid,
         )
         return self._observed(patched)
+
+    def replace(
+        self,
+        name: str,
+        body: Mapping[str, object],
+        namespace: str = "",
+        *,
+        subresource: str = "",
+    ) -> T:
+        """Put a whole object in the place of another.
+
+        Raises what `ResourceClient.replace` does.
+        """
+        return self._observed(self.live.replace(name, body, namespace, subresource=subresource))
+
+    def delete(
+        self,
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str = "",
+        resource_version: str = "",
+        propagation: Propagation | None = None,
+    ) -> None:
+        """Delete an object, or begin to.
+
+        `lister` no longer shows it, until the watch shows it terminating or made
+        anew. Raises what `ResourceClient.delete` does.
+        """
+        known = self.lister.find(name, namespace)
+        self.live.delete(
+            name, namespace, uid=uid, resource_version=resource_version, propagation=propagation
+        )
+        if known is not None:
+            self.informer.observe_delete(known)
 
     def _observed(self, obj: T) -> T:
         self.informer.observe_write(obj)
