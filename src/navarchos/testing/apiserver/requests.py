@@ -9,6 +9,7 @@ import msgspec
 
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonValue, encode
+from navarchos.testing.apiserver.protobuf import PROTOBUF, UnreadableProtobuf, decode_protobuf
 from navarchos.testing.apiserver.selectors import (
     Selection,
     parse_field_selector,
@@ -167,6 +168,8 @@ def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TY
         StatusError: 415 for a foreign format, 400 for broken text.
     """
     media = content_type.partition(";")[0].strip() or _JSON
+    if media == PROTOBUF:
+        return _read_protobuf(raw, accepted)
     if media not in accepted:
         raise unsupported_media_type(accepted)
     if media.endswith("yaml"):
@@ -180,6 +183,13 @@ def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TY
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise bad_request(f"invalid character in the body: {error}") from error
+
+
+def _read_protobuf(raw: bytes, accepted: tuple[str, ...]) -> JsonValue:
+    try:
+        return decode_protobuf(raw)
+    except UnreadableProtobuf as error:
+        raise unsupported_media_type(accepted) from error
 
 
 def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:

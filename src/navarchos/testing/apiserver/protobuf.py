@@ -1,0 +1,200 @@
+"""Protobuf bodies of the few kinds that kubectl's typed clients send.
+
+kubectl 1.32 and later write some built-in kinds as
+`application/vnd.kubernetes.protobuf`: `create namespace`, `drain`, `auth can-i`.
+Answers are JSON, which those clients accept as well.
+"""
+
+import base64
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from navarchos.testing.apiserver.objects import (
+    JsonObject,
+    JsonValue,
+    micro_timestamp,
+    timestamp,
+)
+
+__all__ = ["PROTOBUF", "UnreadableProtobuf", "decode_protobuf"]
+
+PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
+"""The media type."""
+
+_MAGIC: Final = b"k8s\x00"
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_TABLE: Final = """
+Unknown 1:typeMeta:TypeMeta 2:raw:raw
+TypeMeta 1:apiVersion:str 2:kind:str
+ObjectMeta 1:name:str 2:generateName:str 3:namespace:str 5:uid:str 6:resourceVersion:str
+ObjectMeta 7:generation:int 8:creationTimestamp:time 9:deletionTimestamp:time
+ObjectMeta 10:deletionGracePeriodSeconds:int 11:labels:{str} 12:annotations:{str}
+ObjectMeta 13:ownerReferences:[OwnerReference] 14:finalizers:[str]
+OwnerReference 1:kind:str 3:name:str 4:uid:str 5:apiVersion:str 6:controller:bool
+OwnerReference 7:blockOwnerDeletion:bool
+Preconditions 1:uid:str 2:resourceVersion:str
+DeleteOptions 1:gracePeriodSeconds:int 2:preconditions:Preconditions 3:orphanDependents:bool
+DeleteOptions 4:propagationPolicy:str 5:dryRun:[str]
+Eviction 1:metadata:ObjectMeta 2:deleteOptions:DeleteOptions
+Namespace 1:metadata:ObjectMeta 2:spec:NamespaceSpec 3:status:NamespaceStatus
+NamespaceSpec 1:finalizers:[str]
+NamespaceStatus 1:phase:str
+ConfigMap 1:metadata:ObjectMeta 2:data:{str} 3:binaryData:{bytes} 4:immutable:bool
+Secret 1:metadata:ObjectMeta 2:data:{bytes} 3:type:str 4:stringData:{str} 5:immutable:bool
+ServiceAccount 1:metadata:ObjectMeta 4:automountServiceAccountToken:bool
+Lease 1:metadata:ObjectMeta 2:spec:LeaseSpec
+LeaseSpec 1:holderIdentity:str 2:leaseDurationSeconds:int 3:acquireTime:micro 4:renewTime:micro
+LeaseSpec 5:leaseTransitions:int
+SelfSubjectAccessReview 1:metadata:ObjectMeta 2:spec:AccessSpec
+AccessSpec 1:resourceAttributes:ResourceAttributes 2:nonResourceAttributes:PathAttributes
+ResourceAttributes 1:namespace:str 2:verb:str 3:group:str 4:version:str 5:resource:str
+ResourceAttributes 6:subresource:str 7:name:str
+PathAttributes 1:path:str 2:verb:str
+"""
+
+Fields = dict[int, tuple[str, str]]
+
+
+def _read_table() -> Mapping[str, Fields]:
+    found: dict[str, Fields] = {}
+    for line in _TABLE.strip().splitlines():
+        name, *fields = line.split()
+        for field in fields:
+            number, label, kind = field.split(":", 2)
+            found.setdefault(name, {})[int(number)] = (label, kind)
+    return found
+
+
+_MESSAGES: Final = _read_table()
+_KINDS: Final = frozenset(
+    {
+        "ConfigMap",
+        "DeleteOptions",
+        "Eviction",
+        "Lease",
+        "Namespace",
+        "Secret",
+        "SelfSubjectAccessReview",
+        "ServiceAccount",
+    }
+)
+
+
+class UnreadableProtobuf(Exception):
+    """A kind without a table, or bytes that are no message."""
+
+
+def decode_protobuf(raw: bytes) -> JsonObject:
+    """Return the object in a protobuf body.
+
+    Raises:
+        UnreadableProtobuf: The kind is not among those above, or it is no protobuf.
+    """
+    if not raw.startswith(_MAGIC):
+        raise UnreadableProtobuf("provided data does not appear to be a protobuf message")
+    try:
+        envelope = _message("Unknown", raw[len(_MAGIC) :])
+        head: JsonObject = envelope.get("typeMeta") or {}
+        kind = str(head.get("kind") or "")
+        if kind not in _KINDS:
+            raise UnreadableProtobuf(f"no protobuf table for {kind or 'an object without kind'}")
+        return {**head, **_message(kind, envelope.get("raw") or b"")}
+    except (IndexError, UnicodeDecodeError, TypeError) as error:
+        raise UnreadableProtobuf(str(error)) from error
+
+
+def _message(name: str, raw: bytes) -> JsonObject:
+    """Decode one message; what is empty counts as absent, as in Go's JSON."""
+    fields = _MESSAGES[name]
+    found: JsonObject = {}
+    for number, value in _pairs(raw):
+        label, kind = fields.get(number, ("", ""))
+        if label:
+            _store(found, label, kind, value)
+    return found
+
+
+def _store(found: JsonObject, label: str, kind: str, value: JsonValue) -> None:
+    if kind.startswith("["):
+        found.setdefault(label, []).append(_value(kind[1:-1], value))
+    elif kind.startswith("{"):
+        entry = dict(_pairs(value))
+        key = bytes(entry.get(1, b"")).decode()
+        found.setdefault(label, {})[key] = _value(kind[1:-1], entry.get(2, b""))
+    else:
+        decoded = _value(kind, value)
+        if decoded is not None and decoded != "":
+            found[label] = decoded
+
+
+def _value(kind: str, value: JsonValue) -> JsonValue:
+    convert = _SCALARS.get(kind)
+    return _message(kind, value) if convert is None else convert(value)
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _time(raw: bytes) -> datetime | None:
+    parts = dict(_pairs(raw))
+    if not parts:
+        return None
+    nanoseconds = int(parts.get(2, 0))
+    return _EPOCH + timedelta(seconds=int(parts.get(1, 0)), microseconds=nanoseconds // 1000)
+
+
+def _second(raw: bytes) -> str | None:
+    at = _time(raw)
+    return None if at is None else timestamp(at)
+
+
+def _microsecond(raw: bytes) -> str | None:
+    at = _time(raw)
+    return None if at is None else micro_timestamp(at)
+
+
+def _pairs(raw: bytes) -> Iterator[tuple[int, JsonValue]]:
+    """Iterate field numbers and raw values: integers, or bytes."""
+    at = 0
+    while at < len(raw):
+        tag, at = _varint(raw, at)
+        wire = tag & 7
+        if wire == 0:
+            value, at = _varint(raw, at)
+            yield tag >> 3, value
+            continue
+        if wire == 2:
+            length, at = _varint(raw, at)
+        elif wire in {1, 5}:
+            length = 8 if wire == 1 else 4
+        else:
+            raise UnreadableProtobuf(f"wire type {wire}")
+        if at + length > len(raw):
+            raise UnreadableProtobuf("unexpected end of the message")
+        yield tag >> 3, raw[at : at + length]
+        at += length
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        byte = raw[at]
+        value |= (byte & 0x7F) << shift
+        at += 1
+        shift += 7
+        if byte < 0x80:
+            return value, at
+
+
+_SCALARS: Final[Mapping[str, Callable[[JsonValue], JsonValue]]] = {
+    "str": lambda value: bytes(value).decode(),
+    "int": _signed,
+    "bool": bool,
+    "bytes": lambda value: base64.b64encode(value).decode(),
+    "raw": bytes,
+    "time": _second,
+    "micro": _microsecond,
+}
