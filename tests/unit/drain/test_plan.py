@@ -235,5 +235,5 @@ def test_every_pod_is_in_exactly_one_group(
     # Whatever the options: what only its kubelet can end is never touched, and what
     # terminates is never asked twice.
     for planned in plan.evict:
-        assert not planned.pod.is_terminating or planned.pod.is_finished
-        assert not planned.pod.is_mirror or planned.pod.is_finished
+        assert not planned.pod.is_terminating
+        assert not planned.pod.is_mirror

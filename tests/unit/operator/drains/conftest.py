@@ -1,13 +1,27 @@
-"""Pods under drain, built from the few facts that a test is about."""
+"""A cluster on a server, and runs of the manager that the test drives pass by pass."""
 
-from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
-from navarchos.drain import Action, Finding, PlannedPod, Pod, Reason
+from navarchos.client import Client, ClientConfig
+from navarchos.clock import SYSTEM_CLOCK
+from navarchos.drain import BUDGETS, DAEMON_SETS, Action, Finding, PlannedPod, Pod, Reason
+from navarchos.informers import SharedInformer
+from navarchos.instrument import Instruments
+from navarchos.operator.api.v1alpha1 import NODE_DRAINS
+from navarchos.operator.api.v1alpha1.definitions import manifests
+from navarchos.operator.drains import Caches, assemble
+from navarchos.operator.names import CORDONED_BY_ANNOTATION
+from navarchos.operator.nodes import NODES
+from navarchos.runtime import Request, Result
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver import ApiServer
+from navarchos.testing.recorder import FakeRecorder
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -61,3 +75,315 @@ def plan_pod() -> Callable[..., PlannedPod]:
 @pytest.fixture(scope="session")
 def now() -> datetime:
     return NOW
+
+
+GROUP = "navarchos.pusher.com"
+PATIENCE = 20.0
+
+
+class ManualClock:
+    """Time that the test moves; waits really wait, for a notification."""
+
+    def __init__(self) -> None:
+        self._start = datetime.now(UTC)
+        self.passed = 0.0
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.passed
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.passed)
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        return condition.wait(timeout)
+
+
+class Process:
+    """One run of the manager: caches, reconciler, memory. Time and server outlive it."""
+
+    def __init__(self, server: ApiServer, client: Client, clock: ManualClock) -> None:
+        self._server = server
+        self.clock = clock
+        self.recorder = FakeRecorder()
+        self.instruments = Instruments()
+        self.woken: set[str] = set()
+        self.caches = Caches(
+            SharedInformer(client.resource(NODE_DRAINS)),
+            SharedInformer(client.resource(NODES)),
+            SharedInformer(client.resource(DAEMON_SETS)),
+            SharedInformer(client.resource(BUDGETS)),
+        )
+        self.reconciler, self.machinery = assemble(
+            client,
+            self.caches,
+            recorder=self.recorder,
+            wake=self.woken.add,
+            clock=clock,
+            watch_clock=SYSTEM_CLOCK,
+            rand=lambda: 0.0,
+            instruments=self.instruments,
+        )
+        for informer in self._informers():
+            informer.start()
+
+    def _informers(self) -> list[SharedInformer[Any]]:
+        caches = self.caches
+        return [caches.drains, caches.nodes, caches.daemon_sets, caches.budgets]
+
+    def step(self, name: str = "d") -> Result:
+        """One pass on caches that are up to date."""
+        self.catch_up()
+        return self.reconciler.reconcile(Request("", name))
+
+    def wait_for_wake(self) -> None:
+        """Wait until something has asked for a look at a drain."""
+        limit = SYSTEM_CLOCK.monotonic() + PATIENCE
+        waiting = StopToken()
+        while not self.woken:
+            assert SYSTEM_CLOCK.monotonic() < limit, "nobody woke the drain"
+            waiting.wait(0.002)
+
+    def catch_up(self) -> None:
+        """Wait until every cache has what the server has."""
+        limit = SYSTEM_CLOCK.monotonic() + PATIENCE
+        waiting = StopToken()
+        for informer in [*self._informers(), *self.machinery.watches.active()]:
+            while self._behind(informer):
+                assert SYSTEM_CLOCK.monotonic() < limit, f"{informer.name} is behind"
+                waiting.wait(0.002)
+
+    def _behind(self, informer: SharedInformer[Any]) -> bool:
+        kind = informer.resource
+        node = informer.scope.field_selector.partition("=")[2]
+        there = {
+            (entry["metadata"]["uid"], entry["metadata"]["resourceVersion"])
+            for entry in self._server.list(kind.plural, group=kind.group)
+            if not node or entry["spec"].get("nodeName") == node
+        }
+        here = {
+            (entry.metadata.uid, entry.metadata.resource_version)
+            for entry in informer.store.values()
+        }
+        return not informer.has_synced() or here != there
+
+    def run(
+        self,
+        done: Callable[[], object],
+        *,
+        meanwhile: Callable[[], object] = lambda: None,
+        limit: float = 60.0,
+        most: float = 1.0,
+    ) -> float:
+        """Pass after pass, time moving as each pass asks, until `done`; return the time."""
+        began = self.clock.passed
+        while not done():
+            assert self.clock.passed - began < limit, "not done in time"
+            result = self.step()
+            if done():
+                break
+            meanwhile()
+            self.clock.passed += min(result.requeue_after or most, most)
+        return self.clock.passed - began
+
+    def close(self) -> None:
+        self.machinery.watches.close()
+        for informer in self._informers():
+            informer.stop()
+        for informer in self._informers():
+            assert informer.join(PATIENCE)
+
+    def metric(self, name: str, **labels: str) -> float | None:
+        return self.instruments.registry.get_sample_value(name, labels)
+
+
+class World:
+    """The cluster: a server and what a test puts on it."""
+
+    def __init__(self, server: ApiServer, client: Client) -> None:
+        self.server = server
+        self.client = client
+        self.clock = ManualClock()
+        self._processes: list[Process] = []
+
+    def process(self, client: Client | None = None) -> Process:
+        self._processes.append(Process(self.server, client or self.client, self.clock))
+        return self._processes[-1]
+
+    def close(self) -> None:
+        for process in self._processes:
+            process.close()
+
+    def node(self, name: str = "n1", **fields: Any) -> str:
+        self.server.install(
+            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, **fields}
+        )
+        uid: str = self.server.get("nodes", name)["metadata"]["uid"]
+        return uid
+
+    def pod(self, name: str, *, owner: str = "Set", node: str = "n1", **fields: Any) -> None:
+        reference = {
+            "apiVersion": "apps/v1" if owner == "DaemonSet" else "example.org/v1",
+            "kind": owner,
+            "name": "web",
+            "uid": self._owner_uid(owner),
+            "controller": True,
+        }
+        metadata = {
+            "name": name,
+            "namespace": "default",
+            "labels": {"app": "web"},
+            "ownerReferences": [reference] if owner else [],
+            **fields.pop("metadata", {}),
+        }
+        self.server.install(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": metadata,
+                "spec": {
+                    "nodeName": node,
+                    "containers": [{"name": "c", "image": "i"}],
+                    **fields.pop("spec", {}),
+                },
+                "status": {
+                    "phase": "Running",
+                    "conditions": [{"type": "Ready", "status": "True"}],
+                    **fields.pop("status", {}),
+                },
+            }
+        )
+
+    def _owner_uid(self, owner: str) -> str:
+        if owner != "DaemonSet":
+            return "web"
+        if not self.server.list("daemonsets", "default", "apps"):
+            template = {
+                "metadata": {"labels": {"app": "x"}},
+                "spec": {"containers": [{"name": "c", "image": "i"}]},
+            }
+            self.server.install(
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "DaemonSet",
+                    "metadata": {"name": "web", "namespace": "default"},
+                    "spec": {"selector": {"matchLabels": {"app": "x"}}, "template": template},
+                }
+            )
+        uid: str = self.server.get("daemonsets", "web", "default", "apps")["metadata"]["uid"]
+        return uid
+
+    def budget(self, allowed: int, name: str = "web") -> None:
+        status = {
+            "observedGeneration": 1,
+            "disruptionsAllowed": allowed,
+            "currentHealthy": 1,
+            "desiredHealthy": 1,
+            "expectedPods": 1,
+        }
+        self.server.install(
+            {
+                "apiVersion": "policy/v1",
+                "kind": "PodDisruptionBudget",
+                "metadata": {"name": name, "namespace": "default"},
+                "spec": {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 1},
+                "status": status,
+            }
+        )
+
+    def allow(self, allowed: int, name: str = "web") -> None:
+        path = f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{name}/status"
+        self.patch(path, {"status": {"disruptionsAllowed": allowed}})
+
+    def drain(self, name: str = "d", **spec: Any) -> None:
+        self.server.install(
+            {
+                "apiVersion": f"{GROUP}/v1alpha1",
+                "kind": "NodeDrain",
+                "metadata": {"name": name},
+                "spec": {"nodeName": "n1", **spec},
+            }
+        )
+
+    def edit(self, name: str = "d", **spec: Any) -> None:
+        self.patch(f"/apis/{GROUP}/v1alpha1/nodedrains/{name}", {"spec": spec})
+
+    def delete_drain(self, name: str = "d") -> None:
+        assert self.client.raw("DELETE", f"/apis/{GROUP}/v1alpha1/nodedrains/{name}").status == 200
+
+    def cordon(self, closed: bool) -> None:
+        self.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": closed or None}})
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> None:
+        headers = {"Content-Type": "application/merge-patch+json"}
+        answer = self.client.raw("PATCH", path, body=body, headers=headers)
+        assert answer.status == 200, answer.body
+
+    def kubelet(self) -> None:
+        """End the pods that terminate."""
+        for pod in self.server.list("pods"):
+            meta = pod["metadata"]
+            if meta.get("deletionTimestamp"):
+                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+                self.client.raw("DELETE", path, body={"gracePeriodSeconds": 0})
+
+    def get(self, name: str = "d") -> Any:
+        return self.server.get("nodedrains", name, group=GROUP)
+
+    def status(self, name: str = "d") -> Any:
+        return self.get(name).get("status", {})
+
+    def phase(self, name: str = "d") -> str:
+        phase: str = self.status(name).get("phase", "")
+        return phase
+
+    def is_over(self) -> bool:
+        return self.phase() in {"Completed", "Failed"}
+
+    def condition(self, type_: str, name: str = "d") -> tuple[str, str]:
+        for condition in self.status(name).get("conditions", []):
+            if condition["type"] == type_:
+                return condition["status"], condition["reason"]
+        return "", ""
+
+    def pods(self) -> list[str]:
+        return [pod["metadata"]["name"] for pod in self.server.list("pods")]
+
+    def terminating(self) -> list[str]:
+        pods = self.server.list("pods")
+        return [p["metadata"]["name"] for p in pods if p["metadata"].get("deletionTimestamp")]
+
+    @property
+    def node_now(self) -> Any:
+        return self.server.get("nodes", "n1")
+
+    @property
+    def is_cordoned(self) -> bool:
+        return bool(self.node_now["spec"].get("unschedulable"))
+
+    @property
+    def mark(self) -> str:
+        annotations = self.node_now["metadata"].get("annotations") or {}
+        mark: str = annotations.get(CORDONED_BY_ANNOTATION, "")
+        return mark
+
+    @property
+    def evictions(self) -> int:
+        return self.server.requests.get("evict", 0)
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with (
+        ApiServer(crds=manifests()) as server,
+        Client(ClientConfig(host=server.url)) as client,
+    ):
+        world = World(server, client)
+        try:
+            yield world
+        finally:
+            world.close()
+
+
+@pytest.fixture
+def process(world: World) -> Process:
+    return world.process()

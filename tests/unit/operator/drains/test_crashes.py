@@ -1,0 +1,106 @@
+"""kill -9 after any single write: the next process ends where this one would have."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.unit.operator.drains.conftest import GROUP, World
+
+from navarchos.client import Client, ClientConfig, HttpRequest
+from navarchos.client.pool import PooledTransport
+from navarchos.client.transport import Answer
+
+
+class Killed(BaseException):
+    """The process is no more."""
+
+
+class KillingTransport:
+    """Dies after so many writes have reached the server; their answers are lost."""
+
+    def __init__(self, config: ClientConfig, writes: int) -> None:
+        self._inner = PooledTransport(config)
+        self._left = writes
+        self.killed = False
+
+    def send(self, request: HttpRequest) -> Answer:
+        answer = self._inner.send(request)
+        if request.method == "GET":
+            return answer
+        self._left -= 1
+        if self._left == 0:
+            answer.read()
+            self.killed = True
+            raise Killed
+        return answer
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+@pytest.fixture
+def doomed(world: World, writes: int) -> Iterator[Client]:
+    config = ClientConfig(host=world.server.url)
+    with Client(config, transport=KillingTransport(config, writes)) as client:
+        yield client
+
+
+def run_until_killed(world: World, client: Client) -> None:
+    process = world.process(client)
+    try:
+        process.run(world.is_over, meanwhile=world.kubelet)
+    except Killed:
+        return
+    finally:
+        process.close()
+
+
+@pytest.mark.rule("OP-26")
+@pytest.mark.parametrize("writes", range(1, 9))
+def test_a_drain_ends_the_same_after_a_kill_at_any_write(
+    world: World, doomed: Client, writes: int
+) -> None:
+    world.node()
+    world.pod("a")
+    world.pod("b")
+    world.drain()
+    run_until_killed(world, doomed)
+    world.clock.passed += 3
+
+    heir = world.process()
+    heir.run(world.is_over, meanwhile=world.kubelet)
+
+    status = world.status()
+    assert (status["phase"], status["reason"]) == ("Completed", "NodeDrained")
+    assert status["evictedPods"] == ["default/a", "default/b"]
+    assert (status["total"], status["evicted"]) == (2, 2)
+    assert world.pods() == []
+    assert world.mark == f"d/{world.get()['metadata']['uid']}"
+    assert world.condition("NodeCordoned") == ("True", "NodeCordoned")
+
+
+@pytest.mark.rule("OP-26")
+@pytest.mark.parametrize("writes", range(1, 5))
+def test_a_deleted_drain_gives_its_node_back_after_a_kill_at_any_write(
+    world: World, doomed: Client, writes: int
+) -> None:
+    world.node()
+    world.pod("a")
+    world.budget(0)
+    world.drain()
+    process = world.process(doomed)
+    try:
+        process.step()
+        world.delete_drain()
+        process.step()
+    except Killed:
+        pass
+    finally:
+        process.close()
+    if world.server.list("nodedrains", group=GROUP):
+        if not world.get()["metadata"].get("deletionTimestamp"):
+            world.delete_drain()
+        world.process().step()
+    assert world.server.list("nodedrains", group=GROUP) == []
+    assert not world.is_cordoned
+    assert world.mark == ""
+    assert world.terminating() == []
