@@ -5,8 +5,7 @@ from typing import Final, Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers.progress import Position, Progress
-from navarchos.informers.scope import Scope
-from navarchos.informers.source import ListerWatcher
+from navarchos.informers.scoped import ScopedSource
 from navarchos.informers.versions import is_at_least
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
@@ -27,15 +26,13 @@ class CatchUp(Generic[T]):
 
     def __init__(
         self,
-        source: ListerWatcher[T],
-        scope: Scope,
+        source: ScopedSource[T],
         progress: Progress,
         relist: Callable[[ResourceVersion], None],
         *,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._source = source
-        self._scope = scope
         self._progress = progress
         self._relist = relist
         self._clock = clock
@@ -78,13 +75,7 @@ class CatchUp(Generic[T]):
 
     def _servers_version(self, timeout: float | None) -> ResourceVersion:
         """Read the version of a consistent list, of which one object is enough."""
-        page = self._source.list_page(
-            self._scope.namespace,
-            label_selector=self._scope.label_selector,
-            field_selector=self._scope.field_selector,
-            limit=1,
-            timeout=timeout or None,
-        )
+        page = self._source.page("", limit=1, timeout=timeout or None)
         return ResourceVersion(page.resource_version)
 
     def _left(self, deadline: float | None) -> float | None:

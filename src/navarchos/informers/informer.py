@@ -23,6 +23,7 @@ from navarchos.informers.progress import Progress
 from navarchos.informers.reflector import REFLECTOR_BACKOFF, Reflector, WatchErrorHandler
 from navarchos.informers.resync import MINIMUM_RESYNC_PERIOD, ResyncTimer
 from navarchos.informers.scope import Scope
+from navarchos.informers.scoped import IDLE_TIMEOUT, ScopedSource
 from navarchos.informers.source import ListerWatcher
 from navarchos.informers.store import Store, WritableStore
 from navarchos.informers.tombstone import Tombstone
@@ -80,6 +81,7 @@ class SharedInformer(Generic[T]):
         indexers: Mapping[str, IndexFunction[T]] | None = None,
         streaming: bool = True,
         page_size: int | None = None,
+        idle_timeout: float | None = IDLE_TIMEOUT,
         backoff: Backoff = REFLECTOR_BACKOFF,
         on_watch_error: WatchErrorHandler | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -101,6 +103,8 @@ class SharedInformer(Generic[T]):
             streaming: Ask for a streaming list first; where the server cannot, an
                 ordinary list follows.
             page_size: Objects per page of ordinary lists; `None` for the usual.
+            idle_timeout: Seconds of silence after which a watch counts as dead, on a
+                server that has been seen to send bookmarks; `None` for no limit.
             backoff: The pause after a failure.
             on_watch_error: Hears why listing or watching failed instead of the log.
             clock: Time and waiting.
@@ -130,15 +134,13 @@ class SharedInformer(Generic[T]):
             objects=self._metrics.objects,
             clock=clock,
         )
+        source = ScopedSource(client, self.scope, idle_timeout=idle_timeout)
+        ingest = Ingest(
+            self._intake, resource=source.name, metrics=self._metrics, transform=transform
+        )
         self._reflector = Reflector(
-            client,
-            self.scope,
-            Ingest(
-                self._intake,
-                resource=str(self.resource),
-                metrics=self._metrics,
-                transform=transform,
-            ),
+            source,
+            ingest,
             metrics=self._metrics,
             streaming=streaming,
             page_size=page_size,
@@ -147,9 +149,7 @@ class SharedInformer(Generic[T]):
             clock=clock,
             rand=rand,
         )
-        self._catch_up = CatchUp(
-            client, self.scope, self._progress, self._reflector.relist, clock=clock
-        )
+        self._catch_up = CatchUp(source, self._progress, self._reflector.relist, clock=clock)
         self.lister: Lister[T] = Lister(self._overlay, self.resource, namespace=namespace)
         self._stop = StopToken(clock=clock)  # ends the reflector and the resyncs
         self._stopped = StopToken(clock=clock)  # ends the deliveries, once the reflector has

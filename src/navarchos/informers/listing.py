@@ -10,8 +10,8 @@ from navarchos.client.errors import (
     WatchExpired,
     is_resource_version_too_large,
 )
-from navarchos.informers.scope import Scope
-from navarchos.informers.source import ListerWatcher, Page
+from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.source import Page
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
@@ -77,23 +77,16 @@ class FullList(Generic[T]):
     """Fetches whole lists from a source. Owned by the reflector's thread.
 
     Args:
-        source: Where from.
-        scope: Which objects.
+        source: Where from, and which objects.
         last: Read for the version to ask for; flagged when the server refuses it.
         page_size: Objects per page; `None` for 500, or for no pages where the server
             can answer from its cache; `0` for no pages ever.
     """
 
     def __init__(
-        self,
-        source: ListerWatcher[T],
-        scope: Scope,
-        last: LastVersion,
-        *,
-        page_size: int | None = None,
+        self, source: ScopedSource[T], last: LastVersion, *, page_size: int | None = None
     ) -> None:
         self._source = source
-        self._scope = scope
         self._last = last
         self._page_size = page_size
         self._came_in_pages = False  # a cheap answer did, so its watch cache is off (RF-09)
@@ -126,7 +119,7 @@ class FullList(Generic[T]):
         found.add(page)
         while page.continue_token:
             try:
-                page = self._page("", limit, page.continue_token, stop)
+                page = self._page(version, limit, page.continue_token, stop)
             except Expired:
                 # The token, not our version, was too old: all in one piece (RF-10).
                 page = self._page(version, 0, "", stop)
@@ -142,14 +135,7 @@ class FullList(Generic[T]):
 
     def _page(self, version: str, limit: int, token: str, stop: StopToken) -> Page[T]:
         stop.raise_if_set()
-        page = self._source.list_page(
-            self._scope.namespace,
-            label_selector=self._scope.label_selector,
-            field_selector=self._scope.field_selector,
-            limit=limit,
-            resource_version=version,
-            continue_token=token,
-        )
+        page = self._source.page(version, limit=limit, token=token)
         # What arrived after the stop is not stored (RF-03).
         stop.raise_if_set()
         return page

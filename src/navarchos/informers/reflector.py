@@ -19,8 +19,8 @@ from navarchos.errors import Stopped
 from navarchos.informers.ingest import Ingest
 from navarchos.informers.listing import FullList, LastVersion
 from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.scope import Scope
-from navarchos.informers.source import ListerWatcher, Stream
+from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.source import Stream
 from navarchos.informers.streaming import StreamingList
 from navarchos.informers.versions import is_at_least
 from navarchos.informers.watching import ShortWatch, Watching
@@ -56,8 +56,7 @@ class Reflector(Generic[T]):
 
     def __init__(
         self,
-        source: ListerWatcher[T],
-        scope: Scope,
+        source: ScopedSource[T],
         ingest: Ingest[T],
         *,
         metrics: InformerMetrics,
@@ -68,15 +67,15 @@ class Reflector(Generic[T]):
         clock: Clock = SYSTEM_CLOCK,
         rand: Callable[[], float] = uniform,
     ) -> None:
-        self._resource = str(source.resource)
+        self._resource = source.name
         self._ingest = ingest
         self._metrics = metrics
         self._streaming = streaming
         self._on_error = on_error or self._log_error
         self._backoff = BackoffTimer(backoff, clock=clock, rand=rand)
         self._last = LastVersion()
-        self._list = FullList(source, scope, self._last, page_size=page_size)
-        parts = (source, scope, self._last, ingest)
+        self._list = FullList(source, self._last, page_size=page_size)
+        parts = (source, self._last, ingest)
         self._stream_list = StreamingList(*parts, backoff=self._backoff, clock=clock)
         self._watching = Watching(*parts, backoff=self._backoff, clock=clock)
         self._reason = "start"

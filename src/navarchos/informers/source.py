@@ -115,10 +115,12 @@ class ListerWatcher(Protocol[T]):
         field_selector: str = "",
         send_initial_events: bool = False,
         stop: StopToken | None = None,
+        idle_timeout: float | None = 75.0,
     ) -> Stream[T]:
         """Open a watch with bookmarks; return once the server has accepted it.
 
-        The source sets the time at which the server ends it, and how long it may be
-        silent (RF-14).
+        The source sets the time at which the server ends it, and ends it itself
+        after `idle_timeout` seconds of silence if bookmarks are to be expected
+        (RF-14).
         """
         ...

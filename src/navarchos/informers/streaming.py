@@ -7,8 +7,8 @@ from navarchos.client.errors import ConnectFailed, TooManyRequests, WatchBroken
 from navarchos.clock import Clock
 from navarchos.informers.ingest import Draft, Ingest
 from navarchos.informers.listing import LastVersion, is_version_unavailable
-from navarchos.informers.scope import Scope
-from navarchos.informers.source import ListerWatcher, Stream
+from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.source import Stream
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
@@ -35,8 +35,7 @@ class StreamingList(Generic[T]):
 
     def __init__(
         self,
-        source: ListerWatcher[T],
-        scope: Scope,
+        source: ScopedSource[T],
         last: LastVersion,
         ingest: Ingest[T],
         *,
@@ -44,7 +43,6 @@ class StreamingList(Generic[T]):
         clock: Clock,
     ) -> None:
         self._source = source
-        self._scope = scope
         self._last = last
         self._ingest = ingest
         self._backoff = backoff
@@ -80,14 +78,7 @@ class StreamingList(Generic[T]):
         return None
 
     def _attempt(self, stop: StopToken) -> Stream[T]:
-        stream = self._source.watch(
-            self._scope.namespace,
-            resource_version=self._last.for_streaming(),
-            label_selector=self._scope.label_selector,
-            field_selector=self._scope.field_selector,
-            send_initial_events=True,
-            stop=stop,
-        )
+        stream = self._source.watch(self._last.for_streaming(), stop, streaming=True)
         try:
             draft = Draft[T]()
             version = self._read(stream, draft)
@@ -108,19 +99,17 @@ class StreamingList(Generic[T]):
             self._ingest.draft(draft, event)
             if self._clock.monotonic() >= warn_at:
                 warn_at = self._clock.monotonic() + _WARN_EVERY
-                _log.warning("streaming_list_is_slow", resource=str(self._source.resource))
-        raise WatchBroken(str(self._source.resource), "it ended before the list was complete")
+                _log.warning("streaming_list_is_slow", resource=self._source.name)
+        raise WatchBroken(self._source.name, "it ended before the list was complete")
 
     def _wait(self, error: Exception, stop: StopToken) -> None:
         delay = self._backoff.next()
-        _log.warning(
-            "server_is_busy", resource=str(self._source.resource), why=str(error), delay=delay
-        )
+        _log.warning("server_is_busy", resource=self._source.name, why=str(error), delay=delay)
         stop.wait(delay)
         stop.raise_if_set()
 
     def _fall_back(self, error: Exception) -> None:
-        _log.info("streaming_list_refused", resource=str(self._source.resource), why=str(error))
+        _log.info("streaming_list_refused", resource=self._source.name, why=str(error))
 
 
 def is_busy(error: BaseException) -> bool:

@@ -7,8 +7,8 @@ from navarchos.client.errors import TooManyRequests, WatchBroken, WatchError
 from navarchos.clock import Clock
 from navarchos.informers.ingest import Ingest
 from navarchos.informers.listing import LastVersion
-from navarchos.informers.scope import Scope
-from navarchos.informers.source import Event, ListerWatcher, Stream
+from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.source import Event, Stream
 from navarchos.informers.streaming import is_busy
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
@@ -40,8 +40,7 @@ class Watching(Generic[T]):
 
     def __init__(
         self,
-        source: ListerWatcher[T],
-        scope: Scope,
+        source: ScopedSource[T],
         last: LastVersion,
         ingest: Ingest[T],
         *,
@@ -49,7 +48,6 @@ class Watching(Generic[T]):
         clock: Clock,
     ) -> None:
         self._source = source
-        self._scope = scope
         self._last = last
         self._ingest = ingest
         self._backoff = backoff
@@ -80,20 +78,14 @@ class Watching(Generic[T]):
                 self._wait(error, stop)  # and resume without a list (RF-21)
             else:
                 if resumed and not events and self._clock.monotonic() - began < SHORT_WATCH:
-                    raise ShortWatch(str(self._source.resource), "it ended without an event")
+                    raise ShortWatch(self._source.name, "it ended without an event")
             stream = None
 
     def _open(self, stop: StopToken) -> Stream[T]:
         while True:
             stop.raise_if_set()
             try:
-                return self._source.watch(
-                    self._scope.namespace,
-                    resource_version=self._last.value,
-                    label_selector=self._scope.label_selector,
-                    field_selector=self._scope.field_selector,
-                    stop=stop,
-                )
+                return self._source.watch(self._last.value, stop)
             except Exception as error:
                 if not is_busy(error):
                     raise
@@ -123,8 +115,6 @@ class Watching(Generic[T]):
 
     def _wait(self, error: Exception, stop: StopToken) -> None:
         delay = self._backoff.next()
-        _log.warning(
-            "server_is_busy", resource=str(self._source.resource), why=str(error), delay=delay
-        )
+        _log.warning("server_is_busy", resource=self._source.name, why=str(error), delay=delay)
         stop.wait(delay)
         stop.raise_if_set()

@@ -277,9 +277,10 @@ class FakeSource(Generic[T]):
         field_selector: str = "",
         send_initial_events: bool = False,
         stop: StopToken | None = None,
+        idle_timeout: float | None = 75.0,
     ) -> FakeStream[T]:
-        """Open a watch. Selectors and namespace are not evaluated."""
-        del namespace, label_selector, field_selector
+        """Open a watch. Selectors and namespace are not evaluated, nor is silence timed."""
+        del namespace, label_selector, field_selector, idle_timeout
         with self._world_lock:
             request = SourceRequest("watch", resource_version, streaming=send_initial_events)
             self.requests.append(request)

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from navarchos.client import WatchEvent
 from navarchos.errors import (
     AlreadyStopped,
     ConfigError,
@@ -255,6 +256,24 @@ def test_a_deletion_in_a_gap_is_told_once_as_a_tombstone_and_before_the_rest(
     source.fail_watches(RuntimeError("and again"))
     fake_clock.advance(5)
     assert [call for call in recorder.take() if call[0] == "gone"] == []
+
+
+def test_the_end_of_what_nobody_heard_of_is_not_told(
+    informer: SharedInformer[Any],
+    source: FakeSource[Any],
+    fake_clock: FakeClock,
+    recorder: Any,
+    thing: Make,
+) -> None:
+    """A server, or something on the way, may repeat an event."""
+    informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    recorder.take()
+    last = source.delete("ns/a")
+    source.streams[-1].send(WatchEvent("DELETED", last, last.metadata.resource_version))
+    fake_clock.settle()
+    assert recorder.take() == [("delete", "a", 1)]
 
 
 @pytest.mark.rule("SI-15", "RT-02")

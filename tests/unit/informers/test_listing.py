@@ -9,6 +9,7 @@ from navarchos.client.status import Status
 from navarchos.errors import Stopped
 from navarchos.informers.listing import FullList, LastVersion
 from navarchos.informers.scope import Scope
+from navarchos.informers.scoped import ScopedSource
 from navarchos.stopping import StopToken
 from navarchos.testing.source import FakeSource
 
@@ -31,7 +32,7 @@ def last() -> LastVersion:
 
 @pytest.fixture
 def full_list(source: FakeSource[Any], last: LastVersion) -> FullList[Any]:
-    return FullList(source, Scope(), last)
+    return FullList(ScopedSource(source, Scope()), last)
 
 
 def versions(source: FakeSource[Any]) -> list[str]:
@@ -99,7 +100,7 @@ def test_a_list_at_a_version_asks_for_no_pages_so_that_memory_can_answer(
 def test_an_explicit_page_size_is_always_honoured(
     source: FakeSource[Any], last: LastVersion, stop: StopToken
 ) -> None:
-    full_list = FullList(source, Scope(), last, page_size=7)
+    full_list = FullList(ScopedSource(source, Scope()), last, page_size=7)
     last.listed(full_list.fetch(stop).version)
     full_list.fetch(stop)
     assert limits(source) == [7, 7]
@@ -139,7 +140,7 @@ def test_pages_are_asked_for_by_token_alone_and_the_first_ones_version_counts(
         source.put(thing(f"t{number}"))
     last.is_unavailable = True
     source.before_list = source.pass_time
-    found = FullList(source, Scope(), last, page_size=2).fetch(stop)
+    found = FullList(ScopedSource(source, Scope()), last, page_size=2).fetch(stop)
     assert [obj.metadata.name for obj in found.items] == ["t0", "t1", "t2", "t3", "t4"]
     assert found.version == "16"
     assert versions(source) == ["", "", ""]
@@ -160,7 +161,7 @@ def test_a_token_that_expired_leads_to_one_list_in_one_piece(
             source.compact()
 
     source.before_list = forget_after_the_first_page
-    found = FullList(source, Scope(), last, page_size=2).fetch(stop)
+    found = FullList(ScopedSource(source, Scope()), last, page_size=2).fetch(stop)
     assert len(found.items) == 5
     assert versions(source) == ["15", "", "15"]
     assert limits(source) == [2, 2, 0]

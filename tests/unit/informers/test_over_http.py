@@ -1,0 +1,249 @@
+"""Informers over real sockets, against the in-process API server, in real time."""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import pytest
+
+from navarchos.backoff import Backoff
+from navarchos.client import Client, ClientConfig, Resource
+from navarchos.informers import InformerFactory, SharedInformer, Tombstone
+from navarchos.meta import Object
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver import ApiServer, Fault
+
+LIMIT = 30.0
+
+
+class ConfigMap(Object, frozen=True):
+    data: Mapping[str, str] = {}
+
+
+CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=ConfigMap)
+
+
+class Seen:
+    """A handler, and a way to wait until it has heard of something."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self.calls: list[tuple[str, str]] = []
+
+    def on_add(self, obj: ConfigMap, is_in_initial_list: bool) -> None:
+        self._note("add", obj.metadata.name)
+
+    def on_update(self, old: ConfigMap, new: ConfigMap) -> None:
+        if old.metadata.resource_version != new.metadata.resource_version:
+            self._note("update", new.metadata.name)
+
+    def on_delete(self, obj: ConfigMap | Tombstone[ConfigMap]) -> None:
+        name = obj.key if isinstance(obj, Tombstone) else obj.metadata.name
+        self._note("gone" if isinstance(obj, Tombstone) else "delete", name)
+
+    def _note(self, what: str, name: str) -> None:
+        with self._changed:
+            self.calls.append((what, name))
+            self._changed.notify_all()
+
+    def wait(self, *calls: tuple[str, str]) -> None:
+        with self._changed:
+            there = self._changed.wait_for(lambda: set(calls) <= set(self.calls), LIMIT)
+        assert there, f"missing {set(calls) - set(self.calls)} of {self.calls}"
+
+
+@pytest.fixture(params=[True, False], ids=["streaming", "listing"])
+def server(request: pytest.FixtureRequest) -> Iterator[ApiServer]:
+    with ApiServer(bookmark_interval=0.2, serve_streaming_lists=request.param) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: ApiServer) -> Iterator[Client]:
+    with Client(ClientConfig(host=server.url)) as client:
+        yield client
+
+
+@pytest.fixture
+def informer_of(client: Client) -> Iterator[Callable[..., "SharedInformer[ConfigMap]"]]:
+    made: list[SharedInformer[ConfigMap]] = []
+
+    def make(**options: Any) -> "SharedInformer[ConfigMap]":
+        options = {"namespace": "default", "backoff": Backoff(base=0.02, cap=0.2), **options}
+        made.append(SharedInformer(client.resource(CONFIG_MAPS), **options))
+        return made[-1]
+
+    yield make
+    for informer in made:
+        informer.stop("the test is over")
+        assert informer.join(LIMIT)
+
+
+def create(client: Client, name: str, **data: str) -> ConfigMap:
+    obj = {"metadata": {"name": name}, "data": data}
+    return client.resource(CONFIG_MAPS).create(obj, "default")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    pause, tries = StopToken(), int(LIMIT / 0.01)
+    assert any(holds() or pause.wait(0.01) for _ in range(tries))
+
+
+def see_a_bookmark(client: Client, informer: SharedInformer[ConfigMap]) -> None:
+    """Return once a bookmark has come: from then on silence is known to be a fault."""
+    assert informer.wait_for_sync(LIMIT)
+    # The change of an object out of scope: only a bookmark can tell of it now.
+    elsewhere = {"metadata": {"name": "elsewhere"}}
+    version = (
+        client.resource(CONFIG_MAPS).create(elsewhere, "kube-system").metadata.resource_version
+    )
+    assert informer._progress.wait_for(lambda at: at.version == version, LIMIT)
+
+
+def test_list_and_watch(client: Client, informer_of: Callable[..., Any]) -> None:
+    create(client, "a", x="1")
+    informer = informer_of(indexers={"x": lambda obj: [obj.data.get("x", "")]})
+    seen = Seen()
+    registration = informer.add_handler(seen)
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    assert registration.wait_for_sync(LIMIT)
+    assert informer.lister.get("a").data == {"x": "1"}
+    configs = client.resource(CONFIG_MAPS)
+    create(client, "b")
+    configs.patch("a", {"data": {"x": "2"}}, "default")
+    seen.wait(("add", "a"), ("add", "b"), ("update", "a"))
+    configs.delete("b", "default")
+    seen.wait(("delete", "b"))
+    assert [obj.metadata.name for obj in informer.lister.by_index("x", "2")] == ["a"]
+
+
+def test_a_list_in_pages_is_whole(client: Client, informer_of: Callable[..., Any]) -> None:
+    names = [f"c{number:02}" for number in range(25)]
+    for name in names:
+        create(client, name)
+    informer = informer_of(streaming=False, page_size=10)
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    assert sorted(obj.metadata.name for obj in informer.lister.list()) == names
+
+
+@pytest.mark.rule("RF-21", "RT-01")
+def test_after_a_compaction_a_relist_finds_what_was_missed(
+    server: ApiServer, client: Client, informer_of: Callable[..., Any]
+) -> None:
+    for name in ("a", "b"):
+        create(client, name)
+    informer = informer_of(idle_timeout=0.6, streaming=False)
+    seen = Seen()
+    informer.add_handler(seen)
+    informer.start()
+    see_a_bookmark(client, informer)
+    server.faults.add(Fault(verb="watch", resource="configmaps", stall_after=0))
+    informer._reflector.relist(informer.last_resource_version)
+    until(lambda: not server.faults.pending)  # the watch that will be silent is open
+    client.resource(CONFIG_MAPS).delete("a", "default")
+    create(client, "c")
+    server.compact()
+    seen.wait(("gone", "default/a"), ("add", "c"))
+    assert sorted(obj.metadata.name for obj in informer.store.values()) == ["b", "c"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"drop_after": 4},
+        {"half_close_after": 4},
+        {"truncate_after": 4},
+        {"stall_after": 4},
+        {"duplicate": 4},
+    ],
+    ids=lambda fault: next(iter(fault)),
+)
+def test_a_watch_that_goes_wrong_loses_nothing(
+    server: ApiServer,
+    client: Client,
+    informer_of: Callable[..., Any],
+    fault: dict[str, int],
+) -> None:
+    informer = informer_of(idle_timeout=0.6)
+    seen = Seen()
+    informer.add_handler(seen)
+    informer.start()
+    see_a_bookmark(client, informer)
+    server.faults.add(Fault(verb="watch", resource="configmaps", times=2, **fault))  # type: ignore[arg-type]  # one number each
+    informer._reflector.relist(informer.last_resource_version)
+    names = [f"c{number}" for number in range(12)]
+    for name in names:
+        create(client, name)
+    seen.wait(*(("add", name) for name in names))
+    adds = [name for what, name in seen.calls if what == "add"]
+    assert adds == names, "in order, and each once"
+
+
+def test_a_lost_event_is_made_good_by_the_next_list(
+    server: ApiServer, client: Client, informer_of: Callable[..., Any]
+) -> None:
+    server.faults.add(Fault(verb="watch", resource="configmaps", lose=2))
+    informer = informer_of(streaming=False)
+    seen = Seen()
+    informer.add_handler(seen)
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    for name in ("a", "b", "c"):
+        create(client, name)
+    seen.wait(("add", "a"), ("add", "c"))
+    assert "default/b" not in informer.store
+    informer._reflector.relist(informer.last_resource_version)
+    seen.wait(("add", "b"))
+
+
+@pytest.mark.rule("RT-24")
+def test_a_stop_frees_an_informer_that_is_blocked_in_a_read(
+    server: ApiServer, informer_of: Callable[..., Any]
+) -> None:
+    informer = informer_of()
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    informer.stop()
+    assert informer.join(5)
+
+
+def test_own_writes_are_read_at_once(client: Client, informer_of: Callable[..., Any]) -> None:
+    informer = informer_of()
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    configs = client.resource(CONFIG_MAPS)
+    for number in range(20):
+        written = create(client, f"w{number}")
+        informer.observe_write(written)
+        assert informer.lister.find(f"w{number}") is not None
+        changed = configs.patch(f"w{number}", {"data": {"n": str(number)}}, "default")
+        informer.observe_write(changed)
+        assert informer.lister.get(f"w{number}").data == {"n": str(number)}
+        configs.delete(f"w{number}", "default")
+        informer.observe_delete(changed)
+        assert informer.lister.find(f"w{number}") is None
+    assert informer.catch_up(LIMIT)
+    assert informer.lister.list() == informer.store.values() == []
+
+
+def test_catching_up_sees_what_was_written_before(
+    client: Client, informer_of: Callable[..., Any]
+) -> None:
+    informer = informer_of()
+    informer.start()
+    for number in range(10):
+        create(client, f"c{number}")
+        assert informer.catch_up(LIMIT)
+        assert f"default/c{number}" in informer.store
+
+
+def test_a_factory_over_http(client: Client) -> None:
+    create(client, "a")
+    factory = InformerFactory(client, freeze=False)
+    informer = factory.informer(CONFIG_MAPS)
+    factory.start()
+    factory.wait_for_sync(LIMIT)
+    assert "default/a" in informer.store
+    assert factory.shutdown(LIMIT)
