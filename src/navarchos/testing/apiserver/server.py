@@ -158,7 +158,7 @@ class ApiServer:
     def install(self, *manifests: Mapping[str, object]) -> None:
         """Create objects directly, with defaulting and validation, without HTTP.
 
-        Unlike over HTTP, a `status` that is given is kept.
+        Unlike over HTTP, `status`, `uid` and `creationTimestamp` are kept if given.
 
         Raises:
             StatusError: An object is refused; those before it are stored.

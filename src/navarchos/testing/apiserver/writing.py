@@ -68,7 +68,7 @@ class Options:
         dry_run: Everything is checked, nothing is stored.
         field_validation: `Strict`, `Warn` or `Ignore`, for unknown fields.
         origin: Who asks; goes into the change.
-        keep_status: A new object's status is kept, which only
+        keep_status: A new object's status, uid and creation time are kept, which only
             `ApiServer.install` may ask for.
         warnings: Texts for `Warning` headers; grows while the request runs.
     """
@@ -214,8 +214,11 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> Non
     metadata = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
         metadata.pop(name, None)
-    metadata["uid"] = new_uid()
-    metadata["creationTimestamp"] = timestamp()
+    # What is installed may bring its identity: owners and owned refer to each other.
+    if not (options.keep_status and metadata.get("uid")):
+        metadata["uid"] = new_uid()
+    if not (options.keep_status and metadata.get("creationTimestamp")):
+        metadata["creationTimestamp"] = timestamp()
     if kind.strategy.generation:
         metadata["generation"] = 1
     else:
