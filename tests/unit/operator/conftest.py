@@ -7,7 +7,9 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from navarchos.client import Client, ClientConfig, Resource
+from navarchos.client import Client, ClientConfig, HttpRequest, Resource, Transport
+from navarchos.client.pool import PooledTransport
+from navarchos.client.transport import Answer
 from navarchos.informers import InformerFactory
 from navarchos.instrument import Instruments
 from navarchos.meta import ObjectMeta, OwnerReference, ResourceVersion, format_time
@@ -191,6 +193,31 @@ NO_TIME = 10.0
 T = TypeVar("T")
 
 
+class Killed(BaseException):
+    """The process is gone: no handler sees this."""
+
+
+class DyingTransport:
+    """Passes requests on, and kills the process right after so many writes were made."""
+
+    def __init__(self, inner: Transport) -> None:
+        self._inner = inner
+        self.armed = False
+        self.writes_left = 0
+
+    def send(self, request: HttpRequest) -> Answer:
+        answer = self._inner.send(request)
+        if self.armed and request.method in {"POST", "PATCH", "PUT", "DELETE"}:
+            self.writes_left -= 1
+            if self.writes_left == 0:
+                answer.read()
+                raise Killed
+        return answer
+
+    def close(self) -> None:
+        self._inner.close()
+
+
 class Operator:
     """Both reconcilers over HTTP against a server, driven by the test instead of queues.
 
@@ -201,7 +228,9 @@ class Operator:
         self.server = server
         self.clock = clock
         self.stop = StopToken()
-        self.client = Client(ClientConfig(host=server.url), stop=self.stop)
+        config = ClientConfig(host=server.url)
+        self.transport = DyingTransport(PooledTransport(config))
+        self.client = Client(config, stop=self.stop, transport=self.transport)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
         self.begin()
@@ -311,8 +340,27 @@ class Operator:
         found = self.client.resource(NODE_REPLACEMENTS).list().items
         return {r.metadata.name: r.status.current for r in found}
 
+    def settle_or_die(self) -> bool:
+        """Settle; a process that dies doing so is started again. Return whether it lived."""
+        self.transport.armed = True
+        try:
+            self.settle()
+        except Killed:
+            self.transport.armed = False
+            self.restart()
+            self.settle()
+            return False
+        finally:
+            self.transport.armed = False
+        return True
+
     def play(self, drain: str, phase: DrainPhase, **status: Any) -> None:
         """Do what the drain controller would do next, then let the operator react."""
+        self.report(drain, phase, **status)
+        self.settle()
+
+    def report(self, drain: str, phase: DrainPhase, **status: Any) -> None:
+        """Do what the drain controller would do next."""
         condition = {
             "type": "NodeCordoned",
             "status": "True",
@@ -328,7 +376,6 @@ class Operator:
         if phase is DrainPhase.COMPLETED:
             body["completionTimestamp"] = format_time(self.clock.now())
         self.client.resource(NODE_DRAINS).patch(drain, {"status": body}, subresource="status")
-        self.settle()
 
     def finish(self, drain: str) -> None:
         """Let a drain run to its good end."""

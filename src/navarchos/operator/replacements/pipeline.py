@@ -7,7 +7,9 @@ import msgspec
 
 from navarchos.client import AlreadyExists
 from navarchos.clock import Clock
+from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
+    NODE_ROLLOUTS,
     NodeDrain,
     NodeReplacement,
     NodeReplacementStatus,
@@ -105,8 +107,7 @@ class Pipeline:
             case Step.RESERVED if drain is not None:
                 return reserved.follow(drain)
             case Step.RESERVED:
-                node = self._objects.nodes.live(replacement.spec.node_name)
-                return reserved.decide(replacement, node)
+                return self._begin(replacement)
             case Step.CORDONED:
                 return cordoned.decide(drain)
             case Step.DRAINING:
@@ -115,6 +116,22 @@ class Pipeline:
                 return releasing.decide(replacement, drain)
             case _:
                 return Stay()
+
+    def _begin(self, replacement: NodeReplacement) -> Move:
+        if self._is_abandoned(replacement):
+            return Stay()
+        node = self._objects.nodes.live(replacement.spec.node_name)
+        return reserved.decide(replacement, node)
+
+    def _is_abandoned(self, replacement: NodeReplacement) -> bool:
+        """Tell whether its rollout is gone, so that it is about to go as well (OP-07)."""
+        owner = controller_of(replacement.metadata)
+        if owner is None or owner.kind != NODE_ROLLOUTS.kind:
+            return False
+        rollout = self._objects.rollouts.find(owner.name)
+        if rollout is None or rollout.metadata.uid != owner.uid:
+            return True
+        return rollout.metadata.deletion_timestamp is not None
 
     def _carry_out(
         self, replacement: NodeReplacement, drain: NodeDrain | None, move: Move

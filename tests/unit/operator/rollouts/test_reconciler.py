@@ -12,6 +12,7 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
+from navarchos.operator.replacements.reconciler import ADMISSION
 from navarchos.operator.rollouts.creating import Children, CreationFailed
 from navarchos.runtime import Request
 from navarchos.runtime.conditions import find_condition
@@ -200,6 +201,20 @@ def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Any)
     operator.client.resource(NODE_ROLLOUTS).delete("roll")
     operator.settle()
     assert operator.names() == []
+    assert operator.drains() == []
+
+
+@pytest.mark.rule("OP-07")
+def test_a_rollout_that_is_being_deleted_begins_no_drain(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_rollout(**EVERYTHING)
+    operator.see()
+    operator.rollouts.reconcile(Request("", "roll"))
+    operator.replacements.reconcile(ADMISSION)
+    assert operator.steps() == {"roll-a": Step.RESERVED}
+    operator.patch_rollout("roll", metadata={"finalizers": ["example.com/not-yet"]})
+    operator.client.resource(NODE_ROLLOUTS).delete("roll")
+    operator.settle()
     assert operator.drains() == []
 
 
