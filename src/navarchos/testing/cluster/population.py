@@ -125,8 +125,11 @@ class _Populating:
             "status": {**_counts(plan), "fullyLabeledReplicas": plan.replicas},
         }
         yield replica_set
-        for _ in range(plan.replicas):
-            yield self._pod(replica_set, plan.namespace)
+        nodes = [next(self._ring).name for _ in range(plan.replicas)]
+        if plan.is_packed:
+            nodes[1:2] = nodes[:1]
+        for node in nodes:
+            yield self._pod(replica_set, plan.namespace, node)
 
     def _stateful_set(self, plan: Plan) -> Iterator[JsonObject]:
         status = {
@@ -154,7 +157,7 @@ class _Populating:
         owner["spec"]["template"]["metadata"]["labels"] |= labels
         yield owner
         for _ in range(plan.replicas):
-            yield self._pod(owner, plan.namespace)
+            yield self._pod(owner, plan.namespace, next(self._ring).name)
 
     def _daemon_set(self, plan: Plan) -> Iterator[JsonObject]:
         count = len(self._machines)
@@ -199,9 +202,9 @@ class _Populating:
             }
             yield self._running(pod, next(self._ring).name)
 
-    def _pod(self, owner: JsonObject, namespace: str) -> JsonObject:
+    def _pod(self, owner: JsonObject, namespace: str, node: str) -> JsonObject:
         pod = from_template(owner["spec"]["template"], _owner(owner), namespace)
-        return self._running(pod, next(self._ring).name)
+        return self._running(pod, node)
 
     def _running(self, pod: JsonObject, node: str) -> JsonObject:
         """Finish a pod: named, identified, bound and ready."""
