@@ -181,3 +181,17 @@ def test_discovery_shows_custom_kinds(http: Http, widgets: str) -> None:
     assert {r["name"] for r in resources} >= {"widgets", "widgets/status"}
     groups = http("GET", "/apis").body["groups"]
     assert GROUP in [g["name"] for g in groups]
+
+
+def test_a_definition_with_a_rule_that_does_not_compile_is_invalid(http: Http) -> None:
+    schema = {
+        "type": "object",
+        "properties": {
+            "spec": {"type": "object", "x-kubernetes-validations": [{"rule": "self.x =="}]}
+        },
+    }
+    definition = widget_definition("gizmos", schema)
+    reply = http("POST", "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", definition)
+    assert reply.code == 422
+    assert any("x-kubernetes-validations[0].rule" in c["field"] for c in reply.causes)
+    assert "compilation failed" in reply.message

@@ -429,3 +429,9 @@ def test_only_json_is_offered_to_those_who_want_something_else(http: Http, core:
     assert http("GET", f"{core}/configmaps", accept="text/html").code == 406
     preferred = "application/vnd.example,application/json"
     assert http("GET", f"{core}/configmaps", accept=preferred).code == 200
+
+
+def test_the_default_namespace_cannot_be_deleted(http: Http) -> None:
+    reply = http("DELETE", "/api/v1/namespaces/default")
+    assert (reply.code, reply.reason) == (403, "Forbidden")
+    assert "this namespace may not be deleted" in reply.message

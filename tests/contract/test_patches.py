@@ -133,3 +133,21 @@ def test_custom_kinds_have_no_strategic_patch(http: Http, widgets: str, widget: 
     name = widget()["metadata"]["name"]
     reply = patch(http, f"{widgets}/{name}", {"spec": {"size": 2}}, STRATEGIC)
     assert reply.code == 415
+
+
+def test_a_patch_with_an_unknown_field_is_at_fault_itself(
+    http: Http, widgets: str, widget: Any
+) -> None:
+    name = widget()["metadata"]["name"]
+    reply = http.merge(f"{widgets}/{name}", {"spec": {"foo": 1}}, fieldValidation="Strict")
+    assert (reply.code, reply.reason) == (422, "Invalid")
+    assert reply.causes[0]["field"] == "patch"
+    assert 'strict decoding error: unknown field "spec.foo"' in reply.message
+
+
+def test_a_patch_to_a_wrong_type_is_at_fault_itself(http: Http, core: str) -> None:
+    http.create(f"{core}/configmaps", config_map("a"))
+    reply = http.merge(f"{core}/configmaps/a", {"data": {"x": 1}})
+    assert (reply.code, reply.reason) == (422, "Invalid")
+    assert reply.causes[0]["field"] == "patch"
+    assert "cannot unmarshal number" in reply.message

@@ -116,7 +116,7 @@ def _error(rule: Mapping[str, Any], schema: Schema, path: str, why: str) -> Fiel
     if reason == "FieldValueRequired":
         return FieldError(reason, field, f"Required value: {why}")
     known = reason if reason in _REASONS else "FieldValueInvalid"
-    kind = "integer or string" if schema.type == "int-or-string" else schema.type
+    kind = "" if schema.type == "int-or-string" else schema.type  # as upstream prints it
     return FieldError(known, field, f'Invalid value: "{kind}": {why}')
 
 

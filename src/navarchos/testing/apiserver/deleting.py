@@ -15,11 +15,12 @@ from navarchos.testing.apiserver.objects import (
 )
 from navarchos.testing.apiserver.status import (
     StatusError,
+    forbidden,
     invalid,
     precondition_failed,
     unsupported_value,
 )
-from navarchos.testing.apiserver.store import Entry
+from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.writing import Api, Options, require
 
 __all__ = ["FOREGROUND", "ORPHAN", "Deletion", "check_preconditions", "delete", "read_deletion"]
@@ -30,6 +31,8 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 """The finalizer that waits until dependents are set free."""
 
+_NAMESPACES: Final = BucketId("namespaces", "")
+_UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _POLICIES: Final = {"Background": "", "Foreground": FOREGROUND, "Orphan": ORPHAN}
 
@@ -100,6 +103,8 @@ def delete(
     """
     with api.store.transaction():
         entry = require(api, kind, namespace, name)
+        if kind.bucket == _NAMESPACES and name in _UNDELETABLE:
+            raise forbidden(kind.resource, name, "this namespace may not be deleted")
         check_preconditions(kind, entry, deletion)
         grace = _grace(kind, entry.obj, deletion)
         finalizers = _finalizers(kind, entry.obj, deletion)

@@ -201,6 +201,7 @@ def _serve_update(api: Api, target: Target, request: Request) -> Answer:
 def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
     kind = target.kind
     options = _options(request, "patch")
+    options.patching = True
     change = _patch(kind, request, scaling=target.subresource == "scale")
     if target.subresource == "scale":
         return json_answer(write_scale(api, target, change, options))

@@ -70,6 +70,8 @@ class Options:
         origin: Who asks; goes into the change.
         keep_status: A new object's status, uid and creation time are kept, which only
             `ApiServer.install` may ask for.
+        patching: What is decoded is the result of a patch, which words refusals
+            differently.
         warnings: Texts for `Warning` headers; grows while the request runs.
     """
 
@@ -77,6 +79,7 @@ class Options:
     field_validation: str = "Warn"
     origin: Origin | None = None
     keep_status: bool = False
+    patching: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
@@ -126,13 +129,9 @@ def _decoded(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     _check_envelope(kind, obj)
     obj["metadata"] = obj.get("metadata") or {}
     try:
-        check_types(
-            obj["metadata"], kind.schema.properties["metadata"], owner="ObjectMeta", path="metadata"
-        )
-        if kind.custom is None:
-            check_types(obj, kind.schema)
+        _check_types(kind, obj)
     except DecodeFault as fault:
-        raise bad_request(f"{_handled_as(kind)}: {fault}") from fault
+        raise _undecodable(kind, obj, str(fault), options) from fault
     _drop_unknown(kind, obj, options)
     if kind.custom is None:
         drop_empty(obj, kind.schema)
@@ -142,6 +141,20 @@ def _decoded(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     obj["metadata"].pop("managedFields", None)
     obj["metadata"].pop("selfLink", None)
     return kind.view.decode(obj) if kind.view else obj
+
+
+def _check_types(kind: Kind, obj: JsonObject) -> None:
+    envelope = kind.schema.properties["metadata"]
+    check_types(obj["metadata"], envelope, owner="ObjectMeta", path="metadata")
+    if kind.custom is None:
+        check_types(obj, kind.schema)
+
+
+def _undecodable(kind: Kind, obj: JsonObject, why: str, options: Options) -> StatusError:
+    if options.patching:
+        # The patch is at fault, not the object, so upstream names neither kind nor name.
+        return invalid("", "", "", [invalid_value("patch", quote(obj), why)])
+    return bad_request(f"{_handled_as(kind)}: {why}")
 
 
 def _drop_empty_maps(metadata: JsonObject) -> None:
@@ -174,7 +187,7 @@ def _drop_unknown(kind: Kind, obj: JsonObject, options: Options) -> None:
     unknown = unknown_fields(obj, kind.schema)
     if unknown and options.field_validation == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise bad_request(f"{_handled_as(kind)}: {_STRICT}{listed}")
+        raise _undecodable(kind, obj, f"{_STRICT}{listed}", options)
     if unknown:
         prune(obj, kind.schema)
     if options.field_validation == "Warn":

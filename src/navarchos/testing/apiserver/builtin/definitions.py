@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from navarchos.testing.apiserver.cel import compile_fault
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
 from navarchos.testing.apiserver.status import (
@@ -129,7 +130,7 @@ def _schema_errors(schema: JsonObject, at: str) -> list[FieldError]:
 
 def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
     """Check what makes a schema structural: a type on every node, no references."""
-    errors = []
+    errors = _rule_errors(schema, at)
     for keyword in _FORBIDDEN_KEYWORDS:
         if keyword in schema:
             text = f"Forbidden: {keyword} is not supported"
@@ -141,6 +142,17 @@ def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
             errors += _node_errors(schema[keyword], f"{at}.{keyword}")
     if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
         errors.append(required(f"{at}.items", "must be specified"))
+    return errors
+
+
+def _rule_errors(schema: JsonObject, at: str) -> list[FieldError]:
+    errors = []
+    for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
+        field = f"{at}.x-kubernetes-validations[{index}].rule"
+        if not rule.get("rule"):
+            errors.append(required(field, "rule is not specified"))
+        elif fault := compile_fault(rule["rule"]):
+            errors.append(invalid_value(field, rule["rule"], f"compilation failed: {fault}"))
     return errors
 
 
