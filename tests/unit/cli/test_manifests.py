@@ -36,6 +36,7 @@ def test_every_object_of_every_file_is_read(tmp_path: Path) -> None:
         ("kind: Pod", "without apiVersion"),
         ("apiVersion: v1", "without kind"),
         ("apiVersion: v1\nkind: Pod\nmetadata: [1]", "metadata must be a mapping"),
+        ("apiVersion: v1\nkind: Pod\nspec: {a: [{no: 1}]}", "quote the key that says no"),
         ("", "holds no object"),
         ("---\n---\n", "holds no object"),
     ],

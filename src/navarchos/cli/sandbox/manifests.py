@@ -75,7 +75,26 @@ def _objects(file: Path, document: object) -> Iterator[Manifest]:
             raise _unusable(file, f"an object without {field}")
     if not isinstance(document.get("metadata") or {}, dict):
         raise _unusable(file, f"{document['kind']}: metadata must be a mapping")
-    yield Manifest(str(file), document)
+    manifest = Manifest(str(file), document)
+    for key in _strange_keys(document):
+        raise manifest.refuse(f"quote the key {_as_written(key)}: YAML reads {key!r} there")
+    yield manifest
+
+
+def _strange_keys(value: object) -> Iterator[object]:
+    """Find keys that are no text: YAML 1.1 takes `no`, `on` and numbers for values."""
+    if isinstance(value, dict):
+        yield from (key for key in value if not isinstance(key, str))
+        value = list(value.values())
+    if isinstance(value, list):
+        for child in value:
+            yield from _strange_keys(child)
+
+
+def _as_written(key: object) -> str:
+    if isinstance(key, bool):
+        return "that says yes, on or true" if key else "that says no, off or false"
+    return str(key)
 
 
 def _unusable(file: Path, reason: str) -> Failure:

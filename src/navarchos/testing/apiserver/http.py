@@ -165,6 +165,10 @@ class HttpFrontend:
         except _Cut:
             _cut(raw)
             response, code = web.Response(), 0
+        except ConnectionError:
+            # Clients may leave at any time: in the head, in a watch, at its end.
+            _log.debug("client_left", verb=call.verb, resource=call.resource)
+            response, code = web.Response(), 0
         self._record.add(call, request.user_agent, code)
         return response
 
