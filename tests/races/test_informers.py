@@ -1,0 +1,376 @@
+"""Races of informers: forced first, then hammered.
+
+Invariants:
+- a handler added in the middle hears of each object's every state from then on once;
+- a registration is synced only after its handler has returned from the initial list;
+- what a handler hears of an object never goes back in time, resyncs included;
+- a read that includes own writes never goes back in time;
+- start and stop in any order leave no thread.
+"""
+
+import itertools
+import sys
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from prometheus_client import Gauge
+
+from navarchos.client import Resource
+from navarchos.informers import Registration, SharedInformer
+from navarchos.informers.deltas import Intake
+from navarchos.informers.overlay import Overlay
+from navarchos.informers.progress import Progress
+from navarchos.informers.store import WritableStore
+from navarchos.meta import Object, ObjectMeta, ResourceVersion, key_of
+from navarchos.testing.source import FakeSource
+
+LIMIT = 30.0
+ROUNDS = 300
+
+
+class Thing(Object, frozen=True):
+    value: int = 0
+
+
+THINGS = Resource("", "v1", "things", "Thing", namespaced=True, type=Thing)
+
+
+def thing(name: str, value: int = 0) -> Thing:
+    metadata = ObjectMeta(
+        name=name, namespace="ns", uid="u", resource_version=ResourceVersion(str(value))
+    )
+    return Thing(metadata=metadata, value=value)
+
+
+class SequencePoint:
+    """An index function that can hold whoever changes the store, inside the change."""
+
+    def __init__(self) -> None:
+        self.armed = threading.Event()
+        self.reached = threading.Event()
+        self.passed = threading.Event()
+
+    def __call__(self, obj: Thing) -> list[str]:
+        if self.armed.is_set():
+            self.armed.clear()
+            self.reached.set()
+            assert self.passed.wait(LIMIT)
+        return []
+
+
+class Heard:
+    """A handler that keeps the values it was told, by object, and who was initial.
+
+    The deletion of any object is the last thing that a test does.
+    """
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.values: dict[str, list[int]] = defaultdict(list)
+        self.initial: list[str] = []
+
+    def on_add(self, obj: Thing, is_in_initial_list: bool) -> None:
+        assert key_of(obj) not in self.values, "added twice"
+        self.values[key_of(obj)].append(obj.value)
+        if is_in_initial_list:
+            self.initial.append(key_of(obj))
+
+    def on_update(self, old: Thing, new: Thing) -> None:
+        self.values[key_of(new)].append(new.value)
+
+    def on_delete(self, obj: Any) -> None:
+        self.ended.set()
+
+
+@pytest.fixture(autouse=True)
+def switch_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.fixture
+def source() -> FakeSource[Thing]:
+    return FakeSource(THINGS)
+
+
+@pytest.fixture
+def informer_of() -> Iterator[Callable[..., "SharedInformer[Thing]"]]:
+    made: list[SharedInformer[Thing]] = []
+
+    def make(source: "FakeSource[Thing]", **options: Any) -> "SharedInformer[Thing]":
+        made.append(SharedInformer(source, **options))
+        return made[-1]
+
+    yield make
+    for informer in made:
+        informer.stop("the test is over")
+        assert informer.join(LIMIT)
+
+
+@pytest.fixture
+def run() -> Iterator[Callable[[Callable[[], object]], threading.Thread]]:
+    """Run something on a thread; what it raises fails the test."""
+    threads: list[threading.Thread] = []
+    failures: list[BaseException] = []
+
+    def start(target: Callable[[], object]) -> threading.Thread:
+        def guarded() -> None:
+            try:
+                target()
+            except BaseException as failure:  # noqa: BLE001 - raised below, by the test
+                failures.append(failure)
+
+        thread = threading.Thread(target=guarded)
+        thread.start()
+        threads.append(thread)
+        return thread
+
+    yield start
+    for thread in threads:
+        thread.join(LIMIT)
+    assert failures == []
+
+
+def new_intake(point: Callable[[Thing], list[str]] | None = None) -> Intake[Thing]:
+    store = WritableStore[Thing]({"point": point} if point else {})
+    gauge = Gauge("objects", "Objects.", registry=None)
+    return Intake(store, Overlay(store), Progress(), name="things", objects=gauge)
+
+
+@pytest.mark.rule("SI-10", "RT-05")
+def test_a_handler_added_in_the_middle_of_a_change_hears_of_it_once(
+    source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    point = SequencePoint()
+    informer = informer_of(source, indexers={"point": point})
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    # 1. The change is under way: neither stored nor told.
+    point.armed.set()
+    source.put(thing("a", 1))
+    assert point.reached.wait(LIMIT)
+    # 2. A handler comes; it has to wait for the change to be complete.
+    heard, registered = Heard(), threading.Event()
+    registrations: list[Registration[Thing]] = []
+
+    def register() -> None:
+        registrations.append(informer.add_handler(heard))
+        registered.set()
+
+    run(register)
+    assert not registered.wait(0.05), "a snapshot taken now would miss the change"
+    # 3. So it finds the change in its initial list, and only there.
+    point.passed.set()
+    assert registered.wait(LIMIT)
+    assert registrations[0].wait_for_sync(LIMIT)
+    source.put(thing("b", 1))
+    assert informer.catch_up(LIMIT)
+    assert informer.add_handler(Heard()).wait_for_sync(LIMIT)
+    assert heard.initial == ["ns/a"]
+    assert heard.values["ns/a"] == [1]
+
+
+@pytest.mark.rule("SI-10", "RT-05")
+def test_handlers_added_all_the_time_hear_of_every_later_change_once(
+    source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    informer = informer_of(source)
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    writer = run(lambda: [source.put(thing(f"t{n % 3}", n // 3)) for n in range(ROUNDS)])
+    handlers: list[Heard] = []
+    while writer.is_alive() and len(handlers) < 60:
+        handlers.append(Heard())
+        informer.add_handler(handlers[-1])
+    writer.join(LIMIT)
+    source.delete("ns/t0")
+    for heard in handlers:
+        assert heard.ended.wait(LIMIT)
+        for values in heard.values.values():
+            # Whatever came first, from there on nothing is missing or double.
+            assert values == list(range(values[0], ROUNDS // 3))
+
+
+@pytest.mark.rule("SI-11", "RT-06")
+def test_a_registration_is_not_synced_before_its_handler_has_returned(
+    source: FakeSource[Thing], informer_of: Callable[..., Any]
+) -> None:
+    for number in range(3):
+        source.put(thing(f"t{number}"))
+    informer = informer_of(source)
+    informer.start()
+    assert informer.wait_for_sync(LIMIT)
+    for _ in range(50):
+        early = Early()
+        early.registration = informer.add_handler(on_add=early.look)
+        early.look(thing("none"), True, wait=False)
+        early.registered.set()
+        assert early.registration.wait_for_sync(LIMIT)
+        assert early.seen == [False] * 4
+        early.registration.remove()
+
+
+class Early:
+    """Looks at a registration from inside of its own initial list."""
+
+    def __init__(self) -> None:
+        self.registration: Registration[Thing] | None = None
+        self.registered = threading.Event()
+        self.seen: list[bool] = []
+
+    def look(self, obj: Thing, is_in_initial_list: bool, *, wait: bool = True) -> None:
+        assert not wait or self.registered.wait(LIMIT)
+        assert self.registration is not None
+        self.seen.append(self.registration.has_synced())
+
+
+@pytest.mark.rule("SI-11", "RT-06")
+def test_a_handler_added_while_the_first_list_is_stored_is_not_synced_by_its_absence(
+    source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    """The end of the list is told after its objects were buffered, never before."""
+    point = SequencePoint()
+    source.put(thing("a"))
+    informer = informer_of(source, indexers={"point": point})
+    before = informer.add_handler(Heard())
+    point.armed.set()
+    informer.start()
+    assert point.reached.wait(LIMIT)
+    gate, entered = threading.Event(), threading.Event()
+
+    def wait(obj: Thing, is_in_initial_list: bool) -> None:
+        entered.set()
+        assert gate.wait(LIMIT)
+
+    during: list[Registration[Thing]] = []
+    run(lambda: during.append(informer.add_handler(on_add=wait)))
+    assert not informer.has_synced()
+    assert not before.has_synced()
+    point.passed.set()
+    assert entered.wait(LIMIT)
+    assert before.wait_for_sync(LIMIT)
+    assert informer.unsynced() != []
+    gate.set()
+    assert informer.wait_for_sync(LIMIT)
+
+
+@pytest.mark.rule("FQ-10", "RT-04")
+def test_a_resync_in_the_middle_of_an_update_does_not_replay_the_older_state(
+    source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    point = SequencePoint()
+    source.put(thing("a", 1))
+    informer = informer_of(source, resync_period=3600.0, indexers={"point": point})
+    heard, replayed = Heard(), threading.Event()
+    registration = informer.add_handler(heard)
+    informer.start()
+    assert registration.wait_for_sync(LIMIT)
+    make_due(informer)
+    # 1. An update is under way. 2. A resync comes. 3. It has to wait for the update.
+    point.armed.set()
+    source.put(thing("a", 2))
+    assert point.reached.wait(LIMIT)
+    run(lambda: (informer._intake.resync(), replayed.set()))
+    assert not replayed.wait(0.05)
+    point.passed.set()
+    assert replayed.wait(LIMIT)
+    source.delete("ns/a")
+    assert heard.ended.wait(LIMIT)
+    assert heard.values["ns/a"] == [1, 2, 2]
+
+
+def make_due(informer: SharedInformer[Thing]) -> None:
+    for listener in informer._intake._listeners:
+        listener.timer._next = 0.0
+
+
+@pytest.mark.rule("RT-04")
+def test_resyncs_all_the_time_never_take_a_handler_back(
+    source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    source.put(thing("a", 0))
+    informer = informer_of(source, resync_period=3600.0)
+    heard = Heard()
+    registration = informer.add_handler(heard)
+    informer.start()
+    assert registration.wait_for_sync(LIMIT)
+    writer = run(lambda: [source.put(thing("a", n)) for n in range(1, ROUNDS)])
+    while writer.is_alive():
+        make_due(informer)
+        informer._intake.resync()
+    writer.join(LIMIT)
+    source.delete("ns/a")
+    assert heard.ended.wait(LIMIT)
+    values = heard.values["ns/a"]
+    assert values == sorted(values)
+    assert sorted(set(values)) == list(range(ROUNDS)), "and no update is lost"
+
+
+@pytest.mark.rule("ST-17")
+def test_reads_of_own_writes_never_go_back_while_the_watch_catches_up(
+    run: Callable[..., Any],
+) -> None:
+    """The moment in which the watch takes over from the overlay shows no older state."""
+    intake = new_intake()
+    overlay = intake._overlay
+    intake.put(thing("a", 1))
+    done = threading.Event()
+
+    def write() -> None:
+        for number in range(2, ROUNDS * 5):
+            overlay.observe_write(thing("a", number))
+            intake.put(thing("a", number - 1))
+            intake.put(thing("a", number))
+        done.set()
+
+    run(write)
+    last = 0
+    while not done.is_set():
+        for read in (
+            lambda: overlay.get("ns/a"),
+            lambda: overlay.values()[0],
+            lambda: overlay.by_index("namespace", "ns")[0],
+        ):
+            found = read()
+            assert found is not None
+            assert found.value >= last
+            last = found.value
+
+
+@pytest.mark.rule("ST-10")
+def test_readers_see_the_old_or_the_new_list_and_nothing_between(run: Callable[..., Any]) -> None:
+    store = WritableStore[Thing]()
+    worlds = [{f"t{n}": thing(f"t{n}", parity) for n in range(20)} for parity in (0, 1)]
+    store.replace(worlds[0], ResourceVersion("0"))
+    done = threading.Event()
+
+    def swap() -> None:
+        for number in range(ROUNDS):
+            store.replace(worlds[number % 2], ResourceVersion(str(number)))
+        done.set()
+
+    run(swap)
+    while not done.is_set():
+        assert len({obj.value for obj in store.values()}) == 1
+        assert len({obj.value for obj in store.by_index("namespace", "ns")}) == 1
+
+
+@pytest.mark.rule("SI-12", "RT-07")
+def test_start_stop_and_add_in_any_order_end(
+    source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
+) -> None:
+    source.put(thing("a"))
+    for order in itertools.islice(itertools.cycle(itertools.permutations(range(3))), 60):
+        informer = informer_of(source)
+        registration = informer.add_handler(Heard())
+        steps = (informer.start, informer.stop, registration.remove)
+        threads = [run(steps[number]) for number in order]
+        for thread in threads:
+            thread.join(LIMIT)
+        assert informer.join(LIMIT)
+        assert registration.shutdown(LIMIT)
