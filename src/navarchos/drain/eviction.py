@@ -16,10 +16,12 @@ from navarchos.client.errors import (
     ApiError,
     ClientError,
     Conflict,
+    DecodeError,
     Forbidden,
     NotFound,
     TooManyRequests,
     Unauthorized,
+    error_from_answer,
 )
 from navarchos.drain.pods import PODS, Pod
 
@@ -172,7 +174,15 @@ def served_eviction(client: Client) -> str:
         ClientError: It could not be asked.
     """
     answer = client.raw("GET", "/api/v1")
-    found = msgspec.json.decode(answer.body, type=_ApiResourceList)
+    if answer.status >= 400:
+        # Not to be taken for "no evictions": deletions pass over budgets.
+        raise error_from_answer(
+            answer.status, answer.headers, answer.body, verb="GET", resource="/api/v1"
+        )
+    try:
+        found = msgspec.json.decode(answer.body, type=_ApiResourceList)
+    except msgspec.DecodeError as error:
+        raise DecodeError(str(error), verb="GET", resource="/api/v1") from error
     for resource in found.resources:
         if resource.name == "pods/eviction" and resource.kind == "Eviction":
             return resource.version
@@ -190,14 +200,14 @@ class Evictor:
         timeout: Longest request in seconds; admission webhooks may be slow.
 
     Threads: safe from any thread. The version of the eviction API is asked for
-    once, by whoever comes first.
+    until there is one, by whoever comes first.
     """
 
     def __init__(self, client: Client, *, timeout: float = 10.0) -> None:
         self._client = client
         self._pods = client.resource(PODS)
         self._timeout = timeout
-        self._version: str | None = None  # written once with one value: no lock
+        self._version = ""  # written with one value only: no lock
 
     def evict(self, pod: Pod, *, grace: int | None = None) -> Outcome:
         """Evict a pod; delete it where the server knows no evictions.
@@ -207,8 +217,7 @@ class Evictor:
             grace: Its time to terminate; `None` leaves it to the pod.
         """
         try:
-            if self._version is None:
-                self._version = served_eviction(self._client)
+            self._version = self._version or served_eviction(self._client)
         except ClientError as error:
             return Outcome(Answer.RETRY, str(error))
         if not self._version:

@@ -199,6 +199,25 @@ def test_a_server_without_evictions_gets_deletions(
     assert body["preconditions"] == {"uid": "u-1"}
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [status(503, "ServiceUnavailable", "later"), BufferedAnswer(200, {}, b"<html>")],
+    ids=["refused", "garbled"],
+)
+def test_a_server_that_does_not_say_what_it_has_is_asked_again_and_nothing_is_deleted(
+    make_pod: Callable[..., Pod], client_of: ClientOf, answer: BufferedAnswer
+) -> None:
+    methods: list[str] = []
+
+    def server(request: HttpRequest) -> BufferedAnswer:
+        methods.append(request.method)
+        return answer
+
+    with client_of(server) as client:
+        assert Evictor(client).evict(make_pod()).answer is Answer.RETRY
+    assert set(methods) == {"GET"}
+
+
 @pytest.mark.rule("OP-43")
 def test_the_servers_advice_wins_over_our_own_delay() -> None:
     outcome = Outcome(Answer.IN_PROGRESS, retry_after=10.0)

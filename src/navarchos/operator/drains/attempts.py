@@ -42,16 +42,36 @@ class Attempts:
         self._attempts_lock = threading.Lock()
         # guarded by _attempts_lock; by drain, then by pod uid, in order of the plan
         self._by_drain: dict[str, dict[str, Attempt]] = {}
+        self._wakes = 0  # guarded by _attempts_lock; how often budgets have become free
+        # guarded by _attempts_lock; by budget: the count at its last time
+        self._woken: dict[str, int] = {}
 
     def of(self, drain: str) -> Mapping[str, Attempt]:
         """Return a copy of a drain's attempts, by pod uid."""
         with self._attempts_lock:
             return dict(self._by_drain.get(drain, {}))
 
-    def record(self, drain: str, attempts: Mapping[str, Attempt]) -> None:
-        """Replace the attempts of these pods."""
+    def moment(self) -> int:
+        """Return a mark in the history of wake-ups, to be handed to `record`."""
         with self._attempts_lock:
-            self._by_drain.setdefault(drain, {}).update(attempts)
+            return self._wakes
+
+    def record(self, drain: str, attempts: Mapping[str, Attempt], *, since: int, at: float) -> None:
+        """Replace the attempts of these pods.
+
+        Args:
+            drain: The drain's name.
+            attempts: By pod uid.
+            since: The `moment` before the pods were asked. A budget that has become
+                free after it may have done so after its refusal: no wake-up is lost,
+                those pods are due at once.
+            at: The present monotonic instant.
+        """
+        with self._attempts_lock:
+            known = self._by_drain.setdefault(drain, {})
+            for uid, attempt in attempts.items():
+                missed = any(self._woken.get(budget, 0) > since for budget in attempt.budgets)
+                known[uid] = replace(attempt, due_at=at) if missed else attempt
 
     def keep(self, drain: str, uids: Collection[str]) -> None:
         """Forget the attempts of all other pods of the drain: they are gone."""
@@ -63,6 +83,8 @@ class Attempts:
         """Forget a drain that is over."""
         with self._attempts_lock:
             self._by_drain.pop(drain, None)
+            if not self._by_drain:
+                self._woken.clear()
 
     def wake(self, budget: str, *, at: float, pods: int | None = None) -> frozenset[str]:
         """Make pods that a budget holds up due at once.
@@ -77,6 +99,8 @@ class Attempts:
             The drains that have something to do now.
         """
         with self._attempts_lock:
+            self._wakes += 1
+            self._woken[budget] = self._wakes
             return frozenset(
                 drain
                 for drain, attempts in self._by_drain.items()

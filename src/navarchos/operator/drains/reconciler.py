@@ -126,7 +126,10 @@ class DrainReconciler(Reconciler):
 
     def _advance(self, turn: Turn, node: Node) -> Result:
         drain = self._writer.claim(turn.drain, node.metadata.uid)
-        turn = turn.with_drain(drain)
+        generation = drain.metadata.generation
+        turn = turn.with_drain(drain).with_status(
+            replace(turn.status, observed_generation=generation)
+        )
         if drain.spec.paused:
             turn = turn.with_status(to.paused(turn.status, now=turn.now))
             if not to.has_begun(turn.status):

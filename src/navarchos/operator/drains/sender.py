@@ -73,6 +73,7 @@ class Sender:
         def ask(request: Request) -> Outcome | None:
             return None if self._stop.is_set() else self._ask(request, options)
 
+        since = self._attempts.moment()
         outcomes = self._crew.map(ask, requests)
         answered = [
             _Answered(request, outcome)
@@ -80,7 +81,12 @@ class Sender:
             if outcome is not None
         ]
         before = self._attempts.of(drain.metadata.name)
-        self._remember(drain.metadata.name, answered, before, options)
+        now = self._clock.monotonic()
+        attempts = {
+            entry.request.planned.uid: self._attempt(entry, before, options, now)
+            for entry in answered
+        }
+        self._attempts.record(drain.metadata.name, attempts, since=since, at=now)
         self._tell(drain, answered, before)
 
     def _ask(self, request: Request, options: DrainOptions) -> Outcome:
@@ -88,22 +94,6 @@ class Sender:
         outcome = ask(request.planned.pod, grace=options.grace)
         self._metrics.answered(outcome.answer)
         return outcome
-
-    def _remember(
-        self,
-        drain: str,
-        answered: Sequence[_Answered],
-        known: Mapping[str, Attempt],
-        options: DrainOptions,
-    ) -> None:
-        now = self._clock.monotonic()
-        self._attempts.record(
-            drain,
-            {
-                entry.request.planned.uid: self._attempt(entry, known, options, now)
-                for entry in answered
-            },
-        )
 
     def _attempt(
         self,

@@ -142,8 +142,10 @@ def test_a_drain_that_holds_never_deletes_past_a_budget_once_its_time_is_up(
 @pytest.mark.rule("OP-40")
 def test_a_freed_budget_wakes_as_many_pods_as_it_allows() -> None:
     attempts = Attempts()
-    attempts.record("d1", {"u1": tried(90.0), "u2": tried(90.0), "u3": tried(90.0)})
-    attempts.record("d2", {"u4": Attempt(Outcome(Answer.RETRY), 90.0)})
+    three = {"u1": tried(90.0), "u2": tried(90.0), "u3": tried(90.0)}
+    attempts.record("d1", three, since=attempts.moment(), at=5.0)
+    other = {"u4": Attempt(Outcome(Answer.RETRY), 90.0)}
+    attempts.record("d2", other, since=attempts.moment(), at=5.0)
     assert attempts.wake("default/web", at=10.0, pods=2) == {"d1"}
     assert [attempt.due_at for attempt in attempts.of("d1").values()] == [10.0, 10.0, 90.0]
     assert attempts.wake("default/other", at=10.0) == frozenset()
@@ -151,3 +153,14 @@ def test_a_freed_budget_wakes_as_many_pods_as_it_allows() -> None:
     assert list(attempts.of("d1")) == ["u3"]
     attempts.forget("d1")
     assert attempts.of("d1") == {}
+
+
+@pytest.mark.rule("OP-40")
+def test_a_wake_up_between_the_refusal_and_its_record_is_not_lost() -> None:
+    attempts = Attempts()
+    before = attempts.moment()
+    attempts.wake("default/web", at=10.0)
+    attempts.record("d1", {"u1": tried(90.0)}, since=before, at=11.0)
+    assert attempts.of("d1")["u1"].due_at == 11.0
+    attempts.record("d1", {"u1": tried(90.0)}, since=attempts.moment(), at=12.0)
+    assert attempts.of("d1")["u1"].due_at == 90.0
