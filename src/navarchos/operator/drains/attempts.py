@@ -22,6 +22,7 @@ class Attempt:
         due_at: Monotonic instant of the next request.
         failures: Answers in a row that did not move the pod, this one counted.
         budgets: Budgets in the way, as `namespace/name`.
+        wants_ready: One of them counts pods that are not ready like others.
         stage: The stage of the escalation that asked; 0 for an ordinary request.
     """
 
@@ -29,6 +30,7 @@ class Attempt:
     due_at: float
     failures: int = 0
     budgets: tuple[str, ...] = ()
+    wants_ready: bool = False
     stage: int = 0
 
 

@@ -1,13 +1,13 @@
 """Pods that have to go and do not, with the reason and what comes next (OP-47)."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
 
-from navarchos.drain import Answer, Budget, DrainPlan, Outcome, PlannedPod
+from navarchos.drain import Answer, DrainPlan, PlannedPod
 from navarchos.meta import format_time
 from navarchos.operator.api.v1alpha1 import Blocker
 from navarchos.operator.drains.attempts import Attempt
@@ -42,7 +42,6 @@ class Explainer:
 
     Attributes:
         attempts: What was heard, by pod uid.
-        budgets: The budgets that cover a pod, by pod uid.
         ladder: The escalation.
         started_at: The first eviction on the node; stages count from here.
         elapsed: Seconds since then.
@@ -50,7 +49,6 @@ class Explainer:
     """
 
     attempts: Mapping[str, Attempt]
-    budgets: Mapping[str, Sequence[Budget]]
     ladder: Ladder
     started_at: datetime
     elapsed: float
@@ -64,15 +62,14 @@ class Explainer:
         return _blocker(
             planned,
             attempt.outcome.answer,
-            self._message(planned, attempt.outcome),
+            self._message(planned, attempt),
             self._next(planned, attempt.outcome.answer),
             budget=",".join(attempt.budgets),
         )
 
-    def _message(self, planned: PlannedPod, outcome: Outcome) -> str:
-        message = outcome.message
-        policies = {b.spec.unhealthy_pod_eviction_policy for b in self.budgets.get(planned.uid, ())}
-        if outcome.answer.is_budget and not planned.pod.is_ready and policies - {"AlwaysAllow"}:
+    def _message(self, planned: PlannedPod, attempt: Attempt) -> str:
+        message = attempt.outcome.message
+        if attempt.wants_ready and not planned.pod.is_ready:
             message += "; the pod is not ready: unhealthyPodEvictionPolicy AlwaysAllow lets it go"
         disrupted = next(
             (c for c in planned.pod.status.conditions if c.type == "DisruptionTarget"), None

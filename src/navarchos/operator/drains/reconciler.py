@@ -15,7 +15,6 @@ from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeDrainStat
 from navarchos.operator.drains import status as to
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.blockers import Explainer, find_blockers
-from navarchos.operator.drains.budgets import BudgetWatch
 from navarchos.operator.drains.cordoning import CordonStep, decide
 from navarchos.operator.drains.due import Due, due_requests
 from navarchos.operator.drains.gate import NodeGate
@@ -63,7 +62,6 @@ class DrainReconciler(Reconciler):
         survey: Survey,
         watches: PodWatches,
         attempts: Attempts,
-        budgets: BudgetWatch,
         sender: Sender,
         writer: DrainWriter,
         teller: Teller,
@@ -74,7 +72,6 @@ class DrainReconciler(Reconciler):
         self._survey = survey
         self._watches = watches
         self._attempts = attempts
-        self._budgets = budgets
         self._sender = sender
         self._writer = writer
         self._teller = teller
@@ -211,14 +208,8 @@ class DrainReconciler(Reconciler):
         return to.timed_out(self._blocked(turn, plan), plan, limit, now=turn.now)
 
     def _blocked(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
-        attempts = self._attempts.of(turn.name)
         explainer = Explainer(
-            attempts=attempts,
-            budgets={
-                planned.uid: self._budgets.covering(planned.pod)
-                for planned in plan.evict
-                if planned.uid in attempts and attempts[planned.uid].outcome.answer.is_budget
-            },
+            attempts=self._attempts.of(turn.name),
             ladder=turn.rules.ladder,
             started_at=turn.status.start_timestamp or turn.now,
             elapsed=turn.elapsed,

@@ -105,12 +105,16 @@ class Sender:
         pod, outcome = entry.request.planned.pod, entry.outcome
         before = known.get(pod.metadata.uid)
         failures = before.failures if before is not None else 0
+        covering = self._budgets.covering(pod) if outcome.answer.is_budget else ()
         delay = retry_delay(outcome, failures, base=options.eviction_retry, rand=self._rand)
         return Attempt(
             outcome=outcome,
             due_at=now + delay,
             failures=0 if outcome.answer.is_done else failures + 1,
-            budgets=budget_names(pod, outcome, self._budgets.covering(pod)),
+            budgets=budget_names(pod, outcome, covering),
+            wants_ready=any(
+                budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow" for budget in covering
+            ),
             stage=entry.request.stage.number if entry.request.stage is not None else 0,
         )
 

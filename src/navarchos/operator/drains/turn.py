@@ -67,9 +67,10 @@ class Turn:
 def late_binding_left(status: NodeDrainStatus, now: datetime) -> float:
     """Return the seconds until an empty node may be believed to be empty."""
     cordoned = find_condition(status.conditions, NODE_CORDONED)
-    if cordoned is None or cordoned.last_transition_time is None:
+    # The update, not the transition: a node that is cordoned once more starts anew.
+    if cordoned is None or cordoned.last_update_time is None:
         return LATE_BINDING
-    passed = (now - cordoned.last_transition_time).total_seconds()
+    passed = (now - cordoned.last_update_time).total_seconds()
     return max(0.0, LATE_BINDING + _CUT - passed)
 
 

@@ -117,7 +117,6 @@ def assemble(
         survey=Survey(client, watches, caches.daemon_sets),
         watches=watches,
         attempts=attempts,
-        budgets=budgets,
         sender=sender,
         writer=DrainWriter(client, caches.drains, clock=clock),
         teller=Teller(recorder, metrics),

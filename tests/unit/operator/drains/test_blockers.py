@@ -1,6 +1,7 @@
 """What status says about the pods that stay."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,7 +29,6 @@ def explainer(now: datetime, attempts: dict[str, Attempt], **facts: Any) -> Expl
     return Explainer(
         **{
             "attempts": attempts,
-            "budgets": {},
             "ladder": Ladder(),
             "started_at": now,
             "elapsed": 0.0,
@@ -95,9 +95,9 @@ def test_the_next_stage_and_its_time_are_announced(plan_pod: PlanPod, now: datet
 def test_a_pod_that_is_not_ready_is_told_which_policy_would_let_it_go(
     plan_pod: PlanPod, now: datetime
 ) -> None:
-    budget = msgspec.convert({"metadata": {"name": "web", "namespace": "default"}}, Budget)
     pod = plan_pod("a", ready=False)
-    facts = explainer(now, {"uid-a": refused()}, budgets={"uid-a": (budget,)})
+    attempt = replace(refused(), wants_ready=True)
+    facts = explainer(now, {"uid-a": attempt})
     (blocker,) = find_blockers(DrainPlan(evict=(pod,)), facts)
     assert "AlwaysAllow" in blocker.message
 
