@@ -122,7 +122,8 @@ class Judge:
         if pod.is_finished:
             return _FINISHED
         if not self.daemon_set_exists(pod.metadata.namespace, owner.name):
-            return self._orphan(owner.name)
+            # The garbage collector follows the DaemonSet: such a pod may be going.
+            return None if pod.is_terminating else self._orphan(owner.name)
         if self.options.ignore_daemon_sets:
             return Finding(Action.IGNORE, Reason.DAEMON_SET, f"DaemonSet {owner.name} runs it")
         return Finding(

@@ -150,6 +150,14 @@ def test_a_daemon_sets_pod_is_left_alone_unless_nobody_would_bring_it_back(
     assert verdict(pod, found, **options) == expected
 
 
+def test_a_pod_that_follows_its_daemon_set_is_waited_for(
+    make_pod: MakePod, daemon_set: Any
+) -> None:
+    pod = make_pod(owner=daemon_set, terminating_at="2026-01-01T12:00:30Z")
+    assert verdict(pod, gone, ignore_daemon_sets=True) == (Action.WAIT, Reason.TERMINATING)
+    assert verdict(pod, exists, ignore_daemon_sets=True) == (Action.IGNORE, Reason.DAEMON_SET)
+
+
 def test_a_controller_that_is_only_called_daemon_set_is_none(make_pod: MakePod) -> None:
     owner = {"apiVersion": "example.org/v1", "kind": "DaemonSet", "name": "x", "uid": "x"}
     assert verdict(make_pod(owner=owner)) == (Action.EVICT, Reason.ORDINARY)
