@@ -325,6 +325,18 @@ def test_get_watch_prints_changes_as_they_come(kubectl: Kubectl) -> None:
 
 def test_typed_clients_that_speak_protobuf_are_understood(kubectl: Kubectl) -> None:
     assert kubectl("create", "namespace", "fresh") == "namespace/fresh created\n"
+    kubectl("create", "deployment", "web", "--image=web:1", "--replicas=3", "--port=80")
+    spec = kubectl.server.get("deployments", "web", "default", "apps")["spec"]
+    assert (spec["replicas"], spec["selector"]) == (3, {"matchLabels": {"app": "web"}})
+    assert spec["template"]["spec"]["containers"][0]["ports"][0]["containerPort"] == 80
+    kubectl("create", "pdb", "web", "--selector=app=other", "--min-available=50%")
+    budget = kubectl.server.get("poddisruptionbudgets", "web", "default", "policy")["spec"]
+    assert budget["minAvailable"] == "50%"
+    kubectl("create", "job", "once", "--image=web:1")
+    kubectl("create", "role", "reader", "--verb=get", "--resource=pods")
+    kubectl("create", "configmap", "c", "--from-literal=a=b")
+    assert kubectl.server.get("configmaps", "c", "default")["data"] == {"a": "b"}
+    assert kubectl("auth", "can-i", "get", "pods") == "yes\n"
     kubectl.server.install({**POD, "metadata": {"name": "bare"}})
     shown = kubectl("drain", "node-1", "--force", "--grace-period=0", "--timeout=30s")
     assert "node/node-1 drained" in shown

@@ -1,13 +1,21 @@
 """Decode checks of built-in kinds: what Go's JSON decoder would refuse or drop."""
 
 import re
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Final
 
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue
 from navarchos.testing.apiserver.schema import Schema
 
-__all__ = ["DecodeFault", "check_types", "drop_empty", "is_micro_time", "is_rfc3339"]
+__all__ = [
+    "DecodeFault",
+    "check_types",
+    "drop_empty",
+    "fill_required",
+    "is_micro_time",
+    "is_rfc3339",
+]
 
 _RFC3339: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?P<fraction>\.\d+)?(Z|[+-]\d{2}:\d{2})"
@@ -19,6 +27,7 @@ _GO_TYPES: Final = {
     "number": "float64",
     "boolean": "bool",
 }
+_ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "boolean": False}
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
 
@@ -106,6 +115,26 @@ def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFa
     name = found.get(type(value), "object")
     where = f"Go struct field {owner}.{path}" if owner else "Go value"
     return DecodeFault(f"json: cannot unmarshal {name} into {where} of type {written}")
+
+
+def fill_required(value: JsonValue, schema: Schema) -> None:
+    """Set, in place, required scalars that are absent to zero, as Go's encoder shows them.
+
+    Typed clients rely on it: a required string may be empty, but it is there.
+    """
+    if isinstance(value, list) and schema.items is not None:
+        for item in value:
+            fill_required(item, schema.items)
+    if not isinstance(value, dict):
+        return
+    for name in schema.required:
+        kind = schema.properties[name]
+        if name not in value and kind.type in _ZEROS and not kind.format.endswith("-time"):
+            value[name] = _ZEROS[kind.type]
+    for key, item in value.items():
+        child = schema.child(key)
+        if child is not None and isinstance(item, dict | list):
+            fill_required(item, child)
 
 
 def drop_empty(value: JsonObject, schema: Schema) -> None:

@@ -1,7 +1,7 @@
 """Protobuf bodies of the few kinds that kubectl's typed clients send.
 
 kubectl 1.32 and later write some built-in kinds as
-`application/vnd.kubernetes.protobuf`: `create namespace`, `drain`, `auth can-i`.
+`application/vnd.kubernetes.protobuf`: `create namespace`, `create deployment`, `drain`.
 Answers are JSON, which those clients accept as well.
 """
 
@@ -47,11 +47,43 @@ ServiceAccount 1:metadata:ObjectMeta 4:automountServiceAccountToken:bool
 Lease 1:metadata:ObjectMeta 2:spec:LeaseSpec
 LeaseSpec 1:holderIdentity:str 2:leaseDurationSeconds:int 3:acquireTime:micro 4:renewTime:micro
 LeaseSpec 5:leaseTransitions:int
-SelfSubjectAccessReview 1:metadata:ObjectMeta 2:spec:AccessSpec
+SelfSubjectAccessReview 1:metadata:ObjectMeta 2:spec:AccessSpec 3:status:skip
 AccessSpec 1:resourceAttributes:ResourceAttributes 2:nonResourceAttributes:PathAttributes
 ResourceAttributes 1:namespace:str 2:verb:str 3:group:str 4:version:str 5:resource:str
 ResourceAttributes 6:subresource:str 7:name:str
 PathAttributes 1:path:str 2:verb:str
+LabelSelector 1:matchLabels:{str} 2:matchExpressions:[LabelRequirement]
+LabelRequirement 1:key:str 2:operator:str 3:values:[str]
+Deployment 1:metadata:ObjectMeta 2:spec:DeploymentSpec 3:status:skip
+DeploymentSpec 1:replicas:int 2:selector:LabelSelector 3:template:PodTemplate 4:strategy:Strategy
+DeploymentSpec 5:minReadySeconds:int 6:revisionHistoryLimit:int 7:paused:bool
+DeploymentSpec 9:progressDeadlineSeconds:int
+Strategy 1:type:str
+PodTemplate 1:metadata:ObjectMeta 2:spec:PodSpec
+PodSpec 2:containers:[Container] 3:restartPolicy:str 4:terminationGracePeriodSeconds:int
+PodSpec 5:activeDeadlineSeconds:int 6:dnsPolicy:str 7:nodeSelector:{str} 8:serviceAccountName:str
+PodSpec 9:serviceAccount:str 10:nodeName:str 11:hostNetwork:bool 12:hostPID:bool 13:hostIPC:bool
+PodSpec 16:hostname:str 17:subdomain:str 19:schedulerName:str 24:priorityClassName:str
+Container 1:name:str 2:image:str 3:command:[str] 4:args:[str] 5:workingDir:str
+Container 6:ports:[ContainerPort] 8:resources:Resources 13:terminationMessagePath:str
+Container 14:imagePullPolicy:str 16:stdin:bool 17:stdinOnce:bool 18:tty:bool
+Container 20:terminationMessagePolicy:str
+ContainerPort 1:name:str 2:hostPort:int 3:containerPort:int 4:protocol:str 5:hostIP:str
+Resources 1:limits:{Quantity} 2:requests:{Quantity}
+Job 1:metadata:ObjectMeta 2:spec:JobSpec 3:status:skip
+JobSpec 1:parallelism:int 2:completions:int 3:activeDeadlineSeconds:int 4:selector:LabelSelector
+JobSpec 6:template:PodTemplate 7:backoffLimit:int
+PodDisruptionBudget 1:metadata:ObjectMeta 2:spec:BudgetSpec 3:status:skip
+BudgetSpec 1:minAvailable:amount 2:selector:LabelSelector 3:maxUnavailable:amount
+BudgetSpec 4:unhealthyPodEvictionPolicy:str
+Role 1:metadata:ObjectMeta 2:rules:[PolicyRule]
+ClusterRole 1:metadata:ObjectMeta 2:rules:[PolicyRule]
+PolicyRule 1:verbs:[str] 2:apiGroups:[str] 3:resources:[str] 4:resourceNames:[str]
+PolicyRule 5:nonResourceURLs:[str]
+RoleBinding 1:metadata:ObjectMeta 2:subjects:[Subject] 3:roleRef:RoleRef
+ClusterRoleBinding 1:metadata:ObjectMeta 2:subjects:[Subject] 3:roleRef:RoleRef
+Subject 1:kind:str 2:apiGroup:str 3:name:str 4:namespace:str
+RoleRef 1:apiGroup:str 2:kind:str 3:name:str
 """
 
 Fields = dict[int, tuple[str, str]]
@@ -70,11 +102,18 @@ def _read_table() -> Mapping[str, Fields]:
 _MESSAGES: Final = _read_table()
 _KINDS: Final = frozenset(
     {
+        "ClusterRole",
+        "ClusterRoleBinding",
         "ConfigMap",
         "DeleteOptions",
+        "Deployment",
         "Eviction",
+        "Job",
         "Lease",
         "Namespace",
+        "PodDisruptionBudget",
+        "Role",
+        "RoleBinding",
         "Secret",
         "SelfSubjectAccessReview",
         "ServiceAccount",
@@ -113,6 +152,9 @@ def _message(name: str, raw: bytes) -> JsonObject:
         label, kind = fields.get(number, ("", ""))
         if label:
             _store(found, label, kind, value)
+        elif value:
+            # Dropping what the client said would be worse than refusing it.
+            raise UnreadableProtobuf(f"no table for field {number} of {name}")
     return found
 
 
@@ -132,6 +174,15 @@ def _store(found: JsonObject, label: str, kind: str, value: JsonValue) -> None:
 def _value(kind: str, value: JsonValue) -> JsonValue:
     convert = _SCALARS.get(kind)
     return _message(kind, value) if convert is None else convert(value)
+
+
+def _skip(_: JsonValue) -> None:
+    """Leave out what the server sets itself."""
+
+
+def _amount(raw: bytes) -> JsonValue:
+    parts = dict(_pairs(raw))
+    return bytes(parts.get(3, b"")).decode() if parts.get(1) else _signed(int(parts.get(2, 0)))
 
 
 def _signed(value: int) -> int:
@@ -197,4 +248,7 @@ _SCALARS: Final[Mapping[str, Callable[[JsonValue], JsonValue]]] = {
     "raw": bytes,
     "time": _second,
     "micro": _microsecond,
+    "skip": _skip,
+    "amount": _amount,
+    "Quantity": lambda value: bytes(dict(_pairs(value)).get(1, b"")).decode(),
 }

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.testing.apiserver.decoding import DecodeFault, check_types, drop_empty
+from navarchos.testing.apiserver.decoding import DecodeFault, check_types, drop_empty, fill_required
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.names import validate_metadata
 from navarchos.testing.apiserver.objects import (
@@ -135,6 +135,7 @@ def _decoded(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     _drop_unknown(kind, obj, options)
     if kind.custom is None:
         drop_empty(obj, kind.schema)
+        fill_required(obj, kind.schema)
     else:
         drop_empty(obj["metadata"], kind.schema.properties["metadata"])
     _drop_empty_maps(obj["metadata"])

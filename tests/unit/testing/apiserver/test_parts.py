@@ -89,7 +89,10 @@ def test_a_protobuf_namespace_is_read() -> None:
     }
 
 
-@pytest.mark.parametrize("raw", [b"", b"{}", NAMESPACE[:30], b"k8s\x00", NAMESPACE[:19] + b"\xff"])
+@pytest.mark.parametrize(
+    "raw",
+    [b"", b"{}", NAMESPACE[:30], b"k8s\x00", NAMESPACE[:19] + b"\xff", NAMESPACE + b"\x2a\x01a"],
+)
 def test_what_is_no_protobuf_is_refused(raw: bytes) -> None:
     with pytest.raises(UnreadableProtobuf):
         decode_protobuf(raw)
