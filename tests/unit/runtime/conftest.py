@@ -1,0 +1,135 @@
+"""Kinds, a reconciler that follows a script, and threads that end with their test."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import msgspec
+import pytest
+import structlog
+
+from navarchos.client import Resource
+from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion
+from navarchos.runtime import DONE, Reconciler, Request, Result
+from navarchos.runtime.sources import Requests
+from navarchos.stopping import StopToken
+from navarchos.testing import FakeClock
+from navarchos.threads import ThreadGroup
+
+
+class ThingSpec(msgspec.Struct, frozen=True, rename="camel"):
+    size: int = 0
+
+
+class Thing(Object, frozen=True):
+    spec: ThingSpec = ThingSpec()
+
+
+THINGS = Resource("example.org", "v1", "things", "Thing", namespaced=True, type=Thing)
+PARTS = Resource("example.org", "v1", "parts", "Part", namespaced=True, type=Thing)
+
+
+def make_thing(name: str, *, size: int = 0, version: str = "1", **metadata: object) -> Thing:
+    fields = {"namespace": "ns", **metadata}
+    meta = ObjectMeta(name=name, resource_version=ResourceVersion(version), **fields)  # type: ignore[arg-type]  # as given
+    return Thing(metadata=meta, spec=ThingSpec(size))
+
+
+def owner(name: str, *, controller: bool = True, **fields: str) -> OwnerReference:
+    values = {"api_version": "example.org/v1", "kind": "Thing", "uid": f"uid-{name}", **fields}
+    return OwnerReference(name=name, controller=controller, **values)
+
+
+@dataclass
+class Script(Reconciler):
+    """Answers with what the script holds, in order; then with DONE."""
+
+    answers: list[object] = field(default_factory=list)
+    calls: list[Request] = field(default_factory=list)
+    log_context: list[dict[str, object]] = field(default_factory=list)
+    before: Callable[[Request], object] = lambda _: None
+
+    def reconcile(self, request: Request) -> Result:
+        self.calls.append(request)
+        self.log_context.append(structlog.contextvars.get_contextvars())
+        self.before(request)
+        answer = self.answers.pop(0) if self.answers else DONE
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer  # type: ignore[return-value]  # some tests answer nonsense
+
+
+class Feed:
+    """A source that a test feeds by hand."""
+
+    def __init__(self, *, synced: bool = True, name: str = "feed") -> None:
+        self.name = name
+        self.synced = synced
+        self.starts = 0
+        self.stops = 0
+        self.caught_up: list[object] = [True]
+        self.requests: Requests | None = None
+
+    def start(self, requests: Requests) -> None:
+        self.starts += 1
+        self.requests = requests
+
+    def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
+        if not self.synced:
+            stop.wait(timeout)
+        return self.synced
+
+    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
+        answer = self.caught_up.pop(0) if len(self.caught_up) > 1 else self.caught_up[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return bool(answer)
+
+    def stop(self) -> None:
+        self.stops += 1
+
+    def send(self, *names: str, priority: int = 0) -> None:
+        assert self.requests is not None
+        for name in names:
+            self.requests.add(Request("ns", name), priority=priority)
+
+
+class Running:
+    """Something that runs on a thread until told to stop."""
+
+    def __init__(self, run: Callable[[StopToken], object], clock: FakeClock) -> None:
+        self.stop = StopToken(clock=clock)
+        self.error: BaseException | None = None
+        self._run = run
+        self._threads = ThreadGroup("test", stop=StopToken())
+        self._threads.start("run", self._main)
+
+    def _main(self) -> None:
+        try:
+            self._run(self.stop)
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            self.error = error
+
+    def join(self) -> "Running":
+        """Wait for the end."""
+        assert self._threads.join(20), self._threads.running()
+        self._threads.raise_failure()
+        return self
+
+    def end(self) -> BaseException | None:
+        """Stop it, wait, and return what it raised."""
+        self.stop.stop("the test is over")
+        return self.join().error
+
+
+@pytest.fixture
+def run(fake_clock: FakeClock) -> Iterator[Callable[[Callable[[StopToken], object]], Running]]:
+    """Run something on a thread; it is stopped when the test ends."""
+    made: list[Running] = []
+
+    def start(target: Callable[[StopToken], object]) -> Running:
+        made.append(Running(target, fake_clock))
+        return made[-1]
+
+    yield start
+    for each in made:
+        each.end()
