@@ -27,7 +27,7 @@ _REASONS: Final = frozenset({
 })  # fmt: skip
 _ABSENT: Final = object()
 
-Evaluate = Callable[[Mapping[str, Any]], Any]
+_Evaluate = Callable[[Mapping[str, Any]], Any]
 
 
 def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = _ABSENT) -> list[FieldError]:
@@ -142,14 +142,14 @@ def compile_fault(expression: str) -> str:
 
 
 @lru_cache(maxsize=1024)
-def _program(expression: str) -> Evaluate:
+def _program(expression: str) -> _Evaluate:
     import celpy
 
     from navarchos.testing.apiserver.celfunctions import FUNCTIONS
 
     environment = celpy.Environment()
     program = environment.program(environment.compile(expression), functions=dict(FUNCTIONS))
-    evaluate: Evaluate = program.evaluate
+    evaluate: _Evaluate = program.evaluate
     return evaluate
 
 

@@ -17,10 +17,10 @@ ALL_VERBS: Final = (
     "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
 )  # fmt: skip
 
-Mutate = Callable[[JsonObject], None]
-Compare = Callable[[JsonObject, JsonObject], None]
-Validate = Callable[[JsonObject], list[FieldError]]
-ValidateUpdate = Callable[[JsonObject, JsonObject], list[FieldError]]
+_Mutate = Callable[[JsonObject], None]
+_Compare = Callable[[JsonObject, JsonObject], None]
+_Validate = Callable[[JsonObject], list[FieldError]]
+_ValidateUpdate = Callable[[JsonObject, JsonObject], list[FieldError]]
 
 
 def _leave(_obj: JsonObject) -> None:
@@ -66,11 +66,11 @@ class Strategy:
     status_metadata: tuple[str, ...] = ("labels", "annotations", "finalizers")
     returns_deleted: bool = False
     orphans: bool = False
-    default: Mutate = _leave
-    prepare_create: Mutate = _leave
-    prepare_update: Compare = _leave_both
-    validate: Validate = _accept
-    validate_update: ValidateUpdate = _accept_update
+    default: _Mutate = _leave
+    prepare_create: _Mutate = _leave
+    prepare_update: _Compare = _leave_both
+    validate: _Validate = _accept
+    validate_update: _ValidateUpdate = _accept_update
     status_on_create: bool = False
 
 

@@ -136,18 +136,18 @@ def _paths(kind: Kind) -> JsonObject:
     return {
         collection: {
             "get": _operation(kind, "list", ()),
-            "post": _operation(kind, "post", (kind_body(kind),)),
+            "post": _operation(kind, "post", (_kind_body(kind),)),
         },
         f"{collection}/{{name}}": {
             "get": _operation(kind, "get", ()),
-            "put": _operation(kind, "put", (kind_body(kind),)),
+            "put": _operation(kind, "put", (_kind_body(kind),)),
             "patch": _operation(kind, "patch", (_patch_body(kind),)),
             "delete": _operation(kind, "delete", ()),
         },
     }
 
 
-def kind_body(kind: Kind) -> JsonObject:
+def _kind_body(kind: Kind) -> JsonObject:
     """Return the content of a body that holds an object of the kind."""
     reference = {"$ref": f"#/components/schemas/{_definition_name(kind)}"}
     return {"application/json": {"schema": reference}}
@@ -163,7 +163,7 @@ def _operation(kind: Kind, action: str, bodies: tuple[JsonObject, ...]) -> JsonO
     operation: JsonObject = {
         "operationId": f"{action}{kind.kind}{kind.version}",
         "parameters": [_query(name) for name in _parameters(action)],
-        "responses": {"200": {"description": "OK", "content": kind_body(kind)}},
+        "responses": {"200": {"description": "OK", "content": _kind_body(kind)}},
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": _gvk(kind),
     }

@@ -86,11 +86,11 @@ Subject 1:kind:str 2:apiGroup:str 3:name:str 4:namespace:str
 RoleRef 1:apiGroup:str 2:kind:str 3:name:str
 """
 
-Fields = dict[int, tuple[str, str]]
+_Fields = dict[int, tuple[str, str]]
 
 
-def _read_table() -> Mapping[str, Fields]:
-    found: dict[str, Fields] = {}
+def _read_table() -> Mapping[str, _Fields]:
+    found: dict[str, _Fields] = {}
     for line in _TABLE.strip().splitlines():
         name, *fields = line.split()
         for field in fields:

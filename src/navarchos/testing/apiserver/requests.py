@@ -31,9 +31,13 @@ __all__ = [
     "Form",
     "ListOptions",
     "Target",
+    "check_list_options",
+    "check_watch_options",
+    "is_watch",
     "json_answer",
     "negotiate",
     "parse_target",
+    "read_body",
     "read_list_options",
     "read_version",
 ]

@@ -12,6 +12,7 @@ from typing import Any, Final
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json
 
 __all__ = [
+    "NO_DEFAULT",
     "Schema",
     "apply_defaults",
     "drop_nulls_with_defaults",

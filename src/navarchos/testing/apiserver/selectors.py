@@ -19,7 +19,7 @@ __all__ = [
     "parse_label_selector",
 ]
 
-Labels: TypeAlias = Mapping[str, Any]
+_Labels: TypeAlias = Mapping[str, Any]
 
 _SET: Final = re.compile(r"^(?P<key>\S+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
 _COMPARE: Final = re.compile(r"^(?P<key>[^\s=!<>]+)\s*(?P<op>==|=|!=|<|>)\s*(?P<value>[^\s=!<>]*)$")
@@ -33,7 +33,7 @@ class Requirement:
     op: str
     values: tuple[str, ...] = ()
 
-    def matches(self, labels: Labels) -> bool:
+    def matches(self, labels: _Labels) -> bool:
         """Return whether a set of labels meets the term."""
         value = labels.get(self.key)
         if self.op == "in":
@@ -127,7 +127,7 @@ def _unparsable(_term: str, why: str) -> StatusError:
     return bad_request(f"unable to parse requirement: {why}")
 
 
-def label_selector_matches(selector: JsonObject | None, labels: Labels) -> bool:
+def label_selector_matches(selector: JsonObject | None, labels: _Labels) -> bool:
     """Return whether a `LabelSelectorSpec` object selects the labels.
 
     Null selects nothing, an empty one everything.
@@ -150,10 +150,10 @@ def label_selector_matches(selector: JsonObject | None, labels: Labels) -> bool:
     return True
 
 
-Reader: TypeAlias = Callable[[JsonObject], str]
+_Reader: TypeAlias = Callable[[JsonObject], str]
 
 
-def _reader(*path: str) -> Reader:
+def _reader(*path: str) -> _Reader:
     def read(obj: JsonObject) -> str:
         value = dig(obj, *path, default="")
         if isinstance(value, bool):
@@ -163,7 +163,7 @@ def _reader(*path: str) -> Reader:
     return read
 
 
-def _bool_reader(*path: str) -> Reader:
+def _bool_reader(*path: str) -> _Reader:
     def read(obj: JsonObject) -> str:
         return "true" if dig(obj, *path, default=False) else "false"
 
@@ -179,7 +179,7 @@ _INVOLVED: Final = {
     for name in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 }
 
-_BUILT_IN: Final[Mapping[tuple[str, str], Mapping[str, Reader]]] = {
+_BUILT_IN: Final[Mapping[tuple[str, str], Mapping[str, _Reader]]] = {
     ("pods", ""): {
         "spec.nodeName": _reader("spec", "nodeName"),
         "spec.restartPolicy": _reader("spec", "restartPolicy"),
@@ -215,9 +215,9 @@ _BUILT_IN: Final[Mapping[tuple[str, str], Mapping[str, Reader]]] = {
 }
 
 
-def field_labels(kind: Kind) -> Mapping[str, Reader]:
+def field_labels(kind: Kind) -> Mapping[str, _Reader]:
     """Return the fields that a kind can be selected by."""
-    always: dict[str, Reader] = {"metadata.name": _reader("metadata", "name")}
+    always: dict[str, _Reader] = {"metadata.name": _reader("metadata", "name")}
     if kind.namespaced or kind.custom is None:
         always["metadata.namespace"] = _reader("metadata", "namespace")
     if kind.custom is not None:
@@ -226,7 +226,7 @@ def field_labels(kind: Kind) -> Mapping[str, Reader]:
     return {**always, **_BUILT_IN.get((kind.plural, kind.group), {})}
 
 
-def parse_field_selector(text: str, kind: Kind) -> tuple[tuple[Reader, str, bool], ...]:
+def parse_field_selector(text: str, kind: Kind) -> tuple[tuple[_Reader, str, bool], ...]:
     """Parse `fieldSelector` for a kind.
 
     Raises:

@@ -40,7 +40,15 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import BucketId, Entry, Origin, Store, entry_key
 
-__all__ = ["Api", "Options", "create", "modify", "replace", "require"]
+__all__ = [
+    "Api",
+    "Options",
+    "create",
+    "finish_deletion",
+    "modify",
+    "replace",
+    "require",
+]
 
 _NAMESPACES: Final = BucketId("namespaces", "")
 _LONGEST_PREFIX: Final = 58
