@@ -44,7 +44,6 @@ class PodRecord:
         node: Where it is bound; empty while it is not.
         is_terminating: Whether its deletion has been asked for.
         is_healthy: Ready, and not terminating.
-        is_evicted: Whether the eviction API has marked it.
         owner: Uid of its controller.
         fixture: `DaemonSet` or `mirror` for a pod that no drain may move, or "".
         budgets: Those that match it.
@@ -57,7 +56,6 @@ class PodRecord:
     node: str
     is_terminating: bool
     is_healthy: bool
-    is_evicted: bool
     owner: str
     fixture: str
     budgets: tuple[BudgetRecord, ...] = ()
@@ -159,13 +157,7 @@ def read_pod(obj: JsonObject) -> PodRecord:
     metadata = obj["metadata"]
     conditions = (obj.get("status") or {}).get("conditions") or ()
     terminating = metadata.get("deletionTimestamp") is not None
-    ready = evicted = False
-    for condition in conditions:
-        kind = condition.get("type")
-        if kind == "Ready":
-            ready = condition.get("status") == "True"
-        elif kind == "DisruptionTarget":
-            evicted = condition.get("reason") == "EvictionByEvictionAPI"
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
     owner = _controller(metadata)
     fixture = "DaemonSet" if owner.get("kind") == "DaemonSet" else ""
     if "kubernetes.io/config.mirror" in (metadata.get("annotations") or ()):
@@ -179,7 +171,6 @@ def read_pod(obj: JsonObject) -> PodRecord:
         node=(obj.get("spec") or {}).get("nodeName") or "",
         is_terminating=terminating,
         is_healthy=ready and not terminating,
-        is_evicted=evicted,
         owner=owner.get("uid", ""),
         fixture=fixture,
     )

@@ -125,8 +125,8 @@ class InvariantChecker:
         metadata = change.object["metadata"]
         if change.type == "DELETED":
             gone = self._books.remove_pod(f"{metadata['namespace']}/{metadata['name']}")
-            if gone is not None and gone.is_healthy:
-                self._judge_disruption_locked(change, gone, gone)
+            if gone is not None and not gone.is_terminating:
+                self._judge_end_locked(change, gone, gone)
             return
         old, new = self._books.set_pod(change.object)
         if old is None or old.uid != new.uid:
@@ -135,10 +135,8 @@ class InvariantChecker:
         if new.node and not old.node:
             self._counts["scheduled"] += 1
             self._judge_binding_locked(new)
-        if new.is_evicted and not old.is_evicted:
-            self._judge_eviction_locked(new)
-        if old.is_healthy and new.is_terminating:
-            self._judge_disruption_locked(change, old, new)
+        if new.is_terminating and not old.is_terminating:
+            self._judge_end_locked(change, old, new)
 
     def _judge_binding_locked(self, pod: PodRecord) -> None:
         if not pod.node:
@@ -154,12 +152,15 @@ class InvariantChecker:
                 f"bound to {pod.node}, which has been cordoned for {age:.1f} s",
             )
 
-    def _judge_eviction_locked(self, pod: PodRecord) -> None:
-        self._counts["evicted"] += 1
-        if pod.fixture:
-            self._report_locked(
-                "FixtureEvicted", pod, f"a {pod.fixture} pod was evicted from {pod.node}"
-            )
+    def _judge_end_locked(self, change: Change, old: PodRecord, new: PodRecord) -> None:
+        """Judge that a pod has been told to go, or is gone without having been told."""
+        if change.request is not None and change.request.verb == "evict":
+            self._counts["evicted"] += 1
+            if new.fixture:
+                text = f"a {new.fixture} pod was evicted from {new.node}"
+                self._report_locked("FixtureEvicted", new, text)
+        if old.is_healthy:
+            self._judge_disruption_locked(change, old, new)
 
     def _judge_disruption_locked(self, change: Change, old: PodRecord, new: PodRecord) -> None:
         """Judge the end of a healthy pod; the books show it as no longer healthy."""

@@ -25,7 +25,6 @@ def json_pod(
     labels: Mapping[str, str] | None = None,
     owner: tuple[str, str] | None = ("ReplicaSet", "web"),
     annotations: Mapping[str, str] | None = None,
-    conditions: tuple[Mapping[str, str], ...] = (),
     spec: Mapping[str, object] | None = None,
     created: str = "2026-01-01T00:00:00Z",
 ) -> dict[str, Any]:
@@ -51,7 +50,7 @@ def json_pod(
         "spec": {"nodeName": node, "containers": [{"name": "web"}], **(spec or {})},
         "status": {
             "phase": phase,
-            "conditions": [{"type": "Ready", "status": status}, *conditions],
+            "conditions": [{"type": "Ready", "status": status}],
         },
     }
 

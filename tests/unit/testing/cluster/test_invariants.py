@@ -13,7 +13,6 @@ from navarchos.testing.cluster.invariants import InvariantChecker
 RawPod = Callable[..., dict[str, Any]]
 
 OPERATOR = "navarchos-manager/1.0"
-EVICTED = {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}
 
 
 class Feed:
@@ -24,19 +23,22 @@ class Feed:
         self._objects: dict[tuple[str, str], dict[str, Any]] = {}
         self._version = 0
 
-    def put(self, plural: str, obj: dict[str, Any], by: str | None = None) -> None:
+    def put(
+        self, plural: str, obj: dict[str, Any], by: str | None = None, verb: str = "delete"
+    ) -> None:
         key = (plural, obj["metadata"]["name"])
         previous = self._objects.get(key)
         self._objects[key] = obj
-        self._tell("ADDED" if previous is None else "MODIFIED", plural, obj, previous, by)
+        origin = None if by is None else Origin(verb, by)
+        self._tell("ADDED" if previous is None else "MODIFIED", plural, obj, previous, origin)
 
-    def remove(self, plural: str, name: str, by: str | None = None) -> None:
+    def remove(self, plural: str, name: str, by: str | None = None, verb: str = "delete") -> None:
         obj = self._objects.pop((plural, name))
-        self._tell("DELETED", plural, obj, obj, by)
+        origin = None if by is None else Origin(verb, by)
+        self._tell("DELETED", plural, obj, obj, origin)
 
-    def _tell(self, kind: Any, plural: str, obj: Any, previous: Any, by: str | None) -> None:
+    def _tell(self, kind: Any, plural: str, obj: Any, previous: Any, origin: Origin | None) -> None:
         self._version += 1
-        origin = None if by is None else Origin("delete", by)
         change = Change(kind, BucketId(plural, ""), obj, previous, self._version, origin)
         self._checker.observe(change)
 
@@ -211,12 +213,25 @@ def test_an_eviction_of_a_pod_that_no_drain_can_move_is_found(
     checker: InvariantChecker, feed: Feed, raw_pod: RawPod, options: dict[str, Any]
 ) -> None:
     feed.put("pods", raw_pod("fixed", **options))
-    feed.put("pods", raw_pod("fixed", **options, conditions=(EVICTED,)), OPERATOR)
+    feed.put("pods", raw_pod("fixed", **options, terminating=True), OPERATOR, "evict")
     assert whats(checker) == ["FixtureEvicted"]
 
 
-def test_evictions_are_counted_once(checker: InvariantChecker, feed: Feed, raw_pod: RawPod) -> None:
-    feed.put("pods", raw_pod("web-1", conditions=(EVICTED,)), OPERATOR)
-    feed.put("pods", raw_pod("web-1", conditions=(EVICTED,), terminating=True), OPERATOR)
-    assert checker.count("evicted") == 1
+def test_a_daemon_that_a_person_deletes_is_no_matter(
+    checker: InvariantChecker, feed: Feed, raw_pod: RawPod
+) -> None:
+    feed.put("pods", raw_pod("daemon", owner=("DaemonSet", "agent")))
+    feed.remove("pods", "daemon", "kubectl/v1.34")
+    assert checker.violations == []
+
+
+def test_evictions_are_counted_once_and_also_where_no_budget_was_asked(
+    checker: InvariantChecker, feed: Feed, raw_pod: RawPod
+) -> None:
+    feed.put("pods", raw_pod("web-1", terminating=True), OPERATOR, "evict")
+    feed.put("pods", raw_pod("web-1", terminating=True, grace=5), OPERATOR, "evict")
+    feed.put("pods", raw_pod("pending", node="", ready=False, phase="Pending"))
+    feed.remove("pods", "pending", OPERATOR, "evict")
+    feed.remove("pods", "web-1", Agent.KUBELET)
+    assert checker.count("evicted") == 2
     assert checker.violations == []
