@@ -1,6 +1,9 @@
 """The node of a drain: found by uid, closed, opened. The only writer of nodes here."""
 
+import threading
+
 from navarchos.client import Client, NotFound
+from navarchos.clock import Clock
 from navarchos.drain import CordonState, cordon_patch, uncordon_patch
 from navarchos.informers import SharedInformer
 from navarchos.operator.api.v1alpha1 import NodeDrain
@@ -23,9 +26,12 @@ class NodeGate:
     Threads: safe from any thread.
     """
 
-    def __init__(self, client: Client, informer: SharedInformer[Node]) -> None:
+    def __init__(self, client: Client, informer: SharedInformer[Node], *, clock: Clock) -> None:
         self._nodes = client.resource(NODES)
         self._informer = informer
+        self._clock = clock
+        self._closed_lock = threading.Lock()
+        self._closed_at: dict[str, float] = {}  # guarded by _closed_lock; monotonic, by drain
 
     def target(self, drain: NodeDrain) -> Node | None:
         """Return the drain's node as last seen; `None` if it is gone for certain.
@@ -54,7 +60,21 @@ class NodeGate:
         Raises:
             Conflict: The node has changed; decide again.
         """
-        return self._patch(node, cordon_patch(CORDONED_BY_ANNOTATION, owner_of(drain)))
+        cordoned = self._patch(node, cordon_patch(CORDONED_BY_ANNOTATION, owner_of(drain)))
+        with self._closed_lock:
+            self._closed_at[drain.metadata.name] = self._clock.monotonic()
+        return cordoned
+
+    def closed_for(self, drain: NodeDrain) -> float | None:
+        """Return the seconds since this process closed the drain's node, if it did."""
+        with self._closed_lock:
+            closed_at = self._closed_at.get(drain.metadata.name)
+        return None if closed_at is None else self._clock.monotonic() - closed_at
+
+    def forget(self, name: str) -> None:
+        """Forget a drain that is over."""
+        with self._closed_lock:
+            self._closed_at.pop(name, None)
 
     def let_go(self, node: Node) -> Node:
         """Remove the annotation from a node that is no longer cordoned by us.

@@ -151,7 +151,10 @@ class DrainReconciler(Reconciler):
             verdict.message,
             now=turn.now,
         )
-        return turn.barred(not verdict.holds or turn.drain.spec.paused).with_status(status)
+        return turn.with_status(status).at_gate(
+            may_send=verdict.holds and not turn.drain.spec.paused,
+            closed_for=self._gate.closed_for(turn.drain),
+        )
 
     def _look(self, turn: Turn) -> Result:
         options = turn.rules.options
@@ -163,7 +166,7 @@ class DrainReconciler(Reconciler):
                 return self._end(turn.drain, to.refused(turn.status, plan, now=turn.now), turn.now)
         if plan is None:
             return Result(requeue_after=_UNSYNCED)
-        if plan.is_drained and late_binding_left(turn.status, turn.now) <= 0:
+        if plan.is_drained and late_binding_left(turn) <= 0:
             plan = self._survey.live(turn.drain, options, turn.now)
             if plan.is_drained:
                 return self._end(turn.drain, _drained(turn, plan), turn.now)
@@ -238,6 +241,7 @@ class DrainReconciler(Reconciler):
         self._attempts.forget(name)
         self._teller.forget(name)
         self._writer.forget(name)
+        self._gate.forget(name)
 
 
 def _again(*ahead: float) -> Result:
@@ -259,7 +263,7 @@ def _drained(turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
 def _ahead(turn: Turn, plan: DrainPlan, due: Due) -> list[float]:
     ahead = clocks_ahead(turn, plan)
     if plan.is_drained:
-        ahead.append(late_binding_left(turn.status, turn.now))
+        ahead.append(late_binding_left(turn))
     if turn.may_send:
         ahead += [0.0] if due.requests else []
         ahead += [due.next_in] if due.next_in is not None else []

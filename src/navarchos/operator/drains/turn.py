@@ -27,6 +27,8 @@ class Turn:
         rules: Its spec, read.
         now: The present time, in whole seconds.
         may_send: Whether pods may be asked to go: not paused, and the node closed.
+        closed_for: Seconds since this process closed the node; `None` if another
+            one did, and then only the status tells.
     """
 
     drain: NodeDrain
@@ -34,6 +36,7 @@ class Turn:
     rules: Rules
     now: datetime
     may_send: bool = True
+    closed_for: float | None = None
 
     @property
     def name(self) -> str:
@@ -51,9 +54,9 @@ class Turn:
         """Whether the timeout has passed. A paused drain has no timeout."""
         return not self.drain.spec.paused and self.rules.is_late(self.elapsed)
 
-    def barred(self, bar: bool) -> "Turn":
-        """Return the pass with or without the leave to ask pods to go."""
-        return replace(self, may_send=not bar)
+    def at_gate(self, *, may_send: bool, closed_for: float | None) -> "Turn":
+        """Return the pass with what is known about the node's cordon."""
+        return replace(self, may_send=may_send, closed_for=closed_for)
 
     def with_status(self, status: NodeDrainStatus) -> "Turn":
         """Return the pass with another status to be stored."""
@@ -64,13 +67,15 @@ class Turn:
         return replace(self, drain=drain)
 
 
-def late_binding_left(status: NodeDrainStatus, now: datetime) -> float:
+def late_binding_left(turn: Turn) -> float:
     """Return the seconds until an empty node may be believed to be empty."""
-    cordoned = find_condition(status.conditions, NODE_CORDONED)
+    if turn.closed_for is not None:
+        return max(0.0, LATE_BINDING - turn.closed_for)
     # The update, not the transition: a node that is cordoned once more starts anew.
+    cordoned = find_condition(turn.status.conditions, NODE_CORDONED)
     if cordoned is None or cordoned.last_update_time is None:
         return LATE_BINDING
-    passed = (now - cordoned.last_update_time).total_seconds()
+    passed = (turn.now - cordoned.last_update_time).total_seconds()
     return max(0.0, LATE_BINDING + _CUT - passed)
 
 

@@ -113,7 +113,7 @@ def assemble(
     )
     reconciler = DrainReconciler(
         drains=caches.drains,
-        gate=NodeGate(client, caches.nodes),
+        gate=NodeGate(client, caches.nodes, clock=clock),
         survey=Survey(client, watches, caches.daemon_sets),
         watches=watches,
         attempts=attempts,
