@@ -227,12 +227,11 @@ class Intake(Generic[T]):
                 listener.delivery.start()
             return self._check_period
 
-    def close(self) -> list[Delivery[T]]:
-        """Refuse further handlers; return the deliveries that are left to be joined."""
+    def close(self) -> None:
+        """Refuse further handlers. Called once, when no further delta will come."""
         with self._order_lock:
             self._stopped = True
             self._objects.dec(len(self._store))
-            return [listener.delivery for listener in self._listeners]
 
     # All below need _order_lock held
 

@@ -3,9 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
-from navarchos.informers import SyncTimeout, Tombstone, deletion_key
+from navarchos.errors import ConfigError
+from navarchos.informers import Scope, SyncTimeout, Tombstone, deletion_key
 from navarchos.informers.changes import is_unchanged
 from navarchos.informers.versions import is_at_least
 from navarchos.meta import KeyFailed, ResourceVersion
@@ -52,6 +54,26 @@ def test_an_update_of_bookkeeping_alone_is_no_change_to_an_untyped_object() -> N
 
     assert is_unchanged(at("1"), at("2"))
     assert not is_unchanged(at("1"), at("2", spec={}))
+
+
+def test_membership_goes_by_namespace_and_by_labels_where_they_are_known(thing: Make) -> None:
+    class Nameplate(msgspec.Struct, frozen=True):
+        name: str
+        namespace: str
+        uid: str = ""
+        resource_version: str = ""
+
+    class Slim(msgspec.Struct, frozen=True):
+        metadata: Nameplate
+
+    is_member = Scope("ns", "role in (web,db)", "spec.nodeName=n").membership()
+    assert is_member(thing("a", labels={"role": "web"}))
+    assert not is_member(thing("a"))
+    assert not is_member(thing("a", namespace="other", labels={"role": "web"}))
+    assert is_member(Slim(Nameplate("a", "ns"))), "labels that are not listed exclude nothing"
+    assert is_member({"metadata": {"name": "a", "namespace": "ns", "labels": {"role": "db"}}})
+    with pytest.raises(ConfigError):
+        Scope(label_selector="role in").membership()
 
 
 def test_a_sync_timeout_names_who_is_late() -> None:
