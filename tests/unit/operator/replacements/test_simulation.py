@@ -1,0 +1,170 @@
+"""Admission under lag, crashes and changes of leader: many seeded runs of a model.
+
+The server keeps objects with versions. A leader reads each object as it is, or as
+it was before others changed it, but never older than its own last write; and its
+writes fail when it read an older version. That is what caches with own writes and
+the precondition on every status write give. Between passes nodes get drained, fail,
+vanish, and people pause, resume, and add rollouts.
+
+`NAVARCHOS_SEEDS` sets the number of runs; a failure names its seed.
+"""
+
+import os
+import random
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
+from navarchos.operator.replacements import transitions
+from navarchos.operator.replacements.admission import admit
+from navarchos.operator.replacements.world import World
+
+SEEDS = int(os.environ.get("NAVARCHOS_SEEDS", "300"))
+STEPS = 60
+LIMITS = {"r0": 1, "r1": 3, "r2": 2}
+
+
+@dataclass
+class Server:
+    """Objects with versions, and what each was before its last foreign change."""
+
+    now: dict[str, NodeReplacement] = field(default_factory=dict)
+    before: dict[str, NodeReplacement | None] = field(default_factory=dict)
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def change(self, name: str, obj: NodeReplacement, *, own: bool) -> None:
+        self.before[name] = obj if own else self.now.get(name)
+        self.now[name] = obj
+        self.versions[name] = self.versions.get(name, 0) + 1
+
+
+class Run:
+    """One seeded run."""
+
+    def __init__(self, make: Any, seed: int) -> None:
+        self.make = make
+        self.rand = random.Random(seed)
+        self.server = Server()
+        self.clock = 0.0
+        self.rollouts = [make.rollout(name, strategy={"maxFailures": 99}) for name in LIMITS]
+        for _ in range(self.rand.randint(2, 6)):
+            self.add()
+
+    def add(self) -> None:
+        rollout = self.rand.choice(list(LIMITS))
+        node = f"n{self.rand.randrange(8)}"
+        obj = self.make.replacement(
+            node,
+            rollout=rollout,
+            replacement={"priority": self.rand.randrange(2)},
+            strategy={"maxConcurrent": LIMITS[rollout], "retries": 1},
+        )
+        if obj.metadata.name not in self.server.now:
+            self.server.change(obj.metadata.name, obj, own=False)
+
+    def look(self) -> dict[str, tuple[NodeReplacement, int]]:
+        """Read the cache: each object may lag behind others' last change."""
+        seen = {}
+        for name, obj in self.server.now.items():
+            version = self.server.versions[name]
+            old = self.server.before[name]
+            if old is obj or self.rand.random() < 0.6:
+                seen[name] = (obj, version)
+            elif old is not None:
+                seen[name] = (old, version - 1)
+        return seen
+
+    def admit(self) -> None:
+        """Run one pass, which may die between two writes."""
+        seen = self.look()
+        nodes = [self.make.node(f"n{i}") for i in range(8) if i != 7]
+        world = World(
+            [obj for obj, _ in seen.values()],
+            {rollout.metadata.uid: rollout for rollout in self.rollouts},
+            {node.metadata.name: node for node in nodes},
+        )
+        for name in admit(world, self.make.at(self.clock)).start:
+            if self.rand.random() < 0.1:
+                return  # killed
+            obj, version = seen[name]
+            if version == self.server.versions[name]:
+                self.check_start(obj)
+                status = transitions.reserved(obj, self.make.at(self.clock))
+                self.server.change(name, msgspec.structs.replace(obj, status=status), own=True)
+
+    def check_start(self, obj: NodeReplacement) -> None:
+        """Hold the promises at the moment of a start, on what the server really has."""
+        others = self.server.now.values()
+        busy = {r.spec.node_name for r in others if r.status.current.in_flight}
+        assert obj.spec.node_name not in busy, "two replacements of one node at once"
+        limit = obj.spec.strategy.max_concurrent
+        assert isinstance(limit, int)
+        assert len(busy) < limit, "more in flight than the limit"
+        # What lags is only what others did; what we started, we know.
+        higher = [
+            r
+            for r in others
+            if r.spec.replacement.priority > obj.spec.replacement.priority
+            and r.status.current.in_flight
+            and not r.spec.paused
+        ]
+        unseen = [r for r in higher if self.server.before[r.metadata.name] is not r]
+        assert len(higher) == len(unseen), "a node of a higher priority is in flight"
+
+    def progress(self) -> None:
+        """Let the pipeline move a node that has started."""
+        started = [r for r in self.server.now.values() if r.status.current.in_flight]
+        if not started:
+            return
+        obj = self.rand.choice(started)
+        now = self.make.at(self.clock)
+        match obj.status.current, self.rand.random():
+            case Step.RELEASING, _:
+                status = transitions.released(obj, now)
+            case _, chance if chance < 0.2:
+                status = transitions.attempt_failed(obj, "Timeout", "", now)
+            case _, chance if chance < 0.3:
+                status = transitions.gone(obj, now)
+            case _:
+                status = transitions.drained(obj, now)
+        moved = msgspec.structs.replace(obj, status=status)
+        self.server.change(obj.metadata.name, moved, own=True)
+
+    def meddle(self) -> None:
+        """Let a person pause or resume something."""
+        obj = self.rand.choice(list(self.server.now.values()))
+        spec = msgspec.structs.replace(obj.spec, paused=not obj.spec.paused)
+        changed = msgspec.structs.replace(obj, spec=spec)
+        self.server.change(obj.metadata.name, changed, own=False)
+
+    def finish(self) -> None:
+        """Without people in the way, everything ends."""
+        for obj in list(self.server.now.values()):
+            spec = msgspec.structs.replace(obj.spec, paused=False)
+            clear = msgspec.structs.replace(obj, spec=spec)
+            self.server.change(obj.metadata.name, clear, own=True)
+        ends = {Step.DONE, Step.FAILED}
+        for _ in range(2000):
+            if all(r.status.current in ends for r in self.server.now.values()):
+                return
+            self.clock += 1
+            self.admit()
+            self.progress()
+        raise AssertionError("nodes are left that never start")
+
+
+@pytest.mark.rule("OP-22")
+@pytest.mark.rule("OP-05")
+def test_limits_and_priorities_hold_under_lag_crashes_and_changes_of_leader(make: Any) -> None:
+    for seed in range(SEEDS):
+        run = Run(make, seed)
+        try:
+            for _ in range(STEPS):
+                run.clock += 1
+                run.rand.choice([run.admit, run.admit, run.progress, run.meddle, run.add])()
+            run.finish()
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
