@@ -1,0 +1,54 @@
+"""Keep a label on every node that can take pods; a whole controller."""
+
+import msgspec
+
+from navarchos import (
+    DONE,
+    Builder,
+    Client,
+    Manager,
+    Object,
+    Reconciler,
+    Request,
+    Resource,
+    Result,
+)
+from navarchos.runtime import CachedClient
+
+LABEL = "example.com/open"
+
+
+class NodeSpec(msgspec.Struct, frozen=True):
+    unschedulable: bool = False
+
+
+class Node(Object, frozen=True):
+    spec: NodeSpec = NodeSpec()
+
+
+NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False, type=Node)
+
+
+class KeepLabel(Reconciler):
+    def __init__(self, nodes: CachedClient[Node]) -> None:
+        self._nodes = nodes
+
+    def reconcile(self, request: Request) -> Result:
+        node = self._nodes.lister.find(request.name)
+        if node is None:
+            return DONE
+        wanted = None if node.spec.unschedulable else "true"
+        if node.metadata.labels.get(LABEL) != wanted:
+            self._nodes.patch(node.metadata.name, {"metadata": {"labels": {LABEL: wanted}}})
+        return DONE
+
+
+def main() -> None:
+    with Client.from_config() as client:
+        manager = Manager(client)
+        Builder(manager).for_(NODES).build(KeepLabel(manager.writer(NODES)))
+        manager.run(install_signals=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""Empty one node, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` does."""
+
+import sys
+
+from navarchos import Client
+from navarchos.drain import DrainError, DrainOptions, Outcome, drain_node
+
+
+def tell(pod: str, outcome: Outcome) -> None:
+    print(f"{pod}: {outcome.answer}", flush=True)
+
+
+def main() -> int:
+    if len(sys.argv) != 2:
+        print("usage: 03_drain_a_node.py NODE", file=sys.stderr)
+        return 2
+    options = DrainOptions(ignore_daemon_sets=True, delete_empty_dir_data=True, timeout=300.0)
+    with Client.from_config() as client:
+        try:
+            report = drain_node(client, sys.argv[1], options, on_progress=tell)
+        except DrainError as error:
+            print(error, file=sys.stderr)
+            return 1
+    print(f"{report.node}: {len(report.evicted)} pods gone, {len(report.ignored)} stay")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
