@@ -16,12 +16,15 @@ __all__ = [
     "Owner",
     "finished_status",
     "from_template",
+    "mirror_name",
     "mirror_pod",
     "running_status",
     "unschedulable_status",
 ]
 
 JsonObject = dict[str, Any]
+
+_STATIC_APP: Final = "kube-proxy"
 
 DAEMON_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
     {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": effect}
@@ -94,7 +97,12 @@ def from_template(
     }
 
 
-def mirror_pod(node: str, node_uid: str, *, app: str = "kube-proxy") -> JsonObject:
+def mirror_name(node: str) -> str:
+    """Return the name of a node's mirror pod, in namespace `kube-system`."""
+    return f"{_STATIC_APP}-{node}"
+
+
+def mirror_pod(node: str, node_uid: str) -> JsonObject:
     """Return what the kubelet of `node` shows of a static pod of its own.
 
     Nobody but that kubelet can stop it; deleting the object changes nothing.
@@ -104,9 +112,9 @@ def mirror_pod(node: str, node_uid: str, *, app: str = "kube-proxy") -> JsonObje
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"{app}-{node}",
+            "name": mirror_name(node),
             "namespace": "kube-system",
-            "labels": {"k8s-app": app, "tier": "node"},
+            "labels": {"k8s-app": _STATIC_APP, "tier": "node"},
             "annotations": {
                 "kubernetes.io/config.hash": node_uid.replace("-", ""),
                 "kubernetes.io/config.mirror": node_uid.replace("-", ""),
@@ -122,8 +130,8 @@ def mirror_pod(node: str, node_uid: str, *, app: str = "kube-proxy") -> JsonObje
             "tolerations": [{"operator": "Exists"}],
             "containers": [
                 {
-                    "name": app,
-                    "image": f"registry.k8s.io/{app}:v1.34.0",
+                    "name": _STATIC_APP,
+                    "image": f"registry.k8s.io/{_STATIC_APP}:v1.34.0",
                     "resources": {"requests": {"cpu": "100m"}},
                 }
             ],

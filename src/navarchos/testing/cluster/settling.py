@@ -5,6 +5,7 @@ from typing import Any
 from navarchos.informers import SharedInformer
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster.kinds import Budget, DaemonSet, ReplicaSet, StatefulSet
+from navarchos.testing.cluster.pods import mirror_name
 from navarchos.testing.cluster.replicas import status_of
 from navarchos.testing.cluster.world import World, terminating
 
@@ -21,7 +22,7 @@ def unsettled(world: World, server: ApiServer) -> str:
     unsynced = next((c for c in _caches(world) if not c.has_synced()), None)
     if unsynced is not None:
         return f"the first list of {unsynced.resource}"
-    return _pods(world) or _workloads(world) or _behind(world, server)
+    return _pods(world) or _static_pods(world) or _workloads(world) or _behind(world, server)
 
 
 def _behind(world: World, server: ApiServer) -> str:
@@ -56,6 +57,14 @@ def _pods(world: World) -> str:
             continue
         if pod.is_terminating or not pod.is_ready:
             return f"pod {pod.metadata.namespace}/{pod.metadata.name}"
+    return ""
+
+
+def _static_pods(world: World) -> str:
+    for node in world.nodes.store.values():
+        name = mirror_name(node.metadata.name)
+        if f"kube-system/{name}" not in world.pods.store:
+            return f"pod kube-system/{name}"
     return ""
 
 

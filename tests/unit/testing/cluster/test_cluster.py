@@ -190,6 +190,18 @@ def test_a_budget_refuses_the_eviction_that_would_break_it(make_play: MakePlay) 
     assert play.cluster.violations == []
 
 
+def test_an_eviction_that_nothing_follows_is_forgotten_after_a_while(play: Play) -> None:
+    (pod, *_) = play.find(app="ledger")
+    status = {
+        "disruptionsAllowed": 0,
+        "disruptedPods": {pod["metadata"]["name"]: "2026-01-01T00:00:00Z"},
+    }
+    budgets = play.client.resource(DISRUPTION_BUDGETS)
+    budgets.patch("ledger", {"status": status}, "billing", subresource="status")
+    play.wait_until(lambda: not play.budget("ledger").get("disruptedPods"))
+    assert play.budget("ledger")["disruptionsAllowed"] == 1
+
+
 def test_a_pod_that_is_deleted_below_its_budget_is_a_violation(make_play: MakePlay) -> None:
     play = make_play(nodes=12, pods_per_node=8, pod_start=NEVER)
     play.start()

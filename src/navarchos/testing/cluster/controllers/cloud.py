@@ -26,8 +26,8 @@ _log = get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Lease:
-    """A machine that runs, or whose successor boots.
+class _Place:
+    """Room for one machine: it runs there, or its successor boots.
 
     `generation` counts the machines in this place; `due` is when what goes on with
     it comes to its end, `None` while nothing does.
@@ -42,14 +42,14 @@ class _Lease:
 class Cloud(Reconciler):
     """Terminates and boots machines.
 
-    Threads: one worker. It alone changes the leases; the lock is for the number
+    Threads: one worker. It alone changes the places; the lock is for the count
     that others read.
     """
 
     def __init__(self, world: World, machines: Sequence[Machine]) -> None:
         self._world = world
         self._nodes = world.writer(Agent.CLOUD, NODES)
-        self._leases = {m.name: _Lease(m) for m in machines}
+        self._places = {m.name: _Place(m) for m in machines}
         self._last_number = max((m.number for m in machines), default=0)
         self._replaced_lock = threading.Lock()
         self._replaced = 0  # guarded by _replaced_lock
@@ -62,19 +62,19 @@ class Cloud(Reconciler):
 
     def reconcile(self, request: Request) -> Result:
         """Go on with one machine."""
-        lease = self._leases.get(request.name)
-        if lease is None:
+        place = self._places.get(request.name)
+        if place is None:
             return DONE
-        if lease.is_gone:
-            return self._boot(request.name, lease)
+        if place.is_gone:
+            return self._boot(request.name, place)
         node = self._world.nodes.lister.find(request.name)
         if node is None or self._world.options.terminate_label not in node.metadata.labels:
-            lease.due = None
+            place.due = None
             return DONE
-        return self._terminate(node, lease)
+        return self._terminate(node, place)
 
-    def _terminate(self, node: Node, lease: _Lease) -> Result:
-        left = self._left(lease, "terminate")
+    def _terminate(self, node: Node, place: _Place) -> Result:
+        left = self._left(place, "terminate")
         if left > 0:
             return Result(requeue_after=left)
         name = node.metadata.name
@@ -82,33 +82,33 @@ class Cloud(Reconciler):
             self._nodes.delete(name, uid=node.metadata.uid)
         except (NotFound, Conflict):
             _log.info("machine_without_node", node=name)
-        lease.is_gone, lease.due = True, None
-        return Result(requeue_after=self._left(lease, "boot"))
+        place.is_gone, place.due = True, None
+        return Result(requeue_after=self._left(place, "boot"))
 
-    def _boot(self, name: str, lease: _Lease) -> Result:
-        left = self._left(lease, "boot")
+    def _boot(self, name: str, place: _Place) -> Result:
+        left = self._left(place, "boot")
         if left > 0:
             return Result(requeue_after=left)
-        generation = lease.generation + 1
-        machine = successor(lease.machine, generation, self._last_number + 1)
+        generation = place.generation + 1
+        machine = successor(place.machine, generation, self._last_number + 1)
         manifest = node_manifest(machine, at=self._world.clock.now())
         with ignore_already_exists():
             self._world.nodes.observe_write(self._nodes.create(manifest))
-        del self._leases[name]
-        self._leases[machine.name] = _Lease(machine, generation)
+        del self._places[name]
+        self._places[machine.name] = _Place(machine, generation)
         self._last_number = machine.number
         with self._replaced_lock:
             self._replaced += 1
         return DONE
 
-    def _left(self, lease: _Lease, stage: str) -> float:
+    def _left(self, place: _Place, stage: str) -> float:
         """Return the seconds until the stage ends; it begins with the first call."""
         options, now = self._world.options, self._world.clock.monotonic()
-        if lease.due is None:
+        if place.due is None:
             span = options.machine_boot if stage == "boot" else options.machine_termination
-            key = f"{stage}/{lease.machine.name}"
-            lease.due = now + self._world.durations.draw(span, key)
-        return max(0.0, lease.due - now)
+            key = f"{stage}/{place.machine.name}"
+            place.due = now + self._world.durations.draw(span, key)
+        return max(0.0, place.due - now)
 
 
 def install(world: World, machines: Sequence[Machine]) -> Cloud:

@@ -1,6 +1,7 @@
 """The scheduler: one binding per pod that has no node yet."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from navarchos.client import ApiError, Conflict, NotFound
 from navarchos.informers import Tombstone
@@ -13,8 +14,8 @@ from navarchos.testing.cluster.world import World
 
 __all__ = ["Scheduler", "install"]
 
-_RETRY_AFTER = 0.5
-"""Seconds; a pod that fits nowhere is also tried again when a node changes."""
+_RETRY_AFTER: Final = 0.5
+"""Seconds until a pod that fits nowhere is tried again."""
 
 
 class Scheduler(Reconciler):
