@@ -5,10 +5,10 @@ The order of the checks is the API server's (`registry/rest` and
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from navarchos.testing.apiserver.decoding import DecodeFault, check_types, drop_empty, fill_required
+from navarchos.testing.apiserver.bodies import Options, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.names import validate_metadata
 from navarchos.testing.apiserver.objects import (
@@ -21,7 +21,6 @@ from navarchos.testing.apiserver.objects import (
     new_uid,
     timestamp,
 )
-from navarchos.testing.apiserver.schema import prune, unknown_fields
 from navarchos.testing.apiserver.status import (
     Cause,
     FieldError,
@@ -36,9 +35,8 @@ from navarchos.testing.apiserver.status import (
     invalid_value,
     not_found,
     precondition_failed,
-    quote,
 )
-from navarchos.testing.apiserver.store import BucketId, Entry, Origin, Store, entry_key
+from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 
 __all__ = [
     "Api",
@@ -57,7 +55,6 @@ _OWNED_METADATA: Final = (
     "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
     "generateName", "resourceVersion",
 )  # fmt: skip
-_STRICT: Final = "strict decoding error: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,29 +63,6 @@ class Api:
 
     store: Store
     kinds: Kinds
-
-
-@dataclass(slots=True)
-class Options:
-    """How a write is meant.
-
-    Attributes:
-        dry_run: Everything is checked, nothing is stored.
-        field_validation: `Strict`, `Warn` or `Ignore`, for unknown fields.
-        origin: Who asks; goes into the change.
-        keep_status: A new object's status, uid and creation time are kept, which only
-            `ApiServer.install` may ask for.
-        patching: What is decoded is the result of a patch, which words refusals
-            differently.
-        warnings: Texts for `Warning` headers; grows while the request runs.
-    """
-
-    dry_run: bool = False
-    field_validation: str = "Warn"
-    origin: Origin | None = None
-    keep_status: bool = False
-    patching: bool = False
-    warnings: list[str] = field(default_factory=list)
 
 
 def require(api: Api, kind: Kind, namespace: str, name: str) -> Entry:
@@ -109,7 +83,7 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Optio
     Raises:
         StatusError: The object is refused. Nothing is stored.
     """
-    obj = _decoded(kind, body, options)
+    obj = read_object(kind, body, options)
     _place(kind, obj, namespace)
     if meta(obj).get("resourceVersion"):
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
@@ -125,82 +99,6 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Optio
         if options.dry_run:
             return Entry(stored, 0)
         return api.store.put(kind.bucket, stored, origin=options.origin)
-
-
-def _decoded(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
-    """Return a private copy of the body, freed of what the kind does not know."""
-    obj = copy_json(body)
-    if not isinstance(obj, dict):
-        raise bad_request(
-            f"{_handled_as(kind)}: json: cannot unmarshal into Go value of type {kind.kind}"
-        )
-    _check_envelope(kind, obj)
-    obj["metadata"] = obj.get("metadata") or {}
-    try:
-        _check_types(kind, obj)
-    except DecodeFault as fault:
-        raise _undecodable(kind, obj, str(fault), options) from fault
-    _drop_unknown(kind, obj, options)
-    if kind.custom is None:
-        drop_empty(obj, kind.schema)
-        fill_required(obj, kind.schema)
-    else:
-        drop_empty(obj["metadata"], kind.schema.properties["metadata"])
-    _drop_empty_maps(obj["metadata"])
-    obj["metadata"].pop("managedFields", None)
-    obj["metadata"].pop("selfLink", None)
-    return kind.view.decode(obj) if kind.view else obj
-
-
-def _check_types(kind: Kind, obj: JsonObject) -> None:
-    envelope = kind.schema.properties["metadata"]
-    check_types(obj["metadata"], envelope, owner="ObjectMeta", path="metadata")
-    if kind.custom is None:
-        check_types(obj, kind.schema)
-
-
-def _undecodable(kind: Kind, obj: JsonObject, why: str, options: Options) -> StatusError:
-    if options.patching:
-        # The patch is at fault, not the object, so upstream names neither kind nor name.
-        return invalid("", "", "", [invalid_value("patch", quote(obj), why)])
-    return bad_request(f"{_handled_as(kind)}: {why}")
-
-
-def _drop_empty_maps(metadata: JsonObject) -> None:
-    for name in ("labels", "annotations"):
-        if metadata.get(name) == {}:
-            del metadata[name]
-
-
-def _handled_as(kind: Kind) -> str:
-    return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
-
-
-def _check_envelope(kind: Kind, obj: JsonObject) -> None:
-    if kind.custom is not None and not obj.get("kind"):
-        raise bad_request(f"Object 'Kind' is missing in '{quote(obj)}'")
-    found = obj.setdefault("kind", kind.kind)
-    if found != kind.kind:
-        version = str(obj.get("apiVersion") or kind.api_version).rpartition("/")[2]
-        text = f'{found} in version "{version}" cannot be handled as a {kind.kind}'
-        raise bad_request(f'{text}: no kind "{found}" is registered for the requested resource')
-    version = obj.setdefault("apiVersion", kind.api_version)
-    if version != kind.api_version:
-        raise bad_request(
-            f"the API version in the data ({version}) does not match the expected API version"
-            f" ({kind.api_version})"
-        )
-
-
-def _drop_unknown(kind: Kind, obj: JsonObject, options: Options) -> None:
-    unknown = unknown_fields(obj, kind.schema)
-    if unknown and options.field_validation == "Strict":
-        listed = ", ".join(f'unknown field "{path}"' for path in unknown)
-        raise _undecodable(kind, obj, f"{_STRICT}{listed}", options)
-    if unknown:
-        prune(obj, kind.schema)
-    if options.field_validation == "Warn":
-        options.warnings += [f'unknown field "{path}"' for path in unknown]
 
 
 def _place(kind: Kind, obj: JsonObject, namespace: str) -> None:
@@ -294,7 +192,7 @@ def replace(
     """
     found = api.store.get(kind.bucket, entry_key(namespace, name))
     if found is None and kind.strategy.create_on_update and not subresource:
-        _check_name(_decoded(kind, body, Options(field_validation="Ignore")), name)
+        _check_name(read_object(kind, body, Options(field_validation="Ignore")), name)
         return create(api, kind, namespace, body, options), True
     entry = modify(api, kind, namespace, name, lambda _: body, options, subresource=subresource)
     return entry, False
@@ -324,7 +222,7 @@ def modify(
     """
     with api.store.transaction():
         entry = require(api, kind, namespace, name)
-        new = _decoded(kind, change(kind.to_served(entry.obj)), options)
+        new = read_object(kind, change(kind.to_served(entry.obj)), options)
         _check_name(new, name)
         _place(kind, new, namespace)
         _check_preconditions(kind, new, entry)
