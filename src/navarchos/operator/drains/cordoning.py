@@ -105,7 +105,7 @@ def decide(node: Node, drain: NodeDrain, status: NodeDrainStatus) -> Verdict:
 
 
 def _reopened(known: str, *, marked: bool) -> Verdict:
-    if not known:
+    if known in {"", DrainReason.CORDON_FAILED}:
         return _CORDON
     if known in {DrainReason.CORDONED, DrainReason.CORDONED_BEFORE}:
         return _AGAIN

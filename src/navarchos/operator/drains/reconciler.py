@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from navarchos.client import Conflict
+from navarchos.client import ApiError, Conflict
 from navarchos.clock import Clock
 from navarchos.drain import DrainPlan
 from navarchos.errors import ConfigError
@@ -139,7 +139,7 @@ class DrainReconciler(Reconciler):
         """Close the node to new pods, unless somebody insists on having it open."""
         verdict = decide(node, turn.drain, turn.status)
         if verdict.step is CordonStep.CORDON:
-            self._gate.cordon(node, turn.drain)
+            self._cordon(turn, node)
             self._teller.cordoned(turn.drain, verdict.message)
         elif verdict.step is CordonStep.LET_GO:
             self._gate.let_go(node)
@@ -155,6 +155,24 @@ class DrainReconciler(Reconciler):
             may_send=verdict.holds and not turn.drain.spec.paused,
             closed_for=self._gate.closed_for(turn.drain),
         )
+
+    def _cordon(self, turn: Turn, node: Node) -> None:
+        try:
+            self._gate.cordon(node, turn.drain)
+        except Conflict:
+            raise
+        except ApiError as error:
+            # Most likely a missing right: the person who can mend it looks here first.
+            told = to.with_condition(
+                turn.status,
+                to.NODE_CORDONED,
+                "False",
+                DrainReason.CORDON_FAILED,
+                str(error),
+                now=turn.now,
+            )
+            self._writer.store(turn.drain, told)
+            raise
 
     def _look(self, turn: Turn) -> Result:
         options = turn.rules.options

@@ -57,6 +57,7 @@ class DrainReason(StrEnum):
     CORDONED = "NodeCordoned"
     CORDONED_BEFORE = "CordonedBefore"
     CORDONED_AGAIN = "CordonedAgain"
+    CORDON_FAILED = "ErrorCordoningNode"
     UNCORDONED_BY_OTHERS = "UncordonedByOthers"
 
 

@@ -36,6 +36,7 @@ def node(*, cordoned: bool, annotations: dict[str, str] | None = None) -> Node:
 TABLE = [
     ("open", False, {}, "", CordonStep.CORDON, DrainReason.CORDONED, True),
     ("open, with a mark left over", False, OURS, "", CordonStep.CORDON, DrainReason.CORDONED, True),
+    ("failed", False, {}, "ErrorCordoningNode", CordonStep.CORDON, DrainReason.CORDONED, True),
     ("ours, not yet noted", True, OURS, "", CordonStep.NOTHING, DrainReason.CORDONED, True),
     ("a person's", True, {}, "", CordonStep.NOTHING, DrainReason.CORDONED_BEFORE, True),
     ("another drain's", True, THEIRS, "", CordonStep.NOTHING, DrainReason.CORDONED_BEFORE, True),

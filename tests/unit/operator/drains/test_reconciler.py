@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 from tests.unit.operator.drains.conftest import GROUP, Process, World
 
+from navarchos.client import Forbidden
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.runtime import DONE, Request
+from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import Change, Fault
 
 # A drain from its beginning to its end
@@ -263,6 +265,22 @@ def test_whoever_uncordons_is_contradicted_once_and_then_obeyed(
     world.delete_drain()
     process.step()
     assert world.is_cordoned, "this cordon is the person's"
+
+
+def test_a_cordon_that_is_refused_is_told_in_status_and_tried_again(
+    world: World, process: Process
+) -> None:
+    world.node()
+    world.drain()
+    refusal = Fault(verb="patch", resource="nodes", status=403, message="no right to patch nodes")
+    world.server.faults.add(refusal)
+    with pytest.raises(Forbidden):
+        process.step()
+    assert world.condition("NodeCordoned") == ("False", "ErrorCordoningNode")
+    assert not world.is_cordoned
+    world.clock.passed += 2
+    process.run(world.is_over)
+    assert world.condition("NodeCordoned") == ("True", "NodeCordoned")
 
 
 # Who may not go
@@ -624,3 +642,20 @@ def test_an_overtaken_write_is_decided_again(world: World, process: Process) -> 
     process.run(world.is_over, meanwhile=world.kubelet)
     assert world.phase() == "Completed"
     assert process.recorder.reasons.count("NodeCordoned") == 1
+
+
+@pytest.mark.rule("OP-63")
+def test_nothing_is_sent_once_the_process_has_been_told_to_stop(
+    world: World, process: Process
+) -> None:
+    """Another process may lead by then."""
+    world.node()
+    world.pod("a")
+    world.pod("b")
+    world.drain()
+    stop = StopToken()
+    stop.stop("the lease is lost")
+    process.machinery.run(stop)
+    process.step()
+    assert world.evictions == 0
+    assert len(process.machinery.watches) == 0
