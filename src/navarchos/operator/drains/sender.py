@@ -127,7 +127,7 @@ class Sender:
                 drain,
                 EventType.NORMAL,
                 EventReason.POD_EVICTED,
-                f"asked {len(gone)} pods of node {drain.spec.node_name} to go, "
+                f"evicted {len(gone)} pods of node {drain.spec.node_name}, "
                 f"{gone[0].request.planned.name} first",
                 "Evict",
             )
