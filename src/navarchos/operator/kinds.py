@@ -9,6 +9,7 @@ from navarchos.client import Conflict, NotFound, Propagation, Resource
 from navarchos.client.patches import merge_diff
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object, controller_of
+from navarchos.operator.api.v1alpha1 import plain_status
 from navarchos.runtime import CachedClient
 
 __all__ = ["OWNER_INDEX", "STALE", "Kind", "index_by_owner"]
@@ -112,7 +113,7 @@ class Kind(Generic[T]):
         """
         if before == after:
             return obj
-        difference = merge_diff(msgspec.to_builtins(before), msgspec.to_builtins(after))
+        difference = merge_diff(plain_status(before), plain_status(after))
         if not difference:
             return obj
         return self._cached.patch(

@@ -4,13 +4,11 @@ import threading
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from navarchos.client import Client
 from navarchos.client.patches import merge_diff
 from navarchos.clock import Clock
 from navarchos.informers import SharedInformer
-from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus
+from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus, plain_status
 from navarchos.operator.names import DRAIN_FINALIZER
 
 __all__ = ["DrainWriter", "Stored"]
@@ -86,7 +84,7 @@ class DrainWriter:
         Raises:
             Conflict: The drain has changed; decide again.
         """
-        change = merge_diff(_plain(drain.status), _plain(status))
+        change = merge_diff(plain_status(drain.status), plain_status(status))
         if not change:
             return Stored(drain)
         name = drain.metadata.name
@@ -118,8 +116,3 @@ class DrainWriter:
         )
         self._informer.observe_write(patched)
         return patched
-
-
-def _plain(status: NodeDrainStatus) -> dict[str, object]:
-    plain: dict[str, object] = msgspec.to_builtins(status)
-    return plain

@@ -14,6 +14,7 @@ from navarchos.operator.api.v1alpha1.common import (
     Replacement,
     Strategy,
     TimeoutPolicy,
+    plain_status,
     resolve_count,
 )
 from navarchos.operator.api.v1alpha1.node_drain import (
@@ -85,5 +86,6 @@ __all__ = [
     "StepStatus",
     "Strategy",
     "TimeoutPolicy",
+    "plain_status",
     "resolve_count",
 ]

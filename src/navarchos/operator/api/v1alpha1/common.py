@@ -24,6 +24,7 @@ __all__ = [
     "Seconds",
     "Strategy",
     "TimeoutPolicy",
+    "plain_status",
     "resolve_count",
 ]
 
@@ -225,3 +226,18 @@ def resolve_count(value: int | str, total: int, *, round_up: bool) -> int:
     if not (value.endswith("%") and share.isascii() and share.isdigit()):
         raise ConfigError("count", value, "it must be a number or a percentage such as 10%")
     return -(-int(share) * total // 100) if round_up else int(share) * total // 100
+
+
+def plain_status(status: msgspec.Struct) -> dict[str, object]:
+    """Return a status as it stands on the wire, counts of 0 included.
+
+    Defaults are left out, but not those of counts, so that the columns of kubectl
+    show 0 instead of nothing. A status without a phase has never been written and
+    has none: so the first difference to it carries all counts.
+    """
+    plain: dict[str, object] = msgspec.to_builtins(status)
+    if "phase" in plain:
+        for field in msgspec.structs.fields(status):
+            if type(field.default) is int:
+                plain.setdefault(field.encode_name, field.default)
+    return plain
