@@ -159,6 +159,8 @@ def test_the_cache_ends_up_with_the_servers_list(
         source._failures.list.clear()
         source._failures.watch.clear()
         clock.settle()
+        clock.advance(120)  # no pause is longer
+        clock.settle()
         informer._reflector.relist(source.version)
         clock.settle()
         assert informer.store.snapshot() == source.objects()

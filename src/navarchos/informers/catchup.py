@@ -15,7 +15,10 @@ __all__ = ["BOOKMARK_GRACE", "CatchUp"]
 T = TypeVar("T")
 
 BOOKMARK_GRACE: Final = 1.0
-"""Seconds that an event or bookmark may take to arrive before a relist is forced."""
+"""Most seconds that an event or bookmark may take to arrive before a relist is forced."""
+
+_GRACE: Final = 0.05
+_GRACE_PER_OBJECT: Final = 50e-6
 
 
 class CatchUp(Generic[T]):
@@ -37,12 +40,18 @@ class CatchUp(Generic[T]):
         self._relist = relist
         self._clock = clock
 
-    def wait(self, timeout: float | None, *stops: StopToken | None) -> bool:
+    def wait(self, timeout: float | None, objects: int, *stops: StopToken | None) -> bool:
         """Wait until the cache has all that the server has when this is called.
 
         A resource in which nothing changes has a version that lags behind the
-        server's until the next bookmark, up to a minute. So after a short grace a
-        list brings the version, at the price of a list.
+        server's until the next bookmark, up to a minute. So after a grace a list
+        brings the version, at the price of a list: the grace is the shorter, the
+        fewer objects there are to list.
+
+        Args:
+            timeout: Longest wait in seconds; `None` waits without limit.
+            objects: How many objects a list is going to bring.
+            stops: Tokens that end the wait; `None` stands for no token.
 
         Returns:
             False if the time passed or a token was set first.
@@ -59,8 +68,10 @@ class CatchUp(Generic[T]):
         # A first list that is under way would only be delayed by another one.
         if not self._progress.wait_for(lambda at: at.synced, self._left(deadline), *stops):
             return False
+        grace = min(BOOKMARK_GRACE, _GRACE + objects * _GRACE_PER_OBJECT)
         left = self._left(deadline)
-        grace = BOOKMARK_GRACE if left is None else min(BOOKMARK_GRACE, left)
+        if left is not None:
+            grace = min(grace, left)
         if self._progress.wait_for(reached, grace, *stops):
             return True
         lists = self._progress.position.lists

@@ -267,7 +267,8 @@ class SharedInformer(Generic[T]):
         """Wait until the cache is no older than the server is now.
 
         Asks the server for its present version, and waits for the watch to reach it;
-        where nothing of the kind has changed and no bookmark comes, it lists again.
+        where nothing of the kind has changed and no bookmark comes soon, it lists
+        again. Costs one or two requests: not for every pass over a large kind.
 
         Args:
             timeout: Longest wait in seconds; `None` waits without limit.
@@ -283,7 +284,7 @@ class SharedInformer(Generic[T]):
         with self._state_lock:
             if self._state is _State.NEW:
                 raise NotStarted(f"informer {self.name}")
-        return self._catch_up.wait(timeout, stop, self._stop)
+        return self._catch_up.wait(timeout, len(self._store), stop, self._stop)
 
     # Handlers and indexes
 

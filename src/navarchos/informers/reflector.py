@@ -82,6 +82,7 @@ class Reflector(Generic[T]):
         self._round_lock = threading.Lock()
         self._round: StopToken | None = None  # guarded by _round_lock; ends the present round
         self._asked: ResourceVersion | None = None  # guarded by _round_lock; for the next round
+        self._is_listing = False  # guarded by _round_lock
 
     def run(self, stop: StopToken) -> None:
         """List and watch until the token is set. Blocks.
@@ -101,7 +102,10 @@ class Reflector(Generic[T]):
                 round_stop.stop("the round is over")
 
     def relist(self, not_older_than: ResourceVersion) -> None:
-        """End the present round at once and list again.
+        """List again: now, or after the list that is under way, if that is too old.
+
+        A list under way is never cut short. Otherwise many who ask, one after the
+        other, could keep every list from its end.
 
         Args:
             not_older_than: The version that the list has to contain.
@@ -109,13 +113,14 @@ class Reflector(Generic[T]):
         with self._round_lock:
             if self._asked is None or is_at_least(not_older_than, self._asked) is not False:
                 self._asked = not_older_than
-            present = self._round
+            present = None if self._is_listing else self._round
         if present is not None:
             present.stop("relist asked for")
 
     def _begin(self, stop: StopToken) -> StopToken:
         with self._round_lock:
             self._round = stop.child()
+            self._is_listing = True
             asked, self._asked = self._asked, None
             if asked is not None:
                 self._last.listed(asked)
@@ -135,8 +140,20 @@ class Reflector(Generic[T]):
     def _list_and_watch(self, stop: StopToken) -> None:
         stop.raise_if_set()
         self._metrics.relist(self._reason)
-        stream = self._fill(stop)
+        try:
+            stream = self._fill(stop)
+        finally:
+            self._end_list(stop)
         self._watching.follow(stream, stop)
+
+    def _end_list(self, stop: StopToken) -> None:
+        with self._round_lock:
+            self._is_listing = False
+            if self._asked is not None and is_at_least(self._last.value, self._asked):
+                self._asked = None
+            again = self._asked is not None
+        if again:
+            stop.stop("relist asked for")
 
     def _fill(self, stop: StopToken) -> Stream[T] | None:
         if self._streaming:

@@ -341,6 +341,42 @@ def test_every_stream_is_closed_however_it_ends(
     assert source.open_streams() == []
 
 
+def test_a_list_under_way_is_not_cut_short_and_counts_if_it_is_new_enough(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
+) -> None:
+    """Else those who ask, one after the other, could keep every list from its end."""
+    informer = informer_of(source, streaming=False)
+    source.before_list = lambda: informer._reflector.relist(source.version)
+    informer.start()
+    fake_clock.settle()
+    assert asked(source) == [("list", "0"), ("watch", "10")]
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_a_list_under_way_that_is_too_old_is_followed_by_another_at_once(
+    source: FakeSource[Any],
+    informer_of: Make,
+    fake_clock: FakeClock,
+    thing: Make,
+    streaming: bool,
+) -> None:
+    informer = informer_of(source, streaming=streaming)
+
+    def ask_for_more_once(obj: Any) -> list[str]:
+        if source.version == "11":
+            source.pass_time()
+            informer._reflector.relist(source.version)
+        return []
+
+    source.put(thing("a"))
+    informer.add_indexers({"in the middle of a list": ask_for_more_once})
+    informer.start()
+    fake_clock.settle()
+    listings = [r for r in source.requests if r.streaming or r.verb == "list"]
+    assert [r.resource_version for r in listings] == ["" if streaming else "0", "12"]
+    assert len(source.open_streams()) == 1
+
+
 def test_lists_are_counted_by_what_made_them_necessary(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
 ) -> None:
