@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.unit.runtime.conftest import Feed, Running, Script
 
 from navarchos.client import Conflict, ServerError
 from navarchos.client.status import Status
@@ -20,7 +21,6 @@ from navarchos.runtime import DONE, Controller, Request, Result, TerminalError
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.workqueue import ItemExponential
-from tests.unit.runtime.conftest import Feed, Running, Script
 
 A = Request("ns", "a")
 Run = Callable[[Callable[[StopToken], object]], Running]
