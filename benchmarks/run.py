@@ -39,7 +39,7 @@ def compare(what: str, ours: Callable[[], object], peer: Callable[[], object], n
     mine = statistics.median(pair[0] for pair in pairs)
     theirs = statistics.median(pair[1] for pair in pairs)
     print(
-        f"{what:<34} {mine * 1e3:9.1f} ms  {name:<28} {theirs * 1e3:9.1f} ms  {mine / theirs:6.2f} x"
+        f"{what:<34} {mine * 1e3:9.1f} ms  {name:<28} {theirs * 1e3:9.1f} ms  {mine / theirs:6.2f}x"
     )
 
 
