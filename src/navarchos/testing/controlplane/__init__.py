@@ -1,0 +1,44 @@
+"""A real control plane for tests: the Python counterpart of envtest.
+
+```python
+with ControlPlane() as server:
+    server.install(manifest)
+    ...  # any client, with server.kubeconfig()
+```
+
+The programs come from `KUBEBUILDER_ASSETS`, the PATH or a cache, which
+`python -m navarchos.testing.controlplane` fills.
+"""
+
+from navarchos.testing.controlplane.audit import AuditEvent
+from navarchos.testing.controlplane.binaries import Binary, Lookup, find_binaries
+from navarchos.testing.controlplane.controlplane import WATCHED, ControlPlane
+from navarchos.testing.controlplane.errors import (
+    BinariesMissing,
+    ControlPlaneError,
+    GuardLost,
+    PartFailed,
+    PartNotReady,
+)
+from navarchos.testing.controlplane.kubelets import STARTS_AFTER, TERMINATES_AFTER
+from navarchos.testing.controlplane.tools import KUBECTL, TOOLS, Tool, Version
+
+__all__ = [
+    "KUBECTL",
+    "STARTS_AFTER",
+    "TERMINATES_AFTER",
+    "TOOLS",
+    "WATCHED",
+    "AuditEvent",
+    "BinariesMissing",
+    "Binary",
+    "ControlPlane",
+    "ControlPlaneError",
+    "GuardLost",
+    "Lookup",
+    "PartFailed",
+    "PartNotReady",
+    "Tool",
+    "Version",
+    "find_binaries",
+]

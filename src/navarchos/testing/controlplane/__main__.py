@@ -1,0 +1,52 @@
+"""Gets the programs of a control plane: `python -m navarchos.testing.controlplane`."""
+
+from pathlib import Path
+
+import click
+
+from navarchos.errors import ConfigError
+from navarchos.testing.controlplane.binaries import Lookup
+from navarchos.testing.controlplane.building import find_module
+from navarchos.testing.controlplane.cache import Cache, cache_directory
+from navarchos.testing.controlplane.errors import BinariesMissing
+from navarchos.testing.controlplane.obtaining import Obtainer
+from navarchos.testing.controlplane.tools import find_tools
+
+__all__ = ["main"]
+
+
+@click.command()
+@click.argument("names", metavar="[PROGRAM]...", nargs=-1)
+@click.option(
+    "--module",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The Go module to build in. By default the one in the checkout.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where programs are kept. By default below the user's cache folder.",
+)
+def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> None:
+    """Find, fetch or build etcd, kube-apiserver and what else a control plane needs.
+
+    Looks into KUBEBUILDER_ASSETS, the PATH and the cache; fetches published releases
+    and checks them; builds with the Go toolchain what cannot be fetched. Prints the
+    path of each program; says on standard error what it does.
+    """
+    try:
+        tools = find_tools(names)
+        lookup = Lookup(cache=Cache(cache if cache is not None else cache_directory()))
+        obtainer = Obtainer(
+            lookup,
+            module=module.absolute() if module is not None else find_module(),
+            report=lambda line: click.echo(line, err=True),
+        )
+        for binary in obtainer.obtain(tools):
+            click.echo(binary.path)
+    except (ConfigError, BinariesMissing) as error:
+        raise click.ClickException(str(error)) from error
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m navarchos.testing.controlplane")

@@ -1,0 +1,196 @@
+"""Objects of the API server, over HTTP, as JSON."""
+
+import builtins
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+import msgspec
+
+from navarchos.client import Client, RawResponse, Resource, TransportError
+from navarchos.testing.apiserver import BucketId, StatusError
+from navarchos.testing.controlplane.health import Look
+
+__all__ = ["Access"]
+
+_CRD: Final = "CustomResourceDefinition"
+_CRDS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
+_ACCOUNTS: Final = BucketId("serviceaccounts", "")
+
+JsonObject = dict[str, Any]
+
+
+class Access:
+    """Creates and reads objects of any kind, as the administrator.
+
+    Args:
+        client: Carries the requests.
+        wait: Waits until nothing is missing.
+        service_accounts: Whether somebody gives every namespace its account.
+    """
+
+    def __init__(
+        self, client: Client, *, wait: Callable[[Look], None], service_accounts: bool
+    ) -> None:
+        self._client = client
+        self._wait = wait
+        self._service_accounts = service_accounts
+
+    def install(self, manifest: Mapping[str, object]) -> None:
+        """Create an object, with its status, and wait until it can be used.
+
+        Raises:
+            StatusError: The server refuses it.
+        """
+        obj: JsonObject = dict(manifest)
+        resource, has_status = self._by_kind(
+            str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
+        )
+        metadata = obj.get("metadata") or {}
+        namespace = (metadata.get("namespace") or "default") if resource.namespaced else ""
+        created = self._call(
+            "POST", resource.path(namespace), body=obj, query={"fieldValidation": "Strict"}
+        )
+        name = created["metadata"]["name"]
+        if has_status and obj.get("status"):
+            self._write_status(resource.path(namespace, name, "status"), obj["status"])
+        self._wait_until_usable(created)
+
+    def get(self, kind: BucketId, namespace: str, name: str) -> JsonObject:
+        """Return an object.
+
+        Raises:
+            StatusError: 404, for the object or the kind.
+        """
+        return self._call("GET", self.resource(kind).path(namespace, name))
+
+    def list(self, kind: BucketId, namespace: str) -> list[JsonObject]:
+        """Return the objects of a kind, in the server's order, which is by key.
+
+        Raises:
+            StatusError: 404, for the kind.
+        """
+        resource = self.resource(kind)
+        found = self._call("GET", resource.path(namespace))["items"]
+        # Items of a list do not say what they are.
+        of = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [{**of, **item} for item in found]
+
+    def resource(self, kind: BucketId) -> Resource[builtins.dict[str, Any]]:
+        """Return a kind in the version that the server prefers.
+
+        Raises:
+            StatusError: 404.
+        """
+        version = "v1"
+        if kind.group:
+            group = self._call("GET", f"/apis/{kind.group}")
+            version = group["preferredVersion"]["version"]
+        for entry in self._served(kind.group, version):
+            if entry["name"] == kind.plural:
+                return _resource(kind.group, version, entry)
+        raise StatusError(404, "NotFound", f"no resource {kind.plural!r} in group {kind.group!r}")
+
+    def _by_kind(
+        self, api_version: str, kind: str
+    ) -> tuple[Resource[builtins.dict[str, Any]], bool]:
+        group, _, version = api_version.rpartition("/")
+        missing = StatusError(
+            404, "NotFound", f'no matches for kind "{kind}" in version "{api_version}"'
+        )
+        if not version:
+            raise missing
+        try:
+            served = self._served(group, version)
+        except StatusError as error:
+            raise missing from error
+        names = {entry["name"] for entry in served}
+        for entry in served:
+            if entry["kind"] == kind and "/" not in entry["name"]:
+                return _resource(group, version, entry), f"{entry['name']}/status" in names
+        raise missing
+
+    def _served(self, group: str, version: str) -> builtins.list[JsonObject]:
+        path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        found: list[JsonObject] = self._call("GET", path)["resources"]
+        return found
+
+    def _write_status(self, path: str, status: object) -> None:
+        self._call(
+            "PATCH",
+            path,
+            body={"status": status},
+            headers={"Content-Type": "application/merge-patch+json"},
+        )
+
+    def _wait_until_usable(self, obj: JsonObject) -> None:
+        name, spec = obj["metadata"]["name"], obj.get("spec") or {}
+        if obj["kind"] == _CRD:
+            kind = BucketId(spec["names"]["plural"], spec["group"])
+            self._wait(lambda: self._unserved(name, kind))
+        elif obj["kind"] == "Namespace" and self._service_accounts:
+            self._wait(lambda: self.missing(_ACCOUNTS, name, "default"))
+
+    def _unserved(self, definition: str, kind: BucketId) -> str:
+        found = self.get(_CRDS, "", definition)
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        state = {condition["type"]: condition for condition in conditions}
+        if state.get("NamesAccepted", {}).get("status") == "False":
+            raise StatusError(409, "Conflict", f"{definition}: {state['NamesAccepted']['message']}")
+        if state.get("Established", {}).get("status") != "True":
+            return f"{definition} is not established"
+        try:
+            # Discovery follows the condition after a moment.
+            self.list(kind, "")
+        except StatusError as error:
+            return str(error)
+        return ""
+
+    def missing(self, kind: BucketId, namespace: str, name: str) -> str:
+        """Tell why an object cannot be read; `""` when it can."""
+        try:
+            self.get(kind, namespace, name)
+        except (StatusError, TransportError) as error:
+            return str(error)
+        return ""
+
+    def request_token(self, namespace: str, name: str, lifetime: int) -> str:
+        """Return a new token of a service account.
+
+        Raises:
+            StatusError: 404, there is no such account.
+        """
+        path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(name)}/token"
+        body = {
+            "apiVersion": "authentication.k8s.io/v1",
+            "kind": "TokenRequest",
+            "spec": {"expirationSeconds": lifetime},
+        }
+        return str(self._call("POST", path, body=body)["status"]["token"])
+
+    def _call(self, method: str, path: str, **options: Any) -> JsonObject:
+        return _decoded(self._client.raw(method, path, **options))
+
+
+def _resource(group: str, version: str, entry: JsonObject) -> Resource[builtins.dict[str, Any]]:
+    return Resource(
+        group, version, entry["name"], entry["kind"], namespaced=entry["namespaced"], type=dict
+    )
+
+
+def _decoded(response: RawResponse) -> JsonObject:
+    """Return the object in an answer, or raise what it says went wrong."""
+    try:
+        body = msgspec.json.decode(response.body)
+    except msgspec.DecodeError:  # proxies, and paths that are no API, answer in text
+        body = {"message": response.body.decode("utf-8", "replace").strip()}
+    if response.status >= 400:
+        raise StatusError(
+            response.status,
+            body.get("reason", ""),
+            body.get("message", ""),
+            details=body.get("details"),
+            retry_after=int(response.headers.get("retry-after", 0)),
+        )
+    found: JsonObject = body
+    return found

@@ -1,0 +1,174 @@
+"""What the API server's audit log tells.
+
+The log is read where it is, so nothing is lost and nothing is kept twice.
+"""
+
+import threading
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from navarchos.testing.apiserver import AuditRecord
+
+__all__ = ["AuditEvent", "AuditLog", "ObjectReference", "ResponseStatus", "User"]
+
+_KEPT: Final = 10_000
+_VERBS: Final = (
+    "get",
+    "list",
+    "watch",
+    "create",
+    "update",
+    "patch",
+    "delete",
+    "deletecollection",
+    "evict",
+)
+
+
+class User(msgspec.Struct, frozen=True):
+    """Who asked."""
+
+    username: str = ""
+    groups: tuple[str, ...] = ()
+
+
+class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
+    """What was asked for; the group is in `api_group`, empty for the core."""
+
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    api_group: str = ""
+    api_version: str = ""
+    subresource: str = ""
+
+
+class ResponseStatus(msgspec.Struct, frozen=True):
+    """How it ended."""
+
+    code: int = 0
+    reason: str = ""
+
+
+class AuditEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One stage of one request (`audit.k8s.io/v1`).
+
+    Attributes:
+        audit_id: The request; its stages share it.
+        stage: `ResponseStarted` for watches, then `ResponseComplete`; or `Panic`.
+        verb: As RBAC knows it.
+        request_uri: Path and query.
+        user: Who asked.
+        user_agent: With which program.
+        object_ref: About what; `None` for requests that are about no resource.
+        response_status: The answer; `None` when there was none.
+        stage_timestamp: When.
+    """
+
+    audit_id: str = msgspec.field(name="auditID")
+    stage: str
+    verb: str
+    request_uri: str = msgspec.field(name="requestURI", default="")
+    user: User = User()
+    user_agent: str = ""
+    object_ref: ObjectReference | None = None
+    response_status: ResponseStatus | None = None
+    stage_timestamp: datetime | None = None
+
+    @property
+    def is_eviction(self) -> bool:
+        """Whether it asks for the eviction of a pod."""
+        ref = self.object_ref
+        return self.verb == "create" and ref is not None and ref.subresource == "eviction"
+
+
+class AuditLog:
+    """The log of one API server, which may still be writing it.
+
+    Does not promise: that a request is there the moment its answer is. The server
+    writes it when it has answered.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log_lock = threading.Lock()
+        self._offset = 0  # of the first line not read; guarded by _log_lock
+        self._begun: set[str] = set()  # watches counted and open; guarded by _log_lock
+        self._counts: Counter[tuple[str, str]] = Counter()  # guarded by _log_lock
+        self._records: deque[AuditRecord] = deque(maxlen=_KEPT)  # guarded by _log_lock
+
+    def events(self) -> Iterator[AuditEvent]:
+        """Read all events from the beginning, oldest first."""
+        for event, _ in _read(self._path, 0):
+            yield event
+
+    @property
+    def records(self) -> Sequence[AuditRecord]:
+        """The latest finished requests on resources, oldest first; at most 10,000."""
+        with self._log_lock:
+            self._catch_up_locked()
+            return tuple(self._records)
+
+    def requests_by(self, agent: str) -> Mapping[str, int]:
+        """Count requests on resources by verb, of user agents that begin like this."""
+        found = dict.fromkeys(_VERBS, 0)
+        with self._log_lock:
+            self._catch_up_locked()
+            for (verb, user_agent), count in self._counts.items():
+                if user_agent.startswith(agent):
+                    found[verb] = found.get(verb, 0) + count
+        return found
+
+    def _catch_up_locked(self) -> None:
+        for event, end in _read(self._path, self._offset):
+            self._offset = end
+            if event.object_ref is not None:
+                self._take_locked(event, event.object_ref)
+
+    def _take_locked(self, event: AuditEvent, ref: ObjectReference) -> None:
+        verb = "evict" if event.is_eviction else event.verb
+        if event.stage == "ResponseStarted":
+            self._begun.add(event.audit_id)
+            self._counts[verb, event.user_agent] += 1
+            return
+        if event.audit_id in self._begun:
+            self._begun.remove(event.audit_id)
+        else:
+            self._counts[verb, event.user_agent] += 1
+        self._records.append(_record(verb, event, ref))
+
+
+def _record(verb: str, event: AuditEvent, ref: ObjectReference) -> AuditRecord:
+    status = event.response_status
+    return AuditRecord(
+        verb=verb,
+        resource=ref.resource,
+        subresource=ref.subresource,
+        namespace=ref.namespace,
+        name=ref.name,
+        user_agent=event.user_agent,
+        code=status.code if status is not None else 0,
+    )
+
+
+_decoder = msgspec.json.Decoder(AuditEvent)
+
+
+def _read(path: Path, offset: int) -> Iterator[tuple[AuditEvent, int]]:
+    """Read whole lines; yields each event and where the next one begins."""
+    try:
+        file = path.open("rb")
+    except FileNotFoundError:  # the server has not answered anything yet
+        return
+    with file:
+        file.seek(offset)
+        while (line := file.readline()).endswith(b"\n"):
+            offset += len(line)
+            yield _decoder.decode(line), offset

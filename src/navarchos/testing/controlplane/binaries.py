@@ -1,0 +1,145 @@
+"""Where programs are: what somebody points at, the PATH, the cache.
+
+Finding is quick and asks no network. Getting what is not there is in `obtaining`.
+"""
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from navarchos.testing.controlplane.cache import Cache, cache_directory
+from navarchos.testing.controlplane.errors import BinariesMissing
+from navarchos.testing.controlplane.tools import Tool, Version, parse_version
+
+__all__ = ["ASSETS", "Binary", "Lookup", "find_binaries", "installed_version"]
+
+ASSETS: Final = "KUBEBUILDER_ASSETS"
+"""The variable that envtest reads, too: a directory with the programs."""
+
+_VERSION_TIMEOUT: Final = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Binary:
+    """A program that is there.
+
+    Attributes:
+        tool: What it is.
+        path: Where it is.
+        source: Which way it was found.
+        version: What it says it is; `None` when it has not been asked, or said
+            nothing that can be read.
+    """
+
+    tool: Tool
+    path: Path
+    source: str
+    version: Version | None
+
+
+def installed_version(tool: Tool, path: Path) -> Version | None:
+    """Ask a program for its version; `None` when it does not tell."""
+    try:
+        done = subprocess.run(  # noqa: S603 - a program that is about to be run anyway
+            [str(path), *tool.version_arguments],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_VERSION_TIMEOUT,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return parse_version(done.stdout) if done.returncode == 0 else None
+
+
+class Lookup:
+    """Finds programs: `KUBEBUILDER_ASSETS`, then the PATH, then the cache.
+
+    What the variable points at is taken whatever its version is: somebody chose it.
+    What merely lies on the PATH must be at least of the pinned minor release.
+
+    Args:
+        environ: Environment variables; the process's own by default.
+        cache: The cache; the one of `cache_directory` by default.
+        version_of: Asks a program for its version.
+    """
+
+    def __init__(
+        self,
+        *,
+        environ: Mapping[str, str] | None = None,
+        cache: Cache | None = None,
+        version_of: Callable[[Tool, Path], Version | None] = installed_version,
+    ) -> None:
+        self._environ = os.environ if environ is None else environ
+        self.version_of = version_of
+        self.cache = cache if cache is not None else Cache(cache_directory(self._environ))
+
+    def find(self, tool: Tool) -> Binary | Sequence[tuple[str, str]]:
+        """Return a program, or each way that failed and why."""
+        attempts: list[tuple[str, str]] = []
+        ways = ((ASSETS, self._in_assets), ("PATH", self._on_path), ("cache", self._in_cache))
+        for way, look in ways:
+            found = look(tool)
+            if isinstance(found, Binary):
+                return found
+            attempts.append((way, found))
+        return attempts
+
+    def _in_assets(self, tool: Tool) -> Binary | str:
+        directory = self._environ.get(ASSETS)
+        if not directory:
+            return "is not set"
+        path = Path(directory) / tool.name
+        if not _is_program(path):
+            return f"there is no program {path}"
+        return Binary(tool, path, ASSETS, self.version_of(tool, path))
+
+    def _on_path(self, tool: Tool) -> Binary | str:
+        found = shutil.which(tool.name, path=self._environ.get("PATH", os.defpath))
+        if found is None:
+            return f"has no {tool.name}"
+        version = self.version_of(tool, Path(found))
+        if version is None:
+            return f"{found} does not tell its version"
+        if not version.is_at_least_the_minor_of(tool.pinned):
+            return f"{found} is {version}, older than {tool.pinned}"
+        return Binary(tool, Path(found), "PATH", version)
+
+    def _in_cache(self, tool: Tool) -> Binary | str:
+        path = self.cache.path(tool.name)
+        if not _is_program(path):
+            return f"there is no {path}"
+        # The folder's name carries the version.
+        return Binary(tool, path, "cache", tool.pinned)
+
+
+def find_binaries(tools: Iterable[Tool], lookup: Lookup | None = None) -> dict[Tool, Binary]:
+    """Return the programs, all of them.
+
+    Raises:
+        BinariesMissing: Some are nowhere.
+    """
+    search = lookup if lookup is not None else Lookup()
+    found: dict[Tool, Binary] = {}
+    attempts: list[tuple[str, str]] = []
+    missing: list[str] = []
+    for tool in tools:
+        result = search.find(tool)
+        if isinstance(result, Binary):
+            found[tool] = result
+        else:
+            missing.append(tool.name)
+            attempts += [(f"{tool.name}: {way}", why) for way, why in result]
+    if missing:
+        raise BinariesMissing(missing, attempts)
+    return found
+
+
+def _is_program(path: Path) -> bool:
+    return path.is_file() and os.access(path, os.X_OK)

@@ -1,0 +1,203 @@
+"""The keys and certificates of one control plane.
+
+Elliptic curves throughout: making an RSA key can take longer than starting etcd.
+`cryptography` is imported when the first key is made.
+"""
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.testing.controlplane.errors import ControlPlaneError
+
+if TYPE_CHECKING:
+    from cryptography import x509
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
+
+__all__ = ["Authority", "KeyPair", "make_signing_keys"]
+
+_AUTHORITY_NAME: Final = "kubernetes"
+_LIFETIME: Final = timedelta(days=365)
+_SKEW: Final = timedelta(minutes=5)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPair:
+    """Two PEM files.
+
+    Attributes:
+        certificate: The certificate, or the public key where there is none.
+        key: The private key.
+    """
+
+    certificate: Path
+    key: Path
+
+
+class Authority:
+    """A certificate authority that one control plane trusts, and nobody else.
+
+    Args:
+        directory: Where its files go; must exist.
+        clock: When certificates begin to be valid.
+
+    Attributes:
+        files: Its own certificate and key.
+    """
+
+    def __init__(self, directory: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._directory = directory
+        self._clock = clock
+        self._key = _new_key()
+        self._name = _name(_AUTHORITY_NAME, ())
+        builder = self._builder(self._name, self._key)
+        self.files = self._write("ca", self._sign(_as_authority(builder)), self._key)
+
+    def issue_server(self, file: str, hosts: Iterable[str]) -> KeyPair:
+        """Return a certificate for a server at these names and addresses."""
+        key = _new_key()
+        builder = self._builder(_name(file, ()), key)
+        return self._write(file, self._sign(_as_server(builder, hosts)), key)
+
+    def issue_client(self, file: str, user: str, groups: Sequence[str] = ()) -> KeyPair:
+        """Return a certificate that makes its owner a Kubernetes user, in groups."""
+        key = _new_key()
+        builder = self._builder(_name(user, groups), key)
+        return self._write(file, self._sign(_as_client(builder)), key)
+
+    def _builder(
+        self, subject: "x509.Name", key: "EllipticCurvePrivateKey"
+    ) -> "x509.CertificateBuilder":
+        from cryptography import x509
+
+        now = self._clock.now()
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self._name)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - _SKEW)
+            .not_valid_after(now + _LIFETIME)
+        )
+
+    def _sign(self, builder: "x509.CertificateBuilder") -> "x509.Certificate":
+        from cryptography import x509
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        # OpenSSL's strict mode, Python's default since 3.13, wants both identifiers.
+        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(identifier, critical=False).sign(self._key, SHA256())
+
+    def _write(
+        self, file: str, certificate: "x509.Certificate", key: "EllipticCurvePrivateKey"
+    ) -> KeyPair:
+        from cryptography.hazmat.primitives.serialization import Encoding
+
+        pair = KeyPair(self._directory / f"{file}.crt", self._directory / f"{file}.key")
+        pair.certificate.write_bytes(certificate.public_bytes(Encoding.PEM))
+        pair.key.write_bytes(_private_pem(key))
+        return pair
+
+
+def make_signing_keys(directory: Path, file: str) -> KeyPair:
+    """Make the keys that service-account tokens are signed and checked with."""
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+    key = _new_key()
+    pair = KeyPair(directory / f"{file}.pub", directory / f"{file}.key")
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+    pair.certificate.write_bytes(public)
+    pair.key.write_bytes(_private_pem(key))
+    return pair
+
+
+def _new_key() -> "EllipticCurvePrivateKey":
+    try:
+        from cryptography.hazmat.primitives.asymmetric import ec
+    except ImportError as error:
+        raise ControlPlaneError(
+            "a control plane needs keys: pip install 'navarchos[test]', or cryptography alone"
+        ) from error
+
+    return ec.generate_private_key(ec.SECP256R1())
+
+
+def _private_pem(key: "EllipticCurvePrivateKey") -> bytes:
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+    )
+
+    # The form that kube-controller-manager reads for signing keys of every kind.
+    return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+
+
+def _name(common_name: str, organizations: Sequence[str]) -> "x509.Name":
+    from cryptography import x509
+    from cryptography.x509.oid import NameOID
+
+    attributes = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, name) for name in organizations]
+    attributes.append(x509.NameAttribute(NameOID.COMMON_NAME, common_name))
+    return x509.Name(attributes)
+
+
+def _as_authority(builder: "x509.CertificateBuilder") -> "x509.CertificateBuilder":
+    from cryptography import x509
+
+    return _with_usage(builder, signs=True).add_extension(
+        x509.BasicConstraints(ca=True, path_length=None), critical=True
+    )
+
+
+def _as_client(builder: "x509.CertificateBuilder") -> "x509.CertificateBuilder":
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    return _with_usage(builder, signs=False).add_extension(
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False
+    )
+
+
+def _as_server(
+    builder: "x509.CertificateBuilder", hosts: Iterable[str]
+) -> "x509.CertificateBuilder":
+    from cryptography import x509
+    from cryptography.x509.oid import ExtendedKeyUsageOID
+
+    return (
+        _with_usage(builder, signs=False)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(map(_alternative, hosts)), critical=False)
+    )
+
+
+def _alternative(host: str) -> "x509.GeneralName":
+    from cryptography import x509
+
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
+
+def _with_usage(builder: "x509.CertificateBuilder", *, signs: bool) -> "x509.CertificateBuilder":
+    from cryptography import x509
+
+    usage = x509.KeyUsage(
+        digital_signature=True,
+        key_cert_sign=signs,
+        crl_sign=signs,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    return builder.add_extension(usage, critical=True)

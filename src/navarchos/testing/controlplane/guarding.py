@@ -1,0 +1,164 @@
+"""Our end of the guard: servers that do not outlive us."""
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+from navarchos.logs import get_logger
+from navarchos.testing.controlplane import guard
+from navarchos.testing.controlplane.errors import ControlPlaneError, GuardLost
+
+__all__ = ["Guard"]
+
+_ANSWER_TIMEOUT: Final = 20.0
+_STOP_TIMEOUT: Final = 20.0
+_TAIL_BYTES: Final = 4000
+_TAIL_LINES: Final = 15
+
+_log = get_logger(__name__)
+
+
+class Guard:
+    """Servers in one private directory, kept by a process of their own.
+
+    Promises: after `stop`, or after the end of this process in any way, no server
+    runs and the directory is gone.
+
+    Does not promise: that, when the guard itself is killed with -9 as well as this
+    process.
+
+    Lifecycle: usable at once; `stop` may be repeated.
+    Threads: safe from any thread. A request holds up others until it is answered.
+
+    Attributes:
+        directory: Where the servers run; only its owner can read it.
+
+    Raises:
+        GuardLost: The process could not make its directory.
+    """
+
+    def __init__(self) -> None:
+        self._request_lock = threading.Lock()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # A file, not a module: that would import all of this package first. A
+            # session of its own: signals for this process's group are not for it.
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", guard.__file__],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        ours.settimeout(_ANSWER_TIMEOUT)
+        self._connection = ours  # guarded by _request_lock
+        self._answers = ours.makefile("r", encoding="utf-8")  # guarded by _request_lock
+        self._stopped = False  # guarded by _request_lock
+        try:
+            self.directory = Path(self._receive()["directory"])
+        except GuardLost:
+            self.stop()
+            raise
+
+    def start(self, name: str, *argv: str) -> int:
+        """Start a server; returns its process id.
+
+        Raises:
+            ControlPlaneError: It cannot be started, or one of this name runs.
+            GuardLost: The guard is gone.
+        """
+        return int(self._request(do="start", name=name, argv=list(argv))["pid"])
+
+    def status(self) -> dict[str, int | None]:
+        """Return the exit status of every server; `None` while it runs.
+
+        Raises:
+            GuardLost: The guard is gone.
+        """
+        return self._request(do="status")
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a server.
+
+        Raises:
+            ControlPlaneError: There is no such server.
+            GuardLost: The guard is gone.
+        """
+        self._request(do="signal", name=name, signal=int(number))
+
+    def stop_server(self, name: str) -> int:
+        """Stop one server and wait for its end; returns its exit status.
+
+        Raises:
+            ControlPlaneError: There is no such server.
+            GuardLost: The guard is gone.
+        """
+        return int(self._request(do="stop", name=name)["status"])
+
+    def tail(self, name: str) -> str:
+        """Return the last lines of a server's log."""
+        try:
+            with (self.directory / f"{name}.log").open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _TAIL_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except OSError as error:
+            return f"(no log: {error.strerror})"
+        return "\n".join(text.splitlines()[-_TAIL_LINES:])
+
+    def stop(self) -> None:
+        """Stop the servers, remove the directory, and wait until that is done."""
+        with self._request_lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._answers.close()
+            self._connection.close()
+        try:
+            self._process.wait(_STOP_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            _log.error("control_plane_guard_hangs", pid=self._process.pid)
+        self._clean_up()
+
+    def _clean_up(self) -> None:
+        """Do the guard's work where it could not: it hung, crashed, or was killed."""
+        # The guard leads the group that its servers are in. Once it has been waited
+        # for, its id still names the group as long as a server is left.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        directory = getattr(self, "directory", None)
+        if directory is not None and directory.exists():
+            _log.error("control_plane_directory_left", directory=str(directory))
+            shutil.rmtree(directory)
+
+    def _request(self, **request: object) -> dict[str, Any]:
+        with self._request_lock:
+            if self._stopped:
+                raise GuardLost("it has been stopped")
+            try:
+                self._connection.sendall(json.dumps(request).encode() + b"\n")
+            except OSError as error:
+                raise GuardLost(str(error)) from error
+            answer = self._receive()
+        if "error" in answer:
+            raise ControlPlaneError(f"cannot {request['do']}: {answer['error']}")
+        return answer
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            line = self._answers.readline()
+        except OSError as error:
+            raise GuardLost(f"no answer: {error}") from error
+        if not line:
+            raise GuardLost("it ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer

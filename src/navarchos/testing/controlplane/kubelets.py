@@ -1,0 +1,168 @@
+"""What kwok's fake kubelets do: the stages that nodes and pods go through.
+
+A node becomes Ready; a pod on it runs, its containers ready; a pod of a Job then
+succeeds; a pod that is being deleted goes. Annotations of the pod delay that; each is
+a duration such as `1.5s`.
+
+Templates are Go's, with kwok's functions; a status template is a strategic merge
+patch on the object's status.
+"""
+
+from typing import Final
+
+__all__ = ["RUNS_FOR", "STARTS_AFTER", "TERMINATES_AFTER", "kwok_config"]
+
+STARTS_AFTER: Final = "kwok.x-k8s.io/starts-after"
+"""Annotation of a pod: how long it takes to start."""
+
+RUNS_FOR: Final = "kwok.x-k8s.io/runs-for"
+"""Annotation of a Job's pod: how long it runs until it succeeds."""
+
+TERMINATES_AFTER: Final = "kwok.x-k8s.io/terminates-after"
+"""Annotation of a pod: how long it takes to end."""
+
+_NODE_READY: Final = """\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: node-ready}
+spec:
+  resourceRef: {apiGroup: v1, kind: Node}
+  selector:
+    matchExpressions:
+      - key: '.status.conditions.[] | select( .type == "Ready" ) | .status'
+        operator: NotIn
+        values: ["True"]
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      phase: Running
+      conditions:
+      {{ range NodeConditions }}
+      - type: {{ .type | Quote }}
+        status: {{ .status | Quote }}
+        reason: {{ .reason | Quote }}
+        message: {{ .message | Quote }}
+        lastHeartbeatTime: {{ $now | Quote }}
+        lastTransitionTime: {{ $now | Quote }}
+      {{ end }}
+      addresses:
+      {{ with .status.addresses }}
+      {{ YAML . 1 }}
+      {{ else }}
+      - {type: InternalIP, address: {{ NodeIP | Quote }}}
+      - {type: Hostname, address: {{ .metadata.name | Quote }}}
+      {{ end }}
+      {{ if not .status.allocatable }}
+      allocatable: {cpu: "64", memory: 256Gi, pods: "250"}
+      {{ end }}
+      {{ if not .status.capacity }}
+      capacity: {cpu: "64", memory: 256Gi, pods: "250"}
+      {{ end }}
+"""
+
+_POD_RUNNING: Final = """\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-running}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+      - {key: .metadata.deletionTimestamp, operator: DoesNotExist}
+      - {key: .status.phase, operator: In, values: [Pending]}
+  delay:
+    durationMilliseconds: 0
+    durationFrom:
+      expressionFrom: '.metadata.annotations["kwok.x-k8s.io/starts-after"]'
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      phase: Running
+      startTime: {{ $now | Quote }}
+      conditions:
+      {{ range $type := list "Initialized" "ContainersReady" "Ready" }}
+      - {type: {{ $type }}, status: "True", lastTransitionTime: {{ $now | Quote }}}
+      {{ end }}
+      {{ range .spec.readinessGates }}
+      - {type: {{ .conditionType | Quote }}, status: "True", lastTransitionTime: {{ $now | Quote }}}
+      {{ end }}
+      containerStatuses:
+      {{ range .spec.containers }}
+      - name: {{ .name | Quote }}
+        image: {{ .image | Quote }}
+        imageID: ""
+        ready: true
+        started: true
+        restartCount: 0
+        state: {running: {startedAt: {{ $now | Quote }}}}
+      {{ end }}
+      {{ with PodIPsWith .spec.nodeName ( or .spec.hostNetwork false )
+         ( or .metadata.uid "" ) ( or .metadata.name "" ) ( or .metadata.namespace "" ) }}
+      podIP: {{ index . 0 | Quote }}
+      podIPs:
+      - ip: {{ index . 0 | Quote }}
+      {{ end }}
+"""
+
+_JOB_POD_DONE: Final = """\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: job-pod-done}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+      - {key: .metadata.deletionTimestamp, operator: DoesNotExist}
+      - {key: .status.phase, operator: In, values: [Running]}
+      - {key: '.metadata.ownerReferences.[].kind', operator: In, values: [Job]}
+  delay:
+    durationMilliseconds: 0
+    durationFrom:
+      expressionFrom: '.metadata.annotations["kwok.x-k8s.io/runs-for"]'
+  next:
+    statusTemplate: |
+      {{ $now := Now }}
+      phase: Succeeded
+      conditions:
+      - {type: Ready, status: "False", reason: PodCompleted, lastTransitionTime: {{ $now | Quote }}}
+      containerStatuses:
+      {{ range .spec.containers }}
+      - name: {{ .name | Quote }}
+        image: {{ .image | Quote }}
+        imageID: ""
+        ready: false
+        started: false
+        restartCount: 0
+        state:
+          terminated:
+            exitCode: 0
+            reason: Completed
+            startedAt: {{ $now | Quote }}
+            finishedAt: {{ $now | Quote }}
+      {{ end }}
+"""
+
+_POD_GONE: Final = """\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {name: pod-gone}
+spec:
+  resourceRef: {apiGroup: v1, kind: Pod}
+  selector:
+    matchExpressions:
+      - {key: .metadata.deletionTimestamp, operator: Exists}
+  delay:
+    durationMilliseconds: 0
+    durationFrom:
+      expressionFrom: '.metadata.annotations["kwok.x-k8s.io/terminates-after"]'
+  next:
+    delete: true
+"""
+
+
+_STAGES: Final = (_NODE_READY, _POD_RUNNING, _JOB_POD_DONE, _POD_GONE)
+
+
+def kwok_config() -> str:
+    """Return kwok's configuration file: its stages, as YAML documents."""
+    return "---\n".join(_STAGES)

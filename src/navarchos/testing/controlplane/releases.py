@@ -1,0 +1,196 @@
+"""Published releases: where they are, and the checksums that they must match."""
+
+import hashlib
+import json
+import platform
+import sys
+import tarfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+from urllib.parse import urlsplit
+
+from navarchos.testing.controlplane.errors import ControlPlaneError
+from navarchos.testing.controlplane.tools import PINS, Tool
+
+__all__ = ["Release", "ReleaseUnusable", "Releases", "release_of"]
+
+_CONNECT_TIMEOUT: Final = 5.0
+_READ_TIMEOUT: Final = 60.0
+_CHUNK: Final = 1 << 20
+_SHORT: Final = 1 << 22  # no list of checksums is longer
+_ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
+
+
+class ReleaseUnusable(ControlPlaneError):
+    """A release that could not be fetched, or is not what its publisher says.
+
+    Attributes:
+        url: What was asked for.
+        why: What went wrong.
+    """
+
+    def __init__(self, url: str, why: str) -> None:
+        super().__init__(url, why)
+        self.url = url
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.url}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A published file.
+
+    Attributes:
+        url: Where it is.
+        checksum_url: Where its publisher tells the checksum.
+        read_checksum: Finds the checksum, in hex, in what is there; `""` if it is not.
+        member: The program's path in a `.tar.gz`; empty where the file is the program.
+        algorithm: Of the checksum.
+    """
+
+    url: str
+    checksum_url: str
+    read_checksum: Callable[[str], str]
+    member: str = ""
+    algorithm: str = "sha256"
+
+
+def release_of(tool: Tool, system: str = sys.platform, machine: str = "") -> Release:
+    """Return the release that holds a program.
+
+    Raises:
+        ReleaseUnusable: There is none for this kind of machine.
+    """
+    arch = _ARCHITECTURES.get((machine or platform.machine()).lower())
+    if system != "linux" or arch is None:
+        raise ReleaseUnusable(tool.name, f"no release is published for {system} {machine}".strip())
+    return _RELEASES[tool.project](tool, PINS[tool.project], arch)
+
+
+def _kubernetes(tool: Tool, version: str, arch: str) -> Release:
+    url = f"https://dl.k8s.io/release/v{version}/bin/linux/{arch}/{tool.name}"
+    return Release(url, f"{url}.sha512", str.strip, algorithm="sha512")
+
+
+def _etcd(tool: Tool, version: str, arch: str) -> Release:
+    base = f"https://github.com/etcd-io/etcd/releases/download/v{version}"
+    name = f"etcd-v{version}-linux-{arch}"
+    archive = f"{name}.tar.gz"
+    return Release(
+        f"{base}/{archive}",
+        f"{base}/SHA256SUMS",
+        lambda text: _listed(text, archive),
+        member=f"{name}/{tool.name}",
+    )
+
+
+def _kwok(tool: Tool, version: str, arch: str) -> Release:
+    project, file = "kubernetes-sigs/kwok", f"{tool.name}-linux-{arch}"
+    return Release(
+        f"https://github.com/{project}/releases/download/v{version}/{file}",
+        # kwok publishes no list of checksums; what was uploaded has its digest here.
+        f"https://api.github.com/repos/{project}/releases/tags/v{version}",
+        lambda text: _digest(text, file),
+    )
+
+
+_RELEASES: Final = {"kubernetes": _kubernetes, "etcd": _etcd, "kwok": _kwok}
+
+
+def _listed(text: str, file: str) -> str:
+    for line in text.splitlines():
+        checksum, _, name = line.partition(" ")
+        if name.strip(" *") == file:
+            return checksum
+    return ""
+
+
+def _digest(text: str, file: str) -> str:
+    try:
+        assets = json.loads(text)["assets"]
+        found = [asset["digest"] or "" for asset in assets if asset["name"] == file]
+    except (ValueError, KeyError, TypeError):
+        return ""
+    return str(found[0]).removeprefix("sha256:") if found else ""
+
+
+class Releases:
+    """Fetches programs, and keeps only what matches its checksum.
+
+    Proxies are taken from the environment. A host that could not be reached is not
+    asked again, so a closed network costs seconds.
+    """
+
+    def __init__(self) -> None:
+        self._unreachable: dict[str, str] = {}
+
+    def fetch(self, release: Release, target: Path) -> None:
+        """Write the program of a release to a file.
+
+        Raises:
+            ReleaseUnusable: It cannot be had, or its checksum differs; then the file
+                is not there.
+        """
+        with self._open(release.checksum_url, _CONNECT_TIMEOUT) as response:
+            text = response.read(_SHORT).decode("utf-8", "replace")
+        expected = release.read_checksum(text).lower()
+        if not expected:
+            raise ReleaseUnusable(release.checksum_url, "names no checksum for the file")
+        download = target.with_name(f"{target.name}.download")
+        try:
+            actual = self._download(release, download)
+            if actual != expected:
+                why = f"its {release.algorithm} is {actual}, but must be {expected}"
+                raise ReleaseUnusable(release.url, why)
+            _unpack(release, download, target)
+        finally:
+            download.unlink(missing_ok=True)
+
+    def _download(self, release: Release, target: Path) -> str:
+        checksum = hashlib.new(release.algorithm)
+        with self._open(release.url, _READ_TIMEOUT) as response, target.open("wb") as file:
+            try:
+                while chunk := response.read(_CHUNK):
+                    checksum.update(chunk)
+                    file.write(chunk)
+            except OSError as error:
+                raise ReleaseUnusable(release.url, f"broke off: {error}") from error
+        return checksum.hexdigest()
+
+    def _open(self, url: str, timeout: float) -> BinaryIO:
+        host = urlsplit(url).netloc
+        if host in self._unreachable:
+            raise ReleaseUnusable(url, self._unreachable[host])
+        try:
+            # The URLs are ours and say https; no one else chooses them.
+            response: BinaryIO = urllib.request.urlopen(url, timeout=timeout)  # noqa: S310
+        except urllib.error.HTTPError as error:
+            error.close()
+            raise ReleaseUnusable(url, f"HTTP status {error.code}") from error
+        except OSError as error:
+            why = f"cannot be reached: {getattr(error, 'reason', error)}"
+            self._unreachable[host] = why
+            raise ReleaseUnusable(url, why) from error
+        return response
+
+
+def _unpack(release: Release, download: Path, target: Path) -> None:
+    if not release.member:
+        download.replace(target)
+        return
+    try:
+        with tarfile.open(download) as archive:
+            member = archive.extractfile(release.member)
+            if member is None:
+                raise ReleaseUnusable(release.url, f"{release.member} in it is no file")
+            with member, target.open("wb") as file:
+                while chunk := member.read(_CHUNK):
+                    file.write(chunk)
+    except (KeyError, tarfile.TarError) as error:
+        raise ReleaseUnusable(release.url, f"has no {release.member} in it") from error

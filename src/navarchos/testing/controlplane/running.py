@@ -1,0 +1,257 @@
+"""The servers of one control plane, from their start to their end."""
+
+import signal
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Final
+
+from navarchos.client import Client, ClientConfig
+from navarchos.clock import Clock
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver import BucketId
+from navarchos.testing.controlplane.access import Access
+from navarchos.testing.controlplane.arguments import (
+    AUDIT_POLICY,
+    apiserver_arguments,
+    controller_manager_arguments,
+    etcd_arguments,
+    kwok_arguments,
+    scheduler_arguments,
+)
+from navarchos.testing.controlplane.audit import AuditLog
+from navarchos.testing.controlplane.binaries import Binary
+from navarchos.testing.controlplane.certificates import Authority, KeyPair, make_signing_keys
+from navarchos.testing.controlplane.errors import PartFailed
+from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.health import Waiter, http_health
+from navarchos.testing.controlplane.kubeconfigs import (
+    certificate_user,
+    make_kubeconfig,
+    write_private,
+)
+from navarchos.testing.controlplane.kubelets import kwok_config
+from navarchos.testing.controlplane.layout import Layout, Ports
+from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.tools import (
+    APISERVER,
+    CONTROLLER_MANAGER,
+    ETCD,
+    KWOK,
+    SCHEDULER,
+    Tool,
+)
+
+__all__ = ["Options", "Running", "bring_up"]
+
+_ATTEMPTS: Final = 5  # as envtest: somebody else may take a port first (TE-01)
+_PORT_TAKEN: Final = "address already in use"
+_ADMINISTRATORS: Final = "system:masters"
+_AGENT: Final = "navarchos-control-plane"
+_SERVER_NAMES: Final = (HOST, "localhost", "kubernetes", "kubernetes.default.svc")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What a control plane is made of.
+
+    Attributes:
+        controllers: Whether kube-controller-manager runs.
+        scheduler: Whether kube-scheduler runs.
+        arguments: Further arguments by program; they win over ours.
+        timeout: Seconds that each server may take to become ready.
+    """
+
+    controllers: bool = True
+    scheduler: bool = True
+    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    timeout: float = 60.0
+
+    @property
+    def tools(self) -> Sequence[Tool]:
+        """The programs that are needed."""
+        optional = ((CONTROLLER_MANAGER, self.controllers), (SCHEDULER, self.scheduler))
+        return (ETCD, APISERVER, *(tool for tool, wanted in optional if wanted))
+
+
+def bring_up(
+    binaries: Mapping[Tool, Binary], options: Options, *, stop: StopToken, clock: Clock
+) -> "Running":
+    """Start a control plane and wait until all of it is ready.
+
+    Raises:
+        ControlPlaneError: A server failed; nothing is left of any.
+        Stopped: The stop token was set; nothing is left either.
+    """
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            return _bring_up_once(binaries, options, stop, clock)
+        except PartFailed as error:
+            if _PORT_TAKEN not in error.tail or attempt == _ATTEMPTS:
+                raise
+            _log.warning("control_plane_port_taken", part=error.part, attempt=attempt)
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _bring_up_once(
+    binaries: Mapping[Tool, Binary], options: Options, stop: StopToken, clock: Clock
+) -> "Running":
+    with ExitStack() as cleanup:
+        guard = Guard()
+        cleanup.callback(guard.stop)
+        running = Running(guard, binaries, options, stop=stop, clock=clock)
+        cleanup.callback(running.stop)
+        running.start()
+        cleanup.pop_all()
+    return running
+
+
+class Running:
+    """A control plane's processes, files and administrator.
+
+    Lifecycle: `start` once, `stop`.
+    Threads: safe from any thread after `start`.
+
+    Attributes:
+        layout: Files and ports.
+        authority: Issues certificates that the API server takes.
+        administrator: The certificate of somebody who may do everything.
+        audit: The API server's audit log.
+        access: Reads and creates objects.
+        client: The administrator's connection.
+    """
+
+    def __init__(
+        self,
+        guard: Guard,
+        binaries: Mapping[Tool, Binary],
+        options: Options,
+        *,
+        stop: StopToken,
+        clock: Clock,
+    ) -> None:
+        self._binaries = binaries
+        self._options = options
+        self._guard = guard
+        self._waiter = Waiter(self._guard, stop=stop, timeout=options.timeout, clock=clock)
+        self.layout = Layout(self._guard.directory, Ports.choose())
+        self.layout.certificates.mkdir()
+        self.authority = Authority(self.layout.certificates, clock=clock)
+        self.administrator = self.authority.issue_client(
+            "administrator", "kubernetes-admin", [_ADMINISTRATORS]
+        )
+        self._users = count(1)
+        self.audit = AuditLog(self.layout.audit_log)
+        self.client = Client(self.client_config(self.administrator, _AGENT))
+        self.access = Access(
+            self.client,
+            wait=lambda look: self._waiter.until(APISERVER.name, look),
+            service_accounts=options.controllers,
+        )
+
+    def start(self) -> None:
+        """Start the servers and wait until they are ready."""
+        self._write_files()
+        self._launch(ETCD, etcd_arguments(self.layout))
+        port = self.layout.ports.etcd
+        self._waiter.until(ETCD.name, lambda: http_health(port, "/health"))
+        self.start_apiserver()
+        if self._options.controllers:
+            self._launch(CONTROLLER_MANAGER, controller_manager_arguments(self.layout))
+        if self._options.scheduler:
+            self._launch(SCHEDULER, scheduler_arguments(self.layout))
+        self._wait_for_the_rest()
+
+    def stop(self) -> None:
+        """Stop the servers and remove their files."""
+        self.client.close()
+        self._guard.stop()
+
+    def start_apiserver(self) -> None:
+        """Start the API server and wait until it is ready."""
+        arguments = apiserver_arguments(self.layout, service_accounts=self._options.controllers)
+        self._launch(APISERVER, arguments)
+        ports, authority = self.layout.ports, self.layout.authority
+        self._waiter.until(
+            APISERVER.name, lambda: http_health(ports.apiserver, "/readyz", authority)
+        )
+
+    def stop_apiserver(self, *, kill: bool) -> None:
+        """Stop the API server, which keeps its port and its data."""
+        if kill:
+            self._guard.signal(APISERVER.name, signal.SIGKILL)
+        self._guard.stop_server(APISERVER.name)
+
+    def start_kwok(self, binary: Binary, *, all_nodes: bool) -> None:
+        """Start fake kubelets and wait until they are ready."""
+        self.layout.kwok_config.write_text(kwok_config(), encoding="utf-8")
+        self._write_kubeconfig(KWOK.name, "kwok", [_ADMINISTRATORS])
+        arguments = kwok_arguments(self.layout, all_nodes=all_nodes)
+        self._guard.start(KWOK.name, str(binary.path), *arguments, *self._further(KWOK))
+        port = self.layout.ports.kwok
+        self._waiter.until(KWOK.name, lambda: http_health(port, "/healthz"))
+
+    @contextmanager
+    def paused(self, tool: Tool) -> Iterator[None]:
+        """Hold a server still meanwhile."""
+        self._guard.signal(tool.name, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            self._guard.signal(tool.name, signal.SIGCONT)
+
+    def client_config(self, user: KeyPair, user_agent: str) -> ClientConfig:
+        """Return how to reach the API server with a certificate."""
+        return ClientConfig(
+            self.layout.url,
+            ca_file=str(self.layout.authority),
+            cert_file=str(user.certificate),
+            key_file=str(user.key),
+            user_agent=user_agent,
+        )
+
+    def issue_client(self, user: str, groups: Sequence[str]) -> KeyPair:
+        """Return a certificate for a user, in a file of its own."""
+        return self.authority.issue_client(f"user-{next(self._users)}", user, groups)
+
+    def _wait_for_the_rest(self) -> None:
+        ports, authority = self.layout.ports, self.layout.authority
+        # It makes the namespace a moment after it is ready (TE-01).
+        self._waiter.until(APISERVER.name, self._missing("namespaces", ""))
+        if self._options.controllers:
+            port = ports.controller_manager
+            self._waiter.until(
+                CONTROLLER_MANAGER.name, lambda: http_health(port, "/healthz", authority)
+            )
+            # Without it no pod can be created.
+            self._waiter.until(CONTROLLER_MANAGER.name, self._missing("serviceaccounts", "default"))
+        if self._options.scheduler:
+            self._waiter.until(
+                SCHEDULER.name, lambda: http_health(ports.scheduler, "/readyz", authority)
+            )
+
+    def _missing(self, plural: str, namespace: str) -> Callable[[], str]:
+        return lambda: self.access.missing(BucketId(plural, ""), namespace, "default")
+
+    def _launch(self, tool: Tool, arguments: Sequence[str]) -> None:
+        path = str(self._binaries[tool].path)
+        self._guard.start(tool.name, path, *arguments, *self._further(tool))
+
+    def _further(self, tool: Tool) -> Sequence[str]:
+        return self._options.arguments.get(tool.name, ())
+
+    def _write_files(self) -> None:
+        make_signing_keys(self.layout.certificates, "service-accounts")
+        self.authority.issue_server("server", _SERVER_NAMES)
+        write_private(self.layout.audit_policy, AUDIT_POLICY)
+        for tool in (CONTROLLER_MANAGER, SCHEDULER):
+            self._write_kubeconfig(tool.name, f"system:{tool.name}", ())
+
+    def _write_kubeconfig(self, name: str, user: str, groups: Sequence[str]) -> None:
+        pair = self.authority.issue_client(name, user, groups)
+        config = make_kubeconfig(self.layout.url, self.layout.authority, certificate_user(pair))
+        write_private(self.layout.kubeconfig(name), config)

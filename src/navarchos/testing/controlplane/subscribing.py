@@ -1,0 +1,157 @@
+"""Tells a listener of every change, seen through watches."""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Final
+
+from navarchos.client import (
+    ApiError,
+    Client,
+    Resource,
+    ResourceClient,
+    TransportError,
+    WatchBroken,
+    WatchExpired,
+)
+from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver import BucketId, Change
+from navarchos.threads import ThreadGroup
+
+__all__ = ["Listener", "Subscription"]
+
+_PAUSE: Final = 0.2  # before a server that does not answer is asked again
+
+_log = get_logger(__name__)
+
+Listener = Callable[[Change], None]
+JsonObject = dict[str, Any]
+
+
+class Subscription:
+    """Watches some kinds and calls a listener, until closed.
+
+    Promises: every change after construction is announced, those of one object in
+    order, one call at a time. What a watch missed, because its place in history was
+    gone, is told as the difference between two lists.
+
+    Does not promise: the order of changes of different kinds; who made them
+    (`request` is `None`); or that a state between two lists is seen.
+
+    Threads: one per kind, `nav-watch-...`; the listener is called on them.
+    """
+
+    def __init__(
+        self, client: Client, resources: Sequence[Resource[JsonObject]], listener: Listener
+    ) -> None:
+        self._stop = StopToken()
+        self._listener = listener
+        self._call_lock = threading.Lock()  # held while the listener runs
+        self._threads = ThreadGroup("watch", stop=self._stop)
+        followers = [
+            _Follower(client.resource(each, keep_managed_fields=True), each, self._announce)
+            for each in resources
+        ]
+        for follower in followers:
+            follower.relist(announce=False)
+        for follower in followers:
+            self._threads.start(follower.name, partial(follower.run, self._stop))
+
+    def close(self) -> None:
+        """End the watches, and wait for their threads.
+
+        Raises:
+            SelfJoin: Called by the listener.
+            ThreadCrashed: The listener has failed; nobody was called after that.
+        """
+        self._stop.stop("the subscription is closed")
+        self._threads.join()
+        self._threads.raise_failure()
+
+    def _announce(self, change: Change) -> None:
+        with self._call_lock:
+            if not self._stop.is_set():
+                self._listener(change)
+
+
+class _Follower:
+    """Keeps the last state of every object of one kind. Owned by one thread."""
+
+    def __init__(
+        self,
+        client: ResourceClient[JsonObject],
+        resource: Resource[JsonObject],
+        announce: Listener,
+    ) -> None:
+        self._client = client
+        self._kind = BucketId(resource.plural, resource.group)
+        self._announce = announce
+        self._known: dict[str, JsonObject] = {}  # by uid: a name may be used again
+        self._version = ""
+
+    @property
+    def name(self) -> str:
+        """A short name."""
+        return self._kind.plural
+
+    def relist(self, *, announce: bool = True) -> None:
+        """Take the present state from a list."""
+        found = self._client.list()
+        self._version = str(found.resource_version)
+        present = {obj["metadata"]["uid"]: obj for obj in found.items}
+        for uid in [uid for uid in self._known if uid not in present]:
+            self._take("DELETED", self._known[uid], announce=announce)
+        for obj in present.values():
+            self._take("MODIFIED", obj, announce=announce)
+
+    def run(self, stop: StopToken) -> None:
+        """Follow the kind until told to stop."""
+        expired = False
+        while not stop.is_set():
+            try:
+                if expired:
+                    self.relist()
+                    expired = False
+                self._watch(stop)
+            except WatchExpired:
+                expired = True
+            except WatchBroken:
+                _log.debug("subscription_resumes", resource=self._kind.plural)
+            except (ApiError, TransportError) as error:
+                _log.debug("subscription_waits", resource=self._kind.plural, error=str(error))
+                stop.wait(_PAUSE)
+
+    def _watch(self, stop: StopToken) -> None:
+        with self._client.watch(resource_version=self._version, stop=stop) as events:
+            for event in events:
+                if event.object is not None and event.type != "BOOKMARK":
+                    self._take(event.type, event.object)
+                self._version = str(event.resource_version)
+
+    def _take(self, event: str, obj: JsonObject, *, announce: bool = True) -> None:
+        uid, version = obj["metadata"]["uid"], obj["metadata"]["resourceVersion"]
+        previous = self._known.get(uid)
+        if event == "DELETED":
+            self._known.pop(uid, None)
+        elif previous is not None and previous["metadata"]["resourceVersion"] == version:
+            return
+        else:
+            self._known[uid] = obj
+        if announce:
+            self._announce(
+                Change(
+                    type=_type_of(event, previous),
+                    resource=self._kind,
+                    object=obj,
+                    previous=previous,
+                    resource_version=int(version),
+                    request=None,
+                )
+            )
+
+
+def _type_of(event: str, previous: JsonObject | None) -> Any:
+    if event == "DELETED":
+        return event
+    return "ADDED" if previous is None else "MODIFIED"

@@ -1,0 +1,103 @@
+"""The programs a control plane is made of, and the one place that pins their versions.
+
+The Go module `tests/e2e/controlplane` names the same versions; a test compares.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from navarchos.errors import ConfigError
+
+__all__ = [
+    "APISERVER",
+    "CONTROLLER_MANAGER",
+    "ETCD",
+    "KUBECTL",
+    "KWOK",
+    "PINS",
+    "SCHEDULER",
+    "TOOLS",
+    "Tool",
+    "Version",
+    "find_tools",
+    "parse_version",
+]
+
+PINS: Final = {"kubernetes": "1.36.3", "etcd": "3.6.8", "kwok": "0.8.0"}
+"""The version of each project."""
+
+_VERSION: Final = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
+
+
+class Version(NamedTuple):
+    """A released version; compares by number."""
+
+    major: int
+    minor: int
+    patch: int
+
+    def __str__(self) -> str:
+        return f"v{self.major}.{self.minor}.{self.patch}"
+
+    def is_at_least_the_minor_of(self, other: "Version") -> bool:
+        """Tell whether this is of the other's minor release, or a later one."""
+        return self[:2] >= other[:2]
+
+
+def parse_version(text: str) -> Version | None:
+    """Return the first version in what a program says about itself, if there is one."""
+    found = _VERSION.search(text)
+    return Version(*map(int, found.groups())) if found else None
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A program.
+
+    Attributes:
+        name: Its file's name.
+        project: Whose releases it comes with; a key of `PINS`.
+        package: The Go package it is built from.
+        version_arguments: What makes it tell its version.
+    """
+
+    name: str
+    project: str
+    package: str
+    version_arguments: tuple[str, ...] = ("--version",)
+
+    @property
+    def pinned(self) -> Version:
+        """The version that tests are meant for."""
+        version = parse_version(PINS[self.project])
+        assert version is not None
+        return version
+
+
+ETCD: Final = Tool("etcd", "etcd", "go.etcd.io/etcd/server/v3")
+APISERVER: Final = Tool("kube-apiserver", "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver")
+CONTROLLER_MANAGER: Final = Tool(
+    "kube-controller-manager", "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager"
+)
+SCHEDULER: Final = Tool("kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler")
+KUBECTL: Final = Tool(
+    "kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", ("version", "--client")
+)
+KWOK: Final = Tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
+
+TOOLS: Final = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBECTL, KWOK)
+"""All of them."""
+
+
+def find_tools(names: tuple[str, ...]) -> tuple[Tool, ...]:
+    """Return the tools of these names, in the given order; all when none is given.
+
+    Raises:
+        ConfigError: There is no tool of such a name.
+    """
+    known = {tool.name: tool for tool in TOOLS}
+    for name in names:
+        if name not in known:
+            raise ConfigError("tool", name, f"it must be one of {', '.join(known)}")
+    return tuple(known[name] for name in names) or TOOLS
