@@ -23,9 +23,16 @@ from navarchos.client.errors import (
     Unauthorized,
     error_from_answer,
 )
+from navarchos.client.rights import Rule
 from navarchos.drain.pods import PODS, Pod
 
-__all__ = ["Answer", "Evictor", "Outcome", "outcome_of", "served_eviction"]
+__all__ = ["RIGHTS", "Answer", "Evictor", "Outcome", "outcome_of", "served_eviction"]
+
+RIGHTS: Final = (
+    Rule(PODS, ("create",), subresource="eviction"),
+    Rule(PODS, ("delete",)),  # without evictions, or past a budget: only if told to
+)
+"""What an `Evictor` asks of the server."""
 
 
 class Answer(StrEnum):

@@ -16,5 +16,6 @@ Upstream: client-go `tools/events`; the spam filter is that of `tools/record`.
 
 from navarchos.events.model import EVENTS, EventType
 from navarchos.events.recorder import EventRecorder, Recorder
+from navarchos.events.sink import RIGHTS
 
-__all__ = ["EVENTS", "EventRecorder", "EventType", "Recorder"]
+__all__ = ["EVENTS", "RIGHTS", "EventRecorder", "EventType", "Recorder"]

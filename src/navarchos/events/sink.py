@@ -1,9 +1,18 @@
 """Writes events to the server."""
 
+from typing import Final
+
 from navarchos.client import AlreadyExists, Client, NotFound
+from navarchos.client.rights import Rule
 from navarchos.events.model import EVENTS, Reporter, Snapshot, new_event, next_in_series
 
-__all__ = ["EventSink"]
+__all__ = ["RIGHTS", "EventSink"]
+
+RIGHTS: Final = (Rule(EVENTS, ("create", "patch")),)
+"""What writing events asks of the server, in the namespaces of what they are about.
+
+Events about objects without a namespace are written to `default`.
+"""
 
 
 class EventSink:

@@ -15,7 +15,13 @@ Upstream: client-go `tools/leaderelection`.
 
 from navarchos.leaderelection.elector import HEALTH_CHECK, LeaderElector
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed
-from navarchos.leaderelection.lock import LEASES, LeaseLock, Lock, unique_identity
+from navarchos.leaderelection.lock import (
+    LEASES,
+    LeaseLock,
+    Lock,
+    rights_to_lease,
+    unique_identity,
+)
 from navarchos.leaderelection.record import LeaseRecord
 from navarchos.leaderelection.timing import Timing
 
@@ -29,5 +35,6 @@ __all__ = [
     "LeaseRecord",
     "Lock",
     "Timing",
+    "rights_to_lease",
     "unique_identity",
 ]

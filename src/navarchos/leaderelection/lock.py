@@ -8,15 +8,24 @@ from typing import Final, Protocol
 import msgspec
 
 from navarchos.client import Client, DecodeError, Resource
+from navarchos.client.rights import Rule
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.leaderelection.record import LeaseRecord, read_record
 
-__all__ = ["LEASES", "LeaseLock", "Lock", "unique_identity"]
+__all__ = ["LEASES", "LeaseLock", "Lock", "rights_to_lease", "unique_identity"]
 
 LEASES: Final[Resource[dict[str, object]]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=dict
 )
 """Leases as they are: they are written back whole, so nothing may be left out."""
+
+
+def rights_to_lease(name: str) -> tuple[Rule, ...]:
+    """Return what a lock on the Lease of that name asks of the server, in its namespace."""
+    return (
+        Rule(LEASES, ("get", "update"), names=(name,)),
+        Rule(LEASES, ("create",)),  # which RBAC cannot limit to a name
+    )
 
 
 def unique_identity() -> str:

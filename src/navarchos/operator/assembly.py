@@ -3,13 +3,21 @@
 from typing import Final
 
 from navarchos.operator import drains, replacements, rollouts
+from navarchos.operator.objects import RIGHTS as RIGHTS_TO_CACHES
 from navarchos.operator.objects import make_objects
 from navarchos.runtime import Manager
 
-__all__ = ["WORKERS", "build"]
+__all__ = ["RIGHTS", "WORKERS", "build"]
 
 WORKERS: Final = 4
 """Drains that are worked on at the same moment, by default."""
+
+RIGHTS: Final = (*RIGHTS_TO_CACHES, *rollouts.RIGHTS, *replacements.RIGHTS, *drains.RIGHTS)
+"""What the operator asks of the server in the whole cluster.
+
+Besides, its manager writes events and holds a Lease; and everybody may ask which
+kinds there are.
+"""
 
 
 def build(manager: Manager, *, workers: int = WORKERS) -> None:

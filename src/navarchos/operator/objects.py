@@ -7,6 +7,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from navarchos.client import Resource
 from navarchos.errors import NavarchosError
+from navarchos.informers.rights import rights_to_cache
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
@@ -22,7 +23,15 @@ from navarchos.runtime import CachedClient
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["NODE_INDEX", "CachesBehind", "Clients", "Objects", "index_by_node", "make_objects"]
+__all__ = [
+    "NODE_INDEX",
+    "RIGHTS",
+    "CachesBehind",
+    "Clients",
+    "Objects",
+    "index_by_node",
+    "make_objects",
+]
 
 T = TypeVar("T", bound=Object)
 
@@ -30,6 +39,9 @@ NODE_INDEX: Final = "node"
 """The index of replacements by the name of their node."""
 
 _CATCH_UP_TIMEOUT: Final = 30.0
+
+RIGHTS: Final = rights_to_cache(NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS, NODES)
+"""What these caches need of the server; who writes declares that where it does."""
 
 
 def index_by_node(replacement: NodeReplacement) -> tuple[str, ...]:

@@ -12,6 +12,20 @@ wake-ups:  the drain, its node, its node's pods (watches), a budget that is free
 ```
 """
 
+from typing import Final
+
+from navarchos.drain import eviction
+from navarchos.operator.drains import gate, survey, watches, wiring, writer
 from navarchos.operator.drains.wiring import Caches, DrainMachinery, add_to_manager, assemble
 
-__all__ = ["Caches", "DrainMachinery", "add_to_manager", "assemble"]
+__all__ = ["RIGHTS", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
+
+RIGHTS: Final = (
+    *wiring.RIGHTS,
+    *watches.RIGHTS,
+    *gate.RIGHTS,
+    *survey.RIGHTS,
+    *writer.RIGHTS,
+    *eviction.RIGHTS,
+)
+"""What drains ask of the server."""

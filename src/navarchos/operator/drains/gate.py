@@ -1,8 +1,10 @@
 """The node of a drain: found by uid, closed, opened. The only writer of nodes here."""
 
 import threading
+from typing import Final
 
 from navarchos.client import Client, NotFound
+from navarchos.client.rights import Rule
 from navarchos.clock import Clock
 from navarchos.drain import CordonState, cordon_patch, uncordon_patch
 from navarchos.informers import SharedInformer
@@ -11,9 +13,12 @@ from navarchos.operator.drains.cordoning import cordon_of, is_marked, owner_of
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.nodes import NODES, Node
 
-__all__ = ["NodeGate"]
+__all__ = ["RIGHTS", "NodeGate"]
 
-_TIMEOUT = 10.0
+_TIMEOUT: Final = 10.0
+
+RIGHTS: Final = (Rule(NODES, ("get", "patch")),)
+"""What the gate asks of the server, besides the cache of nodes."""
 
 
 class NodeGate:

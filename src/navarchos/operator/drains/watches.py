@@ -8,11 +8,15 @@ from navarchos.client import Client
 from navarchos.clock import Clock
 from navarchos.drain import PODS, Pod, pods_on
 from navarchos.informers import SharedInformer
+from navarchos.informers.rights import rights_to_cache
 from navarchos.instrument import Instruments
 
-__all__ = ["PodWatches"]
+__all__ = ["RIGHTS", "PodWatches"]
 
 _JOIN: Final = 10.0
+
+RIGHTS: Final = rights_to_cache(PODS)
+"""What the watches need of the server. RBAC knows no selectors."""
 
 
 class PodWatches:

@@ -9,6 +9,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.drain import BUDGETS, DAEMON_SETS, Budget, DaemonSet, Evictor
 from navarchos.events import Recorder
 from navarchos.informers import SharedInformer
+from navarchos.informers.rights import rights_to_cache
 from navarchos.instrument import Instruments
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
 from navarchos.operator.drains.attempts import Attempts
@@ -27,13 +28,16 @@ from navarchos.operator.nodes import NODES, Node
 from navarchos.runtime import Builder, Channel, Controller, Manager, Request, changed
 from navarchos.stopping import StopToken
 
-__all__ = ["BY_NODE", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
+__all__ = ["BY_NODE", "RIGHTS", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
 
 BY_NODE: Final = "node"
 """The index of drains by the name of their node."""
 
 _PARALLEL: Final = 8
 """Requests that pods go which are under way at once, for all drains together."""
+
+RIGHTS: Final = rights_to_cache(NODE_DRAINS, NODES, DAEMON_SETS, BUDGETS)
+"""What the caches of drains need of the server."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,15 +6,22 @@ from typing import Final
 
 from navarchos.client import Client
 from navarchos.client.patches import merge_diff
+from navarchos.client.rights import Rule
 from navarchos.clock import Clock
 from navarchos.informers import SharedInformer
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus, plain_status
 from navarchos.operator.names import DRAIN_FINALIZER
 
-__all__ = ["DrainWriter", "Stored"]
+__all__ = ["RIGHTS", "DrainWriter", "Stored"]
 
 _PACE: Final = 1.0
 """Seconds between two status writes of one drain (OP-47)."""
+
+RIGHTS: Final = (
+    Rule(NODE_DRAINS, ("patch",)),  # finalizer and nodeUID
+    Rule(NODE_DRAINS, ("patch",), subresource="status"),
+)
+"""What writing drains asks of the server."""
 
 
 @dataclass(frozen=True, slots=True)

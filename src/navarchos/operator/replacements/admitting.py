@@ -5,10 +5,15 @@ from typing import Final
 
 import msgspec
 
+from navarchos.client.rights import Rule
 from navarchos.clock import Clock
 from navarchos.logs import get_logger
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeReplacementStatus
+from navarchos.operator.api.v1alpha1 import (
+    NODE_REPLACEMENTS,
+    NodeReplacement,
+    NodeReplacementStatus,
+)
 from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements import transitions
@@ -20,7 +25,7 @@ from navarchos.operator.replacements.pending import Pod, pending_pods
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.replacements.world import World
 
-__all__ = ["WRITES_PER_PASS", "Admission"]
+__all__ = ["RIGHTS", "WRITES_PER_PASS", "Admission"]
 
 WRITES_PER_PASS: Final = 100
 """Waiting reasons written in one pass; starts are never behind more than these."""
@@ -30,6 +35,9 @@ _OVERTAKEN_PAUSE: Final = 0.1
 
 _AT_ONCE: Final = 0.01
 """Seconds before the rest of the reasons is written: nodes get their turn."""
+
+RIGHTS: Final = (Rule(NODE_REPLACEMENTS, ("patch",), subresource="status"),)
+"""What admission asks of the server."""
 
 _log = get_logger(__name__)
 

@@ -7,10 +7,11 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Resource
+from navarchos.informers.rights import rights_to_cache
 from navarchos.meta import OwnerReference, ResourceVersion
 from navarchos.operator.replacements.world import PendingPod
 
-__all__ = ["PENDING_PODS", "PENDING_SELECTOR", "Pod", "PodMeta", "pending_pods"]
+__all__ = ["PENDING_PODS", "PENDING_SELECTOR", "RIGHTS", "Pod", "PodMeta", "pending_pods"]
 
 
 class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -34,6 +35,9 @@ class Pod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
 PENDING_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 
 PENDING_SELECTOR: Final = "status.phase=Pending"
+
+RIGHTS: Final = rights_to_cache(PENDING_PODS)
+"""What their cache needs of the server. RBAC knows no selectors."""
 
 
 def pending_pods(pods: Iterable[Pod]) -> tuple[PendingPod, ...]:

@@ -6,9 +6,12 @@ from typing import Final
 import msgspec
 
 from navarchos.client import AlreadyExists
+from navarchos.client.rights import Rule, right_to_block_deletion
 from navarchos.clock import Clock
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
     NODE_ROLLOUTS,
     NodeDrain,
     NodeReplacement,
@@ -16,6 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.nodes import NODES
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.announce import Announcer
@@ -39,9 +43,18 @@ from navarchos.operator.replacements.steps.moves import (
     Stay,
 )
 
-__all__ = ["Pipeline"]
+__all__ = ["RIGHTS", "Pipeline"]
 
 _LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
+
+RIGHTS: Final = (
+    Rule(NODE_REPLACEMENTS, ("patch",)),  # nodeUID of those that a person made without
+    Rule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
+    Rule(NODE_DRAINS, ("get", "create", "patch", "delete")),
+    right_to_block_deletion(NODE_REPLACEMENTS),
+    Rule(NODES, ("get", "patch")),  # the label of a drained node
+)
+"""What the steps ask of the server."""
 
 
 class Pipeline:

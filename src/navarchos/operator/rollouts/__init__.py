@@ -4,6 +4,12 @@
 carry out what they decide.
 """
 
+from typing import Final
+
+from navarchos.operator.rollouts import creating, reconciler
 from navarchos.operator.rollouts.controller import add_to_manager
 
-__all__ = ["add_to_manager"]
+__all__ = ["RIGHTS", "add_to_manager"]
+
+RIGHTS: Final = (*creating.RIGHTS, *reconciler.RIGHTS)
+"""What rollouts ask of the server, besides the caches that all share."""

@@ -5,17 +5,30 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.client import AlreadyExists, ApiError
+from navarchos.client.rights import Rule, right_to_block_deletion
 from navarchos.errors import NavarchosError
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeRollout, PlannedNode
+from navarchos.operator.api.v1alpha1 import (
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
+    NodeReplacement,
+    NodeRollout,
+    PlannedNode,
+)
 from navarchos.operator.objects import Objects
 from navarchos.operator.rollouts.children import manifest, name_of_child, patch_for
 
-__all__ = ["WRITES_PER_PASS", "Children", "Created", "CreationFailed"]
+__all__ = ["RIGHTS", "WRITES_PER_PASS", "Children", "Created", "CreationFailed"]
 
 WRITES_PER_PASS: Final = 200
 """Children created or changed in one pass, so that one large rollout does not keep a
 worker from the others."""
+
+RIGHTS: Final = (
+    Rule(NODE_REPLACEMENTS, ("get", "create", "patch")),
+    right_to_block_deletion(NODE_ROLLOUTS),
+)
+"""What creating children, and keeping them in line, asks of the server."""
 
 
 class CreationFailed(NavarchosError):

@@ -4,10 +4,12 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from navarchos.client.rights import Rule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import (
+    NODE_ROLLOUTS,
     NodeDrain,
     NodeReplacement,
     NodeRollout,
@@ -24,13 +26,19 @@ from navarchos.operator.rollouts.plan import make_plan, reprioritize
 from navarchos.operator.rollouts.status import Facts, observe, started
 from navarchos.runtime import DONE, Reconciler, Request, Result, TerminalError
 
-__all__ = ["RolloutReconciler"]
+__all__ = ["RIGHTS", "RolloutReconciler"]
 
 _log = get_logger(__name__)
 
 _PLAN_TIMEOUT: Final = 30.0
 _AT_ONCE: Final = 0.01
 """Seconds before the next pass over one large rollout: others get their turn."""
+
+RIGHTS: Final = (
+    Rule(NODE_ROLLOUTS, ("patch",), subresource="status"),
+    Rule(NODE_ROLLOUTS, ("delete",)),  # once its ttlSecondsAfterFinished have passed
+)
+"""What the reconciler asks of the server."""
 
 
 class RolloutReconciler(Reconciler):

@@ -134,10 +134,12 @@ class ControlPlane:
         with self._lifecycle_lock:
             running, self._running = self._running, None
             subscriptions, self._subscriptions = self._subscriptions, []
-        for subscription in subscriptions:
-            subscription.close()
-        if running is not None:
-            running.stop()
+        try:
+            for subscription in subscriptions:
+                subscription.close()
+        finally:
+            if running is not None:
+                running.stop()
 
     def __enter__(self) -> Self:
         return self.start()

@@ -123,22 +123,24 @@ class Guard:
             self._answers.close()
             self._connection.close()
         try:
-            self._process.wait(_STOP_TIMEOUT)
+            if self._process.wait(_STOP_TIMEOUT) == 0:
+                return
         except subprocess.TimeoutExpired:
-            _log.error("control_plane_guard_hangs", pid=self._process.pid)
+            _log.exception("control_plane_guard_hangs", pid=self._process.pid)
         self._clean_up()
 
     def _clean_up(self) -> None:
         """Do the guard's work where it could not: it hung, crashed, or was killed."""
-        # The guard leads the group that its servers are in. Once it has been waited
-        # for, its id still names the group as long as a server is left.
+        # The guard leads the group that its servers are in, and its id names the group
+        # as long as a server is left.
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         directory = getattr(self, "directory", None)
-        if directory is not None and directory.exists():
-            _log.error("control_plane_directory_left", directory=str(directory))
-            shutil.rmtree(directory)
+        if directory is not None:
+            # A server that is being killed may still be writing.
+            shutil.rmtree(directory, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
     def _request(self, **request: object) -> dict[str, Any]:
         with self._request_lock:

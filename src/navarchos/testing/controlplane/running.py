@@ -64,12 +64,14 @@ class Options:
         scheduler: Whether kube-scheduler runs.
         arguments: Further arguments by program; they win over ours.
         timeout: Seconds that each server may take to become ready.
+        choose_ports: Says who listens where; called for each attempt.
     """
 
     controllers: bool = True
     scheduler: bool = True
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeout: float = 60.0
+    choose_ports: Callable[[], Ports] = Ports.choose
 
     @property
     def tools(self) -> Sequence[Tool]:
@@ -138,7 +140,7 @@ class Running:
         self._options = options
         self._guard = guard
         self._waiter = Waiter(self._guard, stop=stop, timeout=options.timeout, clock=clock)
-        self.layout = Layout(self._guard.directory, Ports.choose())
+        self.layout = Layout(self._guard.directory, options.choose_ports())
         self.layout.certificates.mkdir()
         self.authority = Authority(self.layout.certificates, clock=clock)
         self.administrator = self.authority.issue_client(

@@ -1,0 +1,125 @@
+"""Roles from declared rights. Pure.
+
+```python
+role("widgets", [*RIGHTS, *events.RIGHTS])                      # a ClusterRole
+role("widgets", rights_to_lease("widgets"), namespace="tools")  # a Role
+```
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
+
+from navarchos.client.rights import VERBS, Rule, Verb
+
+__all__ = ["PolicyRule", "Subject", "policy_rules", "role", "role_binding"]
+
+PolicyRule = dict[str, list[str]]
+"""An entry of `rules`: `apiGroups`, `resources`, `resourceNames`, `verbs`."""
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+
+
+class Subject(NamedTuple):
+    """A ServiceAccount that a role is bound to."""
+
+    name: str
+    namespace: str
+
+
+class _Scope(NamedTuple):
+    """What verbs are granted on: a kind, or some objects of it."""
+
+    group: str
+    target: str
+    names: tuple[str, ...]
+
+
+def policy_rules(rights: Iterable[Rule]) -> list[PolicyRule]:
+    """Return the fewest rules that grant these rights and nothing else.
+
+    The same rights give the same rules, however they were declared: nothing is
+    granted twice, a right to some objects is left out where all are granted, and
+    kinds of one group share a rule when the verbs are the same.
+    """
+    merged: dict[tuple[str, tuple[str, ...], tuple[Verb, ...]], list[str]] = defaultdict(list)
+    for scope, verbs in _granted(rights).items():
+        merged[scope.group, scope.names, verbs].append(scope.target)
+    return [
+        {
+            "apiGroups": [group],
+            "resources": sorted(targets),
+            **({"resourceNames": list(names)} if names else {}),
+            "verbs": list(verbs),
+        }
+        for (group, names, verbs), targets in sorted(
+            merged.items(), key=lambda item: (item[0][0], sorted(item[1]), item[0])
+        )
+    ]
+
+
+def role(
+    name: str,
+    rights: Iterable[Rule],
+    *,
+    namespace: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    """Return a Role with these rights, or a ClusterRole if no namespace is given."""
+    return _head("Role", name, namespace, labels) | {"rules": policy_rules(rights)}
+
+
+def role_binding(
+    name: str,
+    subject: Subject,
+    *,
+    namespace: str = "",
+    labels: Mapping[str, str] | None = None,
+) -> dict[str, object]:
+    """Return what gives a ServiceAccount the role of that name, made as by `role`.
+
+    Args:
+        name: Of the role, and of the binding.
+        subject: Who gets it; may live in another namespace.
+        namespace: That of the Role; empty for a ClusterRole.
+        labels: Of the binding.
+    """
+    return _head("RoleBinding", name, namespace, labels) | {
+        "roleRef": {"apiGroup": _GROUP, "kind": _scoped("Role", namespace), "name": name},
+        "subjects": [{"kind": "ServiceAccount", **subject._asdict()}],
+    }
+
+
+def _granted(rights: Iterable[Rule]) -> dict[_Scope, tuple[Verb, ...]]:
+    """Return each scope once with its verbs, without what a wider scope grants."""
+    verbs: dict[_Scope, set[Verb]] = defaultdict(set)
+    for scope, verb in _by_names(rights):
+        verbs[scope].add(verb)
+    return {scope: tuple(v for v in VERBS if v in found) for scope, found in verbs.items()}
+
+
+def _by_names(rights: Iterable[Rule]) -> Iterable[tuple[_Scope, Verb]]:
+    """Return each verb on each kind once, with the objects for which it is granted."""
+    names: dict[tuple[str, str, Verb], set[str] | None] = {}
+    for right in rights:
+        for verb in right.verbs:
+            key = right.resource.group, right.target, verb
+            known = names.get(key, set())
+            names[key] = None if known is None or not right.names else known | {*right.names}
+    for (group, target, verb), limit in names.items():
+        yield _Scope(group, target, tuple(sorted(limit or ()))), verb
+
+
+def _head(
+    kind: str, name: str, namespace: str, labels: Mapping[str, str] | None
+) -> dict[str, object]:
+    metadata: dict[str, object] = {"name": name}
+    if namespace:
+        metadata["namespace"] = namespace
+    if labels:
+        metadata["labels"] = dict(labels)
+    return {"apiVersion": f"{_GROUP}/v1", "kind": _scoped(kind, namespace), "metadata": metadata}
+
+
+def _scoped(kind: str, namespace: str) -> str:
+    return kind if namespace else f"Cluster{kind}"
