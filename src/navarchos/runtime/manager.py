@@ -103,9 +103,12 @@ class Manager:
         options: See `ManagerOptions`.
         clock: Time and waiting.
         registry: Where metrics go; a private one by default.
+        instruments: Instead of a registry, where others count as well: give the
+            client's own, and `/metrics` shows its requests.
 
     Raises:
-        ConfigError: An address cannot be used.
+        ConfigError: An address cannot be used, or both a registry and instruments
+            were given.
     """
 
     def __init__(
@@ -115,11 +118,14 @@ class Manager:
         options: ManagerOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
         registry: CollectorRegistry | None = None,
+        instruments: Instruments | None = None,
     ) -> None:
+        if registry is not None and instruments is not None:
+            raise ConfigError("instruments", instruments, "they have a registry: give one of both")
         self.options = options or ManagerOptions()
         self.client = client
         self.clock = clock
-        self.instruments = Instruments(registry)
+        self.instruments = instruments or Instruments(registry)
         self.informers = InformerFactory(
             client,
             resync_period=self.options.sync_period,

@@ -2,18 +2,22 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import msgspec
 import pytest
 import structlog
 
-from navarchos.client import Resource
+from navarchos.client import ClientConfig, Resource
 from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion
 from navarchos.runtime import DONE, Reconciler, Request, Result
 from navarchos.runtime.sources import Requests
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
+from navarchos.testing.source import FakeSource
 from navarchos.threads import ThreadGroup
+
+T = TypeVar("T", bound=Object)
 
 
 class ThingSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -133,3 +137,38 @@ def run(fake_clock: FakeClock) -> Iterator[Callable[[Callable[[StopToken], objec
     yield start
     for each in made:
         each.end()
+
+
+class FakeClient:
+    """Stands for a client: a scripted source for each kind, all of them served."""
+
+    def __init__(self, clock: FakeClock) -> None:
+        self.config = ClientConfig("http://127.0.0.1:1")
+        self.missing: set[str] = set()
+        self.discovery_fails: BaseException | None = None
+        self._clock = clock
+        self._sources: dict[str, FakeSource[Any]] = {}
+
+    def source(self, resource: Resource[T]) -> FakeSource[T]:
+        """The kind as the server has it."""
+        key = str(resource)
+        if key not in self._sources:
+            self._sources[key] = FakeSource(resource, clock=self._clock)
+        return self._sources[key]
+
+    resource = source
+
+    def has_kind(self, resource: Resource[Any]) -> bool:
+        if self.discovery_fails is not None:
+            raise self.discovery_fails
+        return str(resource) not in self.missing
+
+
+@pytest.fixture
+def client(fake_clock: FakeClock) -> FakeClient:
+    return FakeClient(fake_clock)
+
+
+def config_maps(type_: type[T]) -> Resource[T]:
+    """The kind for tests against a real server."""
+    return Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=type_)
