@@ -10,7 +10,8 @@ from navarchos.runtime.durations import format_duration, parse_duration
 from navarchos.runtime.election import LeaderElectionOptions
 from navarchos.runtime.groups import Runnable
 from navarchos.runtime.handlers import EnqueueMapped, EnqueueObject, EnqueueOwners, RequestMap
-from navarchos.runtime.manager import GracePeriodExceeded, Manager, ManagerOptions
+from navarchos.runtime.manager import Manager
+from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
 from navarchos.runtime.predicates import (
     Predicate,
     all_of,

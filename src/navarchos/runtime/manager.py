@@ -3,83 +3,37 @@
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from prometheus_client import PlatformCollector, ProcessCollector
-from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import CollectorRegistry
 
-from navarchos.client import Client, ClientError, Resource
+from navarchos.client import Client, Resource
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, NavarchosError, Stopped
+from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, Stopped
 from navarchos.events import EventRecorder
 from navarchos.informers import CacheError, InformerFactory, Lister, SharedInformer
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
 from navarchos.logs import get_logger
-from navarchos.runtime.controller import CACHE_SYNC_TIMEOUT, Controller
-from navarchos.runtime.election import Election, LeaderElectionOptions
+from navarchos.runtime.controller import Controller
+from navarchos.runtime.election import Election
 from navarchos.runtime.groups import Runnable, RunnableGroup
-from navarchos.runtime.httpserver import Answer, HttpServer, Query, parse_address
+from navarchos.runtime.kinds import wait_for_kinds
+from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
 from navarchos.runtime.probes import Probes
+from navarchos.runtime.servers import Servers, metrics_route
 from navarchos.runtime.signals import SignalHandling
 from navarchos.runtime.writer import CachedClient
 from navarchos.stopping import StopToken
 
-__all__ = ["GracePeriodExceeded", "Manager", "ManagerOptions"]
+__all__ = ["Manager"]
 
 T = TypeVar("T")
 
 _log = get_logger(__name__)
 
-_KIND_RETRY: Final = 5.0
 _SERVER_STOP_LIMIT: Final = 5.0
 _FLUSH_LIMIT: Final = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class ManagerOptions:
-    """Settings of a manager.
-
-    Attributes:
-        metrics_address: Where `/metrics` listens: `host:port`, `:port`, `0` for off.
-        health_address: Where `/healthz` and `/readyz` listen.
-        leader_election: The lease to hold while acting; `None` acts at once.
-        sync_period: Seconds after which every cached object is looked at again; 0
-            for never.
-        graceful_shutdown_timeout: Seconds that runnables get to end; 0 does not wait,
-            a negative number waits for ever (MG-09).
-        cache_sync_timeout: Seconds that caches get to fill.
-        component: Who we are in events.
-        missing_kinds_hint: What to do when the server does not know a kind.
-    """
-
-    metrics_address: str = "0"
-    health_address: str = "0"
-    leader_election: LeaderElectionOptions | None = None
-    sync_period: float = 0.0
-    graceful_shutdown_timeout: float = 30.0
-    cache_sync_timeout: float = CACHE_SYNC_TIMEOUT
-    component: str = "navarchos"
-    missing_kinds_hint: str = "install their CustomResourceDefinitions"
-
-
-class GracePeriodExceeded(NavarchosError):
-    """Runnables did not end in time.
-
-    Attributes:
-        seconds: The grace period.
-        running: Names of the threads that still ran.
-    """
-
-    def __init__(self, seconds: float, running: tuple[str, ...]) -> None:
-        super().__init__(seconds, running)
-        self.seconds = seconds
-        self.running = running
-
-    def __str__(self) -> str:
-        return f"not ended within the grace period of {self.seconds:g} s: {', '.join(self.running)}"
 
 
 class Manager:
@@ -153,7 +107,16 @@ class Manager:
         self._always = RunnableGroup("run", self._fail, clock)
         self._leading = RunnableGroup("lead", self._fail, clock)
         self._election = self._prepare_election()
-        self._servers = self._bind()
+        self._servers = Servers(
+            {
+                "metrics": (
+                    self.options.metrics_address,
+                    metrics_route(self.instruments.registry),
+                ),
+                "health": (self.options.health_address, self.probes.route),
+            },
+            clock=clock,
+        )
 
     # What controllers need
 
@@ -222,12 +185,12 @@ class Manager:
     @property
     def metrics_port(self) -> int:
         """Where `/metrics` listens; 0 if it does not."""
-        return self._servers["metrics"].port if "metrics" in self._servers else 0
+        return self._servers.port("metrics")
 
     @property
     def health_port(self) -> int:
         """Where probes listen; 0 if they do not."""
-        return self._servers["health"].port if "health" in self._servers else 0
+        return self._servers.port("health")
 
     # Life
 
@@ -266,9 +229,14 @@ class Manager:
     def _start(self) -> None:
         for checks in (self.probes.healthz, self.probes.readyz):
             checks.freeze()
-        for server in self._servers.values():
-            server.start()
-        self._wait_for_kinds()
+        self._servers.start()
+        wait_for_kinds(
+            self.client,
+            self._wanted_kinds,
+            tell=self._set_caches_state,
+            hint=self.options.missing_kinds_hint,
+            stop=self._stop,
+        )
         self.recorder.start(StopToken(clock=self.clock))
         self._set_caches_state("caches are being filled")
         self.informers.start()
@@ -296,27 +264,6 @@ class Manager:
         withdraw()
         self._leading.join(None)
 
-    def _wait_for_kinds(self) -> None:
-        """Wait until the server serves every kind that is cached (OP-61, CT-18)."""
-        warned: list[str] = []
-        while missing := self._missing_kinds():
-            self._set_caches_state(f"the server does not know {', '.join(missing)}")
-            if missing != warned:
-                _log.warning("kinds_missing", kinds=missing, hint=self.options.missing_kinds_hint)
-                warned = missing
-            if self._stop.wait(_KIND_RETRY):
-                self._stop.raise_if_set()
-
-    def _missing_kinds(self) -> list[str]:
-        with self._state_lock:
-            resources = list(dict.fromkeys(map(str, self._resources)))
-            by_name = {str(resource): resource for resource in self._resources}
-        try:
-            return [name for name in resources if not self.client.has_kind(by_name[name])]
-        except ClientError as error:
-            _log.warning("server_not_reached", error=str(error))
-            return ["server"]
-
     def _shut_down(self) -> tuple[str, ...]:
         with self._state_lock:
             self._stopping = True
@@ -331,8 +278,7 @@ class Manager:
             late.append("informers")
         # What tells of the end has limits of its own, however the grace was used up.
         self.recorder.close(_FLUSH_LIMIT if grace else 0.0)
-        for server in self._servers.values():
-            server.stop(_SERVER_STOP_LIMIT if grace else 0.0)
+        self._servers.stop(_SERVER_STOP_LIMIT if grace else 0.0)
         _log.info("manager_stopped", late=late)
         return tuple(late) if grace > 0 else ()
 
@@ -394,39 +340,9 @@ class Manager:
         self.probes.healthz.add(HEALTH_CHECK, election.check)
         return election
 
-    def _bind(self) -> dict[str, HttpServer]:
-        options = self.options
-        routes = {
-            "metrics": (options.metrics_address, self._metrics_route()),
-            "health": (options.health_address, self.probes.route),
-        }
-        servers: dict[str, HttpServer] = {}
-        try:
-            for name, (text, route) in routes.items():
-                address = parse_address(f"{name}_address", text)
-                if address is not None:
-                    servers[name] = HttpServer(name, address, route, clock=self.clock)
-        except ConfigError:
-            for server in servers.values():
-                server.stop(0.0)
-            raise
-        return servers
-
-    def _metrics_route(self) -> Callable[[str, Query], Answer]:
-        registry = self.instruments.registry
-        for collector in (ProcessCollector, PlatformCollector):
-            try:
-                collector(registry=registry)
-            except ValueError:
-                # The caller's registry has them already, as the library's default one.
-                _log.debug("collector_present", collector=collector.__name__)
-
-        def route(path: str, _: Query) -> Answer:
-            if path != "/metrics":
-                return Answer.text(404, "not found: try /metrics\n")
-            return Answer(200, generate_latest(registry), CONTENT_TYPE_LATEST)
-
-        return route
+    def _wanted_kinds(self) -> list[Resource[Any]]:
+        with self._state_lock:
+            return list(self._resources)
 
     def _check_caches(self) -> None:
         with self._state_lock:

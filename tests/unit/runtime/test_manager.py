@@ -15,6 +15,7 @@ from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, Stoppe
 from navarchos.informers import SyncTimeout
 from navarchos.instrument import Instruments
 from navarchos.runtime import Builder, GracePeriodExceeded, Manager, ManagerOptions, Request
+from navarchos.runtime.servers import metrics_route
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 
@@ -310,8 +311,9 @@ def test_a_missing_kind_is_told_once_and_waited_for(world: World) -> None:
         running = world.start(manager)
         for _ in range(3):
             world.advance(5)
-    (line,) = [line for line in logs if line["event"] == "kinds_missing"]
-    assert (line["kinds"], line["log_level"]) == (["parts.example.org"], "warning")
+    (line,) = [line for line in logs if line["event"] == "waiting_for_kinds"]
+    assert line["why"] == "the server does not know parts.example.org"
+    assert line["log_level"] == "warning"
     assert line["hint"] == "run: navarchos crds | kubectl apply -f -"
     answer = manager.probes.route("/readyz/caches", {})
     assert answer.status == 500
@@ -397,7 +399,7 @@ def test_metrics_of_others_are_served_too(world: World) -> None:
     requests = instruments.counter("rest_client_requests_total", "Requests", ("code",))
     requests.labels("200").inc()
     manager = Manager(world.client, instruments=instruments)  # type: ignore[arg-type]  # as above
-    answer = manager._metrics_route()("/metrics", {})
+    answer = metrics_route(manager.instruments.registry)("/metrics", {})
     assert b'rest_client_requests_total{code="200"} 1.0' in answer.body
     with pytest.raises(ConfigError, match="instruments"):
         Manager(world.client, instruments=instruments, registry=CollectorRegistry())  # type: ignore[arg-type]  # as above
