@@ -16,6 +16,7 @@ __all__ = ["cli", "run"]
 _COMMANDS: Final = {
     "crds": ("navarchos.cli.crds", "crds"),
     "manager": ("navarchos.cli.manager", "manager"),
+    "manifests": ("navarchos.cli.manifests", "manifests"),
     "sandbox": ("navarchos.cli.sandbox.command", "sandbox"),
 }
 

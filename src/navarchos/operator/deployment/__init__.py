@@ -1,0 +1,9 @@
+"""What runs the operator on a cluster: the manifests of `config/deploy`.
+
+`access` is generated from the rights that are declared beside the code that needs
+them; `workload` is the process, as the published README installs it.
+"""
+
+from navarchos.operator.deployment.files import FILE_NAMES, deployment_files, manifests
+
+__all__ = ["FILE_NAMES", "deployment_files", "manifests"]

@@ -1,0 +1,58 @@
+"""Who the manager is, and what it may do: exactly what its code asks for."""
+
+from collections.abc import Sequence
+
+from navarchos import events
+from navarchos.client.rights import Rule
+from navarchos.crd import Manifest
+from navarchos.leaderelection import rights_to_lease
+from navarchos.operator.assembly import RIGHTS
+from navarchos.operator.deployment.settings import (
+    EVENTS_NAMESPACE,
+    LABELS,
+    LEASE,
+    NAME,
+    NAMESPACE,
+)
+from navarchos.runtime.rbac import Subject, role, role_binding
+
+__all__ = ["bindings", "rights", "roles", "service_account"]
+
+_SUBJECT = Subject(NAME, NAMESPACE)
+
+
+def rights() -> dict[str, Sequence[Rule]]:
+    """Return all rights of the manager by namespace; under "" those in every one.
+
+    The lease is in one namespace and events are in another; to grant either
+    everywhere would let the manager depose other leaders and speak for others.
+    """
+    return {
+        "": RIGHTS,
+        EVENTS_NAMESPACE: events.RIGHTS,
+        NAMESPACE: rights_to_lease(LEASE),
+    }
+
+
+def service_account() -> Manifest:
+    """Return the identity of the manager."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": LABELS},
+    }
+
+
+def roles() -> list[Manifest]:
+    """Return the ClusterRole, then the Roles by namespace."""
+    return [
+        role(NAME, rules, namespace=namespace, labels=LABELS)
+        for namespace, rules in rights().items()
+    ]
+
+
+def bindings() -> list[Manifest]:
+    """Return what gives each role to the manager, in the order of `roles`."""
+    return [
+        role_binding(NAME, _SUBJECT, namespace=namespace, labels=LABELS) for namespace in rights()
+    ]
