@@ -12,6 +12,7 @@ from navarchos.runtime.groups import Runnable
 from navarchos.runtime.handlers import EnqueueMapped, EnqueueObject, EnqueueOwners, RequestMap
 from navarchos.runtime.manager import Manager
 from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
+from navarchos.runtime.passes import Pass, current_pass
 from navarchos.runtime.predicates import (
     Predicate,
     all_of,
@@ -51,6 +52,7 @@ __all__ = [
     "LeaderElectionOptions",
     "Manager",
     "ManagerOptions",
+    "Pass",
     "Predicate",
     "Reconciler",
     "Request",
@@ -63,6 +65,7 @@ __all__ = [
     "annotations_changed",
     "any_of",
     "changed",
+    "current_pass",
     "find_condition",
     "format_duration",
     "generation_changed",

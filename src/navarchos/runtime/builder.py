@@ -58,6 +58,7 @@ class Builder:
         self._limiter: RateLimiter[Request] | None = None
         self._needs_leader = True
         self._catch_up = False
+        self._timeout: float | None = None
         self._recover = True
         self._built = False
 
@@ -140,6 +141,11 @@ class Builder:
         self._needs_leader = False
         return self
 
+    def with_reconcile_timeout(self, seconds: float) -> Self:
+        """Ask a reconcile to end after so many seconds; see `Pass`."""
+        self._timeout = seconds
+        return self
+
     def without_recovery(self) -> Self:
         """Let what nobody meant to raise end the process."""
         self._recover = False
@@ -173,6 +179,7 @@ class Builder:
             cache_sync_timeout=self._manager.options.cache_sync_timeout,
             needs_leader_election=self._needs_leader,
             catch_up=self._catch_up and self._needs_leader,
+            reconcile_timeout=self._timeout,
             recover=self._recover,
             kind=self._for.kind if self._for else "",
             clock=self._manager.clock,

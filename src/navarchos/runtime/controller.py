@@ -1,7 +1,7 @@
 """A controller: sources feed a queue, workers reconcile what comes out."""
 
 import threading
-import uuid
+from contextlib import AbstractContextManager
 from typing import Final
 
 from navarchos import logs
@@ -11,6 +11,7 @@ from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, Navarc
 from navarchos.informers import SyncTimeout
 from navarchos.instrument import Instruments
 from navarchos.runtime.metrics import ControllerMetrics
+from navarchos.runtime.passes import Pass, TimeLimit, open_pass
 from navarchos.runtime.request import Reconciler, Request, Result, TerminalError
 from navarchos.runtime.sources import Source
 from navarchos.stopping import StopToken
@@ -51,6 +52,9 @@ class Controller:
         catch_up: Before the first reconcile, wait until the sources are no older
             than the start of `run`: for controllers whose decisions must not rest
             on what was known before they were elected.
+        reconcile_timeout: Seconds that a reconcile may take until its stop token is
+            set (see `Pass`); `None` for no limit. It then ends in an error like any
+            other, as soon as it looks.
         recover: Go on after a panic; without, it ends the controller and with it
             the manager.
         kind: What is reconciled, for log lines.
@@ -68,6 +72,7 @@ class Controller:
         cache_sync_timeout: float = CACHE_SYNC_TIMEOUT,
         needs_leader_election: bool = True,
         catch_up: bool = False,
+        reconcile_timeout: float | None = None,
         recover: bool = True,
         kind: str = "",
         clock: Clock = SYSTEM_CLOCK,
@@ -87,6 +92,7 @@ class Controller:
         self._workers = workers
         self._cache_sync_timeout = cache_sync_timeout
         self._wants_catch_up = catch_up
+        self._limit = TimeLimit(reconcile_timeout, clock) if reconcile_timeout is not None else None
         self._recover = recover
         self._kind = kind
         self._clock = clock
@@ -124,11 +130,15 @@ class Controller:
         working = stop.child()
         threads = ThreadGroup(f"work-{self.name}", stop=working, clock=self._clock)
         working.on_stop(self.queue.shut_down)
+        if self._limit is not None:
+            working.on_stop(self._limit.close)
         try:
             self._wait_for_sources(sources, stop)
             if self._wants_catch_up:
                 self._catch_up(sources, stop)
             _log.info("controller_started", controller=self.name, workers=self._workers)
+            if self._limit is not None:
+                threads.start("limit", self._limit.watch)
             for number in range(self._workers):
                 threads.start(str(number), lambda: self._work(working))
             threads.join()
@@ -190,20 +200,15 @@ class Controller:
                 self._reconcile(loan, stop)
 
     def _reconcile(self, loan: Loan[Request], stop: StopToken) -> None:
-        request = loan.key
-        fields = {
-            "controller": self.name,
-            "kind": self._kind,
-            "namespace": request.namespace,
-            "name": request.name,
-            "reconcile_id": uuid.uuid4().hex,
-        }
-        with logs.bound(**{key: value for key, value in fields.items() if value}):
+        opened = open_pass(
+            self.name, self._kind, loan.key, stop=stop, limit=self._limit, clock=self._clock
+        )
+        with opened as current, _log_lines_of(current):
             started = self._clock.monotonic()
             try:
-                result = _checked(self._reconciler.reconcile(request))
+                result = _checked(self._reconciler.reconcile(loan.key))
             except Stopped as error:
-                if not stop.is_set():  # some other token: the key still owes a run
+                if not stop.is_set():  # its time is over, or another token was set
                     self._failed(loan, error)
             except Exception as error:
                 self._failed(loan, error)
@@ -213,6 +218,8 @@ class Controller:
                 self._succeeded(loan, result)
             finally:
                 self._metrics.seconds.observe(max(0.0, self._clock.monotonic() - started))
+                if self._limit is not None and self._limit.has_ended(current.stop):
+                    self._metrics.timeouts.inc()
 
     def _succeeded(self, loan: Loan[Request], result: Result) -> None:
         priority = loan.priority if result.priority is None else result.priority
@@ -243,9 +250,20 @@ class Controller:
             # The message says everything; a stack of our own frames adds nothing.
             _log.warning("reconcile_failed", attempt=attempt, error=str(error))
         else:
-            if not isinstance(error, NavarchosError):
+            if not isinstance(error, NavarchosError | Stopped):
                 self._metrics.panics.inc()
             _log.error("reconcile_failed", attempt=attempt, exc_info=error)
+
+
+def _log_lines_of(current: Pass) -> AbstractContextManager[None]:
+    fields = {
+        "controller": current.controller,
+        "kind": current.kind,
+        "namespace": current.request.namespace,
+        "name": current.request.name,
+        "reconcile_id": current.id,
+    }
+    return logs.bound(**{key: value for key, value in fields.items() if value})
 
 
 def _checked(result: object) -> Result:

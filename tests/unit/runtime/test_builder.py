@@ -167,6 +167,8 @@ def test_settings_reach_the_controller(manager: Manager, script: Script) -> None
         .for_(THINGS, when=resource_version_changed)
         .with_workers(3)
         .with_rate_limiter(limiter)
+        .with_reconcile_timeout(30)
+        .without_recovery()
         .without_leader_election()
         .build(script)
     )

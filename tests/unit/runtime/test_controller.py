@@ -12,12 +12,21 @@ from navarchos.errors import (
     AlreadyStopped,
     ConfigError,
     NavarchosError,
+    NotStarted,
     Stopped,
     ThreadCrashed,
 )
 from navarchos.informers import SyncTimeout
 from navarchos.instrument import Instruments
-from navarchos.runtime import DONE, Controller, Request, Result, TerminalError
+from navarchos.runtime import (
+    DONE,
+    Controller,
+    Pass,
+    Request,
+    Result,
+    TerminalError,
+    current_pass,
+)
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.workqueue import ItemExponential
@@ -338,6 +347,64 @@ def test_every_line_of_a_reconcile_carries_its_id(bench: Bench) -> None:
     expected = {"controller": "things", "kind": "Thing", "namespace": "ns", "name": "a"}
     assert {key: first[key] for key in expected} == expected
     assert first["reconcile_id"] != second["reconcile_id"]
+
+
+@pytest.mark.rule("CT-16")
+def test_a_pass_knows_itself_while_it_lasts(bench: Bench) -> None:
+    seen: list[Pass] = []
+    bench.script.before = lambda _: seen.append(current_pass())
+    bench.start(kind="Thing")
+    bench.send("a")
+    (opened,) = seen
+    assert (opened.controller, opened.kind, opened.request) == ("things", "Thing", A)
+    assert opened.id == bench.script.log_context[0]["reconcile_id"]
+    assert (opened.deadline, opened.time_left()) == (None, None)
+    assert opened.stop.reason == "the reconcile has ended"
+    with pytest.raises(NotStarted):
+        current_pass()
+
+
+@pytest.mark.rule("CT-15")
+def test_a_pass_that_takes_too_long_is_asked_to_end_and_comes_again(bench: Bench) -> None:
+    left: list[float | None] = []
+
+    def obedient(_: Request) -> None:
+        left.append(current_pass().time_left())
+        current_pass().stop.wait()
+        current_pass().stop.raise_if_set()
+
+    bench.script.before = obedient
+    _, running = bench.start(reconcile_timeout=10)
+    bench.send("a")
+    bench.advance(9)
+    assert bench.metric("active_workers") == 1
+    bench.script.before = lambda _: None
+    with structlog.testing.capture_logs() as logs:
+        bench.advance(1)
+    (line,) = [line for line in logs if line["event"] == "reconcile_failed"]
+    assert str(line["exc_info"]) == "stopped: took longer than 10 s"
+    assert left == [10.0]
+    assert bench.metric("reconcile_timeouts_total") == 1
+    assert bench.metric("reconcile_errors_total") == 1
+    assert bench.metric("reconcile_panics_total") == 0
+    bench.advance(1)
+    assert bench.names == ["a", "a"]
+    assert bench.metric("reconcile_timeouts_total") == 1
+    assert running.end() is None
+
+
+@pytest.mark.rule("CT-15")
+def test_a_stop_of_the_controller_is_no_timeout(bench: Bench) -> None:
+    bench.script.before = lambda _: current_pass().stop.wait()
+    _, running = bench.start(reconcile_timeout=10)
+    bench.send("a")
+    assert running.end() is None
+    assert bench.metric("reconcile_timeouts_total") == 0
+
+
+def test_a_time_limit_must_leave_time() -> None:
+    with pytest.raises(ConfigError, match="reconcile_timeout"):
+        Controller("things", Script(), reconcile_timeout=0)
 
 
 @pytest.mark.rule("OP-21")

@@ -62,14 +62,16 @@ class Copier(Reconciler):
 class Replica:
     """One process of an operator, in a thread."""
 
-    def __init__(self, server: ApiServer, name: str, *, election: bool) -> None:
+    def __init__(
+        self, server: ApiServer, name: str, *, election: bool, renew_deadline: float = 10.0
+    ) -> None:
         self.client = Client(ClientConfig(server.url, user_agent=name))
         lease = LeaderElectionOptions(
             name="copier",
             namespace="kube-system",
             identity=name,
-            lease_duration=2.0,
-            renew_deadline=0.8,
+            lease_duration=1.5 * renew_deadline,
+            renew_deadline=renew_deadline,
             retry_period=0.1,
         )
         options = ManagerOptions(
@@ -123,8 +125,8 @@ def server() -> Iterator[ApiServer]:
 def replica(server: ApiServer) -> Iterator[Callable[..., Replica]]:
     made: list[Replica] = []
 
-    def make(name: str, *, election: bool = False) -> Replica:
-        made.append(Replica(server, name, election=election))
+    def make(name: str, *, election: bool = False, renew_deadline: float = 10.0) -> Replica:
+        made.append(Replica(server, name, election=election, renew_deadline=renew_deadline))
         return made[-1]
 
     yield make
@@ -189,7 +191,7 @@ def test_another_replica_acts_when_the_leader_ends(
 def test_a_lost_lease_is_raised_without_a_grace_period(
     server: ApiServer, replica: Callable[..., Replica]
 ) -> None:
-    one = replica("one", election=True)
+    one = replica("one", election=True, renew_deadline=1.0)
     gate = threading.Event()
 
     class Stubborn:
