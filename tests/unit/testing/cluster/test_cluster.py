@@ -380,12 +380,15 @@ def test_it_is_started_once_and_stopped_as_often_as_you_like(make_play: MakePlay
     assert not [t.name for t in threading.enumerate() if t.name.startswith("nav-cluster")]
 
 
-def test_a_cluster_that_is_stopped_while_it_starts_ends_too(make_play: MakePlay) -> None:
-    cluster = make_play().cluster
-    cluster.populate()
-    cluster.start()
-    cluster.stop()
-    assert cluster.wait_until_ready(LIMIT) is False
+def test_a_cluster_that_is_stopped_while_it_starts_ends_and_leaves_the_server_alone(
+    make_play: MakePlay,
+) -> None:
+    play = make_play()
+    play.cluster.populate()
+    play.cluster.start()
+    play.cluster.stop()
+    assert play.cluster.wait_until_ready(LIMIT) is False
+    assert len(play.pods.list().items) == 36
 
 
 def test_every_node_is_replaced_by_several_people_at_once_without_a_violation(
