@@ -1,7 +1,8 @@
 """Objects of the API server, over HTTP, as JSON."""
 
 import builtins
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -35,6 +36,9 @@ class Access:
         self._client = client
         self._wait = wait
         self._service_accounts = service_accounts
+        self._known_lock = threading.Lock()
+        # What groups have, by path; guarded by _known_lock.
+        self._known: dict[str, builtins.list[JsonObject]] = {}
 
     def install(self, manifest: Mapping[str, object]) -> None:
         """Create an object, with its status, and wait until it can be used.
@@ -86,9 +90,10 @@ class Access:
         if kind.group:
             group = self._call("GET", f"/apis/{kind.group}")
             version = group["preferredVersion"]["version"]
-        for entry in self._served(kind.group, version):
-            if entry["name"] == kind.plural:
-                return _resource(kind.group, version, entry)
+        for served in self._served(kind.group, version):
+            for entry in served:
+                if entry["name"] == kind.plural:
+                    return _resource(kind.group, version, entry)
         raise StatusError(404, "NotFound", f"no resource {kind.plural!r} in group {kind.group!r}")
 
     def _by_kind(
@@ -101,19 +106,27 @@ class Access:
         if not version:
             raise missing
         try:
-            served = self._served(group, version)
+            for served in self._served(group, version):
+                names = {entry["name"] for entry in served}
+                for entry in served:
+                    if entry["kind"] == kind and "/" not in entry["name"]:
+                        has_status = f"{entry['name']}/status" in names
+                        return _resource(group, version, entry), has_status
         except StatusError as error:
             raise missing from error
-        names = {entry["name"] for entry in served}
-        for entry in served:
-            if entry["kind"] == kind and "/" not in entry["name"]:
-                return _resource(group, version, entry), f"{entry['name']}/status" in names
         raise missing
 
-    def _served(self, group: str, version: str) -> builtins.list[JsonObject]:
+    def _served(self, group: str, version: str) -> Iterator[builtins.list[JsonObject]]:
+        """Yield what a group is known to have, then what the server says it has now."""
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
+        with self._known_lock:
+            known = self._known.get(path)
+        if known is not None:
+            yield known
         found: list[JsonObject] = self._call("GET", path)["resources"]
-        return found
+        with self._known_lock:
+            self._known[path] = found
+        yield found
 
     def _write_status(self, path: str, status: object) -> None:
         self._call(
@@ -126,6 +139,8 @@ class Access:
     def _wait_until_usable(self, obj: JsonObject) -> None:
         name, spec = obj["metadata"]["name"], obj.get("spec") or {}
         if obj["kind"] == _CRD:
+            with self._known_lock:
+                self._known.clear()
             kind = BucketId(spec["names"]["plural"], spec["group"])
             self._wait(lambda: self._unserved(name, kind))
         elif obj["kind"] == "Namespace" and self._service_accounts:

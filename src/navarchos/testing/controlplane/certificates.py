@@ -75,7 +75,7 @@ class Authority:
         from cryptography import x509
 
         now = self._clock.now()
-        return (
+        builder = (
             x509.CertificateBuilder()
             .subject_name(subject)
             .issuer_name(self._name)
@@ -84,14 +84,15 @@ class Authority:
             .not_valid_before(now - _SKEW)
             .not_valid_after(now + _LIFETIME)
         )
+        # OpenSSL's strict mode, Python's default since 3.13, wants both identifiers.
+        own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+        issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
+        return builder.add_extension(own, critical=False).add_extension(issuer, critical=False)
 
     def _sign(self, builder: "x509.CertificateBuilder") -> "x509.Certificate":
-        from cryptography import x509
         from cryptography.hazmat.primitives.hashes import SHA256
 
-        # OpenSSL's strict mode, Python's default since 3.13, wants both identifiers.
-        identifier = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
-        return builder.add_extension(identifier, critical=False).sign(self._key, SHA256())
+        return builder.sign(self._key, SHA256())
 
     def _write(
         self, file: str, certificate: "x509.Certificate", key: "EllipticCurvePrivateKey"

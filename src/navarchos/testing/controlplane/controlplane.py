@@ -4,6 +4,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -160,6 +161,15 @@ class ControlPlane:
             NotStarted: Nothing runs.
         """
         return self._now().layout.url
+
+    @property
+    def directory(self) -> Path:
+        """Where the servers run; the log of each is in `NAME.log`. Gone after `stop`.
+
+        Raises:
+            NotStarted: Nothing runs.
+        """
+        return self._now().layout.directory
 
     def kubeconfig(self) -> JsonObject:
         """Return a kubeconfig of the administrator, who may do everything."""

@@ -2,6 +2,7 @@
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
@@ -62,6 +63,7 @@ class Guard:
         self._connection = ours  # guarded by _request_lock
         self._answers = ours.makefile("r", encoding="utf-8")  # guarded by _request_lock
         self._stopped = False  # guarded by _request_lock
+        self._pids: list[int] = []  # of all servers ever started
         try:
             self.directory = Path(self._receive()["directory"])
         except GuardLost:
@@ -75,7 +77,9 @@ class Guard:
             ControlPlaneError: It cannot be started, or one of this name runs.
             GuardLost: The guard is gone.
         """
-        return int(self._request(do="start", name=name, argv=list(argv))["pid"])
+        pid = int(self._request(do="start", name=name, argv=list(argv))["pid"])
+        self._pids.append(pid)
+        return pid
 
     def status(self) -> dict[str, int | None]:
         """Return the exit status of every server; `None` while it runs.
@@ -136,11 +140,11 @@ class Guard:
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        for pid in self._pids:
+            _wait_for_the_end_of(pid)
         directory = getattr(self, "directory", None)
-        if directory is not None:
-            # A server that is being killed may still be writing.
-            shutil.rmtree(directory, ignore_errors=True)
-            shutil.rmtree(directory, ignore_errors=True)
+        if directory is not None and directory.exists():
+            shutil.rmtree(directory)
 
     def _request(self, **request: object) -> dict[str, Any]:
         with self._request_lock:
@@ -164,3 +168,18 @@ class Guard:
             raise GuardLost("it ended")
         answer: dict[str, Any] = json.loads(line)
         return answer
+
+
+def _wait_for_the_end_of(pid: int) -> None:
+    """Wait until a process that has been killed does nothing any more.
+
+    It is not our child, so only a handle on it tells.
+    """
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        select.select([handle], [], [], _STOP_TIMEOUT)
+    finally:
+        os.close(handle)

@@ -1,0 +1,28 @@
+"""Programs that are only pretended."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from navarchos.testing.controlplane.tools import Tool, Version, parse_version
+
+
+@pytest.fixture
+def make_program() -> Callable[[Path, str, str], Path]:
+    """Write a shell script that calls itself some version."""
+
+    def make(directory: Path, name: str, version: str) -> Path:
+        directory.mkdir(parents=True, exist_ok=True)
+        path = directory / name
+        path.write_text(f"#!/bin/sh\necho {name} {version}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+@pytest.fixture
+def version_in_file() -> Callable[[Tool, Path], Version | None]:
+    """Read the version that a pretended program would tell."""
+    return lambda _, path: parse_version(path.read_text())

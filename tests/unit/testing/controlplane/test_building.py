@@ -1,0 +1,68 @@
+from pathlib import Path
+
+import pytest
+
+from navarchos.testing.controlplane.building import (
+    BuildFailed,
+    build,
+    build_command,
+    find_module,
+)
+from navarchos.testing.controlplane.tools import APISERVER, ETCD, PINS
+
+CHECKOUT = Path(__file__).parents[4]
+
+
+def pretend_go(directory: Path, script: str) -> dict[str, str]:
+    go = directory / "go"
+    go.write_text(f"#!/bin/sh\n{script}\n")
+    go.chmod(0o755)
+    return {"PATH": f"{directory}:/usr/bin:/bin"}
+
+
+def test_programs_are_stamped_with_their_version_and_free_of_paths() -> None:
+    command = build_command(APISERVER, Path("/out/kube-apiserver"))
+    assert command[:3] == ["go", "build", "-trimpath"]
+    version = f"-X k8s.io/component-base/version.gitVersion=v{PINS['kubernetes']}"
+    assert version in command[command.index("-ldflags") + 1]
+    assert command[-3:] == ["-o", "/out/kube-apiserver", APISERVER.package]
+
+
+def test_the_build_runs_in_the_module_without_cgo(tmp_path: Path) -> None:
+    # The seventh argument is the output.
+    environ = pretend_go(tmp_path, 'echo "$PWD CGO_ENABLED=$CGO_ENABLED" > "$6"')
+    module = tmp_path / "module"
+    module.mkdir()
+    build(ETCD, tmp_path / "etcd", module, environ)
+    assert (tmp_path / "etcd").read_text() == f"{module} CGO_ENABLED=0\n"
+
+
+def test_a_build_that_fails_shows_the_end_of_what_was_said(tmp_path: Path) -> None:
+    environ = pretend_go(tmp_path, "seq 1 100; echo no such module >&2; exit 1")
+    with pytest.raises(BuildFailed) as caught:
+        build(ETCD, tmp_path / "etcd", tmp_path, environ)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "go build failed:"
+    assert lines[-1].strip() == "no such module"
+    assert len(lines) == 13
+
+
+def test_without_a_toolchain_there_is_nothing_to_build_with(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="no go toolchain on the PATH"):
+        build(ETCD, tmp_path / "etcd", tmp_path, {"PATH": str(tmp_path)})
+
+
+def test_without_a_module_there_is_nothing_to_build(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="run in a checkout, or use --module"):
+        build(ETCD, tmp_path / "etcd", None, pretend_go(tmp_path, "exit 1"))
+
+
+def test_the_module_is_found_from_anywhere_in_an_editable_installation(tmp_path: Path) -> None:
+    assert find_module(tmp_path) == CHECKOUT / "tests" / "e2e" / "controlplane"
+
+
+def test_the_working_directory_comes_first(tmp_path: Path) -> None:
+    module = tmp_path / "tests" / "e2e" / "controlplane"
+    module.mkdir(parents=True)
+    (module / "go.mod").touch()
+    assert find_module(tmp_path) == module

@@ -1,0 +1,150 @@
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from navarchos.stopping import StopToken
+from navarchos.testing.controlplane.__main__ import main
+from navarchos.testing.controlplane.binaries import Lookup
+from navarchos.testing.controlplane.building import BuildFailed
+from navarchos.testing.controlplane.cache import Cache
+from navarchos.testing.controlplane.errors import BinariesMissing
+from navarchos.testing.controlplane.obtaining import Obtainer
+from navarchos.testing.controlplane.releases import ReleaseUnusable
+from navarchos.testing.controlplane.tools import ETCD, KWOK, Tool, Version
+from navarchos.threads import ThreadGroup
+
+VersionOf = Callable[[Tool, Path], Version | None]
+
+
+class World:
+    """Ways to get programs that do as they are told."""
+
+    def __init__(self, directory: Path, version_of: VersionOf) -> None:
+        self.cache = Cache(directory / "cache")
+        self.lookup = Lookup(environ={"PATH": ""}, cache=self.cache, version_of=version_of)
+        self.lines: list[str] = []
+        self.calls: list[str] = []
+        self.released: dict[Tool, str] = {}
+        self.buildable: dict[Tool, str] = {}
+
+    def fetch(self, tool: Tool, target: Path) -> None:
+        self.calls.append(f"fetch {tool.name}")
+        if tool not in self.released:
+            target.with_name("leftover").write_text("half a file")
+            raise ReleaseUnusable("https://releases.example.com", "cannot be reached")
+        target.write_text(self.released[tool])
+
+    def build(self, tool: Tool, target: Path, module: Path | None) -> None:
+        self.calls.append(f"build {tool.name}")
+        if tool not in self.buildable:
+            raise BuildFailed("there is no go toolchain on the PATH")
+        target.write_text(self.buildable[tool])
+
+    def obtainer(self) -> Obtainer:
+        return Obtainer(
+            self.lookup,
+            module=None,
+            report=self.lines.append,
+            fetch=self.fetch,
+            build=self.build,
+        )
+
+
+@pytest.fixture
+def world(tmp_path: Path, version_in_file: VersionOf) -> World:
+    return World(tmp_path, version_in_file)
+
+
+def test_a_release_is_kept_in_the_cache_and_not_fetched_again(world: World) -> None:
+    world.released[ETCD] = str(ETCD.pinned)
+    [first] = world.obtainer().obtain([ETCD])
+    [second] = world.obtainer().obtain([ETCD])
+    assert (first.source, second.source) == ("release", "cache")
+    assert first.path == second.path == world.cache.path("etcd")
+    assert world.calls == ["fetch etcd"]
+    assert world.lines[-1] == f"etcd: {ETCD.pinned} from cache: {first.path}"
+
+
+def test_what_cannot_be_fetched_is_built(world: World) -> None:
+    world.buildable[ETCD] = str(ETCD.pinned)
+    [binary] = world.obtainer().obtain([ETCD])
+    assert binary.source == "build"
+    assert world.calls == ["fetch etcd", "build etcd"]
+
+
+def test_nothing_but_programs_stays_in_the_cache(world: World) -> None:
+    world.buildable[ETCD] = str(ETCD.pinned)
+    with pytest.raises(BinariesMissing):
+        world.obtainer().obtain([ETCD, KWOK])
+    assert {path.name for path in world.cache.directory.iterdir()} == {".lock", "etcd"}
+
+
+def test_a_build_of_another_version_is_not_kept(world: World) -> None:
+    world.buildable[ETCD] = "v0.0.0"
+    with pytest.raises(BinariesMissing, match=f"calls itself v0.0.0, but must be {ETCD.pinned}"):
+        world.obtainer().obtain([ETCD])
+    assert not world.cache.path("etcd").exists()
+
+
+def test_when_no_way_works_the_message_names_each_way_and_its_error(world: World) -> None:
+    with pytest.raises(BinariesMissing) as caught:
+        world.obtainer().obtain([ETCD])
+    text = str(caught.value)
+    for line in (
+        "no etcd: ",
+        "etcd: KUBEBUILDER_ASSETS: is not set",
+        "etcd: PATH: has no etcd",
+        "etcd: cache: there is no ",
+        "etcd: release: https://releases.example.com: cannot be reached",
+        "etcd: build: there is no go toolchain on the PATH",
+    ):
+        assert line in text
+
+
+def test_a_second_run_waits_for_the_first_and_uses_what_it_brought(world: World) -> None:
+    world.released[ETCD] = str(ETCD.pinned)
+    waiting = threading.Event()
+    world.lines = []
+    obtainer = Obtainer(
+        world.lookup,
+        module=None,
+        report=lambda line: waiting.set() if "waiting" in line else world.lines.append(line),
+        fetch=world.fetch,
+        build=world.build,
+    )
+    stop = StopToken()
+    threads = ThreadGroup("obtain", stop=stop)
+    with world.cache.locked(lambda: None):
+        threads.start("second", lambda: obtainer.obtain([ETCD]))
+        assert waiting.wait(30)
+        with world.cache.staging() as directory:
+            staged = directory / "etcd"
+            staged.write_text(str(ETCD.pinned))
+            staged.chmod(0o755)
+            world.cache.install(staged, "etcd")
+    assert threads.join(30)
+    threads.raise_failure()
+    assert world.calls == []
+    assert "from cache" in world.lines[0]
+
+
+def test_the_command_prints_paths_and_says_where_they_come_from(
+    tmp_path: Path, make_program: Callable[[Path, str, str], Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = make_program(tmp_path, "etcd", "v3.4.0")
+    monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
+    done = CliRunner().invoke(main, ["etcd", "--cache", str(tmp_path / "cache")])
+    assert done.exit_code == 0
+    assert done.stdout == f"{program}\n"
+    meant = f"(tests are meant for {ETCD.pinned})"
+    assert done.stderr == f"etcd: v3.4.0 {meant} from KUBEBUILDER_ASSETS: {program}\n"
+
+
+def test_the_command_refuses_an_unknown_program_in_one_line() -> None:
+    done = CliRunner().invoke(main, ["etdc"])
+    assert done.exit_code == 1
+    assert done.stderr.startswith("Error: tool is 'etdc', but it must be one of")
+    assert done.stderr.count("\n") == 1

@@ -1,0 +1,123 @@
+import hashlib
+import json
+import socket
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from navarchos.testing.controlplane.releases import (
+    Release,
+    Releases,
+    ReleaseUnusable,
+    release_of,
+)
+from navarchos.testing.controlplane.tools import ETCD, KUBECTL, KWOK, PINS
+
+CONTENT = b"#!/bin/sh\n" * 1000
+
+
+def sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def published(directory: Path, checksum: str, *, member: str = "") -> Release:
+    (directory / "checksum").write_text(checksum)
+    return Release(
+        (directory / "file").as_uri(),
+        (directory / "checksum").as_uri(),
+        str.strip,
+        member=member,
+    )
+
+
+def test_a_file_that_matches_its_checksum_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(CONTENT)
+    target = tmp_path / "new" / "kubectl"
+    target.parent.mkdir()
+    Releases().fetch(published(tmp_path, f"{sha256(CONTENT)}\n"), target)
+    assert target.read_bytes() == CONTENT
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_a_file_that_differs_from_its_checksum_is_thrown_away(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(CONTENT + b"# and more\n")
+    target = tmp_path / "new" / "kubectl"
+    target.parent.mkdir()
+    with pytest.raises(ReleaseUnusable, match=f"but must be {sha256(CONTENT)}"):
+        Releases().fetch(published(tmp_path, sha256(CONTENT)), target)
+    assert list(target.parent.iterdir()) == []
+
+
+def test_a_file_without_a_checksum_is_not_even_fetched(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseUnusable, match="names no checksum"):
+        Releases().fetch(published(tmp_path, ""), tmp_path / "kubectl")
+
+
+def test_a_program_is_taken_out_of_its_archive(tmp_path: Path) -> None:
+    (tmp_path / "etcd").write_bytes(CONTENT)
+    with tarfile.open(tmp_path / "file", "w:gz") as archive:
+        archive.add(tmp_path / "etcd", "etcd-v1/etcd")
+    release = published(tmp_path, sha256((tmp_path / "file").read_bytes()), member="etcd-v1/etcd")
+    Releases().fetch(release, tmp_path / "out")
+    assert (tmp_path / "out").read_bytes() == CONTENT
+
+
+def test_an_archive_without_the_program_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "file", "w:gz"):
+        pass
+    release = published(tmp_path, sha256((tmp_path / "file").read_bytes()), member="etcd-v1/etcd")
+    with pytest.raises(ReleaseUnusable, match="has no etcd-v1/etcd in it"):
+        Releases().fetch(release, tmp_path / "out")
+
+
+def test_a_host_that_is_not_there_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))  # bound and not listening: nobody else answers
+        url = f"http://127.0.0.1:{unused.getsockname()[1]}"
+        release = Release(f"{url}/file", f"{url}/checksum", str.strip)
+        releases = Releases()
+        with pytest.raises(ReleaseUnusable, match=r"cannot be reached: .*refused"):
+            releases.fetch(release, tmp_path / "out")
+        unused.listen()  # would now hang instead
+        with pytest.raises(ReleaseUnusable, match=r"cannot be reached: .*refused"):
+            releases.fetch(release, tmp_path / "out")
+
+
+def test_kubernetes_publishes_a_checksum_beside_each_program() -> None:
+    release = release_of(KUBECTL, "linux", "x86_64")
+    base = f"https://dl.k8s.io/release/v{PINS['kubernetes']}/bin/linux/amd64/kubectl"
+    assert (release.url, release.checksum_url) == (base, f"{base}.sha512")
+    assert release.algorithm == "sha512"
+    assert release.read_checksum("0123abc\n") == "0123abc"
+
+
+def test_etcd_publishes_one_list_of_checksums() -> None:
+    release = release_of(ETCD, "linux", "aarch64")
+    name = f"etcd-v{PINS['etcd']}-linux-arm64"
+    assert release.url.endswith(f"/{name}.tar.gz")
+    assert release.member == f"{name}/etcd"
+    listed = f"aaa  etcd-v{PINS['etcd']}-linux-amd64.tar.gz\nbbb  {name}.tar.gz\n"
+    assert release.read_checksum(listed) == "bbb"
+    assert release.read_checksum("aaa  other.tar.gz\n") == ""
+
+
+def test_kwoks_checksum_is_the_digest_of_what_was_uploaded() -> None:
+    release = release_of(KWOK, "linux", "x86_64")
+    assets = [
+        {"name": "kwok-linux-arm64", "digest": "sha256:aaa"},
+        {"name": "kwok-linux-amd64", "digest": "sha256:bbb"},
+    ]
+    assert release.read_checksum(json.dumps({"assets": assets})) == "bbb"
+    without = [{"name": "kwok-linux-amd64", "digest": None}]
+    for text in (json.dumps({"assets": without}), json.dumps({"assets": []}), "{}", "<html>"):
+        assert release.read_checksum(text) == ""
+
+
+@pytest.mark.parametrize(("system", "machine"), [("darwin", "arm64"), ("linux", "riscv64")])
+def test_machines_without_releases_are_told_so(system: str, machine: str) -> None:
+    with pytest.raises(ReleaseUnusable, match=f"no release is published for {system} {machine}"):
+        release_of(ETCD, system, machine)

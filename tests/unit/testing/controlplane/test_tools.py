@@ -1,0 +1,70 @@
+from pathlib import Path
+
+import pytest
+
+from navarchos.errors import ConfigError
+from navarchos.testing.controlplane.tools import (
+    ETCD,
+    KUBECTL,
+    PINS,
+    TOOLS,
+    Version,
+    find_tools,
+    parse_version,
+)
+
+GO_MOD = Path(__file__).parents[3] / "e2e" / "controlplane" / "go.mod"
+
+
+@pytest.mark.parametrize(
+    ("said", "version"),
+    [
+        ("Kubernetes v1.36.3\n", Version(1, 36, 3)),
+        ("etcd Version: 3.6.8\nGit SHA: none\nGo Version: go1.26.8\n", Version(3, 6, 8)),
+        ("Client Version: v1.36.3\nKustomize Version: v5.8.1\n", Version(1, 36, 3)),
+        ("Client Version: v1.32.4-dispatcher\n", Version(1, 32, 4)),
+        ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", Version(0, 8, 0)),
+        ("no idea", None),
+    ],
+)
+def test_the_version_is_the_first_one_a_program_names(said: str, version: Version | None) -> None:
+    assert parse_version(said) == version
+
+
+def test_a_later_minor_will_do_and_an_older_one_will_not() -> None:
+    pinned = Version(1, 36, 3)
+    assert Version(1, 36, 0).is_at_least_the_minor_of(pinned)
+    assert Version(1, 37, 0).is_at_least_the_minor_of(pinned)
+    assert Version(2, 0, 0).is_at_least_the_minor_of(pinned)
+    assert not Version(1, 35, 9).is_at_least_the_minor_of(pinned)
+
+
+def test_the_go_module_builds_the_pinned_versions() -> None:
+    required = dict(
+        line.split()[:2] for line in GO_MOD.read_text().splitlines() if line.startswith("\t")
+    )
+    assert required["k8s.io/kubernetes"] == f"v{PINS['kubernetes']}"
+    assert required["go.etcd.io/etcd/server/v3"] == f"v{PINS['etcd']}"
+    assert required["sigs.k8s.io/kwok"] == f"v{PINS['kwok']}"
+
+
+def test_every_staging_module_is_of_the_pinned_minor() -> None:
+    published = f"v0.{PINS['kubernetes'].partition('.')[2]}"
+    replaced = [line.split() for line in GO_MOD.read_text().splitlines() if "=>" in line]
+    assert len(replaced) > 30
+    assert {words[-1] for words in replaced} == {published}
+
+
+def test_the_module_names_every_program() -> None:
+    sources = GO_MOD.with_name("tools.go").read_text()
+    assert [tool.name for tool in TOOLS if f'"{tool.package}"' not in sources] == []
+
+
+def test_tools_are_found_by_name_in_the_given_order() -> None:
+    assert find_tools(("kubectl", "etcd")) == (KUBECTL, ETCD)
+    assert find_tools(()) == TOOLS
+
+
+def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="'etdc', but it must be one of etcd, kube-apiserver"):
+        find_tools(("etdc",))
