@@ -12,6 +12,7 @@ from navarchos.cli.failure import Failure
 from navarchos.cli.options import ADDRESS, DURATION, GO_BOOL
 from navarchos.client import Client
 from navarchos.errors import ConfigError
+from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost
 from navarchos.operator import assembly
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
@@ -105,11 +106,14 @@ def manager(
     The flags published in 2019 keep their meaning.
     """
     logs.configure(level="debug" if verbosity > 0 else log_level, style=log_format)
+    # One registry, so that /metrics has the client's requests, too.
+    instruments = Instruments()
     client = Client.from_config(
         kubeconfig=kubeconfig,
         context=context,
         qps=qps,
         burst=burst,
+        instruments=instruments,
         user_agent=f"navarchos-manager/{__version__}",
     )
     election = None
@@ -132,9 +136,10 @@ def manager(
         health_address=health_addr,
         sync_period=sync_period,
         leader_election=election,
+        missing_kinds_hint="install the definitions: kubectl create -f config/crds",
     )
     with client:
-        process = Manager(client, options=options)
+        process = Manager(client, options=options, instruments=instruments)
         assembly.build(process, workers=workers)
         try:
             process.run(install_signals=True)

@@ -135,24 +135,29 @@ class Caller:
         self._warned_lock = threading.Lock()
         self._warned: set[str] = set()  # guarded by _warned_lock
 
-    def call(self, call: Call) -> RawResponse:
+    def call(self, call: Call, stop: StopToken | None = None) -> RawResponse:
         """Perform a call and return the answer, whatever its status.
+
+        Args:
+            call: What to send.
+            stop: Frees whoever waits; a child of the client's own token, which is
+                the one used without it.
 
         Raises:
             TransportError: There was no answer.
             Stopped: The client was closed or told to stop.
         """
-        return self._perform(call, self.stop, _whole)
+        return self._perform(call, self.stop if stop is None else stop, _whole)
 
-    def checked(self, call: Call) -> RawResponse:
-        """Perform a call and return the answer if it is a success.
+    def checked(self, call: Call, stop: StopToken | None = None) -> RawResponse:
+        """Perform a call, as `call` does, and return the answer if it is a success.
 
         Raises:
             ApiError: The server refused.
             TransportError: There was no answer.
             Stopped: The client was closed or told to stop.
         """
-        response = self.call(call)
+        response = self.call(call, stop)
         if response.status >= _FIRST_FAILURE:
             raise _error(call, response)
         return response

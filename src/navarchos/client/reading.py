@@ -125,19 +125,26 @@ class ResourceReader(Generic[T]):
         resource_version_match: str = "",
         continue_token: str = "",
         timeout: float | None = None,
+        stop: StopToken | None = None,
     ) -> ResourceList[T]:
         """Return one page of what `list` returns, with the same arguments.
 
         With the `continue_token` of the page before, resourceVersion and match are
-        not sent: the token carries them.
+        not sent: the token carries them. Setting `stop` frees the thread that waits
+        for the page.
 
         Raises:
             Expired: The token, or the resourceVersion, is too old.
+            Stopped: `stop` was set.
         """
         asked = _ListOptions(
             label_selector, field_selector, resource_version, resource_version_match
         )
-        return self._page(namespace, asked, limit, continue_token, timeout)
+        token = self._token(stop)
+        try:
+            return self._page(namespace, asked, limit, continue_token, timeout, token)
+        finally:
+            token.stop("the page is there")
 
     def watch(
         self,
@@ -225,6 +232,7 @@ class ResourceReader(Generic[T]):
         limit: int,
         continue_token: str,
         timeout: float | None,
+        stop: StopToken | None = None,
     ) -> ResourceList[T]:
         query = asked.query(limit, continue_token)
         call = Call(
@@ -236,7 +244,7 @@ class ResourceReader(Generic[T]):
             query=query,
             timeout=timeout,
         )
-        return self._codec.decode_list(self._caller.checked(call).body)
+        return self._codec.decode_list(self._caller.checked(call, stop).body)
 
     def _call(
         self,
@@ -268,7 +276,7 @@ class ResourceReader(Generic[T]):
         )
 
     def _token(self, stop: StopToken | None) -> StopToken:
-        """Return a token for one stream, set by the client's and by the caller's."""
+        """Return a token for one request, set by the client's and by the caller's."""
         token = self._caller.stop.child()
         if stop is not None:
             withdraw = stop.on_stop(lambda: token.stop(stop.reason or "asked to stop"))

@@ -135,7 +135,7 @@ class FullList(Generic[T]):
 
     def _page(self, version: str, limit: int, token: str, stop: StopToken) -> Page[T]:
         stop.raise_if_set()
-        page = self._source.page(version, limit=limit, token=token)
+        page = self._source.page(version, limit=limit, token=token, stop=stop)
         # What arrived after the stop is not stored (RF-03).
         stop.raise_if_set()
         return page

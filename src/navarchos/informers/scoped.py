@@ -26,7 +26,13 @@ class ScopedSource(Generic[T]):
         self.name = str(source.resource)
 
     def page(
-        self, version: str, *, limit: int, token: str = "", timeout: float | None = None
+        self,
+        version: str,
+        *,
+        limit: int,
+        token: str = "",
+        timeout: float | None = None,
+        stop: StopToken | None = None,
     ) -> Page[T]:
         """Return one page of a list.
 
@@ -35,6 +41,7 @@ class ScopedSource(Generic[T]):
             limit: Objects per page; 0 for all.
             token: The continue token of the page before.
             timeout: In seconds; `None` for the client's own.
+            stop: Frees whoever waits.
         """
         return self._source.list_page(
             self._scope.namespace,
@@ -44,6 +51,7 @@ class ScopedSource(Generic[T]):
             resource_version="" if token else version,
             continue_token=token,
             timeout=timeout,
+            stop=stop,
         )
 
     def watch(self, version: str, stop: StopToken, *, streaming: bool = False) -> Stream[T]:

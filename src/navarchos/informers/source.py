@@ -102,8 +102,12 @@ class ListerWatcher(Protocol[T]):
         resource_version_match: str = "",
         continue_token: str = "",
         timeout: float | None = None,
+        stop: StopToken | None = None,
     ) -> Page[T]:
-        """Return one page; a `limit` of 0 asks for everything at once."""
+        """Return one page; a `limit` of 0 asks for everything at once.
+
+        Setting `stop` frees the thread that waits for the page, with `Stopped`.
+        """
         ...
 
     def watch(

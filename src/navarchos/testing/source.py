@@ -250,9 +250,10 @@ class FakeSource(Generic[T]):
         resource_version_match: str = "",
         continue_token: str = "",
         timeout: float | None = None,
+        stop: StopToken | None = None,
     ) -> ResourceList[T]:
         """Return a page. Selectors are not evaluated; the namespace is."""
-        del label_selector, field_selector, resource_version_match, timeout
+        del label_selector, field_selector, resource_version_match, timeout, stop
         if self.before_list is not None:
             self.before_list()
         with self._world_lock:

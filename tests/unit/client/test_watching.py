@@ -315,6 +315,19 @@ def test_stop_frees_a_watch_that_is_being_opened(serve: Make, connect: Make) -> 
         watch(connect(serve(stop_then_wait).url), stop=stop)
 
 
+@pytest.mark.rule("RT-24")
+def test_stop_frees_a_list_that_is_not_answered(serve: Make, connect: Make) -> None:
+    stop = StopToken()
+
+    def stop_then_wait(peer: Any) -> None:
+        peer.receive()
+        stop.stop("enough")
+        peer.wait_until_closed()
+
+    with pytest.raises(Stopped):
+        connect(serve(stop_then_wait).url).resource(PODS).list_page(stop=stop)
+
+
 @pytest.mark.rule("RF-03")
 def test_a_token_that_is_set_already_opens_nothing(serve: Make, connect: Make) -> None:
     server = serve(streaming())
