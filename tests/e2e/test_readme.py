@@ -1,0 +1,138 @@
+"""The README's commands, run as they are written, answer what it says they answer."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from navarchos.testing.apiserver import ApiServer
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"<!-- readme: (?P<how>\w+) -->\n```console\n(?P<text>.*?)```", re.DOTALL)
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("kubectl") is None, reason="needs kubectl on the PATH: make e2e puts it there"
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command, and the lines that it is said to print."""
+
+    command: str
+    lines: list[str]
+
+
+def steps(how: str) -> list[Step]:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    found: list[Step] = []
+    for block in BLOCK.finditer(readme):
+        if block["how"] != how:
+            continue
+        for line in block["text"].splitlines():
+            if line.startswith("$ "):
+                found.append(Step(line.removeprefix("$ "), []))
+            else:
+                found[-1].lines.append(line)
+    return found
+
+
+# What differs from run to run: names that the server makes up, ages, ports.
+VARIABLE = re.compile(
+    r"(?P<rollout>rollout-[a-z0-9]{5})\b"
+    r"|(?P<age>(?<![\w.-])\d+[smhd](?:\d+[smhd])?(?![\w.-]))"
+    r"|(?P<address>127\.0\.0\.1:\d+)"
+    r"|(?P<space> +)"
+)
+ANY_OF = {
+    "rollout": r"rollout-[a-z0-9]{5}",
+    "age": r"\d+[smhd](?:\d+[smhd])?",
+    "address": r"127\.0\.0\.1:\d+",
+    "space": r" +",
+}
+
+
+def pattern(line: str) -> str:
+    """Turn a line of the README into what the real line must match."""
+    if line.strip() == "...":
+        return "(?:.*\n)*?"
+    text, expression, end = line.removesuffix(" ...").strip(), "", 0
+    for found in VARIABLE.finditer(text):
+        expression += re.escape(text[end : found.start()]) + ANY_OF[found.lastgroup or ""]
+        end = found.end()
+    expression += re.escape(text[end:])
+    return rf" *{expression}{'.*' if line.endswith(' ...') else ' *'}\n"
+
+
+def answers(step: Step, output: str) -> bool:
+    return re.fullmatch("".join(map(pattern, step.lines)), output) is not None
+
+
+@pytest.fixture
+def sandbox() -> Iterator[None]:
+    """Start what the README says belongs into a terminal of its own."""
+    (step,) = steps("background")
+    process = subprocess.Popen(
+        ["bash", "-c", f"exec {step.command}"],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        assert process.stderr is not None
+        announced = "".join(process.stderr.readline() for _ in step.lines)
+        assert answers(step, announced), announced
+        yield
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=10)
+    assert process.returncode == 0
+    assert not (ROOT / "sandbox.kubeconfig").exists()
+
+
+@pytest.fixture
+def empty_cluster(tmp_path: Path) -> Iterator[Path]:
+    with ApiServer() as server:
+        server.write_kubeconfig(tmp_path / "kubeconfig")
+        yield tmp_path / "kubeconfig"
+
+
+def run(todo: list[Step], env: dict[str, str]) -> None:
+    """Run commands in one shell, as a person does, and compare each one's output."""
+    marker = "--- next ---"
+    script = f"\necho '{marker}'\n".join(["set -e", *(step.command for step in todo)])
+    done = subprocess.run(
+        ["bash", "-c", script],
+        cwd=ROOT,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    outputs = done.stdout.split(f"{marker}\n")[1:]
+    assert len(outputs) == len(todo)
+    for step, output in zip(todo, outputs, strict=True):
+        assert answers(step, output), f"$ {step.command}\n{output}"
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_the_walk_through_with_kubectl_answers_as_written() -> None:
+    todo = steps("sandbox")
+    assert len(todo) > 8
+    run(todo, {})
+
+
+def test_the_installation_answers_as_written(empty_cluster: Path) -> None:
+    todo = steps("install")
+    assert len(todo) == 2
+    run(todo, {"KUBECONFIG": str(empty_cluster)})
