@@ -131,7 +131,7 @@ class Object(
     metadata: ObjectMeta = ObjectMeta()
 
 
-class KeyFailed(NavarchosError):  # noqa: N818 - named for the step that failed
+class KeyFailed(NavarchosError):
     """An object has no usable metadata, so no key (ST-01).
 
     Attributes:
