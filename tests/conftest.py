@@ -1,4 +1,7 @@
-"""What every test gets: virtual time, reproducible examples, and a thread-leak check."""
+"""What every test gets: virtual time, reproducible examples, and a thread-leak check.
+
+Tests that hold for every API server take `served`; `--server` says which it is.
+"""
 
 import threading
 import time
@@ -6,6 +9,7 @@ from collections.abc import Iterator
 
 import hypothesis
 import pytest
+from tests.servers import IN_PROCESS, REAL, Served, named, serve
 
 from navarchos.testing import FakeClock
 
@@ -18,6 +22,33 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("navarchos")
 
 _LEAK_LIMIT = 5.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--server",
+        choices=(IN_PROCESS, REAL),
+        default=REAL if named() else IN_PROCESS,
+        help="the API server of the tests that hold for each (tests/servers.py)",
+    )
+    parser.addoption(
+        "--record",
+        action="store_true",
+        help="keep what the real server answers as what is expected (tests/contract/answers.py)",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if named():  # whoever names a server without its certificate knows that
+        ignored = "ignore::urllib3.exceptions.InsecureRequestWarning"
+        config.addinivalue_line("filterwarnings", ignored)
+
+
+@pytest.fixture(scope="session")
+def served(pytestconfig: pytest.Config) -> Iterator[Served]:
+    """The API server that `--server` names. Objects stay: use names of your own."""
+    with serve(pytestconfig.getoption("--server")) as server:
+        yield server
 
 
 @pytest.fixture

@@ -1,129 +1,95 @@
-"""The server under contract: ours by default, any other by environment variables.
+"""What every case gets: the server under contract, and objects of its own.
 
-`NAVARCHOS_CONTRACT_URL`, `NAVARCHOS_CONTRACT_TOKEN` and `NAVARCHOS_CONTRACT_CA` name a
-real kube-apiserver. The cases assert only what both answer.
+The cases hold for ours and for a real one (`--server`). Beyond what they assert, all
+that they say to ours is compared with what a real one said (`answers.py`).
 """
 
-import json
-import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from threading import Event
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
 import urllib3
+from tests.contract.answers import Answers
+from tests.contract.exchanges import Http
+from tests.contract.objects import GROUP
+from tests.contract.widgets import WIDGETS
+from tests.servers import IN_PROCESS, REAL, Served
 
-from navarchos.testing.apiserver import ApiServer
-
-GROUP = "contract.example.com"
-
-
-@dataclass
-class Reply:
-    """An answer, decoded."""
-
-    code: int
-    body: Any
-    headers: dict[str, str]
-
-    @property
-    def reason(self) -> str:
-        return self.body.get("reason", "")
-
-    @property
-    def message(self) -> str:
-        return self.body.get("message", "")
-
-    @property
-    def causes(self) -> list[dict[str, str]]:
-        return self.body.get("details", {}).get("causes", [])
-
-
-@dataclass
-class Http:
-    """Requests against the server under contract."""
-
-    url: str
-    pool: urllib3.PoolManager
-    headers: dict[str, str] = field(default_factory=dict)
-
-    def __call__(
-        self,
-        method: str,
-        path: str,
-        body: object = None,
-        *,
-        accept: str = "application/json",
-        content_type: str = "application/json",
-        **query: object,
-    ) -> Reply:
-        raw = None if body is None else json.dumps(body).encode()
-        response = self.pool.request(
-            method,
-            self._url(path, query),
-            body=raw,
-            headers={**self.headers, "Accept": accept, "Content-Type": content_type},
-        )
-        text = response.data
-        decoded = json.loads(text) if text[:1] in {b"{", b"["} else text.decode()
-        return Reply(response.status, decoded, dict(response.headers))
-
-    def create(self, path: str, body: object, **query: object) -> dict[str, Any]:
-        reply = self("POST", path, body, **query)
-        assert reply.code == 201, reply.body
-        return reply.body
-
-    def merge(self, path: str, body: object, **query: object) -> Reply:
-        return self("PATCH", path, body, content_type="application/merge-patch+json", **query)
-
-    def watch(self, path: str, count: int, **query: object) -> list[dict[str, Any]]:
-        """Return the first `count` events, or fewer when the watch ends before."""
-        query = {"watch": "true", "timeoutSeconds": 10, **query}
-        response = self.pool.request(
-            "GET", self._url(path, query), headers=self.headers, preload_content=False
-        )
-        found: list[dict[str, Any]] = []
-        try:
-            while len(found) < count and (line := response.readline()):
-                found.append(json.loads(line))
-        finally:
-            response.close()
-        return found
-
-    def _url(self, path: str, query: dict[str, object]) -> str:
-        text = urlencode({key: value for key, value in query.items() if value is not None})
-        return f"{self.url}{path}" + (f"?{text}" if text else "")
+DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+# What cases leave in their namespaces; a server without controllers does not tidy up.
+LEFT = (
+    "/api/v1/{}/pods",
+    "/api/v1/{}/configmaps",
+    "/api/v1/{}/events",
+    "/api/v1/{}/services",
+    "/api/v1/{}/serviceaccounts",
+    "/apis/apps/v1/{}/deployments",
+    "/apis/apps/v1/{}/replicasets",
+    "/apis/apps/v1/{}/statefulsets",
+    "/apis/apps/v1/{}/daemonsets",
+    "/apis/batch/v1/{}/jobs",
+    "/apis/policy/v1/{}/poddisruptionbudgets",
+    "/apis/coordination.k8s.io/v1/{}/leases",
+)
 
 
 @pytest.fixture(scope="session")
-def server_url() -> Iterator[str]:
-    """The address of the server under contract."""
-    given = os.environ.get("NAVARCHOS_CONTRACT_URL")
-    if given:
-        yield given.rstrip("/")
-        return
-    with ApiServer() as server:
-        yield server.url
+def admin(served: Served) -> Iterator[Http]:
+    """A client that nobody listens to."""
+    config = served.config
+    headers = {"User-Agent": "contract"}
+    if config.authorization is not None and (header := config.authorization()):
+        headers["Authorization"] = header
+    with urllib3.PoolManager(
+        maxsize=4,
+        cert_reqs="REQUIRED" if config.verify else "NONE",
+        ca_certs=config.ca_file,
+        cert_file=config.cert_file,
+        key_file=config.key_file,
+    ) as pool:
+        yield Http(config.host, pool, headers)
 
 
 @pytest.fixture(scope="session")
-def http(server_url: str) -> Iterator[Http]:
-    """A client of the server under contract."""
-    token = os.environ.get("NAVARCHOS_CONTRACT_TOKEN")
-    authority = os.environ.get("NAVARCHOS_CONTRACT_CA")
-    headers = {"User-Agent": "contract", **({"Authorization": f"Bearer {token}"} if token else {})}
-    with urllib3.PoolManager(ca_certs=authority, maxsize=4) as pool:
-        yield Http(server_url, pool, headers)
+def answers(pytestconfig: pytest.Config) -> Iterator[Answers]:
+    """What a real server answered; with `--record`, what this one does."""
+    answers = Answers(record=pytestconfig.getoption("--record"))
+    yield answers
+    answers.save()
 
 
 @pytest.fixture
-def namespace(http: Http) -> Iterator[str]:
+def http(
+    request: pytest.FixtureRequest, admin: Http, served: Served, answers: Answers
+) -> Iterator[Http]:
+    """A client of the server under contract; the answers are compared with the record."""
+    http = Http(admin.url, admin.pool, admin.headers)
+    yield http
+    if request.node.get_closest_marker("unrecorded"):
+        return
+    if served.kind == IN_PROCESS or answers.record:
+        answers.check(request.path.stem, request.node.name, http.exchanges)
+
+
+@pytest.fixture
+def namespace(admin: Http, served: Served) -> Iterator[str]:
     """A namespace of the test's own."""
     body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "contract-"}}
-    name = http.create("/api/v1/namespaces", body)["metadata"]["name"]
+    name = admin.create("/api/v1/namespaces", body)["metadata"]["name"]
+    # Pods need one, and there may be no controller that makes it.
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
+    admin("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
     yield name
-    http("DELETE", f"/api/v1/namespaces/{name}")
+    if served.kind == REAL:
+        for path in LEFT:
+            admin("DELETE", path.format(f"namespaces/{name}"), gracePeriodSeconds=0)
+    admin("DELETE", f"/api/v1/namespaces/{name}")
+    left = admin("GET", f"/api/v1/namespaces/{name}")
+    if left.code == 200:
+        final = {**left.body, "spec": {"finalizers": []}}
+        admin("PUT", f"/api/v1/namespaces/{name}/finalize", final)
 
 
 @pytest.fixture
@@ -132,118 +98,35 @@ def core(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}"
 
 
-def config_map(name: str = "", **data: str) -> dict[str, Any]:
-    metadata = {"name": name} if name else {"generateName": "map-"}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-
-def pod(name: str, **labels: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {"containers": [{"name": "c", "image": "pause:3"}]},
-    }
-
-
-def widget_definition(plural: str, schema: dict[str, Any], **version: object) -> dict[str, Any]:
-    kind = plural.rstrip("s").capitalize()
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Cluster",
-            "names": {"plural": plural, "kind": kind, "listKind": f"{kind}List"},
-            "versions": [
-                {
-                    "name": "v1",
-                    "served": True,
-                    "storage": True,
-                    "schema": {"openAPIV3Schema": schema},
-                    **version,
-                }
-            ],
-        },
-    }
-
-
 @pytest.fixture(scope="session")
-def widgets(http: Http) -> Iterator[str]:
+def widgets(admin: Http) -> Iterator[str]:
     """A custom kind with everything that schemas can say; yields its path."""
-    schema = {
-        "type": "object",
-        "required": ["spec"],
-        "properties": {
-            "spec": {
-                "type": "object",
-                "required": ["size"],
-                "properties": {
-                    "size": {"type": "integer", "minimum": 1, "maximum": 10},
-                    "colour": {"type": "string", "enum": ["red", "green"], "default": "red"},
-                    "code": {"type": "string", "pattern": "^[a-z]+$", "maxLength": 5},
-                    "label": {"type": "string", "minLength": 2},
-                    "at": {"type": "string", "format": "date-time"},
-                    "amount": {"x-kubernetes-int-or-string": True},
-                    "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
-                    "tags": {"type": "object", "additionalProperties": {"type": "string"}},
-                    "maybe": {"type": "string", "nullable": True},
-                    "names": {
-                        "type": "array",
-                        "maxItems": 3,
-                        "x-kubernetes-list-type": "set",
-                        "items": {"type": "string"},
-                    },
-                    "parts": {
-                        "type": "array",
-                        "x-kubernetes-list-type": "map",
-                        "x-kubernetes-list-map-keys": ["name"],
-                        "items": {
-                            "type": "object",
-                            "required": ["name"],
-                            "properties": {
-                                "name": {"type": "string"},
-                                "weight": {"type": "integer", "default": 1},
-                            },
-                        },
-                    },
-                    "fixed": {
-                        "type": "string",
-                        "x-kubernetes-validations": [
-                            {"rule": "self == oldSelf", "message": "fixed is immutable"}
-                        ],
-                    },
-                },
-                "x-kubernetes-validations": [
-                    {"rule": "self.size != 7", "message": "seven is unlucky"}
-                ],
-            },
-            "status": {"type": "object", "properties": {"phase": {"type": "string"}}},
-        },
-    }
-    columns = [
-        {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
-        {"name": "Phase", "type": "string", "jsonPath": ".status.phase"},
-        {"name": "Colour", "type": "string", "jsonPath": ".spec.colour", "priority": 1},
-        {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-    ]
-    definition = widget_definition(
-        "widgets", schema, subresources={"status": {}}, additionalPrinterColumns=columns
+    with defined(admin, WIDGETS) as path:
+        yield path
+
+
+@contextmanager
+def defined(http: Http, definition: dict[str, Any]) -> Iterator[str]:
+    """Serve a custom kind for the length of a `with` block; returns its path."""
+    path, name = (
+        "/apis/{group}/v1/{names[plural]}".format(**definition["spec"]),
+        definition["metadata"]["name"],
     )
-    definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    http.create(definitions, definition)
-    path = f"/apis/{GROUP}/v1/widgets"
-    _until(lambda: http("GET", path).code == 200)
-    yield path
-    http("DELETE", f"{definitions}/widgets.{GROUP}")
+    with http.silent():
+        http("DELETE", f"{DEFINITIONS}/{name}")  # of a run that was killed
+        until(lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
+        http.create(DEFINITIONS, definition)
+        until(lambda: http("GET", path).code == 200)
+    try:
+        yield path
+    finally:
+        http("DELETE", f"{DEFINITIONS}/{name}")
 
 
-def _until(done: Callable[[], bool], tries: int = 200) -> None:
-    for _ in range(tries):
-        if done():
-            return
-    raise AssertionError("it never came true")
+def until(done: Callable[[], bool], tries: int = 600) -> None:
+    """Wait until something is so that another process makes so."""
+    never = Event()
+    assert any(done() or never.wait(0.05) for _ in range(tries)), "it never came true"
 
 
 @pytest.fixture
@@ -263,5 +146,6 @@ def widget(http: Http, widgets: str) -> Iterator[Callable[..., dict[str, Any]]]:
         return found
 
     yield make
-    for name in made:
-        http("DELETE", f"{widgets}/{name}")
+    with http.silent():
+        for name in made:
+            http("DELETE", f"{widgets}/{name}")

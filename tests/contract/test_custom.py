@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.contract.conftest import GROUP, Http, widget_definition
+from tests.contract.exchanges import Http
+from tests.contract.objects import GROUP, widget_definition
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 

@@ -1,7 +1,7 @@
 """Discovery, version, health, OpenAPI."""
 
 import pytest
-from tests.contract.conftest import Http
+from tests.contract.exchanges import Http
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

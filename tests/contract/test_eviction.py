@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tests.contract.conftest import Http, Reply, pod
+from tests.contract.exchanges import Http, Reply
+from tests.contract.objects import pod
 
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
 

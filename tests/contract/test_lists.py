@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from tests.contract.conftest import Http, Reply, config_map, pod
+from tests.contract.exchanges import Http, Reply
+from tests.contract.objects import config_map, pod
 
 
 def names(reply: Reply) -> list[str]:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.contract.conftest import Http, config_map, pod
+from tests.contract.exchanges import Http
+from tests.contract.objects import config_map, pod
 
 
 def test_create_sets_what_the_server_owns(http: Http, core: str, namespace: str) -> None:

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.contract.conftest import Http, Reply, config_map, pod
+from tests.contract.exchanges import Http, Reply
+from tests.contract.objects import config_map, pod
 
 JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"

@@ -3,7 +3,8 @@
 from typing import Any
 
 import pytest
-from tests.contract.conftest import Http, config_map
+from tests.contract.exchanges import Http
+from tests.contract.objects import config_map
 
 
 def shown(events: list[dict[str, Any]]) -> list[tuple[str, str]]:

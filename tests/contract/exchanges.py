@@ -1,0 +1,172 @@
+"""Requests against the server under contract, and what is kept of its answers."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import unquote_plus, urlencode
+
+import urllib3
+
+__all__ = ["Exchange", "Http", "Reply", "plain"]
+
+Json = Any
+
+KEPT_HEADERS = ("Content-Type", "Retry-After", "Warning")
+DROPPED = frozenset({"managedFields"})
+VERSIONS = frozenset({"resourceVersion", "uid", "continue"})
+# What no two servers and no two runs have in common, in the order of replacement.
+PASSING = (
+    (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<uid>"),
+    (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"), "<time>"),
+    (re.compile(r"\bcontract-[a-z0-9]{5}\b"), "<namespace>"),
+    (re.compile(r"\b(map|w)-[a-z0-9]{5}\b"), r"<\1>"),
+    (re.compile(r"((?:current|object meta|resource version): )\d+"), r"\1<version>"),
+)
+
+
+def plain(value: Json, *, key: str = "") -> Json:
+    """Return an answer without times, uids, versions and generated names."""
+    if isinstance(value, dict):
+        return {plain(k): plain(v, key=k) for k, v in value.items() if k not in DROPPED}
+    if isinstance(value, list):
+        return [plain(item) for item in value]
+    if not isinstance(value, str):
+        return value
+    if key in VERSIONS and value:
+        return f"<{key}>"
+    for pattern, name in PASSING:
+        value = pattern.sub(name, value)
+    return value
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One request and its answer, as they are compared."""
+
+    request: str
+    code: int
+    headers: Mapping[str, str]
+    body: Json
+
+    def to_json(self) -> Json:
+        return {
+            "request": self.request,
+            "code": self.code,
+            "headers": dict(self.headers),
+            "body": self.body,
+        }
+
+
+@dataclass
+class Reply:
+    """An answer, decoded."""
+
+    code: int
+    body: Any
+    headers: dict[str, str]
+
+    @property
+    def reason(self) -> str:
+        return self.body.get("reason", "")
+
+    @property
+    def message(self) -> str:
+        return self.body.get("message", "")
+
+    @property
+    def causes(self) -> list[dict[str, str]]:
+        return self.body.get("details", {}).get("causes", [])
+
+
+@dataclass
+class Http:
+    """Sends requests, and keeps what was said.
+
+    Attributes:
+        url: The server's address.
+        pool: Carries the requests.
+        headers: Sent with each.
+        exchanges: What was said so far; `silent` leaves parts out.
+    """
+
+    url: str
+    pool: urllib3.PoolManager
+    headers: dict[str, str] = field(default_factory=dict)
+    exchanges: list[Exchange] = field(default_factory=list)
+    _silent: bool = False
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: object = None,
+        *,
+        accept: str = "application/json",
+        content_type: str = "application/json",
+        **query: object,
+    ) -> Reply:
+        raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+        url = self._url(path, query)
+        response = self.pool.request(
+            method,
+            f"{self.url}{url}",
+            body=raw,
+            headers={**self.headers, "Accept": accept, "Content-Type": content_type},
+        )
+        text = response.data
+        decoded = json.loads(text) if text[:1] in {b"{", b"["} else text.decode()
+        reply = Reply(response.status, decoded, dict(response.headers))
+        self._keep(method, url, reply)
+        return reply
+
+    def create(self, path: str, body: object, **query: object) -> dict[str, Any]:
+        reply = self("POST", path, body, **query)
+        assert reply.code == 201, reply.body
+        return reply.body
+
+    def merge(self, path: str, body: object, **query: object) -> Reply:
+        return self("PATCH", path, body, content_type="application/merge-patch+json", **query)
+
+    def watch(self, path: str, count: int, **query: object) -> list[dict[str, Any]]:
+        """Return the first `count` events, or fewer when the watch ends before."""
+        url = self._url(path, {"watch": "true", "timeoutSeconds": 10, **query})
+        response = self.pool.request(
+            "GET", f"{self.url}{url}", headers=self.headers, preload_content=False
+        )
+        found: list[dict[str, Any]] = []
+        try:
+            while len(found) < count and (line := response.readline()):
+                found.append(json.loads(line))
+        finally:
+            response.close()
+        self._keep("WATCH", url, Reply(response.status, found, dict(response.headers)))
+        return found
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """Keep nothing of what is said in a `with` block."""
+        before, self._silent = self._silent, True
+        try:
+            yield
+        finally:
+            self._silent = before
+
+    def _url(self, path: str, query: dict[str, object]) -> str:
+        text = urlencode({key: value for key, value in query.items() if value is not None})
+        return path + (f"?{text}" if text else "")
+
+    def _keep(self, method: str, url: str, reply: Reply) -> None:
+        if self._silent:
+            return
+        request = plain(
+            re.sub(
+                r"(continue|resourceVersion)=[^&]{4,}", r"\1=<\1>", f"{method} {unquote_plus(url)}"
+            )
+        )
+        headers = {
+            name: plain(reply.headers[name]) for name in KEPT_HEADERS if name in reply.headers
+        }
+        self.exchanges.append(Exchange(request, reply.code, headers, plain(reply.body)))
