@@ -1,0 +1,186 @@
+"""What `config/deploy` installs: as published where it was, and no right too many."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from navarchos._version import __version__
+from navarchos.cli.manager import manager
+from navarchos.cli.manifests import manifests as command
+from navarchos.operator.deployment import FILE_NAMES, deployment_files, manifests
+from navarchos.runtime import ManagerOptions
+from navarchos.testing.apiserver import ApiServer
+
+ROOT = Path(__file__).parents[3]
+CHECKED_IN = ROOT / "config" / "deploy"
+
+MANIFESTS: list[Any] = list(manifests())
+ROLES = [m for m in MANIFESTS if m["kind"] in {"Role", "ClusterRole"}]
+BINDINGS = [m for m in MANIFESTS if m["kind"] in {"RoleBinding", "ClusterRoleBinding"}]
+DEPLOYMENT = next(m for m in MANIFESTS if m["kind"] == "Deployment")
+POD = DEPLOYMENT["spec"]["template"]
+CONTAINER = POD["spec"]["containers"][0]
+
+
+def name_of(manifest: Any) -> str:
+    return f"{manifest['kind']} {manifest['metadata'].get('namespace', '')}".strip()
+
+
+def grants(manifest: Any) -> list[tuple[str, ...]]:
+    return [
+        (group, resource, verb)
+        for rule in manifest["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
+@pytest.mark.rule("OP-62")
+def test_checked_in_files_are_what_the_declarations_say() -> None:
+    result = CliRunner().invoke(command, ["--check", str(CHECKED_IN)])
+    assert result.output == ""
+    assert result.exit_code == 0
+
+
+@pytest.mark.rule("OP-62")
+@pytest.mark.parametrize("manifest", ROLES, ids=name_of)
+def test_no_role_has_a_wildcard(manifest: Any) -> None:
+    words = [word for rule in manifest["rules"] for field in rule.values() for word in field]
+    assert not [word for word in words if "*" in word]
+
+
+@pytest.mark.rule("OP-62")
+@pytest.mark.parametrize("manifest", ROLES, ids=name_of)
+def test_no_right_is_granted_twice(manifest: Any) -> None:
+    everywhere = grants(next(m for m in ROLES if m["kind"] == "ClusterRole"))
+    found = grants(manifest)
+    assert len(found) == len(set(found))
+    if manifest["kind"] == "Role":
+        assert not set(found) & set(everywhere)
+
+
+@pytest.mark.rule("N-16")
+def test_what_the_published_role_lacked_is_granted() -> None:
+    found = {grant for manifest in ROLES for grant in grants(manifest)}
+    assert ("events.k8s.io", "events", "create") in found
+    assert ("", "pods", "delete") in found
+    assert ("navarchos.pusher.com", "noderollouts/finalizers", "update") in found
+    assert ("navarchos.pusher.com", "nodereplacements/finalizers", "update") in found
+
+
+def test_only_its_own_lease_is_changed_and_only_where_it_is() -> None:
+    found = [
+        (manifest["metadata"].get("namespace"), rule["verbs"], rule.get("resourceNames"))
+        for manifest in ROLES
+        for rule in manifest["rules"]
+        if "leases" in rule["resources"]
+    ]
+    assert found == [
+        ("kube-system", ["create"], None),
+        ("kube-system", ["get", "update"], ["navarchos-leader-election"]),
+    ]
+
+
+def test_every_role_is_bound_to_the_account_of_the_pods() -> None:
+    bound = {(b["roleRef"]["kind"], b["metadata"].get("namespace")) for b in BINDINGS}
+    assert bound == {(m["kind"], m["metadata"].get("namespace")) for m in ROLES}
+    for binding in BINDINGS:
+        assert binding["subjects"] == [
+            {"kind": "ServiceAccount", "name": "navarchos", "namespace": "kube-system"}
+        ]
+    assert POD["spec"]["serviceAccountName"] == "navarchos"
+
+
+def test_published_names_are_kept() -> None:
+    assert DEPLOYMENT["metadata"]["name"] == "navarchos"
+    assert DEPLOYMENT["metadata"]["namespace"] == "kube-system"
+    assert DEPLOYMENT["spec"]["replicas"] == 2
+    assert DEPLOYMENT["spec"]["selector"] == {"matchLabels": {"app": "navarchos"}}
+    assert POD["metadata"]["labels"]["app"] == "navarchos"
+    assert CONTAINER["image"] == f"quay.io/pusher/navarchos:{__version__}"
+    assert CONTAINER["resources"]["requests"] == {"cpu": "50m", "memory": "100Mi"}
+    published = {"deployment.yaml", "clusterrole.yaml", "crb.yaml", "role.yaml", "rb.yaml"}
+    assert published | {"serviceaccount.yaml"} <= set(FILE_NAMES.values())
+
+
+@pytest.mark.rule("OP-60")
+def test_the_manager_understands_its_arguments() -> None:
+    context = manager.make_context("manager", list(CONTAINER["args"]))
+    assert context.params["leader_election"] is True
+    assert context.params["leader_election_id"] == "navarchos-leader-election"
+    assert context.params["leader_election_namespace"] == "kube-system"
+    assert context.params["sync_period"] == 300.0
+
+
+def test_probes_and_scrapes_go_where_the_manager_listens() -> None:
+    ports = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
+    context = manager.make_context("manager", list(CONTAINER["args"]))
+    assert context.params["metrics_addr"] == f":{ports['metrics']}"
+    assert context.params["health_addr"] == f":{ports['health']}"
+    assert POD["metadata"]["annotations"]["prometheus.io/port"] == str(ports["metrics"])
+    for probe, path in (("livenessProbe", "/healthz"), ("readinessProbe", "/readyz")):
+        assert CONTAINER[probe]["httpGet"] == {"path": path, "port": "health"}
+
+
+def test_the_kubelet_waits_for_longer_than_the_manager_takes_to_end() -> None:
+    assert POD["spec"]["terminationGracePeriodSeconds"] > ManagerOptions().graceful_shutdown_timeout
+
+
+def test_pods_meet_the_restricted_security_standard() -> None:
+    pod, container = POD["spec"]["securityContext"], CONTAINER["securityContext"]
+    assert pod["runAsNonRoot"] is True
+    assert pod["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container["allowPrivilegeEscalation"] is False
+    assert container["readOnlyRootFilesystem"] is True
+    assert container["capabilities"] == {"drop": ["ALL"]}
+
+
+def test_the_image_runs_as_the_user_that_the_pod_names() -> None:
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    user = POD["spec"]["securityContext"]["runAsUser"]
+    assert f"\nUSER {user}:{user}\n" in dockerfile
+    # The Deployment has flags only, as the published one: the image adds the command.
+    assert '\nENTRYPOINT ["navarchos", "manager"]\n' in dockerfile
+
+
+def test_a_drained_node_takes_one_pod_of_the_manager_at_a_time() -> None:
+    budget = next(m for m in MANIFESTS if m["kind"] == "PodDisruptionBudget")
+    assert budget["spec"]["maxUnavailable"] == 1
+    assert budget["spec"]["selector"] == DEPLOYMENT["spec"]["selector"]
+
+
+def test_an_api_server_takes_every_manifest_in_the_order_of_the_files() -> None:
+    documents = [
+        document
+        for _, text in sorted(deployment_files().items())
+        for document in yaml.safe_load_all(text)
+    ]
+    assert len(documents) == len(MANIFESTS)
+    ApiServer().install(*documents)
+
+
+def test_all_manifests_are_printed_as_one_stream() -> None:
+    result = CliRunner().invoke(command)
+    assert result.exit_code == 0
+    assert list(yaml.safe_load_all(result.output)) == MANIFESTS
+
+
+def test_a_check_fails_on_what_differs_is_missing_or_is_a_stranger(tmp_path: Path) -> None:
+    """`kubectl create -f DIR` would take a stranger as well."""
+    assert CliRunner().invoke(command, ["--output", str(tmp_path)]).exit_code == 0
+    (tmp_path / "role.yaml").write_text("rules: []\n")
+    (tmp_path / "rb.yaml").unlink()
+    (tmp_path / "old.yml").write_text("kind: ClusterRole\n")
+    (tmp_path / "README.md").write_text("kubectl does not read this\n")
+    result = CliRunner().invoke(command, ["--check", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.output.splitlines() == [
+        f"{tmp_path}/rb.yaml is missing",
+        f"{tmp_path}/role.yaml differs from what would be generated",
+        f"{tmp_path}/old.yml would not be generated; remove it",
+        f"to make them equal: navarchos manifests --output {tmp_path}",
+    ]

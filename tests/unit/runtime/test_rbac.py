@@ -1,0 +1,161 @@
+"""Roles grant what was declared: all of it, once, and nothing else."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from navarchos.client import Resource
+from navarchos.client.owners import owner_reference
+from navarchos.client.rights import VERBS, Rule, right_to_block_deletion
+from navarchos.errors import ConfigError
+from navarchos.informers.rights import rights_to_cache
+from navarchos.leaderelection import rights_to_lease
+from navarchos.meta import ObjectMeta
+from navarchos.runtime.rbac import Subject, policy_rules, role, role_binding
+
+PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
+NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=dict)
+WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True, type=dict)
+
+
+def test_kinds_of_one_group_share_a_rule_when_the_verbs_are_the_same() -> None:
+    assert policy_rules([*rights_to_cache(PODS), *rights_to_cache(NODES)]) == [
+        {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}
+    ]
+
+
+def test_groups_never_share_a_rule() -> None:
+    """It would grant kinds that exist in neither, or in the wrong one."""
+    groups = [rule["apiGroups"] for rule in policy_rules(rights_to_cache(PODS, WIDGETS))]
+    assert groups == [[""], ["example.com"]]
+
+
+def test_what_several_parts_need_is_granted_once_with_reads_first() -> None:
+    rights = [Rule(PODS, ("delete",)), Rule(PODS, ("watch", "list")), Rule(PODS, ("list",))]
+    assert policy_rules(rights) == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "delete"]}
+    ]
+
+
+def test_a_subresource_is_a_kind_of_its_own() -> None:
+    (rule,) = policy_rules([Rule(PODS, ("create",), subresource="eviction")])
+    assert rule["resources"] == ["pods/eviction"]
+
+
+def test_a_projection_makes_no_difference() -> None:
+    slim = PODS.projected(ObjectMeta)
+    assert policy_rules([Rule(slim, ("get",)), Rule(PODS, ("get",))]) == policy_rules(
+        [Rule(PODS, ("get",))]
+    )
+
+
+def test_names_are_left_out_where_all_objects_are_granted() -> None:
+    rights = [Rule(PODS, ("get", "patch"), names=("a",)), Rule(PODS, ("get",))]
+    assert policy_rules(rights) == [
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"], "verbs": ["patch"]},
+    ]
+
+
+def test_names_with_the_same_verbs_share_a_rule() -> None:
+    rights = [Rule(PODS, ("get",), names=("b",)), Rule(PODS, ("get",), names=("a",))]
+    (rule,) = policy_rules(rights)
+    assert rule["resourceNames"] == ["a", "b"]
+
+
+def test_a_lease_is_created_under_any_name_and_then_only_it_is_touched() -> None:
+    """RBAC is asked before a new object has a name."""
+    create, others = policy_rules(rights_to_lease("mine"))
+    assert create["verbs"] == ["create"]
+    assert "resourceNames" not in create
+    assert others["resourceNames"] == ["mine"]
+    assert others["verbs"] == ["get", "update"]
+
+
+def test_owning_with_a_hold_on_deletion_takes_a_right_that_no_request_shows() -> None:
+    owner = {"metadata": {"name": "w", "uid": "1"}}
+    reference = owner_reference(owner, WIDGETS)
+    right = right_to_block_deletion(WIDGETS)
+    assert reference.block_owner_deletion
+    assert right.asked_by_admission
+    assert policy_rules([right]) == [
+        {"apiGroups": ["example.com"], "resources": ["widgets/finalizers"], "verbs": ["update"]}
+    ]
+
+
+@pytest.mark.parametrize("verbs", [(), ("*",), ("get", "evict")])
+def test_verbs_are_named_one_by_one(verbs: tuple[str, ...]) -> None:
+    with pytest.raises(ConfigError, match="must be some of get, list, watch"):
+        Rule(PODS, verbs)  # type: ignore[arg-type]  # what a caller without types writes
+
+
+def test_creating_cannot_be_limited_to_names() -> None:
+    with pytest.raises(ConfigError, match="cannot limit `create` to names"):
+        Rule(PODS, ("create",), names=("a",))
+
+
+RULES = st.builds(
+    Rule,
+    st.sampled_from([PODS, NODES, WIDGETS]),
+    st.lists(st.sampled_from([v for v in VERBS if v != "create"]), min_size=1).map(tuple),
+    subresource=st.sampled_from(["", "status"]),
+    names=st.sampled_from([(), ("a",), ("b",), ("a", "b")]),
+)
+Grant = tuple[str, str, str, str]
+"""A group, a kind, a verb, and the name of an object; `*` for all."""
+
+
+def grants(rules: list[dict[str, list[str]]]) -> list[Grant]:
+    return [
+        grant
+        for rule in rules
+        for grant in itertools.product(
+            rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", ["*"])
+        )
+    ]
+
+
+@given(st.lists(RULES, max_size=8))
+def test_rules_grant_exactly_what_was_declared_and_nothing_twice(rights: list[Rule]) -> None:
+    declared = {
+        (right.resource.group, right.target, verb, name)
+        for right in rights
+        for verb in right.verbs
+        for name in right.names or ("*",)
+    }
+    wanted = {g for g in declared if g[3] == "*" or (*g[:3], "*") not in declared}
+    found = grants(policy_rules(rights))
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+
+
+@given(st.lists(RULES, max_size=8), st.randoms(use_true_random=False))
+def test_the_order_of_declarations_makes_no_difference(rights: list[Rule], random: object) -> None:
+    shuffled = list(rights)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis hands out a Random
+    assert policy_rules(shuffled) == policy_rules(rights)
+
+
+def test_a_role_without_a_namespace_is_one_of_the_cluster() -> None:
+    made = role("w", rights_to_cache(PODS), labels={"app": "w"})
+    assert made["kind"] == "ClusterRole"
+    assert made["metadata"] == {"name": "w", "labels": {"app": "w"}}
+
+
+def test_a_binding_refers_to_the_role_of_its_name_and_scope() -> None:
+    cluster = role_binding("w", Subject("account", "tools"))
+    assert cluster["kind"] == "ClusterRoleBinding"
+    assert cluster["roleRef"]["kind"] == "ClusterRole"
+    local = role_binding("w", Subject("account", "tools"), namespace="apps")
+    assert local["kind"] == "RoleBinding"
+    assert local["metadata"] == {"name": "w", "namespace": "apps"}
+    assert local["roleRef"] == {
+        "apiGroup": "rbac.authorization.k8s.io",
+        "kind": "Role",
+        "name": "w",
+    }
+    assert local["subjects"] == [
+        {"kind": "ServiceAccount", "name": "account", "namespace": "tools"}
+    ]
