@@ -4,14 +4,25 @@ Tests here may poll: what they wait for happens in other processes. They never s
 because a program is missing: `make controlplane` gets it.
 """
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from tests.e2e.cases import Case, case_name
+from tests.e2e.checker import Checker
+from tests.e2e.installing import Installed, install
+from tests.e2e.machines import Machines
+from tests.e2e.target import Kubectl, Target
 
+from navarchos.client import Client
 from navarchos.stopping import StopToken
 from navarchos.testing.controlplane import KUBECTL, ControlPlane, find_binaries
+from navarchos.testing.controlplane.guarding import Guard
+
+FOREIGN = "NAVARCHOS_E2E_KUBECONFIG"
+"""The variable that names a kubeconfig of another cluster to test on."""
 
 LATE = 60.0
 
@@ -46,3 +57,73 @@ def control_plane() -> Iterator[ControlPlane]:
     with ControlPlane() as plane:
         plane.kwok()
         yield plane
+
+
+@pytest.fixture(scope="session")
+def target(
+    request: pytest.FixtureRequest, kubectl_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Target]:
+    """The cluster under test: ours, or the one that `NAVARCHOS_E2E_KUBECONFIG` names."""
+    directory = tmp_path_factory.mktemp("target")
+    foreign = os.environ.get(FOREIGN)
+    kubeconfig = Path(foreign) if foreign else directory / "kubeconfig"
+    audit = None
+    if not foreign:
+        plane: ControlPlane = request.getfixturevalue("control_plane")
+        plane.write_kubeconfig(kubeconfig)
+        audit = plane.audit_events
+    kubectl = Kubectl(kubectl_path, kubeconfig, directory)
+    with Client.from_config(kubeconfig=kubeconfig, user_agent="e2e/1") as client:
+        yield Target(kubeconfig, client, kubectl, audit, runs_kwok=not foreign)
+
+
+@pytest.fixture(scope="session")
+def installed(target: Target) -> Installed:
+    """Install the operator as the README says, but for the replicas of its Deployment.
+
+    Cases run managers of their own, as the ServiceAccount that is installed.
+    """
+    return install(target)
+
+
+@pytest.fixture(scope="session")
+def guard() -> Iterator[Guard]:
+    """What ends the managers when the tests end, however they end."""
+    keeper = Guard()
+    try:
+        yield keeper
+    finally:
+        keeper.stop()
+
+
+@pytest.fixture(scope="session")
+def account(target: Target, installed: Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A kubeconfig of the ServiceAccount that the manager has in a cluster."""
+    path = tmp_path_factory.mktemp("account") / "kubeconfig"
+    target.write_account_kubeconfig(path, "kube-system", "navarchos")
+    return path
+
+
+@pytest.fixture(scope="session")
+def kubelets(target: Target, installed: Installed) -> Iterator[None]:
+    """Somebody who runs the pods of the nodes that cases make."""
+    if target.runs_kwok:
+        yield
+        return
+    with Machines(target, (), kubelets=True):
+        yield
+
+
+@pytest.fixture
+def case(
+    request: pytest.FixtureRequest, target: Target, account: Path, guard: Guard, kubelets: None
+) -> Iterator[Case]:
+    """A case of its own; it fails when anything happened that must never happen."""
+    name = case_name(request.node.name)
+    with Checker(target.connect("e2e-checker/1")) as checker:
+        running = Case(name, target, checker, guard, account)
+        try:
+            yield running
+            running.judge()
+        finally:
+            running.end()

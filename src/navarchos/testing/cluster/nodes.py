@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -56,6 +56,7 @@ class Machine:
         taints: Taints that the node registers with.
         pods: How many pods it takes.
         cpu: Its processors.
+        annotations: More annotations of the node.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Machine:
     taints: tuple[Mapping[str, str], ...]
     pods: int
     cpu: int
+    annotations: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def address(self) -> str:
@@ -151,6 +153,8 @@ def node_manifest(machine: Machine, *, at: datetime, uid: str = "") -> JsonObjec
             ZONE_LABEL: machine.zone,
         },
     }
+    if machine.annotations:
+        metadata["annotations"] = dict(machine.annotations)
     if uid:
         metadata |= {"uid": uid, "creationTimestamp": format_time(at)}
     spec: JsonObject = {"providerID": machine.provider_id}

@@ -39,11 +39,23 @@ class Subscription:
     Does not promise: the order of changes of different kinds; who made them
     (`request` is `None`); or that a state between two lists is seen.
 
+    Args:
+        client: Reads; it must outlive the subscription.
+        resources: The kinds.
+        listener: Whom to call.
+        announce_present: Whether what is there at the start is announced as well, as
+            `ADDED`, kind after kind in the order given, before the constructor returns.
+
     Threads: one per kind, `nav-watch-...`; the listener is called on them.
     """
 
     def __init__(
-        self, client: Client, resources: Sequence[Resource[JsonObject]], listener: Listener
+        self,
+        client: Client,
+        resources: Sequence[Resource[JsonObject]],
+        listener: Listener,
+        *,
+        announce_present: bool = False,
     ) -> None:
         self._stop = StopToken()
         self._listener = listener
@@ -54,7 +66,7 @@ class Subscription:
             for each in resources
         ]
         for follower in followers:
-            follower.relist(announce=False)
+            follower.relist(announce=announce_present)
         for follower in followers:
             self._threads.start(follower.name, partial(follower.run, self._stop))
 

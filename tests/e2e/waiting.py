@@ -1,0 +1,24 @@
+"""The one place that polls: what is waited for happens in other processes."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["LATE", "wait_for"]
+
+T = TypeVar("T")
+
+LATE = 60.0
+"""Seconds after which what was waited for is given up: far more than it takes."""
+
+_PERIOD = 0.05
+
+
+def wait_for(what: str, look: Callable[[], T], timeout: float = LATE) -> T:
+    """Return what `look` returns once that is true; fail the test when it never is."""
+    deadline = time.monotonic() + timeout
+    while not (found := look()):
+        if time.monotonic() >= deadline:
+            raise AssertionError(f"not within {timeout:.0f} s: {what} (last seen: {found!r})")
+        time.sleep(_PERIOD)
+    return found
