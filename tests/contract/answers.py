@@ -4,9 +4,9 @@ Recorded by `pytest --server=real --record tests/contract`; a file per module. W
 a case says to a server is compared, not only what the case asserts.
 """
 
-import difflib
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from tests.contract.exchanges import Exchange
 
 __all__ = ["Answers"]
 
+MISSING = "nothing"
 DIRECTORY = Path(__file__).parent / "answers"
 
 
@@ -38,8 +39,13 @@ class Answers:
             self._changed.add(module)
             return
         assert case in known, f"no record of {case}: run pytest --server=real --record"
-        if found != known[case]:
-            raise AssertionError("a real server answers otherwise:\n" + _diff(known[case], found))
+        lines = [
+            line
+            for real, ours in zip_longest(known[case], found, fillvalue={})
+            for line in _differences(real, ours, str(ours.get("request")))
+        ]
+        if lines:
+            raise AssertionError("\n".join(["a real server answers otherwise:", *lines]))
 
     def save(self) -> None:
         """Write what was recorded."""
@@ -54,9 +60,18 @@ class Answers:
         return self._modules[name]
 
 
-def _diff(wanted: object, found: object) -> str:
-    lines = [
-        json.dumps(each, indent=1, sort_keys=True, ensure_ascii=False).splitlines()
-        for each in (wanted, found)
-    ]
-    return "\n".join(difflib.unified_diff(*lines, "real", "found", lineterm="", n=6))
+def _differences(real: Any, found: Any, path: str) -> Iterator[str]:
+    if isinstance(real, dict) and isinstance(found, dict):
+        for key in sorted({*real, *found}):
+            yield from _differences(
+                real.get(key, MISSING), found.get(key, MISSING), f"{path}.{key}"
+            )
+    elif isinstance(real, list) and isinstance(found, list) and len(real) == len(found):
+        for index, pair in enumerate(zip(real, found, strict=True)):
+            yield from _differences(*pair, f"{path}[{index}]")
+    elif real != found or type(real) is not type(found):
+        yield f"{path}:\n  real {_shown(real)}\n  ours {_shown(found)}"
+
+
+def _shown(value: object) -> str:
+    return MISSING if value is MISSING else json.dumps(value, ensure_ascii=False)

@@ -118,9 +118,10 @@ def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFa
 
 
 def fill_required(value: JsonValue, schema: Schema) -> None:
-    """Set, in place, required scalars that are absent to zero, as Go's encoder shows them.
+    """Set, in place, what is absent to what Go's encoder shows instead.
 
-    Typed clients rely on it: a required string may be empty, but it is there.
+    Zero for required scalars, null for some times. Typed clients rely on it: a
+    required string may be empty, but it is there.
     """
     if isinstance(value, list) and schema.items is not None:
         for item in value:
@@ -131,6 +132,8 @@ def fill_required(value: JsonValue, schema: Schema) -> None:
         kind = schema.properties[name]
         if name not in value and kind.type in _ZEROS and not kind.format.endswith("-time"):
             value[name] = _ZEROS[kind.type]
+    for name in schema.shown_as_null:
+        value.setdefault(name, None)
     for key, item in value.items():
         child = schema.child(key)
         if child is not None and isinstance(item, dict | list):
@@ -138,13 +141,17 @@ def fill_required(value: JsonValue, schema: Schema) -> None:
 
 
 def drop_empty(value: JsonObject, schema: Schema) -> None:
-    """Remove, in place, nulls and empty lists, which Go's encoder leaves out too."""
+    """Remove, in place, what Go's encoder leaves out.
+
+    That is nulls, empty lists and maps, and zeros where zero is no value. An empty
+    struct stays: behind a pointer it says something.
+    """
     for key in list(value):
         child = schema.child(key)
         if child is None or not child.type:
             continue
         item = value[key]
-        if item is None or item == []:
+        if item is None or item == [] or _is_nothing(item, child, key in schema.required):
             del value[key]
         elif isinstance(item, dict):
             drop_empty(item, child)
@@ -152,3 +159,11 @@ def drop_empty(value: JsonObject, schema: Schema) -> None:
             for element in item:
                 if isinstance(element, dict):
                     drop_empty(element, child.items)
+
+
+def _is_nothing(item: JsonValue, schema: Schema, required: bool) -> bool:
+    if required:
+        return False
+    if item == {}:
+        return schema.additional is not None
+    return schema.type in _ZEROS and not schema.shows_zero and item == _ZEROS[schema.type]

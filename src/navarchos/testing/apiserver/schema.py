@@ -50,6 +50,8 @@ class Schema:
         required: Fields that must be there.
         keywords: Every keyword as written, for validation.
         rules: `x-kubernetes-validations`.
+        shows_zero: Zero is a value; elsewhere Go's encoder leaves it out.
+        shown_as_null: Fields whose absence is written as null.
         name: Go's name of the type, for messages of the decoder.
         has_rules: There are rules here or somewhere below.
     """
@@ -71,6 +73,8 @@ class Schema:
     required: tuple[str, ...] = ()
     keywords: Mapping[str, Any] = field(default_factory=dict)
     rules: tuple[Mapping[str, Any], ...] = ()
+    shows_zero: bool = False
+    shown_as_null: tuple[str, ...] = ()
     name: str = ""
     has_rules: bool = False
 

@@ -16,7 +16,7 @@ CustomResourceDefinitionSpec
 CustomResourceDefinitionNames
   plural!:str singular:str shortNames:[str] kind!:str listKind:str categories:[str]
 CustomResourceDefinitionVersion
-  name!:str served!:bool storage!:bool deprecated:bool deprecationWarning:str
+  name!:str served!:bool storage!:bool deprecated:bool deprecationWarning:*str
   schema:CustomResourceValidation subresources:CustomResourceSubresources
   additionalPrinterColumns:[CustomResourceColumnDefinition] selectableFields:[SelectableField]
 SelectableField
@@ -26,7 +26,7 @@ CustomResourceValidation
 CustomResourceSubresources
   status:any scale:CustomResourceSubresourceScale
 CustomResourceSubresourceScale
-  specReplicasPath!:str statusReplicasPath!:str labelSelectorPath:str
+  specReplicasPath!:str statusReplicasPath!:str labelSelectorPath:*str
 CustomResourceColumnDefinition
   name!:str type!:str format:str description:str priority:int jsonPath!:str
 CustomResourceConversion
@@ -35,6 +35,6 @@ CustomResourceDefinitionStatus
   conditions:[CustomResourceDefinitionCondition] acceptedNames:CustomResourceDefinitionNames
   storedVersions:[str] observedGeneration:int64
 CustomResourceDefinitionCondition
-  type!:str status!:str lastTransitionTime:time reason:str message:str observedGeneration:int64
+  type!:str status!:str lastTransitionTime:time? reason:str message:str observedGeneration:int64
 """,
 }

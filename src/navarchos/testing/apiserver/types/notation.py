@@ -12,7 +12,9 @@ Types are `str int int64 bool num time micro quantity ios bytes any`, another
 type's name (`meta.ObjectMeta` for one of another table), `[T]` a list, `{T}` a
 map. `!` after the name marks a required field. After a list, `+key` says that a
 strategic merge patch pairs items by that key, `+` alone that it unites values;
-`~` after a type says that the patch may retain keys.
+`~` after a type says that the patch may retain keys. `*` before a scalar is Go's
+pointer: zero is a value, elsewhere it is the absence of one. `?` after a time says
+that its absence shows, as null.
 """
 
 import re
@@ -82,6 +84,8 @@ class TypeTable:
                 found.properties[field] = self._value(kind)
                 if required:
                     found.required += (field,)
+                if kind.endswith("?"):
+                    found.shown_as_null += (field,)
         return found
 
     def names(self) -> tuple[str, ...]:
@@ -134,9 +138,14 @@ class TypeTable:
             return Schema(type="object", additional=self._value(kind[1:-1]))
         if kind.endswith("~"):
             return self._retaining(kind[:-1])
-        if kind in _SCALARS:
-            written, form = _SCALARS[kind]
-            return Schema(type=written, format=form, preserve=not written)
+        if _scalar(kind) in _SCALARS:
+            written, form = _SCALARS[_scalar(kind)]
+            return Schema(
+                type=written,
+                format=form,
+                preserve=not written,
+                shows_zero=kind.startswith("*"),
+            )
         return self.schema(kind)
 
     def _retaining(self, name: str) -> Schema:
@@ -157,8 +166,8 @@ class TypeTable:
             return {"type": "object", "additionalProperties": self._open(kind[1:-1])}
         if kind.endswith("~"):
             return {**self._open(kind[:-1]), "x-kubernetes-patch-strategy": "retainKeys"}
-        if kind in _SCALARS:
-            return _open_scalar(kind)
+        if _scalar(kind) in _SCALARS:
+            return _open_scalar(_scalar(kind))
         return {"allOf": [{"$ref": f"#/components/schemas/{self.definition_name(kind)}"}]}
 
 
@@ -190,7 +199,11 @@ def _merge_extensions(suffix: str) -> JsonObject:
 def _innermost(kind: str) -> str:
     while kind.startswith(("[", "{")):
         kind = kind[1:].rpartition("]" if kind.startswith("[") else "}")[0]
-    return kind.rstrip("~")
+    return _scalar(kind.rstrip("~"))
+
+
+def _scalar(kind: str) -> str:
+    return kind.removeprefix("*").removesuffix("?")
 
 
 def load_types() -> TypeTable:

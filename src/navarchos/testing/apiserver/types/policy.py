@@ -10,7 +10,8 @@ PodDisruptionBudget
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:PodDisruptionBudgetSpec
   status:PodDisruptionBudgetStatus
 PodDisruptionBudgetSpec
-  minAvailable:ios selector:meta.LabelSelectorSpec maxUnavailable:ios unhealthyPodEvictionPolicy:str
+  minAvailable:ios selector:meta.LabelSelectorSpec maxUnavailable:ios
+  unhealthyPodEvictionPolicy:*str
 PodDisruptionBudgetStatus
   observedGeneration:int64 disruptedPods:{time} disruptionsAllowed!:int currentHealthy!:int
   desiredHealthy!:int expectedPods!:int conditions:[meta.Condition]+type
@@ -21,8 +22,8 @@ Eviction
 Lease
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:LeaseSpec
 LeaseSpec
-  holderIdentity:str leaseDurationSeconds:int acquireTime:micro renewTime:micro
-  leaseTransitions:int strategy:str preferredHolder:str
+  holderIdentity:*str leaseDurationSeconds:*int acquireTime:micro renewTime:micro
+  leaseTransitions:*int strategy:*str preferredHolder:*str
 """,
     "io.k8s.api.events.v1": """
 Event
@@ -56,7 +57,7 @@ RoleRef
     "io.k8s.api.storage.v1": """
 StorageClass
   apiVersion:str kind:str metadata:meta.ObjectMeta provisioner!:str parameters:{str}
-  reclaimPolicy:str mountOptions:[str] allowVolumeExpansion:bool volumeBindingMode:str
+  reclaimPolicy:*str mountOptions:[str] allowVolumeExpansion:*bool volumeBindingMode:*str
   allowedTopologies:[any]
 VolumeAttachment
   apiVersion:str kind:str metadata:meta.ObjectMeta spec!:VolumeAttachmentSpec
@@ -64,13 +65,13 @@ VolumeAttachment
 VolumeAttachmentSpec
   attacher!:str source!:VolumeAttachmentSource nodeName!:str
 VolumeAttachmentSource
-  persistentVolumeName:str inlineVolumeSpec:any
+  persistentVolumeName:*str inlineVolumeSpec:any
 VolumeAttachmentStatus
   attached!:bool attachmentMetadata:{str} attachError:any detachError:any
 """,
     "io.k8s.api.scheduling.v1": """
 PriorityClass
   apiVersion:str kind:str metadata:meta.ObjectMeta value!:int globalDefault:bool description:str
-  preemptionPolicy:str
+  preemptionPolicy:*str
 """,
 }
