@@ -43,9 +43,14 @@ types: $(STAMP) ## Check types, strictly
 crds: $(STAMP) ## Generate config/crds from the types
 	$(BIN)/navarchos crds --output config/crds
 
+.PHONY: manifests
+manifests: $(STAMP) ## Generate config/deploy from the declared rights
+	$(BIN)/navarchos manifests --output config/deploy
+
 .PHONY: verify
 verify: $(STAMP) ## Fail when a generated file differs from what is checked in
 	$(BIN)/navarchos crds --check config/crds
+	$(BIN)/navarchos manifests --check config/deploy
 
 .PHONY: e2e
 e2e: $(STAMP) ## Run the tests that need kubectl

@@ -2,6 +2,7 @@
 
 import threading
 import time
+import weakref
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -42,6 +43,8 @@ class FakeClock:
         self._changed = threading.Condition(threading.Lock())
         self._monotonic = 1_000.0  # guarded by _changed
         self._waiters: dict[int, _Waiter] = {}  # guarded by _changed; by thread ident
+        # They live by another clock: a server that several tests share, for one.
+        self._foreign = weakref.WeakSet(threading.enumerate())
 
     def monotonic(self) -> float:
         """Return virtual seconds since an arbitrary instant."""
@@ -92,7 +95,8 @@ class FakeClock:
     def settle(self, *, threads: int = 0) -> None:
         """Return when every thread of the library is parked in this clock.
 
-        Threads are those whose name begins with `nav-`, the calling one left out.
+        Threads are those whose name begins with `nav-`, except the calling one and
+        those that are older than this clock.
 
         Args:
             threads: At least so many threads must be parked; for threads that the
@@ -112,6 +116,7 @@ class FakeClock:
                 if thread.name.startswith(THREAD_PREFIX)
                 and thread.ident not in parked
                 and thread is not threading.current_thread()
+                and thread not in self._foreign
             )
             if not busy and len(parked) >= threads:
                 return

@@ -3,7 +3,9 @@ from datetime import timedelta
 
 import pytest
 
+from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
+from navarchos.threads import ThreadGroup
 
 
 def nap(clock: FakeClock, seconds: float | None, log: list[float]) -> threading.Thread:
@@ -71,3 +73,12 @@ def test_next_deadline_tells_how_far_to_go(fake_clock: FakeClock) -> None:
     assert fake_clock.next_deadline() == pytest.approx(7.0)
     fake_clock.advance(7.0)
     thread.join()
+
+
+def test_threads_that_are_older_than_the_clock_are_not_waited_for() -> None:
+    stop = StopToken()
+    others = ThreadGroup("older", stop=stop)
+    others.start("busy", stop.wait)
+    FakeClock().settle()
+    stop.stop("done")
+    assert others.join(5)

@@ -26,6 +26,7 @@ from navarchos.operator.drains.teller import Teller
 from navarchos.operator.drains.turn import Turn, clocks_ahead, late_binding_left
 from navarchos.operator.drains.watches import PodWatches
 from navarchos.operator.drains.writer import DrainWriter
+from navarchos.operator.kinds import STALE
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import Node
 from navarchos.runtime import DONE, Reconciler, Request, Result
@@ -89,9 +90,9 @@ class DrainReconciler(Reconciler):
             return DONE
         try:
             return self._pass(drain)
-        except Conflict as conflict:
-            # Somebody was faster; what they wrote is about to reach the cache.
-            _log.debug("drain_overtaken", drain=request.name, why=conflict.why)
+        except STALE as error:
+            # Somebody was faster, or it is gone; the cache is about to hear of it.
+            _log.debug("drain_overtaken", drain=request.name, why=error.why)
             return Result(requeue_after=_AFTER_CONFLICT)
 
     def _pass(self, drain: NodeDrain) -> Result:
