@@ -15,6 +15,8 @@ __all__ = ["Exchange", "Http", "Reply", "plain"]
 Json = Any
 
 KEPT_HEADERS = ("Content-Type", "Retry-After", "Warning")
+# Texts for people, which are not part of the contract; docs/testing.md says why.
+HELP = {"columnDefinitions": "description"}
 DROPPED = frozenset({"managedFields"})
 VERSIONS = frozenset({"resourceVersion", "uid", "continue"})
 # What no two servers and no two runs have in common, in the order of replacement.
@@ -24,6 +26,14 @@ PASSING = (
     (re.compile(r"\bcontract-[a-z0-9]{5}\b"), "<namespace>"),
     (re.compile(r"\b(map|w)-[a-z0-9]{5}\b"), r"<\1>"),
     (re.compile(r"((?:current|object meta|resource version): )\d+"), r"\1<version>"),
+    (re.compile(r"(in record )\(\d+\)"), r"\1(<version>)"),
+    (re.compile(r"^\d+s$"), "<age>"),
+)
+# Where a text goes on with what a language or a parser has to say.
+FOREIGN = re.compile(
+    r"(compilation failed: |continue key is not valid: |previously negative\)"
+    r"|invalid: patch: Invalid value: |^Invalid value: (?=\"\{)).*",
+    re.DOTALL,
 )
 
 
@@ -32,14 +42,19 @@ def plain(value: Json, *, key: str = "") -> Json:
     if isinstance(value, dict):
         return {plain(k): plain(v, key=k) for k, v in value.items() if k not in DROPPED}
     if isinstance(value, list):
-        return [plain(item) for item in value]
+        hidden = HELP.get(key)
+        return [plain(_without(item, hidden) if hidden else item) for item in value]
     if not isinstance(value, str):
         return value
     if key in VERSIONS and value:
         return f"<{key}>"
     for pattern, name in PASSING:
         value = pattern.sub(name, value)
-    return value
+    return FOREIGN.sub(r"\1<...>", value)
+
+
+def _without(value: dict[str, Any], hidden: str) -> dict[str, Any]:
+    return {key: item for key, item in value.items() if key != hidden}
 
 
 @dataclass(frozen=True)
@@ -161,11 +176,8 @@ class Http:
     def _keep(self, method: str, url: str, reply: Reply) -> None:
         if self._silent:
             return
-        request = plain(
-            re.sub(
-                r"(continue|resourceVersion)=[^&]{4,}", r"\1=<\1>", f"{method} {unquote_plus(url)}"
-            )
-        )
+        asked = re.sub(r"(continue=)[^&]+|(resourceVersion=)\d{2,}", r"\1\2<>", unquote_plus(url))
+        request = plain(f"{method} {asked}")
         headers = {
             name: plain(reply.headers[name]) for name in KEPT_HEADERS if name in reply.headers
         }

@@ -54,7 +54,7 @@ def test_a_null_is_not_said_where_there_is_a_default(widget: Callable[..., Any])
         ({"size": 1, "code": "A1"}, "spec.code", "FieldValueInvalid", "should match '^[a-z]+$'"),
         ({"size": 1, "code": "abcdef"}, "spec.code", "FieldValueTooLong", "Too long: may not be"),
         ({"size": 1, "label": "a"}, "spec.label", "FieldValueInvalid", "at least 2 chars long"),
-        ({"size": 1, "at": "noon"}, "spec.at", "FieldValueInvalid", "must be of type date-time"),
+        ({"size": 1, "at": "noon"}, "spec.at", "FieldValueTypeInvalid", "of type date-time"),
         ({"size": 1, "amount": True}, "spec.amount", "FieldValueTypeInvalid", "must be of type"),
         ({"size": 1, "tags": {"a": 1}}, "spec.tags.a", "FieldValueTypeInvalid", "of type string"),
         ({"size": 1, "names": ["a", "a"]}, "spec.names[1]", "FieldValueDuplicate", "Duplicate"),
@@ -133,7 +133,7 @@ def test_an_update_needs_a_version(http: Http, widgets: str, widget: Callable[..
     del found["metadata"]["resourceVersion"]
     reply = http("PUT", f"{widgets}/{found['metadata']['name']}", found)
     assert reply.code == 422
-    assert "metadata.resourceVersion: Invalid value: 0x0: must be specified" in reply.message
+    assert "metadata.resourceVersion: Invalid value: 0: must be specified" in reply.message
 
 
 def test_columns_come_from_the_definition(
@@ -180,7 +180,8 @@ def test_a_definition_that_makes_no_sense_is_invalid(
 def test_discovery_shows_custom_kinds(http: Http, widgets: str) -> None:
     resources = http("GET", f"/apis/{GROUP}/v1").body["resources"]
     assert {r["name"] for r in resources} >= {"widgets", "widgets/status"}
-    groups = http("GET", "/apis").body["groups"]
+    with http.silent():  # no two clusters serve the same
+        groups = http("GET", "/apis").body["groups"]
     assert GROUP in [g["name"] for g in groups]
 
 

@@ -215,7 +215,7 @@ def test_delete_checks_preconditions(http: Http, core: str, field: str) -> None:
     }
     reply = http("DELETE", f"{core}/configmaps/a", options)
     assert (reply.code, reply.reason) == (409, "Conflict")
-    assert "Precondition failed" in reply.message
+    assert "in the precondition (1) does not match" in reply.message
     assert http("GET", f"{core}/configmaps/a").code == 200
 
 

@@ -33,13 +33,15 @@ def test_json_patch_steps(http: Http, core: str) -> None:
     http.create(f"{core}/configmaps", config_map("a", x="1"))
     steps = [
         {"op": "test", "path": "/data/x", "value": "1"},
-        {"op": "add", "path": "/data/a~1b", "value": "2"},
+        {"op": "add", "path": "/metadata/annotations", "value": {}},
+        {"op": "add", "path": "/metadata/annotations/a~1b", "value": "2"},
         {"op": "copy", "from": "/data/x", "path": "/data/y"},
         {"op": "move", "from": "/data/x", "path": "/data/z"},
         {"op": "replace", "path": "/data/y", "value": "9"},
     ]
     reply = patch(http, f"{core}/configmaps/a", steps, JSON)
-    assert reply.body["data"] == {"a/b": "2", "y": "9", "z": "1"}
+    assert reply.body["data"] == {"y": "9", "z": "1"}
+    assert reply.body["metadata"]["annotations"] == {"a/b": "2"}
 
 
 @pytest.mark.parametrize(

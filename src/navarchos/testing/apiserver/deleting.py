@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER, mark_terminating
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import (
     JsonObject,
@@ -14,6 +15,7 @@ from navarchos.testing.apiserver.objects import (
     timestamp,
 )
 from navarchos.testing.apiserver.status import (
+    ResourceName,
     StatusError,
     forbidden,
     invalid,
@@ -31,6 +33,8 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 """The finalizer that waits until dependents are set free."""
 
+_PODS: Final = BucketId("pods", "")
+_DEFINITIONS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
 _NAMESPACES: Final = BucketId("namespaces", "")
 _UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
@@ -112,7 +116,11 @@ def delete(
         if not waits:
             if options.dry_run:
                 return entry, True
-            return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
+            gone = api.store.remove(kind.bucket, entry.key, origin=options.origin)
+            if kind.bucket != _PODS:
+                return gone, True
+            # Watches see the pod as it was stored, the caller sees it marked.
+            return Entry(_marked(gone.obj, 0, []), gone.version), True
         marked = _marked(entry.obj, grace, finalizers)
         if options.dry_run or marked == entry.obj:
             return Entry(marked, entry.version), False
@@ -121,18 +129,16 @@ def delete(
 
 def check_preconditions(kind: Kind, entry: Entry, deletion: Deletion) -> None:
     """Raise 409 when the object is not the one that was meant."""
+    shown, version = ResourceName(kind.group, kind.kind), str(entry.version)
     if deletion.uid and deletion.uid != entry.uid:
-        raise precondition_failed(kind.resource, entry.name, "UID", deletion.uid, entry.uid)
-    version = str(entry.version)
+        raise precondition_failed(shown, entry.name, "UID", deletion.uid, entry.uid)
     if deletion.version and deletion.version != version:
-        raise precondition_failed(
-            kind.resource, entry.name, "ResourceVersion", deletion.version, version
-        )
+        raise precondition_failed(shown, entry.name, "ResourceVersion", deletion.version, version)
 
 
 def _grace(kind: Kind, obj: JsonObject, deletion: Deletion) -> int:
     """Return the seconds that a pod gets; other kinds have no grace."""
-    if (kind.plural, kind.group) != ("pods", ""):
+    if kind.bucket != _PODS:
         return 0
     if not dig(obj, "spec", "nodeName") or dig(obj, "status", "phase") in _FINISHED:
         return 0
@@ -144,6 +150,8 @@ def _grace(kind: Kind, obj: JsonObject, deletion: Deletion) -> int:
 
 def _finalizers(kind: Kind, obj: JsonObject, deletion: Deletion) -> list[str]:
     kept = list(meta(obj).get("finalizers") or [])
+    if kind.bucket == _DEFINITIONS and CLEANUP_FINALIZER not in kept:
+        kept.append(CLEANUP_FINALIZER)
     policy = deletion.policy
     if not policy:
         if ORPHAN in kept or FOREGROUND in kept:
@@ -171,4 +179,6 @@ def _marked(obj: JsonObject, grace: int, finalizers: list[str]) -> JsonObject:
         metadata["generation"] += 1
     if dig(marked, "spec", "finalizers") and marked.get("kind") == "Namespace":
         marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
+    if first and marked.get("kind") == "CustomResourceDefinition":
+        mark_terminating(marked)
     return marked

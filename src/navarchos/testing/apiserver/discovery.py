@@ -1,5 +1,7 @@
 """Discovery: what is served, one document per group version or all in one."""
 
+import base64
+import hashlib
 from typing import Final
 
 from navarchos.testing.apiserver.kinds import Kind, Kinds
@@ -59,6 +61,9 @@ def discover(path: str, accept: str, kinds: Kinds) -> Answer | None:
     return _below(parts, kinds)
 
 
+_CUSTOM_VERBS: Final = (
+    "delete", "deletecollection", "get", "list", "patch", "create", "update", "watch",
+)  # fmt: skip
 _CORE_VERSIONS: Final = {
     "kind": "APIVersions",
     "versions": ["v1"],
@@ -108,13 +113,27 @@ def _resource(kind: Kind) -> JsonObject:
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
         "kind": kind.kind,
-        "verbs": list(kind.verbs),
+        "verbs": _verbs(kind),
     }
+    if kind.custom is not None:
+        found["storageVersionHash"] = _storage_hash(kind)
     if kind.short_names:
         found["shortNames"] = list(kind.short_names)
     if kind.categories:
         found["categories"] = list(kind.categories)
     return found
+
+
+def _verbs(kind: Kind) -> list[str]:
+    if kind.custom is None:
+        return list(kind.verbs)
+    return [verb for verb in _CUSTOM_VERBS if verb in kind.verbs]
+
+
+def _storage_hash(kind: Kind) -> str:
+    """Name the version that objects are stored in, as apiserver's discovery does."""
+    named = f"{kind.group}/{kind.stored_version.rpartition('/')[2]}/{kind.kind}"
+    return base64.b64encode(hashlib.sha256(named.encode()).digest()[:8]).decode()
 
 
 def _subresource(kind: Kind, name: str) -> JsonObject:

@@ -196,6 +196,7 @@ def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: Options) -> None:
             "status": "True",
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
+            "lastProbeTime": None,
             "lastTransitionTime": timestamp(),
         },
     )

@@ -12,6 +12,7 @@ from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode
 from navarchos.testing.apiserver.openapi import openapi
 from navarchos.testing.apiserver.patches import (
+    APPLY_PATCH,
     JSON_PATCH,
     MERGE_PATCH,
     STRATEGIC_PATCH,
@@ -37,6 +38,7 @@ from navarchos.testing.apiserver.status import (
     StatusError,
     bad_request,
     method_not_allowed,
+    unsupported_by_router,
     unsupported_media_type,
 )
 from navarchos.testing.apiserver.store import Entry, Origin
@@ -154,13 +156,13 @@ def _serve_path(api: Api, request: Request) -> Answer:
 def _serve_get(api: Api, target: Target, request: Request) -> Answer:
     if target.subresource == "scale":
         return json_answer(read_scale(api, target))
-    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     query = request.query
     return get(api, target, query.get("resourceVersion", ""), form, query.get("includeObject", ""))
 
 
 def _serve_list(api: Api, target: Target, request: Request) -> Answer:
-    form = negotiate(request.accept, forms=_LIST_FORMS)
+    form = negotiate(request.accept, kind=target.kind, forms=_LIST_FORMS, of_list=True)
     return list_objects(api, target, read_list_options(request.query, target.kind), form)
 
 
@@ -174,7 +176,7 @@ def _serve_create(api: Api, target: Target, request: Request) -> Answer:
         return json_answer(review(kind, body), 201)
     if kind.namespaced and not target.namespace:
         raise method_not_allowed()
-    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry = create(api, kind, target.namespace, body, options)
     return _written(kind, entry, form, options, 201)
 
@@ -190,7 +192,7 @@ def _serve_update(api: Api, target: Target, request: Request) -> Answer:
     body = read_body(request.content_type, request.body)
     if target.subresource == "scale":
         return json_answer(write_scale(api, target, lambda _: body, options))
-    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry, created = replace(
         api, target.kind, target.namespace, target.name, body, options,
         subresource=target.subresource,
@@ -205,7 +207,7 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
     change = _patch(kind, request, scaling=target.subresource == "scale")
     if target.subresource == "scale":
         return json_answer(write_scale(api, target, change, options))
-    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry = modify(
         api, kind, target.namespace, target.name, change, options, subresource=target.subresource
     )
@@ -214,11 +216,10 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
 
 def _patch(kind: Kind, request: Request, *, scaling: bool) -> Callable[[JsonObject], JsonValue]:
     media = request.content_type.partition(";")[0].strip()
-    accepted = [JSON_PATCH, MERGE_PATCH]
-    if kind.custom is None:
-        accepted.append(STRATEGIC_PATCH)
-    if media not in accepted:
-        raise unsupported_media_type(accepted)
+    if kind.custom is None and media not in {JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH}:
+        raise unsupported_by_router()
+    if kind.custom is not None and media not in {JSON_PATCH, MERGE_PATCH}:
+        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     patch = read_body("application/json", request.body)
     if media == JSON_PATCH:
         return lambda obj: apply_json_patch(obj, patch)
@@ -240,7 +241,7 @@ def _serve_delete(api: Api, target: Target, request: Request) -> Answer:
     body = _deletion_body(request)
     options.dry_run = options.dry_run or "All" in (body.get("dryRun") or [])
     deletion = read_deletion(body, dict(request.query))
-    form = negotiate(request.accept, forms=_OBJECT_FORMS)
+    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry, gone = delete(api, kind, target.namespace, target.name, deletion, options)
     if gone and not kind.strategy.returns_deleted:
         return json_answer(_deleted(kind, entry))
@@ -280,7 +281,7 @@ def _serve_delete_collection(api: Api, target: Target, request: Request) -> Answ
     with api.store.transaction():
         for entry in select(api, target, read_list_options(request.query, kind)):
             last, _ = delete(api, kind, entry.namespace, entry.name, deletion, options)
-            found.append(kind.to_served(last.obj))
+            found.append(_item(kind, last))
         version = str(api.store.version)
     return json_answer(
         {
@@ -290,6 +291,14 @@ def _serve_delete_collection(api: Api, target: Target, request: Request) -> Answ
             "items": found,
         }
     )
+
+
+def _item(kind: Kind, entry: Entry) -> JsonObject:
+    """Return an object as lists have it: those of built-in kinds do not say what they are."""
+    served = kind.to_served(entry.obj)
+    if kind.custom is not None:
+        return served
+    return {key: value for key, value in served.items() if key not in {"kind", "apiVersion"}}
 
 
 def _options(request: Request, verb: str) -> Options:

@@ -210,7 +210,7 @@ class HttpFrontend:
             self._hub,
             call.target,
             read_list_options(request.query, call.target.kind),
-            negotiate(request.accept, forms=_WATCH_FORMS),
+            negotiate(request.accept, kind=call.target.kind, forms=_WATCH_FORMS, of_list=True),
             bookmark_interval=self._bookmark_interval,
             streaming=self._streaming,
         )

@@ -9,6 +9,7 @@ from navarchos.testing.apiserver.status import FieldError, forbidden_field, inva
 
 __all__ = [
     "NameRule",
+    "config_key",
     "dns_label",
     "dns_subdomain",
     "path_segment",
@@ -49,6 +50,11 @@ _LABEL_VALUE_TEXT: Final = (
     " and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or"
     " '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')"
 )
+_KEY_TEXT: Final = (
+    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',"
+    "  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
+)
+_key_pattern = re.compile("[-._a-zA-Z0-9]+")
 _MAX_ANNOTATIONS: Final = 256 * 1024
 
 
@@ -62,6 +68,19 @@ def dns_subdomain(name: str) -> list[str]:
     """Check an RFC 1123 subdomain: most names."""
     wrong = [] if len(name) <= 253 else ["must be no more than 253 characters"]
     return wrong if _subdomain_pattern.fullmatch(name) else [*wrong, _SUBDOMAIN_TEXT]
+
+
+def config_key(key: str) -> list[str]:
+    """Check a key of a ConfigMap or a Secret, which may become a file's name."""
+    wrong = [] if len(key) <= 253 else ["must be no more than 253 characters"]
+    if not _key_pattern.fullmatch(key):
+        return [*wrong, _KEY_TEXT]
+    if key == "." or key.startswith(".."):
+        return [
+            *wrong,
+            f"must not be '{key}'" if key in {".", ".."} else "must not start with '..'",
+        ]
+    return wrong
 
 
 def path_segment(name: str) -> list[str]:

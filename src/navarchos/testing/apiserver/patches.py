@@ -7,6 +7,7 @@ from navarchos.testing.apiserver.schema import Schema
 from navarchos.testing.apiserver.status import StatusError, bad_request
 
 __all__ = [
+    "APPLY_PATCH",
     "JSON_PATCH",
     "MERGE_PATCH",
     "STRATEGIC_PATCH",
@@ -17,6 +18,7 @@ __all__ = [
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+APPLY_PATCH: Final = "application/apply-patch+yaml"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 
 _DIRECTIVE: Final = "$patch"
@@ -186,13 +188,39 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema | None) -> l
     if schema is None or not schema.merges:
         return [item for item in copy_json(patch) if not _is_directive(item)]
     if not schema.merge_key:
-        return target + [copy_json(item) for item in patch if item not in target]
+        added = [copy_json(item) for item in patch]
+        return _interleaved([item for item in target if item not in patch], added, target, "")
     if any(_is_directive(item) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [copy_json(item) for item in patch if not _is_directive(item)]
     merged = list(target)
     for item in patch:
         _merge_item(merged, item, schema)
-    return merged
+    key = schema.merge_key
+    named = [item[key] for item in patch]
+    patched = [item for name in named for item in merged if item.get(key) == name]
+    kept = [item for item in merged if item.get(key) not in named]
+    return _interleaved(kept, patched, target, key)
+
+
+def _interleaved(kept: list[Any], patched: list[Any], target: list[Any], key: str) -> list[Any]:
+    """Put what a patch left alone among what it named.
+
+    As upstream: both keep their order, and an item that was left alone comes before
+    one that was named only if it did so already; new items therefore come first.
+    """
+    names = [_name(item, key) for item in target]
+    result: list[Any] = []
+    rest = list(patched)
+    for item in kept:
+        at = names.index(_name(item, key))
+        while rest and not (_name(rest[0], key) in names and at < names.index(_name(rest[0], key))):
+            result.append(rest.pop(0))
+        result.append(item)
+    return result + rest
+
+
+def _name(item: JsonValue, key: str) -> JsonValue:
+    return item.get(key) if key and isinstance(item, dict) else item
 
 
 def _is_directive(item: JsonValue) -> bool:

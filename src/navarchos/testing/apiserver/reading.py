@@ -156,7 +156,7 @@ def _read_token(token: str) -> tuple[int, str]:
         found = msgspec.json.decode(raw)
         return int(found["rv"]), str(found["start"]).rstrip("\0")
     except (msgspec.DecodeError, binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise bad_request(f"continue key is not valid: {error}") from error
+        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
 
 
 def _spliced(kind: Kind, page: Sequence[Entry], metadata: JsonObject) -> bytes:

@@ -8,13 +8,10 @@ from typing import Any, Final
 import msgspec
 
 from navarchos.testing.apiserver.kinds import Kind, Kinds
+from navarchos.testing.apiserver.labelqueries import parse_label_selector
 from navarchos.testing.apiserver.objects import JsonValue, encode
 from navarchos.testing.apiserver.protobuf import PROTOBUF, UnreadableProtobuf, decode_protobuf
-from navarchos.testing.apiserver.selectors import (
-    Selection,
-    parse_field_selector,
-    parse_label_selector,
-)
+from navarchos.testing.apiserver.selectors import Selection, parse_field_selector
 from navarchos.testing.apiserver.status import (
     StatusError,
     bad_request,
@@ -42,10 +39,13 @@ __all__ = [
     "read_version",
 ]
 
-BODY_TYPES: Final = ("application/json", "application/yaml")
+BODY_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
 """The formats in which objects may be sent."""
 
 _JSON: Final = "application/json"
+_OFFERED: Final = ("application/json", "application/yaml", PROTOBUF)
+# What upstream's router offers for built-in kinds, and for lists of them.
+_STREAMED: Final = ("application/json;stream=watch", f"{PROTOBUF};stream=watch")
 _PATH: Final = re.compile(
     r"^(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))(?:/(?P<rest>.+?))?/?$"
 )
@@ -142,8 +142,14 @@ def _is_namespace_subresource(parts: list[str]) -> bool:
     return len(parts) == 3 and parts[2] in {"status", "finalize"}
 
 
-def negotiate(accept: str, *, forms: tuple[str, ...]) -> Form:
+def negotiate(accept: str, *, kind: Kind, forms: tuple[str, ...], of_list: bool = False) -> Form:
     """Choose the representation, by the order in which the client names them.
+
+    Args:
+        accept: The header.
+        kind: What it is a representation of.
+        forms: Which forms other than the plain one there are.
+        of_list: Whether many objects are represented.
 
     Raises:
         StatusError: 406 when none of them can be had.
@@ -162,7 +168,9 @@ def negotiate(accept: str, *, forms: tuple[str, ...]) -> Form:
             return Form()
         if options.get("g") == "meta.k8s.io" and wanted in forms:
             return Form(wanted, options.get("v", "v1"))
-    raise not_acceptable((_JSON,))
+    if kind.custom is not None:
+        raise not_acceptable(_OFFERED, routed=False)
+    raise not_acceptable((*_OFFERED, *(_STREAMED if of_list else ())), routed=True)
 
 
 def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TYPES) -> JsonValue:
@@ -239,16 +247,20 @@ def _number(query: Mapping[str, str], name: str) -> int:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
 
 
-def read_version(text: str) -> int:
+def read_version(text: str, *, watching: bool = False) -> int:
     """Parse a resourceVersion; empty counts as 0.
 
     Raises:
-        StatusError: 400.
+        StatusError: 400; for a watch 500, as upstream.
     """
     if text and not text.isdigit():
-        raise bad_request(
-            f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        why = (
+            f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}":'
+            " invalid syntax"
         )
+        if watching:
+            raise StatusError(500, "", why)
+        raise bad_request(f"invalid resource version: {why}")
     return int(text or 0)
 
 

@@ -1,58 +1,23 @@
-"""Label selectors and field selectors, as queries spell them and as objects do."""
+"""What a list selects: field selectors, and label selectors as objects spell them."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.names import validate_label_value, validate_qualified_name
+from navarchos.testing.apiserver.labelqueries import Requirement
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta
 from navarchos.testing.apiserver.status import StatusError, bad_request
 
 __all__ = [
-    "Requirement",
     "Selection",
     "field_labels",
     "label_selector_matches",
     "parse_field_selector",
-    "parse_label_selector",
 ]
 
 _Labels: TypeAlias = Mapping[str, Any]
-
-_SET: Final = re.compile(r"^(?P<key>\S+)\s+(?P<op>in|notin)\s*\((?P<values>[^()]*)\)$")
-_COMPARE: Final = re.compile(r"^(?P<key>[^\s=!<>]+)\s*(?P<op>==|=|!=|<|>)\s*(?P<value>[^\s=!<>]*)$")
-
-
-@dataclass(frozen=True, slots=True)
-class Requirement:
-    """One term: the value of `key` and how it must relate to `values`."""
-
-    key: str
-    op: str
-    values: tuple[str, ...] = ()
-
-    def matches(self, labels: _Labels) -> bool:
-        """Return whether a set of labels meets the term."""
-        value = labels.get(self.key)
-        if self.op == "in":
-            return value in self.values
-        if self.op == "notin":
-            return value not in self.values
-        if self.op == "exists":
-            return value is not None
-        if self.op == "absent":
-            return value is None
-        return _compare(value, self.op, self.values[0])
-
-
-def _compare(value: str | None, op: str, bound: str) -> bool:
-    try:
-        left, right = int(value or ""), int(bound)
-    except ValueError:
-        return False
-    return left > right if op == "gt" else left < right
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,56 +40,6 @@ class Selection:
             if not all(term.matches(labels) for term in self.labels):
                 return False
         return all((read(obj) == value) is equal for read, value, equal in self.fields)
-
-
-def parse_label_selector(text: str) -> tuple[Requirement, ...]:
-    """Parse `labelSelector`: equality, sets, existence and comparison.
-
-    Raises:
-        StatusError: 400, in the words of the API.
-    """
-    return tuple(_parse_term(term.strip()) for term in _split_terms(text) if term.strip())
-
-
-def _split_terms(text: str) -> Iterable[str]:
-    depth = 0
-    start = 0
-    for index, char in enumerate(text):
-        depth += (char == "(") - (char == ")")
-        if char == "," and not depth:
-            yield text[start:index]
-            start = index + 1
-    yield text[start:]
-
-
-def _parse_term(term: str) -> Requirement:
-    if match := _SET.match(term):
-        values = tuple(sorted(value.strip() for value in match["values"].split(",")))
-        return _checked(Requirement(match["key"], match["op"], values), term)
-    if match := _COMPARE.match(term):
-        op = {"=": "in", "==": "in", "!=": "notin", "<": "lt", ">": "gt"}[match["op"]]
-        return _checked(Requirement(match["key"], op, (match["value"],)), term)
-    if term.startswith("!"):
-        return _checked(Requirement(term[1:].strip(), "absent"), term)
-    if re.fullmatch(r"[^\s=!<>(),]+", term):
-        return _checked(Requirement(term, "exists"), term)
-    raise _unparsable(term, f'couldn\'t parse the selector string "{term}"')
-
-
-def _checked(found: Requirement, term: str) -> Requirement:
-    if wrong := validate_qualified_name(found.key):
-        raise _unparsable(term, f'key: Invalid value: "{found.key}": {"; ".join(wrong)}')
-    for index, value in enumerate(found.values):
-        if found.op in {"in", "notin"} and (wrong := validate_label_value(value)):
-            raise _unparsable(
-                term,
-                f'values[{index}][{found.key}]: Invalid value: "{value}": {"; ".join(wrong)}',
-            )
-    return found
-
-
-def _unparsable(_term: str, why: str) -> StatusError:
-    return bad_request(f"unable to parse requirement: {why}")
 
 
 def label_selector_matches(selector: JsonObject | None, labels: _Labels) -> bool:

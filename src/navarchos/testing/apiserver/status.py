@@ -18,6 +18,7 @@ __all__ = [
     "ResourceName",
     "StatusError",
     "already_exists",
+    "another_uid",
     "bad_request",
     "conflict",
     "duplicate",
@@ -36,6 +37,7 @@ __all__ = [
     "too_large_version",
     "too_long",
     "too_many_requests",
+    "unsupported_by_router",
     "unsupported_media_type",
     "unsupported_value",
 ]
@@ -133,7 +135,7 @@ def _details(
         found["name"] = name
     if resource is not None and resource.group:
         found["group"] = resource.group
-    if resource is not None:
+    if resource is not None and resource.plural:
         found["kind"] = resource.plural
     if listed := [cause.to_json() for cause in causes]:
         found["causes"] = listed
@@ -166,10 +168,25 @@ def method_not_allowed() -> StatusError:
     return StatusError(405, "MethodNotAllowed", message, details={})
 
 
-def not_acceptable(accepted: Sequence[str]) -> StatusError:
-    """406: no representation that the client accepts."""
-    message = "only the following media types are accepted: " + ", ".join(accepted)
+def not_acceptable(accepted: Sequence[str], *, routed: bool) -> StatusError:
+    """406: no representation that the client accepts.
+
+    Args:
+        accepted: What there is.
+        routed: The kind is built in: upstream's router answers, before any handler.
+    """
+    listed = ", ".join(accepted)
+    if routed:
+        message = f"406: Not Acceptable\n\nAvailable representations: {listed}"
+        return StatusError(406, "NotAcceptable", message, details={})
+    message = f"only the following media types are accepted: {listed}"
     return StatusError(406, "NotAcceptable", message)
+
+
+def unsupported_by_router() -> StatusError:
+    """415: a patch of a built-in kind in a format that its route does not take."""
+    message = "415: Unsupported Media Type"
+    return StatusError(415, "UnsupportedMediaType", message, details={})
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
@@ -201,12 +218,39 @@ def conflict(resource: ResourceName, name: str, why: str = "") -> StatusError:
     return StatusError(409, "Conflict", message, details=_details(resource, name))
 
 
-def precondition_failed(
-    resource: ResourceName, name: str, what: str, wanted: str, found: str
+def another_uid(
+    resource: ResourceName, key: str, name: str, wanted: str, found: str
 ) -> StatusError:
-    """409: a precondition on `UID` or `ResourceVersion` does not hold."""
-    why = f"Precondition failed: {what} in precondition: {wanted}, {what} in object meta: {found}"
+    """409: an update was meant for another object of that name.
+
+    Args:
+        resource: Group and plural.
+        key: Where the object is stored, as etcd names it.
+        name: Name of the object.
+        wanted: The uid that the update names.
+        found: The uid that there is.
+    """
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0,"
+        f" AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted},"
+        f" UID in object meta: {found}"
+    )
     return conflict(resource, name, why)
+
+
+def precondition_failed(
+    kind: ResourceName, name: str, what: str, wanted: str, found: str
+) -> StatusError:
+    """409: a precondition of a deletion on `UID` or `ResourceVersion` does not hold.
+
+    Upstream names the kind here where it names the plural elsewhere.
+    """
+    became = "deleted and then recreated" if what == "UID" else "modified"
+    why = (
+        f"the {what} in the precondition ({wanted}) does not match the {what} in record ({found})."
+        f" The object might have been {became}"
+    )
+    return conflict(kind, name, why)
 
 
 def forbidden(
@@ -306,7 +350,7 @@ def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> S
         errors: What is wrong; at least one.
     """
     qualified = f"{kind}.{group}" if group else kind
-    texts = [str(error) for error in errors]
+    texts = list(dict.fromkeys(str(error) for error in errors))  # causes may repeat
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     causes = [Cause(e.reason, e.text, e.field) for e in errors]
     details = _details(ResourceName(group, kind), name, causes=causes)

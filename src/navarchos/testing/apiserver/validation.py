@@ -14,7 +14,7 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, Final
 
-from navarchos.testing.apiserver.cel import rule_errors
+from navarchos.testing.apiserver.cel import ABSENT, correlate, rule_errors
 from navarchos.testing.apiserver.decoding import is_rfc3339
 from navarchos.testing.apiserver.objects import JsonValue, encode
 from navarchos.testing.apiserver.schema import Schema, schema_from_openapi
@@ -27,10 +27,11 @@ from navarchos.testing.apiserver.status import (
     unsupported_value,
 )
 
-__all__ = ["validate_transition", "validate_value"]
+__all__ = ["validate_update", "validate_value"]
 
 _BLOCKING: Final = frozenset({
-    "FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong", "FieldValueTooMany",
+    "FieldValueNotSupported", "FieldValueRequired", "FieldValueTypeInvalid", "FieldValueTooLong",
+    "FieldValueTooMany",
 })  # fmt: skip
 _JSON_NAMES: Final = {
     bool: "boolean", int: "integer", float: "number", str: "string", list: "array", dict: "object",
@@ -38,22 +39,38 @@ _JSON_NAMES: Final = {
 }  # fmt: skip
 
 
+_UNCHECKED: Final = FieldError(
+    "FieldValueInvalid",
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid;"
+    " correct the existing errors to complete validation",
+)
+
+
 def validate_value(value: JsonValue, schema: Schema) -> list[FieldError]:
-    """Return what is wrong with an object, its rules without `oldSelf` included."""
-    errors = list(_check(value, schema, ""))
+    """Return what is wrong with a new object, its rules without `oldSelf` included."""
+    return _validate(value, schema, ABSENT)
+
+
+def validate_update(new: JsonValue, old: JsonValue, schema: Schema) -> list[FieldError]:
+    """Return what is wrong with a changed object; what did not change is forgiven."""
+    return _validate(new, schema, old)
+
+
+def _validate(value: JsonValue, schema: Schema, old: JsonValue) -> list[FieldError]:
+    errors = list(_check(value, schema, "", old))
+    if not schema.has_rules:
+        return errors
     if any(error.reason in _BLOCKING for error in errors):
         # Rules may assume a well-formed object; upstream skips them here too.
-        return errors
-    return errors + rule_errors(value, schema)
+        return [*errors, _UNCHECKED]
+    return errors + rule_errors(value, schema, old)
 
 
-def validate_transition(new: JsonValue, old: JsonValue, schema: Schema) -> list[FieldError]:
-    """Return which transition rules a change breaks."""
-    return rule_errors(new, schema, old)
-
-
-def _check(value: JsonValue, schema: Schema, path: str) -> Iterator[FieldError]:
-    if value is None and schema.nullable:
+def _check(
+    value: JsonValue, schema: Schema, path: str, old: JsonValue = ABSENT
+) -> Iterator[FieldError]:
+    if (value is None and schema.nullable) or (old is not ABSENT and value == old):
         return
     wrong_type = _type_error(value, schema, path)
     if wrong_type is not None:
@@ -61,9 +78,9 @@ def _check(value: JsonValue, schema: Schema, path: str) -> Iterator[FieldError]:
         return
     yield from _keyword_errors(value, schema.keywords, path)
     if isinstance(value, dict):
-        yield from _object_errors(value, schema, path)
+        yield from _object_errors(value, schema, path, old)
     elif isinstance(value, list):
-        yield from _list_errors(value, schema, path)
+        yield from _list_errors(value, schema, path, old)
 
 
 def _type_error(value: JsonValue, schema: Schema, path: str) -> FieldError | None:
@@ -88,7 +105,9 @@ def _fits(value: JsonValue, wanted: str) -> bool:
     return isinstance(value, expected)
 
 
-def _object_errors(value: dict[str, Any], schema: Schema, path: str) -> Iterator[FieldError]:
+def _object_errors(
+    value: dict[str, Any], schema: Schema, path: str, old: JsonValue
+) -> Iterator[FieldError]:
     for name in schema.required:
         if name not in value:
             yield required(f"{path}.{name}" if path else name)
@@ -96,14 +115,17 @@ def _object_errors(value: dict[str, Any], schema: Schema, path: str) -> Iterator
         child = schema.child(key)
         if child is not None:
             at = f"{path}.{key}" if path else key
-            yield from _check(item, child, at)
+            before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
+            yield from _check(item, child, at, before)
 
 
-def _list_errors(value: list[Any], schema: Schema, path: str) -> Iterator[FieldError]:
+def _list_errors(
+    value: list[Any], schema: Schema, path: str, old: JsonValue
+) -> Iterator[FieldError]:
     if schema.items is None:
         return
     for index, item in enumerate(value):
-        yield from _check(item, schema.items, f"{path}[{index}]")
+        yield from _check(item, schema.items, f"{path}[{index}]", correlate(item, schema, old))
     if schema.list_type == "set":
         yield from _duplicates(value, lambda item: item, path)
     elif schema.list_type == "map":
@@ -157,8 +179,9 @@ def _string_errors(value: str, keywords: Mapping[str, Any], path: str) -> Iterat
         yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
     check = _FORMATS.get(keywords.get("format") or "")
     if check is not None and not check(value):
-        kind = keywords["format"]
-        yield invalid_value(path, value, f"{path} in body must be of type {kind}: {quote(value)}")
+        text = f"{path} in body must be of type {keywords['format']}: {quote(value)}"
+        shown = f"Invalid value: {quote(value)}: {text}"
+        yield FieldError("FieldValueTypeInvalid", path, shown)
 
 
 @lru_cache(maxsize=512)

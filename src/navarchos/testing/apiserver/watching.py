@@ -104,7 +104,7 @@ class Watch:
         streaming: bool,
     ) -> None:
         check_watch_options(options, streaming=streaming)
-        self._asked = read_version(options.version)
+        self._asked = read_version(options.version, watching=True)
         self._api = api
         self._hub = hub
         self._kind = target.kind
@@ -228,7 +228,7 @@ class Watch:
         return _event_line(kind, raw_of(self._kind, entry))
 
     def _bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
-        metadata: JsonObject = {"resourceVersion": str(version), "creationTimestamp": None}
+        metadata: JsonObject = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {_INITIAL_END: "true"}
         shown: JsonObject = {

@@ -27,6 +27,7 @@ from navarchos.testing.apiserver.status import (
     ResourceName,
     StatusError,
     already_exists,
+    another_uid,
     bad_request,
     conflict,
     forbidden,
@@ -34,7 +35,6 @@ from navarchos.testing.apiserver.status import (
     invalid,
     invalid_value,
     not_found,
-    precondition_failed,
 )
 from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 
@@ -246,15 +246,16 @@ def _check_preconditions(kind: Kind, new: JsonObject, entry: Entry) -> None:
     metadata = new["metadata"]
     uid = metadata.get("uid")
     if uid and uid != entry.uid:
-        raise precondition_failed(kind.resource, entry.name, "UID", uid, entry.uid)
+        place = f"{kind.group}/{kind.plural}" if kind.custom else kind.plural
+        raise another_uid(kind.resource, f"{place}/{entry.key}", entry.name, uid, entry.uid)
     version = metadata.get("resourceVersion")
     if not version and not kind.strategy.unconditional_update:
         error = FieldError(
             "FieldValueInvalid",
             "metadata.resourceVersion",
-            "Invalid value: 0x0: must be specified for an update",
+            "Invalid value: 0: must be specified for an update",
         )
-        raise invalid(kind.kind, kind.group, entry.name, [error])
+        raise invalid(kind.plural, kind.group, entry.name, [error])
     if version and not str(version).isdigit():
         text = f'strconv.ParseUint: parsing "{version}": invalid syntax'
         raise invalid(
@@ -302,7 +303,10 @@ def _commit_update(api: Api, kind: Kind, entry: Entry, new: JsonObject, options:
     kind.strategy.prepare_update(new, old)
     if kind.strategy.generation and _spec_changed(kind, new, old):
         new["metadata"]["generation"] = int(meta(old).get("generation") or 0) + 1
-    errors = _errors(kind, new) + _finalizer_errors(new, old)
+    errors = validate_metadata(new, kind.strategy.name_rule, namespaced=kind.namespaced)
+    if kind.custom is None:  # a custom kind forgives what was wrong before
+        errors += kind.strategy.validate(new)
+    errors += _finalizer_errors(new, old)
     _refuse(kind, new, errors + kind.strategy.validate_update(new, old))
     stored = kind.envelope(new)
     if stored == old:
@@ -340,7 +344,8 @@ def _finalizer_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
         "no new finalizers can be added if the object is being deleted, found new finalizers"
         f" []string{listed}"
     )
-    return [forbidden_field("metadata.finalizers", text)]
+    # Upstream looks twice: for every kind, and again for the kind in hand.
+    return [forbidden_field("metadata.finalizers", text)] * 2
 
 
 def finish_deletion(api: Api, kind: Kind, entry: Entry, options: Options) -> Entry:

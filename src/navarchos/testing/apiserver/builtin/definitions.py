@@ -13,10 +13,10 @@ from navarchos.testing.apiserver.status import (
     unsupported_value,
 )
 
-__all__ = ["CLEANUP_FINALIZER", "DEFINITION"]
+__all__ = ["CLEANUP_FINALIZER", "DEFINITION", "mark_terminating"]
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
-"""Held by every definition until its objects are gone."""
+"""Holds a deleted definition until its objects are gone."""
 
 _FORBIDDEN_KEYWORDS: Final = ("$ref", "definitions", "dependencies", "patternProperties", "$schema")
 
@@ -35,9 +35,6 @@ def _default(obj: JsonObject) -> None:
 def _prepare_create(obj: JsonObject) -> None:
     """Accept the names at once: upstream takes a moment, and ends here too."""
     obj["status"] = _status_for(obj, timestamp())
-    finalizers = obj["metadata"].setdefault("finalizers", [])
-    if CLEANUP_FINALIZER not in finalizers:
-        finalizers.append(CLEANUP_FINALIZER)
 
 
 def _prepare_update(new: JsonObject, old: JsonObject) -> None:
@@ -51,19 +48,26 @@ def _prepare_update(new: JsonObject, old: JsonObject) -> None:
     new["status"] = status
 
 
-def _status_for(obj: JsonObject, now: str) -> JsonObject:
-    def condition(kind: str, reason: str, message: str) -> JsonObject:
-        return {
-            "type": kind, "status": "True", "lastTransitionTime": now,
-            "reason": reason, "message": message,
-        }  # fmt: skip
+def mark_terminating(obj: JsonObject) -> None:
+    """Say, in place, that a definition is on its way out."""
+    text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
+    conditions = obj.setdefault("status", {}).setdefault("conditions", [])
+    conditions.append(_condition("Terminating", "InstanceDeletionPending", text, timestamp()))
 
+
+def _condition(kind: str, reason: str, message: str, now: str) -> JsonObject:
+    return {
+        "type": kind, "status": "True", "lastTransitionTime": now,
+        "reason": reason, "message": message,
+    }  # fmt: skip
+
+
+def _status_for(obj: JsonObject, now: str) -> JsonObject:
+    accepted = "the initial names have been accepted"
     return {
         "conditions": [
-            condition("NamesAccepted", "NoConflicts", "no conflicts found"),
-            condition(
-                "Established", "InitialNamesAccepted", "the initial names have been accepted"
-            ),
+            _condition("NamesAccepted", "NoConflicts", "no conflicts found", now),
+            _condition("Established", "InitialNamesAccepted", accepted, now),
         ],
         "acceptedNames": obj["spec"]["names"],
         "storedVersions": [_storage_version(obj)],
@@ -104,8 +108,11 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         text = "must have exactly one version marked as storage version"
         errors.append(invalid_value("spec.versions", versions, text))
     seen: set[str] = set()
+    shared = all(version.get("schema") == versions[0].get("schema") for version in versions)
     for index, version in enumerate(versions):
         at = f"spec.versions[{index}]"
+        # Upstream lifts what all versions have in common out of them before it looks.
+        where = "spec.validation" if shared else f"{at}.schema"
         if version.get("name") in seen:
             errors.append(duplicate(f"{at}.name", version.get("name")))
         seen.add(version.get("name") or "")
@@ -113,7 +120,7 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         if schema is None:
             errors.append(required(f"{at}.schema.openAPIV3Schema", "schemas are required"))
         else:
-            errors += _schema_errors(schema, f"{at}.schema.openAPIV3Schema")
+            errors += _schema_errors(schema, f"{where}.openAPIV3Schema")
     return errors
 
 
@@ -152,8 +159,20 @@ def _rule_errors(schema: JsonObject, at: str) -> list[FieldError]:
         if not rule.get("rule"):
             errors.append(required(field, "rule is not specified"))
         elif fault := compile_fault(rule["rule"]):
-            errors.append(invalid_value(field, rule["rule"], f"compilation failed: {fault}"))
+            errors.append(invalid_value(field, _go_rule(rule), f"compilation failed: {fault}"))
     return errors
+
+
+def _go_rule(rule: JsonObject) -> JsonObject:
+    """Return a rule as Go prints it."""
+    return {
+        "Rule": rule["rule"],
+        "Message": rule.get("message") or "",
+        "MessageExpression": rule.get("messageExpression") or "",
+        "Reason": rule.get("reason"),
+        "FieldPath": rule.get("fieldPath") or "",
+        "OptionalOldSelf": rule.get("optionalOldSelf"),
+    }
 
 
 def _node_errors(schema: dict[str, Any], at: str) -> list[FieldError]:

@@ -5,7 +5,7 @@ import ipaddress
 from typing import Final
 
 from navarchos.testing.apiserver.kinds import Strategy
-from navarchos.testing.apiserver.names import dns_label
+from navarchos.testing.apiserver.names import config_key, dns_label
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta
 from navarchos.testing.apiserver.status import FieldError, forbidden_field, invalid_value, required
 
@@ -88,6 +88,15 @@ def _default_secret(obj: JsonObject) -> None:
         obj.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
 
 
+def _validate_keys(obj: JsonObject) -> list[FieldError]:
+    return [
+        invalid_value(f"{field}[{key}]", key, why)
+        for field in ("data", "binaryData")
+        for key in obj.get(field) or {}
+        for why in config_key(key)
+    ]
+
+
 def _frozen_data(new: JsonObject, old: JsonObject) -> list[FieldError]:
     if not old.get("immutable"):
         return []
@@ -113,5 +122,7 @@ SERVICE: Final = Strategy(
     prepare_update=_keep_address,
     validate=_validate_service,
 )
-CONFIG_MAP: Final = Strategy(validate_update=_frozen_data)
-SECRET: Final = Strategy(default=_default_secret, validate_update=_frozen_data)
+CONFIG_MAP: Final = Strategy(validate=_validate_keys, validate_update=_frozen_data)
+SECRET: Final = Strategy(
+    default=_default_secret, validate=_validate_keys, validate_update=_frozen_data
+)
