@@ -128,9 +128,7 @@ class _Follower:
                 self._watch(stop)
             except WatchExpired:
                 expired = True
-            except WatchBroken:
-                _log.debug("subscription_resumes", resource=self._kind.plural)
-            except (ApiError, TransportError) as error:
+            except (WatchBroken, ApiError, TransportError) as error:
                 _log.debug("subscription_waits", resource=self._kind.plural, error=str(error))
                 stop.wait(_PAUSE)
 
