@@ -5,6 +5,7 @@ a case says to a server is compared, not only what the case asserts.
 """
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from itertools import zip_longest
 from pathlib import Path
@@ -16,6 +17,15 @@ __all__ = ["Answers"]
 
 MISSING = "nothing"
 DIRECTORY = Path(__file__).parent / "answers"
+
+
+# Differences that stay; docs/testing.md has the reasons.
+STAYS = (
+    # Nobody here would take the taint away when a node becomes ready.
+    re.compile(r"nodes.*\.spec\.taints:\n  real .*node.kubernetes.io/not-ready"),
+    # Upstream's tables show what it has in memory, where this is a field of the spec.
+    re.compile(r"rows.*\.annotations:\n.*\n.*deprecated\.daemonset\.template\.generation"),
+)
 
 
 class Answers:
@@ -43,6 +53,7 @@ class Answers:
             line
             for real, ours in zip_longest(known[case], found, fillvalue={})
             for line in _differences(real, ours, str(ours.get("request")))
+            if not any(known.search(line) for known in STAYS)
         ]
         if lines:
             raise AssertionError("\n".join(["a real server answers otherwise:", *lines]))

@@ -26,7 +26,8 @@ class Case:
         plural: Its name in paths.
         body: What the object has besides metadata.
         namespaced: Whether it lives in a namespace.
-        last_event: What a watch says of its deletion.
+        last_event: What a watch says first of its deletion.
+        name: What it is called.
     """
 
     api_version: str
@@ -67,7 +68,7 @@ KINDS = [
     Case("v1", "Secret", "secrets", {"stringData": {"a": "1"}}),
     Case("v1", "ServiceAccount", "serviceaccounts"),
     Case("v1", "Service", "services", {"spec": {"clusterIP": "None", "selector": {"a": "b"}}}),
-    Case("v1", "Pod", "pods", {"spec": pod("")["spec"]}),
+    Case("v1", "Pod", "pods", {"spec": pod("")["spec"]}, last_event="MODIFIED"),
     Case("v1", "Node", "nodes", {"spec": {"unschedulable": True}}, namespaced=False),
     workload("Deployment", "deployments", replicas=2),
     workload("ReplicaSet", "replicasets"),

@@ -116,11 +116,9 @@ def delete(
         if not waits:
             if options.dry_run:
                 return entry, True
-            gone = api.store.remove(kind.bucket, entry.key, origin=options.origin)
-            if kind.bucket != _PODS:
-                return gone, True
-            # Watches see the pod as it was stored, the caller sees it marked.
-            return Entry(_marked(gone.obj, 0, []), gone.version), True
+            if kind.bucket == _PODS:  # watches see even those with no time left marked first
+                entry = api.store.put(kind.bucket, _marked(entry.obj, 0, []), origin=options.origin)
+            return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
         marked = _marked(entry.obj, grace, finalizers)
         if options.dry_run or marked == entry.obj:
             return Entry(marked, entry.version), False

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.testing.apiserver.binding import bind
-from navarchos.testing.apiserver.deleting import delete, read_deletion
+from navarchos.testing.apiserver.deleting import Deletion, delete, read_deletion
 from navarchos.testing.apiserver.discovery import VERSION, discover
 from navarchos.testing.apiserver.eviction import evict
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue
 from navarchos.testing.apiserver.openapi import openapi
 from navarchos.testing.apiserver.patches import (
     APPLY_PATCH,
@@ -31,6 +31,7 @@ from navarchos.testing.apiserver.requests import (
     parse_target,
     read_body,
     read_list_options,
+    with_warnings,
 )
 from navarchos.testing.apiserver.reviews import review
 from navarchos.testing.apiserver.scale import read_scale, write_scale
@@ -49,6 +50,10 @@ __all__ = ["Call", "Request", "route", "serve"]
 _HEALTH: Final = frozenset({"/healthz", "/readyz", "/livez"})
 _OBJECT_FORMS: Final = ("Table", "PartialObjectMetadata")
 _LIST_FORMS: Final = ("Table", "PartialObjectMetadataList")
+_PRESERVED: Final = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to"
+    " remove them or set propagationPolicy=Orphan to suppress this warning"
+)
 _VALIDATION: Final = ("Ignore", "Warn", "Strict")
 
 
@@ -236,11 +241,27 @@ def _patch(kind: Kind, request: Request, *, scaling: bool) -> Callable[[JsonObje
 def _serve_delete(api: Api, target: Target, request: Request) -> Answer:
     if target.subresource:
         raise method_not_allowed()
-    kind = target.kind
     options = _options(request, "delete")
     body = _deletion_body(request)
     options.dry_run = options.dry_run or "All" in (body.get("dryRun") or [])
     deletion = read_deletion(body, dict(request.query))
+    warnings = _deletion_warnings(target.kind, deletion)
+    try:
+        return with_warnings(_delete(api, target, deletion, request, options), warnings)
+    except StatusError as refusal:
+        refusal.warnings += warnings
+        raise
+
+
+def _deletion_warnings(kind: Kind, deletion: Deletion) -> list[str]:
+    unsaid = not deletion.policy and not deletion.legacy_cascade
+    return [_PRESERVED] if unsaid and (kind.plural, kind.group) == ("jobs", "batch") else []
+
+
+def _delete(
+    api: Api, target: Target, deletion: Deletion, request: Request, options: Options
+) -> Answer:
+    kind = target.kind
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry, gone = delete(api, kind, target.namespace, target.name, deletion, options)
     if gone and not kind.strategy.returns_deleted:
@@ -328,11 +349,7 @@ def _written(kind: Kind, entry: Entry, form: Form, options: Options, status: int
     warnings = list(options.warnings)
     if kind.custom is not None and kind.custom.deprecation:
         warnings.append(kind.custom.deprecation)
-    if not warnings:
-        return answer
-    # Several warnings travel as one header line, separated by commas.
-    header = ", ".join(f"299 - {encode(text).decode()}" for text in warnings)
-    return Answer(answer.status, answer.body, answer.content_type, {"Warning": header})
+    return with_warnings(answer, warnings)
 
 
 _VERBS: Final[Mapping[str, Callable[[Api, Target, Request], Answer]]] = {

@@ -14,7 +14,7 @@ from navarchos.logs import get_logger
 from navarchos.testing.apiserver.faults import Fault, Faults
 from navarchos.testing.apiserver.handler import Call, Request, route, serve
 from navarchos.testing.apiserver.objects import encode
-from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options
+from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options, with_warnings
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.watching import WakeHub, Watch
 from navarchos.testing.apiserver.writing import Api
@@ -296,7 +296,8 @@ async def _read(raw: web.BaseRequest) -> Request:
 
 def _refusal(error: StatusError) -> Answer:
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    return Answer(error.code, encode(error.to_json()), headers=headers)
+    answer = Answer(error.code, encode(error.to_json()), headers=headers)
+    return with_warnings(answer, error.warnings)
 
 
 def _respond(answer: Answer) -> web.Response:

@@ -1,8 +1,8 @@
 """What a request asks for: path, query, body and representation."""
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import msgspec
@@ -37,6 +37,7 @@ __all__ = [
     "read_body",
     "read_list_options",
     "read_version",
+    "with_warnings",
 ]
 
 BODY_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
@@ -98,6 +99,15 @@ class ListOptions:
     initial_events: bool | None = None
     timeout: float | None = None
     include_object: str = ""
+
+
+def with_warnings(answer: Answer, warnings: Sequence[str]) -> Answer:
+    """Return an answer with the header that tells what its reader should know."""
+    if not warnings:
+        return answer
+    # Several warnings travel as one header line, separated by commas.
+    line = ", ".join(f"299 - {encode(text).decode()}" for text in warnings)
+    return replace(answer, headers={**answer.headers, "Warning": line})
 
 
 def json_answer(value: object, status: int = 200) -> Answer:

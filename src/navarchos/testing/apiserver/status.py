@@ -82,6 +82,7 @@ class StatusError(NavarchosError):
         details: `status.details`, if any.
         retry_after: Seconds for `Retry-After`; 0 sends no header.
         continue_token: A token that an expired list may go on with.
+        warnings: What goes into the header `Warning` beside the refusal.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class StatusError(NavarchosError):
         self.details = details
         self.retry_after = retry_after
         self.continue_token = continue_token
+        self.warnings: list[str] = []
 
     def __str__(self) -> str:
         return f"{self.code} {self.reason}: {self.message}"

@@ -13,7 +13,7 @@ from navarchos.testing.apiserver.builtin import (
     workloads,
 )
 from navarchos.testing.apiserver.builtin.definitions import DEFINITION
-from navarchos.testing.apiserver.builtin.storage import CLAIM, VOLUME
+from navarchos.testing.apiserver.builtin.storage import CLAIM, CLASS, VOLUME
 from navarchos.testing.apiserver.kinds import ALL_VERBS, Kind, Strategy, View
 from navarchos.testing.apiserver.names import path_segment
 from navarchos.testing.apiserver.store import BucketId
@@ -26,6 +26,10 @@ _SCALED: Final = ("status", "scale")
 _PLAIN: Final = Strategy()
 _RBAC: Final = Strategy(name_rule=path_segment)
 _RETURNED: Final = Strategy(returns_deleted=True)
+_PRIORITY_CLASS: Final = Strategy(
+    generation=True,
+    default=lambda obj: obj.setdefault("preemptionPolicy", "PreemptLowerPriority"),
+)
 
 
 def _kind(
@@ -182,7 +186,7 @@ def _others() -> list[Kind]:
         ),
         _kind(
             "storage.k8s.io", "storageclasses", "policy.StorageClass", namespaced=False,
-            short=["sc"], strategy=_RETURNED,
+            short=["sc"], strategy=CLASS,
         ),
         _kind(
             "storage.k8s.io", "volumeattachments", "policy.VolumeAttachment", namespaced=False,
@@ -190,7 +194,7 @@ def _others() -> list[Kind]:
         ),
         _kind(
             "scheduling.k8s.io", "priorityclasses", "policy.PriorityClass", namespaced=False,
-            short=["pc"],
+            short=["pc"], strategy=_PRIORITY_CLASS,
         ),
         _kind(
             "apiextensions.k8s.io", "customresourcedefinitions",

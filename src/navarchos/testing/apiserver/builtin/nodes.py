@@ -17,6 +17,10 @@ __all__ = ["NODE"]
 
 _EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _FROZEN: Final = ("podCIDR", "podCIDRs", "providerID")
+_NODE_INFO: Final = (
+    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion",
+    "kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture",
+)  # fmt: skip
 _UPDATE_REFUSED: Final = (
     "node updates may only change labels, taints, or capacity (or configSource, if the"
     " DynamicKubeletConfig feature gate is enabled)"
@@ -25,7 +29,9 @@ _UPDATE_REFUSED: Final = (
 
 def _default(node: JsonObject) -> None:
     node.setdefault("spec", {})
-    node.setdefault("status", {})
+    status = node.setdefault("status", {})
+    status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {"Port": 0})
+    status.setdefault("nodeInfo", dict.fromkeys(_NODE_INFO, ""))
     if node["spec"].get("unschedulable") is False:
         del node["spec"]["unschedulable"]  # omitted when false, as Go encodes it
     capacity = node["status"].get("capacity")

@@ -6,7 +6,12 @@ from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.objects import JsonObject, dig
 from navarchos.testing.apiserver.status import FieldError, required
 
-__all__ = ["CLAIM", "VOLUME"]
+__all__ = ["CLAIM", "CLASS", "VOLUME"]
+
+
+def _default_class(obj: JsonObject) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
 
 
 def _default_claim(obj: JsonObject) -> None:
@@ -32,3 +37,4 @@ def _default_volume(obj: JsonObject) -> None:
 
 CLAIM: Final = Strategy(returns_deleted=True, default=_default_claim, validate=_validate_claim)
 VOLUME: Final = Strategy(returns_deleted=True, default=_default_volume)
+CLASS: Final = Strategy(returns_deleted=True, default=_default_class)

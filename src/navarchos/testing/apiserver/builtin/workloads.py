@@ -1,6 +1,7 @@
 """apps/v1 and batch/v1: defaults and the few checks that people meet."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Final
 
 from navarchos.testing.apiserver.builtin.pods import default_pod_spec, validate_pod_spec
@@ -16,6 +17,7 @@ from navarchos.testing.apiserver.status import (
 
 __all__ = ["CRON_JOB", "DAEMON_SET", "DEPLOYMENT", "JOB", "REPLICA_SET", "STATEFUL_SET"]
 
+_TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _WORKLOAD_STATUS_METADATA: Final = ("annotations", "finalizers")
 
 
@@ -58,7 +60,7 @@ def _default_stateful_set(obj: JsonObject) -> None:
     retention.setdefault("whenDeleted", "Retain")
     retention.setdefault("whenScaled", "Retain")
     _default_template(spec)
-    obj.setdefault("status", {"replicas": 0})
+    obj.setdefault("status", {"replicas": 0, "availableReplicas": 0})
 
 
 def _default_daemon_set(obj: JsonObject) -> None:
@@ -74,12 +76,24 @@ def _default_daemon_set(obj: JsonObject) -> None:
     obj.setdefault("status", dict.fromkeys((*counters, "numberReady"), 0))
 
 
+def _begin_template_generation(obj: JsonObject) -> None:
+    obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
+
+
+def _count_template_generation(new: JsonObject, old: JsonObject) -> None:
+    now = int(dig(old, "metadata", "annotations", _TEMPLATE_GENERATION, default=1))
+    changed = new["spec"].get("template") != old["spec"].get("template")
+    annotations = new["metadata"].setdefault("annotations", {})
+    annotations[_TEMPLATE_GENERATION] = str(now + changed)
+
+
 def _default_job_spec(spec: JsonObject) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
+    spec.setdefault("manualSelector", False)
     spec.setdefault("suspend", False)
     spec.setdefault("podReplacementPolicy", "TerminatingOrFailed")
     template = spec.setdefault("template", {})
@@ -100,6 +114,8 @@ def _select_own_pods(obj: JsonObject) -> None:
     uid = meta(obj)["uid"]
     name = meta(obj).get("name") or ""
     labels = spec["template"]["metadata"].setdefault("labels", {})
+    if not meta(obj).get("labels"):
+        obj["metadata"]["labels"] = labels  # upstream shares one map of both, and so do we
     labels.update(
         {
             "controller-uid": uid,
@@ -199,7 +215,11 @@ REPLICA_SET: Final = _workload(_default_replica_set)
 STATEFUL_SET: Final = _workload(
     _default_stateful_set, "spec.serviceName", "spec.podManagementPolicy"
 )
-DAEMON_SET: Final = _workload(_default_daemon_set)
+DAEMON_SET: Final = replace(
+    _workload(_default_daemon_set),
+    prepare_create=_begin_template_generation,
+    prepare_update=_count_template_generation,
+)
 JOB: Final = Strategy(
     generation=True,
     orphans=True,

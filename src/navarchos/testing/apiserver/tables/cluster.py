@@ -1,5 +1,6 @@
 """Nodes, namespaces, services, budgets, events, leases, volumes and the like."""
 
+from collections.abc import Callable
 from typing import Final
 
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, conditions_of, dig, meta
@@ -179,6 +180,36 @@ def _binding_role(obj: JsonObject) -> str:
     return f"{role.get('kind')}/{role.get('name')}"
 
 
+def _subjects(kind: str) -> Callable[[JsonObject], str]:
+    def cell(obj: JsonObject) -> str:
+        return ", ".join(
+            f"{s['namespace']}/{s['name']}" if s.get("namespace") else s["name"]
+            for s in obj.get("subjects") or ()
+            if s.get("kind") == kind
+        )
+
+    return cell
+
+
+_BINDINGS: Final = Printer(
+    (
+        NAME,
+        Column("Role"),
+        AGE,
+        Column("Users", priority=1),
+        Column("Groups", priority=1),
+        Column("ServiceAccounts", priority=1),
+    ),
+    (
+        cell_name,
+        _binding_role,
+        cell_age,
+        _subjects("User"),
+        _subjects("Group"),
+        _subjects("ServiceAccount"),
+    ),
+)
+
 CLUSTER_PRINTERS: Final = {
     BucketId("nodes", ""): _NODES,
     BucketId("events", ""): _EVENTS,
@@ -209,12 +240,12 @@ CLUSTER_PRINTERS: Final = {
         (NAME, Column("Data"), AGE), (cell_name, _data_count, cell_age)
     ),
     BucketId("secrets", ""): Printer(
-        (NAME, Column("Type"), Column("Data", "integer"), AGE),
+        (NAME, Column("Type"), Column("Data"), AGE),
         (cell_name, field_cell("type"), _data_count, cell_age),
     ),
     BucketId("serviceaccounts", ""): Printer(
-        (NAME, Column("Secrets", "integer"), AGE),
-        (cell_name, lambda obj: len(obj.get("secrets") or []), cell_age),
+        (NAME, AGE),
+        (cell_name, cell_age),
     ),
     BucketId("persistentvolumeclaims", ""): Printer(
         (
@@ -291,19 +322,15 @@ CLUSTER_PRINTERS: Final = {
         (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
     BucketId("clusterroles", "rbac.authorization.k8s.io"): Printer(
-        (NAME, Column("Created At")),
+        (NAME, Column("Created At", "date")),
         (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
     BucketId("roles", "rbac.authorization.k8s.io"): Printer(
-        (NAME, Column("Created At")),
+        (NAME, Column("Created At", "date")),
         (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
-    BucketId("rolebindings", "rbac.authorization.k8s.io"): Printer(
-        (NAME, Column("Role"), AGE), (cell_name, _binding_role, cell_age)
-    ),
-    BucketId("clusterrolebindings", "rbac.authorization.k8s.io"): Printer(
-        (NAME, Column("Role"), AGE), (cell_name, _binding_role, cell_age)
-    ),
+    BucketId("rolebindings", "rbac.authorization.k8s.io"): _BINDINGS,
+    BucketId("clusterrolebindings", "rbac.authorization.k8s.io"): _BINDINGS,
     BucketId("storageclasses", "storage.k8s.io"): Printer(
         (
             NAME,
@@ -334,12 +361,19 @@ CLUSTER_PRINTERS: Final = {
         ),
     ),
     BucketId("priorityclasses", "scheduling.k8s.io"): Printer(
-        (NAME, Column("Value", "integer"), Column("Global-Default", "boolean"), AGE),
+        (
+            NAME,
+            Column("Value", "integer"),
+            Column("Global-Default", "boolean"),
+            AGE,
+            Column("PreemptionPolicy"),
+        ),
         (
             cell_name,
             field_cell("value", default=0),
             field_cell("globalDefault", default=False),
             cell_age,
+            field_cell("preemptionPolicy", default=""),
         ),
     ),
 }
