@@ -59,9 +59,14 @@ def test_rows_show_nodes_in_flight_before_all_others() -> None:
 
 def test_a_drawing_names_nodes_steps_and_what_is_left() -> None:
     console = Console(width=100, record=True, force_terminal=False)
-    nodes = (node("node-1", Step.DRAINING), node("node-2", Step.DONE, present=False))
+    nodes = (
+        node("node-1", Step.DRAINING),
+        node("node-2", Step.DONE, present=False),
+        node("not-ours"),
+    )
     console.print(render(snapshot(*nodes), rows=20, now=NOW))
     text = console.export_text()
+    assert "new machine" not in text
     for part in ("rollout-x", "1/2", "InProgress", "42 s left", "Draining", "Done, replaced"):
         assert part in text
 

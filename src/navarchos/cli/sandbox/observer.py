@@ -56,6 +56,7 @@ class NodeView:
     pods: int
     cordoned: bool
     present: bool
+    joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class Snapshot:
 @dataclass(slots=True)
 class _World:
     nodes: dict[str, _Node] = field(default_factory=dict)
+    joined: set[str] = field(default_factory=set)  # nodes that came while others were replaced
     roles: dict[str, str] = field(default_factory=dict)
     pods: dict[str, str] = field(default_factory=dict)  # uid of a pod that moves → its node
     load: Counter[str] = field(default_factory=Counter)  # pods that move, by node
@@ -164,6 +166,7 @@ class Observer:
                     pods=world.load[name],
                     cordoned=node is not None and node.spec.unschedulable,
                     present=node is not None,
+                    joined=name in world.joined,
                 )
             )
         return views
@@ -182,6 +185,7 @@ class Observer:
         known = name in self._world.nodes
         self._world.nodes[name] = node
         if not known and self._world.replacements:
+            self._world.joined.add(name)
             self._say(f"{name}: new machine has joined")
 
     def _on_pod(self, obj: Mapping[str, object], *, gone: bool) -> None:

@@ -144,7 +144,7 @@ def choose_rows(nodes: Iterable[NodeView], rows: int) -> list[NodeView]:
 
 def _interest(node: NodeView) -> tuple[int, int, str]:
     if node.step is None:
-        return (3 if node.present else 5, 0, node.name)
+        return (3 if node.joined else 5, 0, node.name)
     if node.step.in_flight:
         return (0, -(node.priority or 0), node.name)
     rank = {Step.FAILED: 1, Step.WAITING: 2}.get(node.step, 4)
@@ -170,7 +170,7 @@ def _table(nodes: list[NodeView], total: int) -> Table:
 
 def _step_text(node: NodeView) -> Text:
     if node.step is None:
-        return Text("new machine" if node.present else "gone", style="blue")
+        return Text("new machine" if node.joined else "", style="blue")
     if node.step is Step.DONE and not node.present:
         return Text("Done, replaced", style="green")
     return Text(node.step, style=_STYLES[node.step])
