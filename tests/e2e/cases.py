@@ -1,5 +1,7 @@
 """One case: nodes, workloads and objects of its own, watched from beginning to end."""
 
+import hashlib
+import os
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -22,9 +24,10 @@ _WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
 def case_name(test: str) -> str:
-    """Return a name for objects from the name of a test function."""
+    """Return a name for objects from the name of a test: of no other one, nor another run's."""
     words = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))
-    return words[:36].strip("-")
+    unique = hashlib.sha256(f"{test} {os.getpid()}".encode()).hexdigest()
+    return f"{words[:30].strip('-')}-{unique[:4]}"
 
 
 class Case:
@@ -71,7 +74,17 @@ class Case:
 
     def settle(self) -> None:
         """Wait until workloads have the pods they want, and budgets know them."""
-        wait_for(f"the workloads of {self.name}", lambda: not self._unsettled())
+        lacking: list[str] = []
+
+        def is_settled() -> bool:
+            lacking[:] = self._unsettled()
+            return not lacking
+
+        try:
+            wait_for(f"the workloads of {self.name}", is_settled)
+        except AssertionError as error:
+            error.add_note(f"still lacking: {lacking}")
+            raise
 
     def create(self, manifest: JsonObject) -> JsonObject:
         """Make one object of ours."""
@@ -139,6 +152,10 @@ class Case:
                 found.setdefault(event["reason"], []).append(event)
         return found
 
+    def logs(self) -> dict[str, str]:
+        """Return what the managers have logged, by name."""
+        return {manager.name: manager.log() for manager in self._managers}
+
     # Its end.
 
     def judge(self) -> None:
@@ -156,7 +173,6 @@ class Case:
                 stack.callback(self._stop, manager)
 
     def _stop(self, manager: ManagerProcess) -> None:
-        print(f"--- log of {manager.name} ---\n{manager.log()}")
         if manager.is_started:
             status = manager.stop()
             assert status == 0, f"{manager.name} ended with {status}:\n{manager.log()[-3000:]}"

@@ -1,0 +1,233 @@
+"""What people see through kubectl: the installation, columns, refusals, explanations."""
+
+import json
+from typing import Any
+
+import pytest
+from tests.e2e import manifests
+from tests.e2e.cases import Case
+from tests.e2e.installing import Installed
+from tests.e2e.target import CONFIG, GROUP, Target
+from tests.e2e.waiting import wait_for
+
+pytestmark = pytest.mark.timeout(240)
+
+KINDS = ("nodedrains", "nodereplacements", "noderollouts")
+
+
+def test_the_definitions_are_established_and_their_schemas_structural(
+    target: Target, installed: Installed
+) -> None:
+    assert installed.definitions.splitlines() == [
+        f"customresourcedefinition.apiextensions.k8s.io/{kind}.{GROUP} created" for kind in KINDS
+    ]
+    for kind in KINDS:
+        found = json.loads(target.kubectl("get", "crd", f"{kind}.{GROUP}", "-o", "json"))
+        conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
+        assert conditions == {"Established": "True", "NamesAccepted": "True"}
+
+
+def test_the_deployment_is_accepted_as_it_is(target: Target, installed: Installed) -> None:
+    assert sorted(installed.deployment.splitlines()) == [
+        "clusterrole.rbac.authorization.k8s.io/navarchos created",
+        "clusterrolebinding.rbac.authorization.k8s.io/navarchos created",
+        "deployment.apps/navarchos created",
+        "poddisruptionbudget.policy/navarchos created",
+        "role.rbac.authorization.k8s.io/navarchos created",
+        "role.rbac.authorization.k8s.io/navarchos created",
+        "rolebinding.rbac.authorization.k8s.io/navarchos created",
+        "rolebinding.rbac.authorization.k8s.io/navarchos created",
+        "serviceaccount/navarchos created",
+    ]
+    shown = target.kubectl(
+        "apply",
+        "--dry-run=server",
+        "-f",
+        str(CONFIG / "crds"),
+        "--server-side",
+        "--force-conflicts",
+    )
+    assert len(shown.splitlines()) == 3
+
+
+def test_the_pods_of_the_deployment_pass_the_strictest_pod_security(
+    target: Target, installed: Installed
+) -> None:
+    found = target.get("Deployment", "navarchos", "kube-system")
+    name = "navarchos-e2e-restricted"
+    restricted = manifests.namespace(name)
+    restricted["metadata"]["labels"] = {"pod-security.kubernetes.io/enforce": "restricted"}
+    target.create(restricted)
+    try:
+        template = found["spec"]["template"]
+        # What belongs to its own namespace only: the account and the priority.
+        spec = template["spec"] | {"serviceAccountName": "default", "priorityClassName": ""}
+        spec.pop("serviceAccount", None)
+        pod = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "manager", "labels": template["metadata"]["labels"]},
+            "spec": spec,
+        }
+        target.of("Pod").create(pod, name, dry_run=True)
+    finally:
+        target.of("Namespace").delete(name)
+
+
+def test_the_shipped_deployment_gets_its_two_pods(case: Case) -> None:
+    """Its pods are made, placed apart, and run where kubelets need no image."""
+    nodes = case.add_nodes(2)
+    scale = ("scale", "deployment/navarchos", "--namespace=kube-system")
+    if not case.target.runs_kwok:
+        pytest.skip("a real kubelet would need the image")
+    case.target.kubectl(*scale, "--replicas=2")
+    try:
+        case.target.kubectl(
+            "wait", "--for=condition=Available", "deployment/navarchos",
+            "--namespace=kube-system", "--timeout=60s",
+        )  # fmt: skip
+        pods = case.target.list("Pod", "kube-system", label_selector="app=navarchos")
+        assert sorted(pod["spec"]["nodeName"] for pod in pods) == nodes
+    finally:
+        case.target.kubectl(*scale, "--replicas=0")
+        wait_for(
+            "the pods to go",
+            lambda: not case.target.list("Pod", "kube-system", label_selector="app=navarchos"),
+        )
+
+
+def table(text: str) -> tuple[list[str], list[list[str]]]:
+    header, *rows = text.splitlines()
+    return [word for word in header.split("  ") if word.strip()], [row.split() for row in rows]
+
+
+def test_the_published_columns_are_shown(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.add(manifests.deployment(case.name, "web", 2), manifests.daemon_set(case.name, "agent"))
+    case.add_nodes(1, first=2)
+    case.manager()
+    case.roll(nodeSelectors=[], nodeNames=[{"name": name, "replacement": {"priority": 7}}])
+    kubectl = case.target.kubectl
+    said = kubectl(
+        "wait", "--for=jsonpath={.status.phase}=Completed", f"nr/{case.name}", "--timeout=60s"
+    )
+    assert said == f"noderollout.{GROUP}/{case.name} condition met\n"
+    header, (row,) = table(kubectl("get", "nr"))
+    assert [word.strip() for word in header] == [
+        "NAME", "REPLACEMENTS CREATED", "REPLACEMENTS COMPLETED", "PHASE", "COMPLETED", "AGE",
+    ]  # fmt: skip
+    assert row[:4] == [case.name, "1", "1", "Completed"]
+    header, (row,) = table(kubectl("get", "nrep"))
+    assert [word.strip() for word in header] == [
+        "NAME", "NODE PODS", "IGNORED PODS", "EVICTED PODS", "FAILED PODS", "PHASE",
+        "COMPLETED", "AGE",
+    ]  # fmt: skip
+    assert row[:6] == [case.replacement(name), "3", "1", "2", "0", "Completed"]
+    wide, (row,) = table(kubectl("get", "nrep", "-o", "wide"))
+    assert {"PRIORITY", "OWNERS"} <= {word.strip() for word in wide}
+    assert row[6] == "7"
+    assert row[8] == case.name
+    assert kubectl("get", "nrep", f"--field-selector=spec.nodeName={name}", "-o", "name") == (
+        f"nodereplacement.{GROUP}/{case.replacement(name)}\n"
+    )
+    for short in ("nroll", "nrolls", "nr", "nrs"):
+        assert kubectl("get", short, "-o", "name") == f"noderollout.{GROUP}/{case.name}\n"
+    described = wait_for(
+        "the last event", lambda: "RolloutCompleted" in (d := kubectl("describe", "nr")) and d
+    )
+    assert "1 of 1 nodes replaced, 0 failed" in described
+    assert "ReplacementCompleted" in kubectl("describe", "nrep", case.replacement(name))
+
+
+def test_fields_are_explained(target: Target, installed: Installed) -> None:
+    shown = target.kubectl("explain", "noderollout.spec.strategy.maxConcurrent")
+    assert "A node starts only while fewer than this many are in flight" in shown
+    assert "evictionRetrySeconds" in target.kubectl("explain", "ndrain.spec")
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    (
+        "NodeRollout",
+        {"nodeSelectors": [{"matchLabels": {}}]},
+        "spec.nodeSelectors[0]: Invalid value: selects every node; say matchAll: true if that "
+        "is meant",
+    ),
+    ("NodeRollout", {"nodeNames": [{"nam": "a"}]}, 'unknown field "spec.nodeNames[0].nam"'),
+    ("NodeRollout", {"nodeNames": [{}]}, "spec.nodeNames[0].name: Required value"),
+    (
+        "NodeRollout",
+        {"nodeNames": [{"name": "a", "replacement": {"priority": "high"}}]},
+        'spec.nodeNames[0].replacement.priority: Invalid value: "string": '
+        "spec.nodeNames[0].replacement.priority in body must be of type integer",
+    ),
+    (
+        "NodeRollout",
+        {"strategy": {"maxConcurrent": "two"}},
+        'spec.strategy.maxConcurrent: Invalid value: "two": must be a number from 0, or a percentage '
+        "from 0% to 100%",
+    ),
+    (
+        "NodeRollout",
+        {"strategy": {"maxFailures": -1}},
+        "spec.strategy.maxFailures: Invalid value: -1: must be a number from 0, or a percentage",
+    ),
+    (
+        "NodeRollout",
+        {"strategy": {"onNodeFailure": "Reboot"}},
+        'spec.strategy.onNodeFailure: Unsupported value: "Reboot": supported values: '
+        '"Uncordon", "Keep"',
+    ),
+    (
+        "NodeRollout",
+        {"drain": {"evictionRetrySeconds": 0}},
+        "spec.drain.evictionRetrySeconds in body should be greater than or equal to 1",
+    ),
+    (
+        "NodeRollout",
+        {"drain": {"escalation": [{"afterSeconds": 5, "action": "Shoot"}]}},
+        'spec.drain.escalation[0].action: Unsupported value: "Shoot": supported values: '
+        '"DeleteUnhealthy", "Delete"',
+    ),
+    ("NodeReplacement", {}, "spec.nodeName: Required value"),
+    ("NodeDrain", {"nodeName": ""}, "spec.nodeName in body should be at least 1 chars long"),
+    (
+        "NodeDrain",
+        {"nodeName": "a", "timeoutSeconds": "5m"},
+        'spec.timeoutSeconds: Invalid value: "string": spec.timeoutSeconds in body must be of '
+        "type integer",
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "spec", "message"), REFUSED)
+def test_a_wrong_manifest_is_refused_with_a_message_that_helps(
+    target: Target, installed: Installed, kind: str, spec: dict[str, Any], message: str
+) -> None:
+    manifest = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": kind,
+        "metadata": {"name": "wrong"},
+        "spec": spec,
+    }
+    said = target.kubectl.refused("create", "-f", "-", text=json.dumps(manifest))
+    assert message in said
+    assert target.find(kind, "wrong") is None
+
+
+@pytest.mark.parametrize("kind", ["NodeReplacement", "NodeDrain"])
+def test_the_identity_of_a_node_cannot_be_edited(case: Case, kind: str) -> None:
+    spec: dict[str, Any] = {"nodeName": "a", "nodeUID": "u", "paused": True}
+    case.create(
+        {
+            "apiVersion": f"{GROUP}/v1alpha1",
+            "kind": kind,
+            "metadata": {"name": case.name},
+            "spec": spec,
+        }
+    )
+    for field, value in (("nodeName", "b"), ("nodeUID", "v")):
+        patch = json.dumps({"spec": {field: value}})
+        said = case.target.kubectl.refused(
+            "patch", kind.lower(), case.name, "--type=merge", "-p", patch
+        )
+        assert f"{field} is immutable" in said
