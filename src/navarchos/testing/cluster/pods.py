@@ -157,7 +157,6 @@ def running_status_of(
         "hostIP": host_ip,
         "podIP": pod_ip,
         "podIPs": [{"ip": pod_ip}],
-        "qosClass": "Burstable",
         "conditions": [
             {"type": kind, **true}
             for kind in ("Initialized", "Ready", "ContainersReady", "PodScheduled")
