@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 
 .PHONY: help
 help: ## Show this list
-	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 # Installed again when what is installed changed.
 $(STAMP): setup.cfg pyproject.toml constraints.txt
@@ -52,8 +52,12 @@ verify: $(STAMP) ## Fail when a generated file differs from what is checked in
 	$(BIN)/navarchos crds --check config/crds
 	$(BIN)/navarchos manifests --check config/deploy
 
+.PHONY: controlplane
+controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the rest of a control plane
+	@$(BIN)/python -m navarchos.testing.controlplane
+
 .PHONY: e2e
-e2e: $(STAMP) ## Run the tests that need kubectl
+e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl
 	$(BIN)/python -m pytest -q tests/e2e
 
 .PHONY: bench
