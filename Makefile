@@ -59,6 +59,7 @@ controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the rest of a co
 .PHONY: e2e
 e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl
 	$(BIN)/python -m pytest -q tests/e2e
+	$(BIN)/python -m pytest -q --server=real tests/contract
 
 .PHONY: bench
 bench: $(STAMP) ## Measure the work queue, the decoder and a rollout

@@ -1,4 +1,7 @@
-"""Informers over real sockets, against the in-process API server, in real time."""
+"""Informers over real sockets, against an API server that misbehaves, in real time.
+
+What holds for each API server is in `tests/contract/test_informers.py`.
+"""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -8,7 +11,7 @@ import pytest
 
 from navarchos.backoff import Backoff
 from navarchos.client import Client, ClientConfig, Resource
-from navarchos.informers import InformerFactory, SharedInformer, Tombstone
+from navarchos.informers import SharedInformer, Tombstone
 from navarchos.meta import Object
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Fault
@@ -100,34 +103,6 @@ def see_a_bookmark(client: Client, informer: SharedInformer[ConfigMap]) -> None:
     assert informer._progress.wait_for(lambda at: at.version == version, LIMIT)
 
 
-def test_list_and_watch(client: Client, informer_of: Callable[..., Any]) -> None:
-    create(client, "a", x="1")
-    informer = informer_of(indexers={"x": lambda obj: [obj.data.get("x", "")]})
-    seen = Seen()
-    registration = informer.add_handler(seen)
-    informer.start()
-    assert informer.wait_for_sync(LIMIT)
-    assert registration.wait_for_sync(LIMIT)
-    assert informer.lister.get("a").data == {"x": "1"}
-    configs = client.resource(CONFIG_MAPS)
-    create(client, "b")
-    configs.patch("a", {"data": {"x": "2"}}, "default")
-    seen.wait(("add", "a"), ("add", "b"), ("update", "a"))
-    configs.delete("b", "default")
-    seen.wait(("delete", "b"))
-    assert [obj.metadata.name for obj in informer.lister.by_index("x", "2")] == ["a"]
-
-
-def test_a_list_in_pages_is_whole(client: Client, informer_of: Callable[..., Any]) -> None:
-    names = [f"c{number:02}" for number in range(25)]
-    for name in names:
-        create(client, name)
-    informer = informer_of(streaming=False, page_size=10)
-    informer.start()
-    assert informer.wait_for_sync(LIMIT)
-    assert sorted(obj.metadata.name for obj in informer.lister.list()) == names
-
-
 @pytest.mark.rule("RF-21", "RT-01")
 def test_after_a_compaction_a_relist_finds_what_was_missed(
     server: ApiServer, client: Client, informer_of: Callable[..., Any]
@@ -196,54 +171,3 @@ def test_a_lost_event_is_made_good_by_the_next_list(
     assert "default/b" not in informer.store
     informer._reflector.relist(informer.last_resource_version)
     seen.wait(("add", "b"))
-
-
-@pytest.mark.rule("RT-24")
-def test_a_stop_frees_an_informer_that_is_blocked_in_a_read(
-    server: ApiServer, informer_of: Callable[..., Any]
-) -> None:
-    informer = informer_of()
-    informer.start()
-    assert informer.wait_for_sync(LIMIT)
-    informer.stop()
-    assert informer.join(5)
-
-
-def test_own_writes_are_read_at_once(client: Client, informer_of: Callable[..., Any]) -> None:
-    informer = informer_of()
-    informer.start()
-    assert informer.wait_for_sync(LIMIT)
-    configs = client.resource(CONFIG_MAPS)
-    for number in range(20):
-        written = create(client, f"w{number}")
-        informer.observe_write(written)
-        assert informer.lister.find(f"w{number}") is not None
-        changed = configs.patch(f"w{number}", {"data": {"n": str(number)}}, "default")
-        informer.observe_write(changed)
-        assert informer.lister.get(f"w{number}").data == {"n": str(number)}
-        configs.delete(f"w{number}", "default")
-        informer.observe_delete(changed)
-        assert informer.lister.find(f"w{number}") is None
-    assert informer.catch_up(LIMIT)
-    assert informer.lister.list() == informer.store.values() == []
-
-
-def test_catching_up_sees_what_was_written_before(
-    client: Client, informer_of: Callable[..., Any]
-) -> None:
-    informer = informer_of()
-    informer.start()
-    for number in range(10):
-        create(client, f"c{number}")
-        assert informer.catch_up(LIMIT)
-        assert f"default/c{number}" in informer.store
-
-
-def test_a_factory_over_http(client: Client) -> None:
-    create(client, "a")
-    factory = InformerFactory(client, freeze=False)
-    informer = factory.informer(CONFIG_MAPS)
-    factory.start()
-    factory.wait_for_sync(LIMIT)
-    assert "default/a" in informer.store
-    assert factory.shutdown(LIMIT)

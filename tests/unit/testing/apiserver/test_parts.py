@@ -141,9 +141,9 @@ def test_rules_hold(rule: str) -> None:
 
 def test_a_broken_rule_says_its_message() -> None:
     broken = {"rule": "self.count > 1", "message": "too few"}
-    assert errors(broken, {"count": 1}) == ['<nil>: Invalid value: "object": too few']
+    assert errors(broken, {"count": 1}) == ["<nil>: Invalid value: too few"]
     built = {"rule": "self.count > 1", "messageExpression": "'got ' + string(self.count)"}
-    assert errors(built, {"count": 1}) == ['<nil>: Invalid value: "object": got 1']
+    assert errors(built, {"count": 1}) == ["<nil>: Invalid value: got 1"]
     plain = {"rule": "self.count > 1", "fieldPath": ".count", "reason": "FieldValueForbidden"}
     assert errors(plain, {"count": 1}) == ["count: Forbidden: failed rule: self.count > 1"]
 
