@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,10 +12,6 @@ import pytest
 import yaml
 
 from navarchos.testing.apiserver import ApiServer
-
-KUBECTL = shutil.which("kubectl")
-
-pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not installed")
 
 DEFINITION = """
 apiVersion: apiextensions.k8s.io/v1
@@ -89,6 +84,7 @@ def rollout(name: str = "", **spec: object) -> dict[str, Any]:
 class Kubectl:
     """Runs kubectl with a configuration and a cache of its own."""
 
+    program: Path
     server: ApiServer
     folder: Path
 
@@ -104,7 +100,7 @@ class Kubectl:
 
     def run(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [KUBECTL or "kubectl", *words],
+            [self.program, *words],
             env=self.environment(),
             capture_output=True,
             text=True,
@@ -129,10 +125,10 @@ class Kubectl:
 
 
 @pytest.fixture
-def kubectl(tmp_path: Path) -> Iterator[Kubectl]:
+def kubectl(kubectl_path: Path, tmp_path: Path) -> Iterator[Kubectl]:
     with ApiServer(crds=[yaml.safe_load(DEFINITION)]) as server:
         server.install(NODE, POD)
-        yield Kubectl(server, tmp_path)
+        yield Kubectl(kubectl_path, server, tmp_path)
 
 
 def test_version_names_the_server(kubectl: Kubectl) -> None:
@@ -308,7 +304,7 @@ def test_explain_reads_the_published_schemas(kubectl: Kubectl) -> None:
 
 def test_get_watch_prints_changes_as_they_come(kubectl: Kubectl) -> None:
     with subprocess.Popen(
-        [KUBECTL or "kubectl", "get", "nodes", "-w"],
+        [kubectl.program, "get", "nodes", "-w"],
         env=kubectl.environment(),
         stdout=subprocess.PIPE,
         text=True,

@@ -2,7 +2,6 @@
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -15,10 +14,6 @@ from navarchos.testing.apiserver import ApiServer
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"<!-- readme: (?P<how>\w+) -->\n```console\n(?P<text>.*?)```", re.DOTALL)
-
-pytestmark = pytest.mark.skipif(
-    shutil.which("kubectl") is None, reason="needs kubectl on the PATH: make e2e puts it there"
-)
 
 
 @dataclass(frozen=True)
@@ -105,14 +100,14 @@ def empty_cluster(tmp_path: Path) -> Iterator[Path]:
         yield tmp_path / "kubeconfig"
 
 
-def run(todo: list[Step], env: dict[str, str]) -> None:
+def run(todo: list[Step], kubectl: Path, env: dict[str, str]) -> None:
     """Run commands in one shell, as a person does, and compare each one's output."""
     marker = "--- next ---"
     script = f"\necho '{marker}'\n".join(["set -e", *(step.command for step in todo)])
     done = subprocess.run(
         ["bash", "-c", script],
         cwd=ROOT,
-        env={**os.environ, **env},
+        env={**os.environ, "PATH": f"{kubectl.parent}:{os.environ['PATH']}", **env},
         capture_output=True,
         text=True,
         timeout=300,
@@ -126,13 +121,13 @@ def run(todo: list[Step], env: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_the_walk_through_with_kubectl_answers_as_written() -> None:
+def test_the_walk_through_with_kubectl_answers_as_written(kubectl_path: Path) -> None:
     todo = steps("sandbox")
     assert len(todo) > 8
-    run(todo, {})
+    run(todo, kubectl_path, {})
 
 
-def test_the_installation_answers_as_written(empty_cluster: Path) -> None:
+def test_the_installation_answers_as_written(kubectl_path: Path, empty_cluster: Path) -> None:
     todo = steps("install")
     assert len(todo) == 2
-    run(todo, {"KUBECONFIG": str(empty_cluster)})
+    run(todo, kubectl_path, {"KUBECONFIG": str(empty_cluster)})
