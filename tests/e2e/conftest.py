@@ -7,6 +7,7 @@ because a program is missing: `make controlplane` gets it.
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from tests.e2e.target import Kubectl, Target
 
 from navarchos.client import Client
 from navarchos.stopping import StopToken
-from navarchos.testing.controlplane import KUBECTL, ControlPlane, find_binaries
+from navarchos.testing.controlplane import KUBECTL, AuditEvent, ControlPlane, find_binaries
 from navarchos.testing.controlplane.guarding import Guard
 
 FOREIGN = "NAVARCHOS_E2E_KUBECONFIG"
@@ -99,6 +100,12 @@ def installed(target: Target) -> Installed:
 
 
 @pytest.fixture(scope="session")
+def older_log() -> list[AuditEvent]:
+    """What the audit log of a control plane held that is stopped by now."""
+    return []
+
+
+@pytest.fixture(scope="session")
 def guard() -> Iterator[Guard]:
     """What ends the managers when the tests end, however they end."""
     keeper = Guard()
@@ -131,13 +138,19 @@ def case(
     request: pytest.FixtureRequest, target: Target, account: Path, guard: Guard, kubelets: None
 ) -> Iterator[Case]:
     """A case of its own; it fails when anything happened that must never happen."""
-    name = case_name(request.node.name)
+    with run_case(request.node, target, guard, account) as running:
+        yield running
+
+
+@contextmanager
+def run_case(item: pytest.Item, target: Target, guard: Guard, account: Path) -> Iterator[Case]:
+    """Watch a case on some cluster; judge it when it is over, and clear up after it."""
     with Checker(target.connect("e2e-checker/1")) as checker:
-        running = Case(name, target, checker, guard, account)
+        running = Case(case_name(item.name), target, checker, guard, account)
         try:
             yield running
             running.judge()
         finally:
             for manager, log in running.logs().items():
-                request.node.add_report_section("teardown", manager, log)  # shown on failure
+                item.add_report_section("teardown", manager, log)  # shown on failure
             running.end()

@@ -85,9 +85,6 @@ def scene() -> Iterator[Scene]:
     with ApiServer(crds=manifests()) as server:
         server.install(
             *({"apiVersion": "v1", "kind": "Node", "metadata": {"name": n}} for n in "abc"),
-            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
-            if not server.list("namespaces")
-            else pod("other", labels={}),
             pod("web-1"),
             pod("web-2"),
         )
@@ -199,8 +196,16 @@ def test_a_pod_that_is_bound_to_a_cordoned_node_is_found(scene: Scene) -> None:
 
 
 def test_a_daemon_sets_pod_may_be_bound_but_not_evicted(scene: Scene) -> None:
-    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": "u"}
-    held = {"ownerReferences": [owner | {"controller": True}], "finalizers": ["example.com/x"]}
+    template = {"metadata": {"labels": LABELS}, "spec": pod("")["spec"]}
+    agent = {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "default"},
+        "spec": {"selector": {"matchLabels": LABELS}, "template": template},
+    }
+    uid = scene.of("DaemonSet").create(agent, "default")["metadata"]["uid"]
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "agent", "uid": uid}
+    held = {"ownerReferences": [owner | {"controller": True}]}
     scene.of("Node").patch("b", {"spec": {"unschedulable": True}})
     scene.checker.settle()
     scene.of("Pod").create(pod("agent-1", "b", **held), "default")

@@ -149,22 +149,28 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "NodeRollout",
         {"nodeSelectors": [{"matchLabels": {}}]},
-        "spec.nodeSelectors[0]: Invalid value: selects every node; say matchAll: true if that "
-        "is meant",
+        (
+            "spec.nodeSelectors[0]: Invalid value: selects every node; say matchAll: true if that "
+            "is meant"
+        ),
     ),
     ("NodeRollout", {"nodeNames": [{"nam": "a"}]}, 'unknown field "spec.nodeNames[0].nam"'),
     ("NodeRollout", {"nodeNames": [{}]}, "spec.nodeNames[0].name: Required value"),
     (
         "NodeRollout",
         {"nodeNames": [{"name": "a", "replacement": {"priority": "high"}}]},
-        'spec.nodeNames[0].replacement.priority: Invalid value: "string": '
-        "spec.nodeNames[0].replacement.priority in body must be of type integer",
+        (
+            'spec.nodeNames[0].replacement.priority: Invalid value: "string": '
+            "spec.nodeNames[0].replacement.priority in body must be of type integer"
+        ),
     ),
     (
         "NodeRollout",
         {"strategy": {"maxConcurrent": "two"}},
-        'spec.strategy.maxConcurrent: Invalid value: "two": must be a number from 0, or a percentage '
-        "from 0% to 100%",
+        (
+            'spec.strategy.maxConcurrent: Invalid value: "two": must be a number from 0, or a '
+            "percentage from 0% to 100%"
+        ),
     ),
     (
         "NodeRollout",
@@ -174,8 +180,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "NodeRollout",
         {"strategy": {"onNodeFailure": "Reboot"}},
-        'spec.strategy.onNodeFailure: Unsupported value: "Reboot": supported values: '
-        '"Uncordon", "Keep"',
+        (
+            'spec.strategy.onNodeFailure: Unsupported value: "Reboot": supported values: '
+            '"Uncordon", "Keep"'
+        ),
     ),
     (
         "NodeRollout",
@@ -185,16 +193,20 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "NodeRollout",
         {"drain": {"escalation": [{"afterSeconds": 5, "action": "Shoot"}]}},
-        'spec.drain.escalation[0].action: Unsupported value: "Shoot": supported values: '
-        '"DeleteUnhealthy", "Delete"',
+        (
+            'spec.drain.escalation[0].action: Unsupported value: "Shoot": supported values: '
+            '"DeleteUnhealthy", "Delete"'
+        ),
     ),
     ("NodeReplacement", {}, "spec.nodeName: Required value"),
     ("NodeDrain", {"nodeName": ""}, "spec.nodeName in body should be at least 1 chars long"),
     (
         "NodeDrain",
         {"nodeName": "a", "timeoutSeconds": "5m"},
-        'spec.timeoutSeconds: Invalid value: "string": spec.timeoutSeconds in body must be of '
-        "type integer",
+        (
+            'spec.timeoutSeconds: Invalid value: "string": spec.timeoutSeconds in body must be of '
+            "type integer"
+        ),
     ),
 ]
 

@@ -1,0 +1,69 @@
+"""A control plane that is older and stricter than the newest: lists instead of streams.
+
+Servers before 1.34 do not stream lists, so informers list. And some, such as OpenShift's,
+ask whoever sets `blockOwnerDeletion` for the right to update the owner's finalizers.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.e2e import manifests
+from tests.e2e.cases import Case
+from tests.e2e.conftest import run_case
+from tests.e2e.installing import install
+from tests.e2e.target import Kubectl, Target
+
+from navarchos.client import Client
+from navarchos.testing.controlplane import AuditEvent, ControlPlane
+from navarchos.testing.controlplane.guarding import Guard
+
+pytestmark = pytest.mark.timeout(240)
+
+ARGUMENTS = (
+    "--feature-gates=WatchList=false",
+    "--enable-admission-plugins=NodeRestriction,OwnerReferencesPermissionEnforcement",
+)
+
+
+@pytest.fixture(scope="module")
+def older(
+    kubectl_path: Path, tmp_path_factory: pytest.TempPathFactory, older_log: list[AuditEvent]
+) -> Iterator[Target]:
+    directory = tmp_path_factory.mktemp("older")
+    kubeconfig = directory / "kubeconfig"
+    with ControlPlane(arguments={"kube-apiserver": ARGUMENTS}) as plane:
+        plane.kwok()
+        plane.write_kubeconfig(kubeconfig)
+        with Client.from_config(kubeconfig=kubeconfig, user_agent="e2e/1") as client:
+            kubectl = Kubectl(kubectl_path, kubeconfig, directory)
+            target = Target(kubeconfig, client, kubectl, plane.audit_events)
+            install(target)
+            yield target
+        older_log.extend(plane.audit_events())
+
+
+@pytest.fixture
+def older_case(
+    request: pytest.FixtureRequest, older: Target, guard: Guard, tmp_path: Path
+) -> Iterator[Case]:
+    account = tmp_path / "account"
+    older.write_account_kubeconfig(account, "kube-system", "navarchos")
+    with run_case(request.node, older, guard, account) as running:
+        yield running
+
+
+def test_a_rollout_without_streaming_lists_and_with_guarded_owners(older_case: Case) -> None:
+    nodes = older_case.add_nodes(2)
+    older_case.add(
+        manifests.deployment(older_case.name, "web", 4),
+        manifests.daemon_set(older_case.name, "agent"),
+        manifests.budget(older_case.name, "web", maxUnavailable=1),
+    )
+    older_case.add_nodes(1, first=3)
+    older_case.manager()
+    names = [{"name": name} for name in nodes]
+    older_case.roll(nodeSelectors=[], nodeNames=names)
+    older_case.wait_for_phase("Completed")
+    older_case.checker.settle()
+    assert older_case.checker.drained == tuple(nodes)
