@@ -29,6 +29,8 @@ PASSING = (
     (re.compile(r"(in record )\(\d+\)"), r"\1(<version>)"),
     (re.compile(r"^\d+s$"), "<age>"),
 )
+# Values that Go prints with the names of its own fields.
+STRUCT = re.compile(r"(Invalid value: )[\[{].*[\]}](?=: )")
 # Where a text goes on with what a language or a parser has to say.
 FOREIGN = re.compile(
     r"(compilation failed: |continue key is not valid: |previously negative\)"
@@ -50,7 +52,7 @@ def plain(value: Json, *, key: str = "") -> Json:
         return f"<{key}>"
     for pattern, name in PASSING:
         value = pattern.sub(name, value)
-    return FOREIGN.sub(r"\1<...>", value)
+    return FOREIGN.sub(r"\1<...>", STRUCT.sub(r"\1<...>", value))
 
 
 def _without(value: dict[str, Any], hidden: str) -> dict[str, Any]:

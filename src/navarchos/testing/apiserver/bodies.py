@@ -8,9 +8,10 @@ from navarchos.testing.apiserver.decoding import (
     check_types,
     drop_empty,
     fill_required,
+    json_name,
 )
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json, encode
 from navarchos.testing.apiserver.schema import prune, unknown_fields
 from navarchos.testing.apiserver.status import (
     StatusError,
@@ -20,10 +21,15 @@ from navarchos.testing.apiserver.status import (
     quote,
 )
 from navarchos.testing.apiserver.store import Origin
+from navarchos.testing.apiserver.types import TYPES
 
 __all__ = ["Options", "read_object"]
 
 _STRICT: Final = "strict decoding error: "
+_TYPE_META: Final = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\"";'
+    r' Kind string "json:\"kind,omitempty\"" }'
+)
 _SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream made it
 
 
@@ -59,7 +65,9 @@ def read_object(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     obj = copy_json(body)
     if not isinstance(obj, dict):
         raise bad_request(
-            f"{_handled_as(kind)}: json: cannot unmarshal into Go value of type {kind.kind}"
+            f"the object provided is unrecognized (must be of type {kind.kind}): couldn't get"
+            f" version/kind; json parse error: json: cannot unmarshal {json_name(body)} into Go"
+            f" value of type {_TYPE_META} ({encode(body).hex()})"
         )
     _check_envelope(kind, obj)
     obj["metadata"] = obj.get("metadata") or {}
@@ -110,7 +118,11 @@ def _check_envelope(kind: Kind, obj: JsonObject) -> None:
     if found != kind.kind:
         version = str(obj.get("apiVersion") or kind.api_version).rpartition("/")[2]
         text = f'{found} in version "{version}" cannot be handled as a {kind.kind}'
-        raise bad_request(f'{text}: no kind "{found}" is registered for the requested resource')
+        if not any(name.endswith(f".{found}") for name in TYPES.names()):
+            registered = f'no kind "{found}" is registered for version "{obj.get("apiVersion")}"'
+            raise bad_request(f'{text}: {registered} in scheme "{_SCHEME}"')
+        ours = f"{kind.group.partition('.')[0] or 'core'}.{kind.kind}"
+        raise bad_request(f"{text}: converting ({version}.{found}) to ({ours}): unknown conversion")
     version = obj.setdefault("apiVersion", kind.api_version)
     if version != kind.api_version:
         short = str(version).rpartition("/")[2]
@@ -122,6 +134,8 @@ def _check_envelope(kind: Kind, obj: JsonObject) -> None:
 
 def _drop_unknown(kind: Kind, obj: JsonObject, options: Options) -> None:
     unknown = unknown_fields(obj, kind.schema)
+    if options.patching:
+        unknown.sort()  # a patched object has been through a map, which Go writes in order
     if unknown and options.field_validation == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise _undecodable(kind, obj, f"{_STRICT}{listed}", options)

@@ -15,6 +15,7 @@ __all__ = [
     "fill_required",
     "is_micro_time",
     "is_rfc3339",
+    "json_name",
 ]
 
 _RFC3339: Final = re.compile(
@@ -62,6 +63,8 @@ def _check_object(value: JsonValue, schema: Schema, owner: str, path: str) -> No
         child = schema.child(key)
         if child is not None:
             at = f"{path}.{key}" if path else key
+            if key not in schema.properties:
+                at = path  # Go does not say which value of a map it was
             check_types(item, child, owner=schema.name or owner, path=at)
 
 
@@ -110,9 +113,14 @@ def is_micro_time(value: str) -> bool:
     return match is not None and len(match["fraction"] or "") == 7 and is_rfc3339(value)
 
 
-def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFault:
+def json_name(value: JsonValue) -> str:
+    """Return what Go's decoder calls a value."""
     found = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
-    name = found.get(type(value), "object")
+    return found.get(type(value), "object")
+
+
+def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFault:
+    name = json_name(value)
     where = f"Go struct field {owner}.{path}" if owner else "Go value"
     return DecodeFault(f"json: cannot unmarshal {name} into {where} of type {written}")
 

@@ -326,10 +326,10 @@ def _options(request: Request, verb: str) -> Options:
     query = request.query
     dry_run = query.get("dryRun", "")
     if dry_run not in {"", "All"}:
-        raise _bad_option("dryRun", dry_run, ("All",))
+        raise _bad_option("dryRun", [dry_run], ("All",))
     validation = query.get("fieldValidation") or "Warn"
     if validation not in _VALIDATION:
-        raise _bad_option("fieldValidation", validation, ("", *_VALIDATION))
+        raise _bad_option("fieldValidation", validation, ("", *sorted(_VALIDATION)))
     return Options(
         dry_run=bool(dry_run),
         field_validation=validation,
@@ -337,7 +337,7 @@ def _options(request: Request, verb: str) -> Options:
     )
 
 
-def _bad_option(name: str, value: str, choices: tuple[str, ...]) -> StatusError:
+def _bad_option(name: str, value: JsonValue, choices: tuple[str, ...]) -> StatusError:
     from navarchos.testing.apiserver.status import invalid, unsupported_value
 
     error = unsupported_value(name, value, choices)

@@ -10,9 +10,11 @@ from navarchos.testing.apiserver.status import FieldError, forbidden_field, inva
 __all__ = [
     "NameRule",
     "config_key",
+    "dns_1035_label",
     "dns_label",
     "dns_subdomain",
     "path_segment",
+    "validate_finalizer_names",
     "validate_label_value",
     "validate_labels",
     "validate_metadata",
@@ -23,10 +25,12 @@ NameRule: TypeAlias = Callable[[str], list[str]]
 """Returns what is wrong with a name; nothing when it is fine."""
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = _LABEL + r"(\." + _LABEL + ")*"
 _QUALIFIED: Final = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 
 _label_pattern = re.compile(_LABEL)
+_label_1035_pattern = re.compile(_LABEL_1035)
 _subdomain_pattern = re.compile(_SUBDOMAIN)
 _qualified_pattern = re.compile(_QUALIFIED)
 
@@ -34,6 +38,11 @@ _LABEL_TEXT: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must"
     " start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for"
     f" validation is '{_LABEL}')"
+)
+_LABEL_1035_TEXT: Final = (
+    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
+    " alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123',"
+    f" regex used for validation is '{_LABEL_1035}')"
 )
 _SUBDOMAIN_TEXT: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.',"
@@ -55,6 +64,7 @@ _KEY_TEXT: Final = (
     "  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
 )
 _key_pattern = re.compile("[-._a-zA-Z0-9]+")
+_STANDARD_FINALIZERS: Final = frozenset({"kubernetes", "orphan", "foregroundDeletion"})
 _MAX_ANNOTATIONS: Final = 256 * 1024
 
 
@@ -62,6 +72,12 @@ def dns_label(name: str) -> list[str]:
     """Check an RFC 1123 label: namespaces, and whatever becomes a host name."""
     wrong = [] if len(name) <= 63 else ["must be no more than 63 characters"]
     return wrong if _label_pattern.fullmatch(name) else [*wrong, _LABEL_TEXT]
+
+
+def dns_1035_label(name: str) -> list[str]:
+    """Check a label that begins with a letter: the names of custom kinds."""
+    wrong = [] if len(name) <= 63 else ["must be no more than 63 characters"]
+    return wrong if _label_1035_pattern.fullmatch(name) else [*wrong, _LABEL_1035_TEXT]
 
 
 def dns_subdomain(name: str) -> list[str]:
@@ -169,8 +185,8 @@ def _annotation_errors(metadata: JsonObject) -> list[FieldError]:
 def _owner_errors(metadata: JsonObject) -> list[FieldError]:
     errors = []
     controllers: list[JsonObject] = []
-    for index, owner in enumerate(metadata.get("ownerReferences") or []):
-        field = f"metadata.ownerReferences[{index}]"
+    for owner in metadata.get("ownerReferences") or []:
+        field = "metadata.ownerReferences"  # upstream does not say which
         for key, text in (
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -189,6 +205,16 @@ def _owner_errors(metadata: JsonObject) -> list[FieldError]:
         )
         errors.append(invalid_value("metadata.ownerReferences", metadata["ownerReferences"], text))
     return errors
+
+
+def validate_finalizer_names(obj: JsonObject) -> list[FieldError]:
+    """Check that finalizers of a built-in kind say whose they are."""
+    why = "name is neither a standard finalizer name nor is it fully qualified"
+    return [
+        invalid_value(f"metadata.finalizers[{index}]", name, why)
+        for index, name in enumerate(meta(obj).get("finalizers") or [])
+        if "/" not in name and name not in _STANDARD_FINALIZERS
+    ]
 
 
 def _finalizer_errors(metadata: JsonObject) -> list[FieldError]:

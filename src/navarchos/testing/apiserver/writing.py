@@ -10,7 +10,7 @@ from typing import Final
 
 from navarchos.testing.apiserver.bodies import Options, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
-from navarchos.testing.apiserver.names import validate_metadata
+from navarchos.testing.apiserver.names import validate_finalizer_names, validate_metadata
 from navarchos.testing.apiserver.objects import (
     JsonObject,
     JsonValue,
@@ -167,6 +167,8 @@ def _generated_name(api: Api, kind: Kind, metadata: JsonObject) -> str:
 
 def _errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
     errors = validate_metadata(obj, kind.strategy.name_rule, namespaced=kind.namespaced)
+    if kind.custom is None:
+        errors += validate_finalizer_names(obj)
     return errors + kind.strategy.validate(obj)
 
 

@@ -16,6 +16,7 @@ from navarchos.testing.apiserver.builtin.definitions import DEFINITION
 from navarchos.testing.apiserver.builtin.storage import CLAIM, CLASS, VOLUME
 from navarchos.testing.apiserver.kinds import ALL_VERBS, Kind, Strategy, View
 from navarchos.testing.apiserver.names import path_segment
+from navarchos.testing.apiserver.objects import JsonObject
 from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.types import TYPES
 
@@ -24,7 +25,16 @@ __all__ = ["builtin_kinds"]
 _STATUS: Final = ("status",)
 _SCALED: Final = ("status", "scale")
 _PLAIN: Final = Strategy()
+
+
+def _default_binding(obj: JsonObject) -> None:
+    role = obj.get("roleRef")
+    if isinstance(role, dict) and not role.get("apiGroup"):
+        role["apiGroup"] = "rbac.authorization.k8s.io"
+
+
 _RBAC: Final = Strategy(name_rule=path_segment)
+_BINDING: Final = Strategy(name_rule=path_segment, default=_default_binding)
 _RETURNED: Final = Strategy(returns_deleted=True)
 _PRIORITY_CLASS: Final = Strategy(
     generation=True,
@@ -156,10 +166,10 @@ def _access() -> list[Kind]:
             "clusterrolebindings",
             "policy.ClusterRoleBinding",
             namespaced=False,
-            strategy=_RBAC,
+            strategy=_BINDING,
         ),
         _kind(group, "clusterroles", "policy.ClusterRole", namespaced=False, strategy=_RBAC),
-        _kind(group, "rolebindings", "policy.RoleBinding", strategy=_RBAC),
+        _kind(group, "rolebindings", "policy.RoleBinding", strategy=_BINDING),
         _kind(group, "roles", "policy.Role", strategy=_RBAC),
     ]
     for group, plural, kind in (

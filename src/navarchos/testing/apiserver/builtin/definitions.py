@@ -4,6 +4,7 @@ from typing import Any, Final
 
 from navarchos.testing.apiserver.cel import compile_fault
 from navarchos.testing.apiserver.kinds import Strategy
+from navarchos.testing.apiserver.names import dns_1035_label
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
 from navarchos.testing.apiserver.status import (
     FieldError,
@@ -18,6 +19,7 @@ __all__ = ["CLEANUP_FINALIZER", "DEFINITION", "mark_terminating"]
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 """Holds a deleted definition until its objects are gone."""
 
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _FORBIDDEN_KEYWORDS: Final = ("$ref", "definitions", "dependencies", "patternProperties", "$schema")
 
 
@@ -90,8 +92,7 @@ def _validate(obj: JsonObject) -> list[FieldError]:
     for field, value in (("spec.group", group), ("spec.names.plural", plural)):
         if not value:
             errors.append(required(field))
-    if not names.get("kind"):
-        errors.append(required("spec.names.kind"))
+    errors += _name_errors(names)
     if group and "." not in group:
         errors.append(
             invalid_value("spec.group", group, "should be a domain with at least one dot")
@@ -102,11 +103,29 @@ def _validate(obj: JsonObject) -> list[FieldError]:
     return errors + _version_errors(spec.get("versions") or [])
 
 
+def _name_errors(names: JsonObject) -> list[FieldError]:
+    errors = []
+    for field in ("plural", "singular"):
+        name = names.get(field) or ""
+        wrong = dns_1035_label(name) if name else []
+        errors += [invalid_value(f"spec.names.{field}", name, why) for why in wrong]
+    name = names.get("kind") or ""
+    if not name:
+        errors.append(required("spec.names.kind"))
+    for why in dns_1035_label(name.lower()) if name else []:
+        text = f"may have mixed case, but should otherwise match: {why}"
+        errors.append(invalid_value("spec.names.kind", name, text))
+    return errors
+
+
 def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
     errors: list[FieldError] = []
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
         errors.append(invalid_value("spec.versions", versions, text))
+        if not any(version.get("storage") for version in versions):
+            text = "must have at least one stored version"
+            errors.append(invalid_value("status.storedVersions", None, text))
     seen: set[str] = set()
     shared = all(version.get("schema") == versions[0].get("schema") for version in versions)
     for index, version in enumerate(versions):
@@ -118,7 +137,7 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         seen.add(version.get("name") or "")
         schema = dig(version, "schema", "openAPIV3Schema")
         if schema is None:
-            errors.append(required(f"{at}.schema.openAPIV3Schema", "schemas are required"))
+            errors.append(required(f"{at}.schema.openAPIV3Schema"))
         else:
             errors += _schema_errors(schema, f"{where}.openAPIV3Schema")
     return errors
@@ -180,6 +199,8 @@ def _node_errors(schema: dict[str, Any], at: str) -> list[FieldError]:
         "x-kubernetes-preserve-unknown-fields"
     )
     missing = not schema.get("type") and not untyped
+    if schema.get("type") not in {None, "", *_TYPES}:
+        return [unsupported_value(f"{at}.type", schema["type"], _TYPES)]
     errors = (
         [required(f"{at}.type", "must not be empty for specified object fields")] if missing else []
     )

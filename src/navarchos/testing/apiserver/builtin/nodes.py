@@ -43,13 +43,16 @@ def _validate(node: JsonObject) -> list[FieldError]:
     errors = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(dig(node, "spec", "taints", default=[])):
-        at = f"spec.taints[{index}]"
+        at = f"metadata.taints[{index}]"  # so says upstream
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         errors += [invalid_value(f"{at}.key", key, why) for why in validate_qualified_name(key)]
         if effect not in _EFFECTS:
             errors.append(unsupported_value(f"{at}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
-            errors.append(duplicate(at, taint))
+            shown = {"Key": key, "Value": taint.get("value") or "", "Effect": effect}
+            again = duplicate(at, {**shown, "TimeAdded": taint.get("timeAdded")})
+            why = f"{again.text}: taints must be unique by key and effect pair"
+            errors.append(FieldError(again.reason, at, why))
         seen.add((key, effect))
     return errors
 

@@ -147,6 +147,9 @@ def _quality(spec: JsonObject) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
+_PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
+
+
 def validate_pod_spec(spec: JsonObject, path: str) -> list[FieldError]:
     """Check the spec of a pod or template, at `path`."""
     errors = []
@@ -187,6 +190,9 @@ def _container_errors(container: JsonObject, at: str, names: set[str]) -> list[F
     names.add(name)
     if not container.get("image"):
         errors.append(required(f"{at}.image"))
+    policy = container.get("imagePullPolicy")
+    if policy not in {None, *_PULL_POLICIES}:
+        errors.append(unsupported_value(f"{at}.imagePullPolicy", policy, _PULL_POLICIES))
     for index, port in enumerate(container.get("ports") or []):
         number = port.get("containerPort")
         if not isinstance(number, int) or not 0 < number < 65536:

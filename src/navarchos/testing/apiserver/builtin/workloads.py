@@ -153,7 +153,7 @@ def _selector_errors(obj: JsonObject) -> list[FieldError]:
         errors.append(invalid_value("spec.selector", selector, text))
     labels = dig(spec, "template", "metadata", "labels", default={})
     try:
-        if selector is not None and not label_selector_matches(selector, labels):
+        if not label_selector_matches(selector, labels):
             text = "`selector` does not match template `labels`"
             errors.append(invalid_value("spec.template.metadata.labels", labels, text))
     except ValueError as error:
@@ -178,7 +178,7 @@ def _validate_job(obj: JsonObject) -> list[FieldError]:
     errors = validate_pod_spec(dig(spec, "template", "spec", default={}), path)
     policy = dig(spec, "template", "spec", "restartPolicy")
     if policy == "Always":
-        errors.append(unsupported_value(f"{path}.restartPolicy", policy, ("OnFailure", "Never")))
+        errors.append(required(f"{path}.restartPolicy", 'valid values: "OnFailure", "Never"'))
     return errors
 
 
@@ -203,14 +203,15 @@ def _workload(
 ) -> Strategy:
     return Strategy(
         generation=True,
-        status_metadata=_WORKLOAD_STATUS_METADATA,
         default=default,
         validate=_validate_long_running,
         validate_update=_immutable("spec.selector", *immutable),
     )
 
 
-DEPLOYMENT: Final = _workload(_default_deployment)
+DEPLOYMENT: Final = replace(
+    _workload(_default_deployment), status_metadata=_WORKLOAD_STATUS_METADATA
+)
 REPLICA_SET: Final = _workload(_default_replica_set)
 STATEFUL_SET: Final = _workload(
     _default_stateful_set, "spec.serviceName", "spec.podManagementPolicy"
