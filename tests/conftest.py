@@ -3,6 +3,7 @@
 Tests that hold for every API server take `served`; `--server` says which it is.
 """
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -20,6 +21,11 @@ hypothesis.settings.register_profile(
     print_blob=True,  # a failure prints how to run it again
 )
 hypothesis.settings.load_profile("navarchos")
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Whoever runs the tests in the background has Ctrl-C ignored, also for every
+    # program that a test starts; some tests are about Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _LEAK_LIMIT = 5.0
 
