@@ -55,7 +55,11 @@ class Case:
     def add_nodes(self, count: int, *, first: int = 1, **labels: str) -> list[str]:
         """Make nodes and wait until they are ready."""
         names = [f"{self.name}-{number}" for number in range(first, first + count)]
-        self.target.create(*(manifests.node(name, self.name, **labels) for name in names))
+        for name in names:
+            node = manifests.node(name, self.name, **labels)
+            if not self.target.runs_kwok:
+                node["status"] = manifests.ready_status(name)
+            self.target.create(node)
         self.wait_until_ready(names)
         return names
 

@@ -123,7 +123,7 @@ def account(target: Target, installed: Installed, tmp_path_factory: pytest.TempP
     return path
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture
 def kubelets(target: Target, installed: Installed) -> Iterator[None]:
     """Somebody who runs the pods of the nodes that cases make."""
     if target.runs_kwok:

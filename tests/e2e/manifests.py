@@ -1,8 +1,11 @@
 """Manifests of nodes and workloads, as small as the real server accepts them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
+from navarchos.clock import SYSTEM_CLOCK
+from navarchos.testing.cluster.nodes import machines, node_manifest
 from navarchos.testing.controlplane import STARTS_AFTER, TERMINATES_AFTER
 
 __all__ = [
@@ -15,6 +18,7 @@ __all__ = [
     "namespace",
     "node",
     "pod",
+    "ready_status",
     "replacement",
     "rollout",
     "stateful_set",
@@ -40,6 +44,13 @@ def node(name: str, case: str, **labels: str) -> JsonObject:
         "labels": {CASE_LABEL: case, "kubernetes.io/hostname": name, **labels},
     }
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
+
+
+def ready_status(name: str) -> JsonObject:
+    """Return the status of a node whose kubelet is the simulator's."""
+    machine = replace(machines(1, 20)[0], name=name)
+    status: JsonObject = node_manifest(machine, at=SYSTEM_CLOCK.now())["status"]
+    return status
 
 
 def pod_spec(case: str, **spec: object) -> JsonObject:

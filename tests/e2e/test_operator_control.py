@@ -138,9 +138,7 @@ def test_deleting_a_rollout_gives_nodes_back_but_not_drained_ones(case: Case) ->
     hold(case)
     case.add(manifests.pod(case.name, "forced", first))
     case.manager()
-    empty = f"{case.name}-0"
-    case.target.create(manifests.node(empty, case.name))
-    case.wait_until_ready([empty])
+    (empty,) = case.add_nodes(1, first=3)
     case.roll(
         nodeSelectors=[],
         nodeNames=[

@@ -29,11 +29,11 @@ def make_machines(case: Case, count: int, annotations: dict[str, str]) -> list[M
     return made
 
 
-@pytest.mark.parametrize("kubelets", ["kwok", "simulator"])
-def test_the_published_example_replaces_every_machine_it_means(case: Case, kubelets: str) -> None:
-    if kubelets == "kwok" and not case.target.runs_kwok:
+@pytest.mark.parametrize("runner", ["kwok", "simulator"])
+def test_the_published_example_replaces_every_machine_it_means(case: Case, runner: str) -> None:
+    if runner == "kwok" and not case.target.runs_kwok:
         pytest.skip("the kubelets of this cluster are the simulator's")
-    theirs = kubelets == "kwok"
+    theirs = runner == "kwok"
     annotations = {"kwok.x-k8s.io/node": "fake"} if theirs else {}
     fleet = make_machines(case, 9, annotations)
     meant = [machine.name for machine in fleet if machine.role != "master"]

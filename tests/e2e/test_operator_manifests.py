@@ -122,7 +122,10 @@ def test_the_published_columns_are_shown(case: Case) -> None:
         "NAME", "NODE PODS", "IGNORED PODS", "EVICTED PODS", "FAILED PODS", "PHASE",
         "COMPLETED", "AGE",
     ]  # fmt: skip
-    assert row[:6] == [case.replacement(name), "3", "1", "2", "0", "Completed"]
+    status = case.status("NodeReplacement", case.replacement(name))
+    counts = [status[f"{which}PodsCount"] for which in ("node", "ignored", "evicted", "failed")]
+    assert row[:6] == [case.replacement(name), *map(str, counts), "Completed"]
+    assert counts[2:] == [2, 0]
     wide, (row,) = table(kubectl("get", "nrep", "-o", "wide"))
     assert {"PRIORITY", "OWNERS"} <= {word.strip() for word in wide}
     assert row[6] == "7"
