@@ -2,6 +2,8 @@
 
 import os
 import re
+import select
+import shutil
 import signal
 import subprocess
 from collections.abc import Callable
@@ -184,6 +186,24 @@ def test_ctrl_c_ends_it_within_two_seconds_and_without_a_traceback(
     assert "Traceback" not in stderr
     assert manager
     assert not any(Path(f"/proc/{pid}").exists() for pid in manager)
+
+
+def test_the_manager_ends_with_a_sandbox_that_is_killed(
+    navarchos: CommandLine, manifest: Manifest, tmp_path: Path
+) -> None:
+    arguments = [argument for argument in SMALL if argument not in {"-o", "json"}]
+    process = navarchos.start("sandbox", "-f", manifest(ALL_NODES), *arguments)
+    wait_for_line(process, "Reserved|Draining")
+    (manager,) = children(process.pid)
+    watched = os.pidfd_open(manager)
+    try:
+        process.kill()
+        ended, _, _ = select.select([watched], [], [], 60)
+        assert ended
+    finally:
+        os.close(watched)
+    for left in (tmp_path / "work").iterdir():  # nobody was left to clean up
+        shutil.rmtree(left)
 
 
 def children(pid: int) -> list[int]:

@@ -1,5 +1,7 @@
 """`navarchos manager`: the process that the Deployment runs."""
 
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,6 +18,8 @@ from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost
 from navarchos.operator import assembly
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
 
 __all__ = ["manager"]
 
@@ -77,6 +81,12 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 @click.option(
     "--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True
 )
+@click.option(
+    "--until-stdin-closes",
+    is_flag=True,
+    hidden=True,
+    help="End when standard input does, and so with whoever holds its other end.",
+)
 @click.option("--v", "-v", "verbosity", type=int, default=0, hidden=True, help="As published.")
 @_go_bool("--logtostderr", default=True, about="As published.", hidden=True)
 @click.version_option(__version__, message="navarchos %(version)s")
@@ -98,6 +108,7 @@ def manager(
     burst: int | None,
     log_level: str,
     log_format: logs.LogFormat,
+    until_stdin_closes: bool,
     verbosity: int,
     logtostderr: bool,  # noqa: ARG001 - accepted as published; logs always go there
 ) -> None:
@@ -142,6 +153,19 @@ def manager(
         process = Manager(client, options=options, instruments=instruments)
         assembly.build(process, workers=workers)
         try:
-            process.run(install_signals=True)
+            process.run(_stdin_token() if until_stdin_closes else None, install_signals=True)
         except LeaseLost as error:
             raise Failure(f"{error}; exiting so that another replica acts alone") from error
+
+
+def _stdin_token() -> StopToken:
+    """Return a token that is set when standard input ends."""
+    stop = StopToken()
+
+    def wait_for_the_end() -> None:
+        while os.read(sys.stdin.fileno(), 4096):
+            pass
+        stop.stop("standard input has been closed")
+
+    ThreadGroup("stdin", stop=StopToken()).start("", wait_for_the_end)
+    return stop

@@ -16,7 +16,8 @@ class ManagerProcess:
     """Runs `navarchos manager` against the sandbox's server.
 
     The process has a session of its own, so that Ctrl-C reaches the sandbox only,
-    which then stops it in order.
+    which then stops it in order; and it ends with the sandbox, however that ends,
+    because it holds the other end of a pipe.
 
     Args:
         kubeconfig: How the manager finds and enters the server.
@@ -64,6 +65,7 @@ class ManagerProcess:
         if self._restarts == 0:
             raise Failure(f"the manager keeps dying (status {status}): {self.last_words()}")
         self._restarts -= 1
+        self._forget()
         self.start()
         return status
 
@@ -79,6 +81,11 @@ class ManagerProcess:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
         self._process = None
 
     def last_words(self) -> str:
@@ -93,8 +100,9 @@ def _spawn(kubeconfig: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
             *(sys.executable, "-m", "navarchos.cli", "manager"),
             *("--kubeconfig", str(kubeconfig)),
             *("--metrics-addr", "0", "--health-addr", "0"),
+            "--until-stdin-closes",
         ],
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.PIPE,
         stdout=log,
         stderr=log,
         start_new_session=True,
