@@ -277,10 +277,28 @@ def test_a_client_may_be_anybody(control_plane: ControlPlane) -> None:
         assert answer["status"]["userInfo"]["groups"] == ["developers", "system:authenticated"]
 
 
+@pytest.fixture
+def place(control_plane: ControlPlane) -> Iterator[Callable[[str, str], None]]:
+    """Make a node and a namespace that do not outlive the test.
+
+    Later tests ask where pods are placed; no node of others may be in their way.
+    """
+    made: list[str] = []
+
+    def make(node: str, in_namespace: str) -> None:
+        control_plane.install(fake_node(node), namespace(in_namespace))
+        made.extend([f"/api/v1/namespaces/{in_namespace}", f"/api/v1/nodes/{node}"])
+
+    yield make
+    with control_plane.client() as client:
+        for path in made:
+            assert client.raw("DELETE", path).status == 200
+
+
 def test_fake_kubelets_run_pods_and_end_them(
-    control_plane: ControlPlane, eventually: Eventually
+    control_plane: ControlPlane, place: Callable[[str, str], None], eventually: Eventually
 ) -> None:
-    control_plane.install(fake_node("kubelet-1"), namespace("kubelets"))
+    place("kubelet-1", "kubelets")
     template = pod("", "", **{TERMINATES_AFTER: "1s"})
     control_plane.install(
         {
@@ -324,8 +342,10 @@ def test_fake_kubelets_run_pods_and_end_them(
     eventually(lambda: available() == 3)
 
 
-def test_a_job_comes_to_its_end(control_plane: ControlPlane, eventually: Eventually) -> None:
-    control_plane.install(fake_node("kubelet-2"), namespace("jobs"))
+def test_a_job_comes_to_its_end(
+    control_plane: ControlPlane, place: Callable[[str, str], None], eventually: Eventually
+) -> None:
+    place("kubelet-2", "jobs")
     spec = {**pod("", "")["spec"], "restartPolicy": "Never"}
     control_plane.install(
         {
