@@ -56,6 +56,12 @@ verify: $(STAMP) ## Fail when a generated file differs from what is checked in
 controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the rest of a control plane
 	@$(BIN)/python -m navarchos.testing.controlplane
 
+.PHONY: walkthrough
+walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on in-process clusters
+	@$(BIN)/python -m navarchos.testing.controlplane kubectl
+	$(BIN)/python -m pytest -q tests/e2e/test_readme.py tests/e2e/test_kubectl_apiserver.py \
+		tests/e2e/test_deploy.py tests/e2e/test_scale.py
+
 .PHONY: e2e
 e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl
 	$(BIN)/python -m pytest -q tests/e2e
