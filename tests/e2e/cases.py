@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from tests.e2e import manifests
 from tests.e2e.checker import Checker
 from tests.e2e.managers import ManagerProcess
@@ -124,11 +125,12 @@ class Case:
         self, phase: str, kind: str = "NodeRollout", name: str = "", timeout: float = 60.0
     ) -> dict[str, Any]:
         """Wait for a phase; returns the status then."""
-        wait_for(
-            f"{kind} {name or self.name} to be {phase}",
-            lambda: self.phase(kind, name) == phase,
-            timeout,
-        )
+        what = f"{kind} {name or self.name} to be {phase}"
+        try:
+            wait_for(what, lambda: self.phase(kind, name) == phase, timeout)
+        except AssertionError as error:
+            error.add_note(self._describe())
+            raise
         return self.status(kind, name)
 
     def node(self, name: str) -> JsonObject:
@@ -175,6 +177,14 @@ class Case:
             stack.callback(self._remove)
             for manager in self._managers:
                 stack.callback(self._stop, manager)
+
+    def _describe(self) -> str:
+        """Return all that matters, for people who ask why nothing goes on."""
+        kinds = {kind: self.target.list(kind) for kind in _OURS}
+        kinds["Pod"] = self.pods()
+        for each in (each for found in kinds.values() for each in found):
+            each["metadata"].pop("managedFields", None)
+        return yaml.safe_dump(kinds)
 
     def _stop(self, manager: ManagerProcess) -> None:
         if manager.is_started:

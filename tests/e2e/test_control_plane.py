@@ -59,7 +59,11 @@ def config_map(name: str, in_namespace: str = "default") -> dict[str, Any]:
 
 
 def fake_node(name: str) -> dict[str, Any]:
-    metadata = {"name": name, "annotations": {"kwok.x-k8s.io/node": "fake"}}
+    metadata = {
+        "name": name,
+        "annotations": {"kwok.x-k8s.io/node": "fake"},
+        "labels": {"kubernetes.io/hostname": name},  # every kubelet sets it
+    }
     return {"apiVersion": "v1", "kind": "Node", "metadata": metadata}
 
 

@@ -76,7 +76,8 @@ def test_the_pods_of_the_deployment_pass_the_strictest_pod_security(
 
 def test_the_shipped_deployment_gets_its_two_pods(case: Case) -> None:
     """Its pods are made, placed apart, and run where kubelets need no image."""
-    nodes = case.add_nodes(2)
+    case.checker.bypasses_budgets = True  # to scale down is no disruption
+    case.add_nodes(2)
     scale = ("scale", "deployment/navarchos", "--namespace=kube-system")
     if not case.target.runs_kwok:
         pytest.skip("a real kubelet would need the image")
@@ -87,7 +88,7 @@ def test_the_shipped_deployment_gets_its_two_pods(case: Case) -> None:
             "--namespace=kube-system", "--timeout=60s",
         )  # fmt: skip
         pods = case.target.list("Pod", "kube-system", label_selector="app=navarchos")
-        assert sorted(pod["spec"]["nodeName"] for pod in pods) == nodes
+        assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
     finally:
         case.target.kubectl(*scale, "--replicas=0")
         wait_for(
