@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROLLOUT = """
 apiVersion: navarchos.pusher.com/v1alpha1
 kind: NodeRollout
@@ -15,6 +17,7 @@ spec:
 """
 
 
+@pytest.mark.timeout(200)
 def test_two_hundred_nodes_are_replaced_twenty_at_a_time(tmp_path: Path) -> None:
     """Within 120 s at a hundredfold pace, with a manager that stays under 120 MiB."""
     manifest = tmp_path / "rollout.yml"
@@ -23,11 +26,11 @@ def test_two_hundred_nodes_are_replaced_twenty_at_a_time(tmp_path: Path) -> None
         [
             *(sys.executable, "-m", "navarchos.cli", "sandbox", "-f", str(manifest)),
             *("--nodes", "200", "--pods-per-node", "10", "--speed", "100"),
-            *("--timeout", "100", "-o", "json"),
+            *("--timeout", "120", "-o", "json"),
         ],
         capture_output=True,
         text=True,
-        timeout=118,
+        timeout=190,
         check=False,
     )
     assert done.returncode == 0, done.stderr
