@@ -24,7 +24,7 @@ def rollout(name: str, phase: RolloutPhase, **status: object) -> NodeRollout:
 
 
 def snapshot(*rollouts: NodeRollout, replacements: tuple[NodeReplacement, ...] = ()) -> Snapshot:
-    return Snapshot((), rollouts, replacements, (), 0, 0, ())
+    return Snapshot((), rollouts, replacements, (), 0, ())
 
 
 def test_the_report_has_the_documented_keys() -> None:

@@ -40,7 +40,6 @@ def snapshot(*nodes: NodeView, notices: tuple[Notice, ...] = ()) -> Snapshot:
         rollouts=(rollout(RolloutPhase.IN_PROGRESS, 42),),
         replacements=(),
         order=(),
-        in_flight=0,
         max_in_flight=0,
         notices=notices,
     )

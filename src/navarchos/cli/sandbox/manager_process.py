@@ -34,11 +34,6 @@ class ManagerProcess:
         self._peak = 0
 
     @property
-    def pid(self) -> int:
-        """The running process."""
-        return self._process.pid if self._process is not None else 0
-
-    @property
     def peak_memory(self) -> int:
         """Largest resident set seen, in bytes; 0 where the system does not tell."""
         if self._process is not None:

@@ -74,7 +74,6 @@ class Snapshot:
     rollouts: tuple[NodeRollout, ...]
     replacements: tuple[NodeReplacement, ...]
     order: tuple[str, ...]
-    in_flight: int
     max_in_flight: int
     notices: tuple[Notice, ...]
 
@@ -129,12 +128,6 @@ class Observer:
                 self._clock.wait(self._changed, timeout)
             return self._version
 
-    def wake(self) -> None:
-        """Make a waiting caller look again."""
-        with self._changed:
-            self._version += 1
-            self._changed.notify_all()
-
     def snapshot(self) -> Snapshot:
         """Return the present state, and the notices since the last snapshot."""
         with self._changed:
@@ -146,7 +139,6 @@ class Observer:
                 rollouts=tuple(world.rollouts.values()),
                 replacements=tuple(world.replacements.values()),
                 order=tuple(world.order),
-                in_flight=self._in_flight_locked(),
                 max_in_flight=world.max_in_flight,
                 notices=notices,
             )
