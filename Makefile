@@ -5,6 +5,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# By variable, since no option reaches the environment that pip builds in; newer pip asks
+# for the second one there.
+PINS := $(CURDIR)/constraints.txt
 
 .PHONY: help
 help: ## Show this list
@@ -15,7 +18,8 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "make: $(PYTHON) is older than 3.11: install a newer one and say make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	PIP_CONSTRAINT=$(PINS) PIP_BUILD_CONSTRAINT=$(PINS) \
+		$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 .PHONY: venv
@@ -27,7 +31,19 @@ run: $(STAMP) ## Replace the nodes of an embedded cluster, and watch it happen
 
 .PHONY: test
 test: $(STAMP) ## Run all tests that need no other program
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -n auto --maxprocesses=8 --dist worksteal
+
+.PHONY: nightly
+nightly: export NAVARCHOS_SEEDS ?= 10000
+nightly: export NAVARCHOS_CHAOS_SECONDS ?= 600
+nightly: export NAVARCHOS_OUTAGE_SECONDS ?= 120
+nightly: export NAVARCHOS_ROTATION_SECONDS ?= 300
+NIGHTLY := -q --timeout=14400 -o faulthandler_timeout=0
+nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far longer than make test and e2e do
+	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races \
+		tests/unit/operator/replacements tests/integration/framework/test_network.py
+	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
+		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, formatting and the import contracts
@@ -44,13 +60,19 @@ crds: $(STAMP) ## Generate config/crds from the types
 	$(BIN)/navarchos crds --output config/crds
 
 .PHONY: manifests
-manifests: $(STAMP) ## Generate config/deploy from the declared rights
+manifests: $(STAMP) ## Generate config/deploy and config/secure-metrics from the declared rights
 	$(BIN)/navarchos manifests --output config/deploy
+	$(BIN)/navarchos manifests --metrics-secure --output config/secure-metrics
 
 .PHONY: verify
 verify: $(STAMP) ## Fail when a generated file differs from what is checked in
 	$(BIN)/navarchos crds --check config/crds
 	$(BIN)/navarchos manifests --check config/deploy
+	$(BIN)/navarchos manifests --metrics-secure --check config/secure-metrics
+
+.PHONY: rules
+rules: $(STAMP) ## List the rules that no test pins, of SECTIONS=ST,FQ or of all; fail for a core one
+	@$(BIN)/python -m tests.rules $(SECTIONS)
 
 .PHONY: controlplane
 controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the rest of a control plane
@@ -62,13 +84,32 @@ walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on i
 	$(BIN)/python -m pytest -q tests/e2e/test_readme.py tests/e2e/test_kubectl_apiserver.py \
 		tests/e2e/test_deploy.py tests/e2e/test_scale.py
 
+# Tests drain nodes. The cluster that somebody's shell names is nobody's to drain: only a
+# KUBECONFIG on make's own command line counts, and no other reaches any program from here.
+unexport KUBECONFIG
+ON_A_CLUSTER := -q --server=real tests/e2e tests/integration/operator
+# These start servers of their own, so they need not wait for those that share one.
+APART := $(addprefix tests/e2e/test_, control_plane.py coordinated_election.py operator_changes.py \
+	operator_outages.py scale.py)
+
 .PHONY: e2e
-e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl
-	$(BIN)/python -m pytest -q tests/e2e
-	$(BIN)/python -m pytest -q --server=real tests/contract
+ifeq ($(origin KUBECONFIG),command line)
+e2e: $(STAMP)
+	@$(BIN)/python -m navarchos.testing.controlplane kubectl
+	NAVARCHOS_E2E_KUBECONFIG='$(KUBECONFIG)' $(BIN)/python -m pytest $(ON_A_CLUSTER)
+else
+e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl; KUBECONFIG=... names another cluster
+	$(BIN)/python -m pytest $(ON_A_CLUSTER) $(APART:%=--ignore=%)
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --server=real $(APART) \
+		tests/contract tests/integration/framework tests/integration/peers
+endif
+
+.PHONY: e2e-kind
+e2e-kind: $(STAMP) ## Run them on a kind cluster, with the image; needs a container engine
+	@$(BIN)/python -m tests.e2e.kind $(ON_A_CLUSTER)
 
 .PHONY: bench
-bench: $(STAMP) ## Measure the work queue, the decoder and a rollout
+bench: $(STAMP) ## Measure queues, the decoder and the API server for tests
 	$(BIN)/python benchmarks/run.py
 
 .PHONY: clean

@@ -1,18 +1,29 @@
 """What every test gets: virtual time, reproducible examples, and a thread-leak check.
 
+Whoever changes a cached object crashes its informer, and so fails the test.
 Tests that hold for every API server take `served`; `--server` says which it is.
 """
 
+import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import hypothesis
 import pytest
+import structlog
 from tests.servers import IN_PROCESS, REAL, Served, named, serve
 
-from navarchos.testing import FakeClock
+from navarchos.informers.mutation import MUTATION_VARIABLE
+
+os.environ.setdefault(MUTATION_VARIABLE, "1")
+
+# In this order: of fixtures of one name the last one counts.
+pytest_plugins = ("navarchos.testing.pytest", "tests.foreign", "tests.cases.fixtures")
 
 hypothesis.settings.register_profile(
     "navarchos",
@@ -22,10 +33,14 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("navarchos")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    # Whoever runs the tests in the background has Ctrl-C ignored, also for every
-    # program that a test starts; some tests are about Ctrl-C.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+# Whoever runs the tests in the background, or beyond a log-out, has these ignored, also
+# for every program that a test starts; some tests are about them.
+for _number, _usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(_number) is signal.SIG_IGN:
+        signal.signal(_number, _usual)
 
 _LEAK_LIMIT = 5.0
 
@@ -42,9 +57,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="keep what the real server answers as what is expected (tests/contract/answers.py)",
     )
+    parser.addoption(
+        "--switch-interval",
+        type=float,
+        default=sys.getswitchinterval(),
+        help="seconds after which Python threads take turns; short ones find races",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    sys.setswitchinterval(config.getoption("--switch-interval"))
     if named():  # whoever names a server without its certificate knows that
         ignored = "ignore::urllib3.exceptions.InsecureRequestWarning"
         config.addinivalue_line("filterwarnings", ignored)
@@ -57,10 +79,14 @@ def served(pytestconfig: pytest.Config) -> Iterator[Served]:
         yield server
 
 
-@pytest.fixture
-def fake_clock() -> FakeClock:
-    """A clock that only the test moves."""
-    return FakeClock()
+@pytest.fixture(autouse=True)
+def nobody_configures_the_logs_of_all_tests() -> Iterator[None]:
+    """Fail the test that configures logging: loggers keep that for the rest of the run.
+
+    Commands that do so are run as processes (tests/integration/conftest.py).
+    """
+    yield
+    assert not structlog.get_config()["cache_logger_on_first_use"]
 
 
 @pytest.fixture(autouse=True)
@@ -78,3 +104,43 @@ def no_thread_outlives_its_test() -> Iterator[None]:
         thread.join(max(0.0, limit - time.monotonic()))
     alive = sorted(thread.name for thread in left if thread.is_alive())
     assert not alive, f"threads left behind: {alive}"
+
+
+@pytest.fixture
+def open_descriptors() -> Callable[[], int]:
+    """Count the descriptors that this process has open."""
+
+    descriptors = Path("/proc/self/fd")
+    if not descriptors.is_dir():
+        pytest.skip("only Linux lists a process's descriptors")
+    return lambda: len(list(descriptors.iterdir()))
+
+
+@pytest.fixture
+def in_child() -> Callable[[Callable[[], object]], str]:
+    """Call something in a forked child; returns what it raised, or nothing, as text."""
+
+    def run(call: Callable[[], object]) -> str:
+        readable, writable = os.pipe()
+        with warnings.catch_warnings():
+            # Newer Pythons warn of what these tests are about.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            child = os.fork()
+        if child == 0:
+            said = "it did not end"
+            try:
+                signal.alarm(30)  # a lock that is held for ever must not keep us
+                call()
+                said = ""
+            except BaseException as error:  # noqa: BLE001 - told to the parent
+                said = f"{type(error).__name__}: {error}"
+            finally:
+                os.write(writable, said.encode())
+                os._exit(0)
+        os.close(writable)
+        with os.fdopen(readable) as pipe:
+            said = pipe.read()
+        os.waitpid(child, 0)
+        return said
+
+    return run

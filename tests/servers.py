@@ -11,11 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-from navarchos.client import ClientConfig, load_config
-from navarchos.testing.apiserver import ApiServer
+from navarchos.client import ClientConfig
 from navarchos.testing.controlplane import ControlPlane
+from navarchos.testing.environment import environment
 from navarchos.testing.server import Server
 
 __all__ = ["IN_PROCESS", "REAL", "Served", "named", "serve"]
@@ -32,10 +31,30 @@ class Served:
     Attributes:
         kind: `IN_PROCESS` or `REAL`.
         config: How to reach it as somebody who may do everything.
+        server: The server itself; `None` when somebody else runs it.
+        kubeconfig: The same as a file; `None` when it is named by its address.
     """
 
     kind: str
     config: ClientConfig
+    server: Server | None = None
+    kubeconfig: Path | None = None
+
+    def restart(self) -> None:
+        """Stop the server and start it again: connections end; address and objects stay."""
+        if isinstance(self.server, ControlPlane):
+            self.server.restart_apiserver()
+        else:
+            assert self.server is not None, "it is not ours"
+            self.server.stop()
+            self.server.start()
+
+    def forget(self) -> None:
+        """Make earlier versions expire: who comes with one, of a page or a watch, gets 410."""
+        assert self.server is not None, "it is not ours"
+        self.server.compact()
+        if isinstance(self.server, ControlPlane):
+            self.restart()  # its memory outlives etcd's
 
 
 def named() -> bool:
@@ -46,28 +65,18 @@ def named() -> bool:
 @contextmanager
 def serve(kind: str) -> Iterator[Served]:
     """Start a server of that kind, or use the real one that the environment names."""
-    if kind == REAL and named():
-        yield Served(kind, _from_environment())
+    if kind == REAL and (url := os.environ.get(_PREFIX + "URL")):
+        yield Served(kind, _by_token(url.rstrip("/")))
         return
-    server: Server = (
-        ApiServer() if kind == IN_PROCESS else ControlPlane(controllers=False, scheduler=False)
-    )
-    with TemporaryDirectory(prefix="contract-") as directory:
-        server.start()
-        try:
-            path = Path(directory, "kubeconfig")
-            server.write_kubeconfig(path)
-            yield Served(kind, load_config(kubeconfig=path))
-        finally:
-            server.stop()
+    named_file = os.environ.get(_PREFIX + "KUBECONFIG") if kind == REAL else None
+    with environment(named_file or kind) as found:
+        yield Served(kind, found.config, found.server, found.kubeconfig)
 
 
-def _from_environment() -> ClientConfig:
-    if kubeconfig := os.environ.get(_PREFIX + "KUBECONFIG"):
-        return load_config(kubeconfig=kubeconfig)
+def _by_token(url: str) -> ClientConfig:
     token, authority = os.environ.get(_PREFIX + "TOKEN"), os.environ.get(_PREFIX + "CA")
     return ClientConfig(
-        os.environ[_PREFIX + "URL"].rstrip("/"),
+        url,
         ca_file=authority,
         verify=authority is not None,
         authorization=(lambda: f"Bearer {token}") if token else None,

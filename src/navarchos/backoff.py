@@ -1,12 +1,16 @@
 """Growing delays between attempts."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import ConfigError
 
-__all__ = ["Backoff", "BackoffTimer"]
+__all__ = ["Backoff", "BackoffTimer", "KeyedBackoff"]
+
+K = TypeVar("K", bound=Hashable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +88,97 @@ class BackoffTimer:
         """Start over at the base delay."""
         self._step = 0
         self._reset_at = self._clock.monotonic()
+
+
+class KeyedBackoff(Generic[K]):
+    """A growing delay for each of many keys (client-go `util/flowcontrol/backoff.go`, WQ-32).
+
+    The first delay is `initial`, each later one twice the one before, at most `cap`; a
+    random part of `jitter` times the delay before is added. A key that has not failed
+    for longer than twice the cap starts over.
+
+    Does not promise: to forget keys by itself. Call `collect` now and then, or `reset`.
+
+    Args:
+        initial: First delay in seconds, above 0.
+        cap: Longest delay in seconds; the random part of a first delay may exceed it.
+        jitter: Random share, 0 for none.
+        clock: Times are its `monotonic()`.
+        rand: Source of numbers in [0, 1).
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(
+        self,
+        initial: float,
+        cap: float,
+        *,
+        jitter: float = 0.0,
+        clock: Clock = SYSTEM_CLOCK,
+        rand: Callable[[], float] = uniform,
+    ) -> None:
+        if initial <= 0:
+            raise ConfigError("initial", initial, "a back-off needs a delay above 0")
+        if jitter < 0:
+            raise ConfigError("jitter", jitter, "a random share must not be negative")
+        self._initial = initial
+        self._cap = cap
+        self._jitter = jitter
+        self._clock = clock
+        self._rand = rand
+        self._delays_lock = threading.Lock()
+        # Delay, and when it was last changed. Guarded by _delays_lock.
+        self._delays: dict[K, tuple[float, float]] = {}
+
+    def next(self, key: K) -> float:
+        """Note a failure of `key`; return its new delay in seconds."""
+        with self._delays_lock:
+            now = self._clock.monotonic()
+            before = self._current_locked(key, now)
+            if before is None:
+                delay = self._initial + self._share_of(self._initial)
+            else:
+                delay = min(2 * before[0] + self._share_of(before[0]), self._cap)
+            self._delays[key] = (delay, now)
+            return delay
+
+    def get(self, key: K) -> float:
+        """Return the delay of `key` in seconds; 0 if it has none."""
+        with self._delays_lock:
+            return self._delays.get(key, (0.0, 0.0))[0]
+
+    def reset(self, key: K) -> None:
+        """Start over with `key`."""
+        with self._delays_lock:
+            self._delays.pop(key, None)
+
+    def is_in_backoff_since(self, key: K, event: float) -> bool:
+        """Tell whether less than its delay has passed since an event of `key`."""
+        with self._delays_lock:
+            current = self._current_locked(key, event)
+            return current is not None and self._clock.monotonic() - event < current[0]
+
+    def is_in_backoff_since_update(self, key: K, at: float) -> bool:
+        """Tell whether at a time less than its delay had passed since `key` last failed."""
+        with self._delays_lock:
+            current = self._current_locked(key, at)
+            return current is not None and at - current[1] < current[0]
+
+    def collect(self) -> None:
+        """Forget keys that would start over."""
+        with self._delays_lock:
+            now = self._clock.monotonic()
+            self._delays = {
+                key: entry for key, entry in self._delays.items() if not self._is_stale(entry, now)
+            }
+
+    def _current_locked(self, key: K, now: float) -> tuple[float, float] | None:
+        entry = self._delays.get(key)
+        return None if entry is None or self._is_stale(entry, now) else entry
+
+    def _is_stale(self, entry: tuple[float, float], now: float) -> bool:
+        return now - entry[1] > 2 * self._cap
+
+    def _share_of(self, delay: float) -> float:
+        return self._rand() * self._jitter * delay

@@ -9,17 +9,22 @@ import random
 import threading
 import time
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import Final, Protocol
 
 __all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "uniform"]
+
+
+# On Linux the ordinary monotonic clock stands still while the machine is suspended; a
+# lease does not. Elsewhere the one with that name goes on.
+_ELAPSED: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
     """Reads time and waits.
 
-    Promises: `monotonic()` never goes back and is the only source for deadlines,
-    delays and lease arithmetic; `now()` is for what is written to the API or
-    shown to people.
+    Promises: `monotonic()` never goes back, counts the time for which the machine
+    was suspended, and is the only source for deadlines, delays and lease
+    arithmetic; `now()` is for what is written to the API or shown to people.
     """
 
     def monotonic(self) -> float:
@@ -51,7 +56,7 @@ class SystemClock:
 
     def monotonic(self) -> float:
         """Return seconds since an arbitrary, fixed instant."""
-        return time.monotonic()
+        return time.clock_gettime(_ELAPSED)
 
     def now(self) -> datetime:
         """Return the wall-clock time, aware and in UTC."""

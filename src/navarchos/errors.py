@@ -7,7 +7,7 @@ it. Facts are attributes; text is for people and is never parsed back.
 NavarchosError(Exception)
   ConfigError(ValueError)            a bad setting: name, value, rule
   LifecycleError(RuntimeError)
-    AlreadyStarted  NotStarted  AlreadyStopped  SelfJoin
+    AlreadyStarted  NotStarted  AlreadyStopped  SelfJoin  Forked
   ThreadCrashed                      a thread of a group died: name, cause chained
   ClientError                        navarchos.client.errors
   WatchError                         navarchos.client.errors
@@ -24,6 +24,7 @@ __all__ = [
     "AlreadyStarted",
     "AlreadyStopped",
     "ConfigError",
+    "Forked",
     "LifecycleError",
     "NavarchosError",
     "NotStarted",
@@ -95,6 +96,16 @@ class SelfJoin(LifecycleError):
     """Asked by one of its own threads to wait for that thread (RT-09)."""
 
     _why = "cannot wait for the thread that asks; call this from another thread"
+
+
+class Forked(LifecycleError):
+    """Used in a forked child of the process that started it (RT-31).
+
+    Threads do not survive a fork. Start things after it: with a pre-fork server, in
+    its hook for new workers; with `multiprocessing`, use the start method `spawn`.
+    """
+
+    _why = "was started before this process was forked; make and start another one here"
 
 
 class ThreadCrashed(NavarchosError):

@@ -27,15 +27,21 @@ class Instruments:
     Args:
         registry: Where families are registered; a private one by default, so a
             component that nobody scrapes needs no special case.
+        detailed: Let components register what they leave out by default, since most
+            do not look at it: sizes and durations of requests (MT-08).
 
     Threads: safe from any thread. Look families and label children up once and
     keep them; the look-up takes a lock.
     """
 
-    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+    def __init__(
+        self, registry: CollectorRegistry | None = None, *, detailed: bool = False
+    ) -> None:
+        self.detailed = detailed
         self.registry = registry if registry is not None else CollectorRegistry()
         self._families_lock = threading.Lock()
         self._families: dict[str, MetricWrapperBase] = {}  # guarded by _families_lock
+        self._claimed: set[str] = set()  # guarded by _families_lock
 
     def counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
         """Return the counter `name`; its name ends in `_total`."""
@@ -50,6 +56,14 @@ class Instruments:
     ) -> Histogram:
         """Return the histogram `name` with upper bounds in base units."""
         return self._family(Histogram, name, about, labels, {"buckets": tuple(buckets)})
+
+    def claim(self, what: str) -> bool:
+        """Tell whether this is the first to ask for `what`: for what only one may show."""
+        with self._families_lock:
+            if what in self._claimed:
+                return False
+            self._claimed.add(what)
+            return True
 
     def _family(
         self,

@@ -30,6 +30,8 @@ class StopToken:
         self._changed = threading.Condition(threading.Lock())
         self._reason: str | None = None  # guarded by _changed; None while not set
         self._callbacks: dict[object, Callable[[], None]] = {}  # guarded by _changed
+        # Set once, by `child()`. Until then only the parent can set this token, and a
+        # parent that is set has let go of its callbacks: there is nothing to detach.
         self._detach: Callable[[], None] | None = None
 
     def __bool__(self) -> NoReturn:

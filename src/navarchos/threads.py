@@ -6,6 +6,7 @@ from typing import Final
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, SelfJoin, Stopped, ThreadCrashed
+from navarchos.forking import ForkGuard
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 
@@ -38,6 +39,7 @@ class ThreadGroup:
         self.name = name
         self.stop = stop
         self._clock = clock
+        self._fork_guard = ForkGuard(f"thread group {name}")
         self._ended = threading.Condition(threading.Lock())
         self._running: set[threading.Thread] = set()  # guarded by _ended
         self._failure: BaseException | None = None  # guarded by _ended
@@ -54,12 +56,15 @@ class ThreadGroup:
 
         Raises:
             AlreadyStopped: The group has been joined; nothing was started.
+            Forked: Threads of it were started before this process was forked.
         """
+        self._fork_guard.check()
         name = f"{THREAD_PREFIX}{self.name}-{what}" if what else f"{THREAD_PREFIX}{self.name}"
         thread = threading.Thread(target=self._run, args=(name, target), name=name, daemon=True)
         with self._ended:
             if self._closed:
                 raise AlreadyStopped(f"thread group {self.name}")
+            self._fork_guard.start()
             self._running.add(thread)
             # Started under the lock: join() must never see an unstarted thread.
             thread.start()
@@ -78,7 +83,9 @@ class ThreadGroup:
 
         Raises:
             SelfJoin: Called by a thread of this group.
+            Forked: Its threads were started before this process was forked.
         """
+        self._fork_guard.check()
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         with self._ended:
             if threading.current_thread() in self._running:

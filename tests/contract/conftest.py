@@ -6,33 +6,21 @@ that they say to ours is compared with what a real one said (`answers.py`).
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from threading import Event
 from typing import Any
 
 import pytest
 import urllib3
+from tests.cases.waiting import wait_for
 from tests.contract.answers import Answers
 from tests.contract.exchanges import Http
 from tests.contract.objects import GROUP
 from tests.contract.widgets import WIDGETS
-from tests.servers import IN_PROCESS, REAL, Served, named
+from tests.namespaces import namespace_of_its_own
+from tests.servers import IN_PROCESS, Served, named
+
+from navarchos.client import Client
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-# What cases leave in their namespaces; a server without controllers does not tidy up.
-LEFT = (
-    "/api/v1/{}/pods",
-    "/api/v1/{}/configmaps",
-    "/api/v1/{}/events",
-    "/api/v1/{}/services",
-    "/api/v1/{}/serviceaccounts",
-    "/apis/apps/v1/{}/deployments",
-    "/apis/apps/v1/{}/replicasets",
-    "/apis/apps/v1/{}/statefulsets",
-    "/apis/apps/v1/{}/daemonsets",
-    "/apis/batch/v1/{}/jobs",
-    "/apis/policy/v1/{}/poddisruptionbudgets",
-    "/apis/coordination.k8s.io/v1/{}/leases",
-)
 
 
 @pytest.fixture(scope="session")
@@ -75,22 +63,10 @@ def http(
 
 
 @pytest.fixture
-def namespace(admin: Http, served: Served) -> Iterator[str]:
+def namespace(served: Served) -> Iterator[str]:
     """A namespace of the test's own."""
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "contract-"}}
-    name = admin.create("/api/v1/namespaces", body)["metadata"]["name"]
-    # Pods need one, and there may be no controller that makes it.
-    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}
-    admin("POST", f"/api/v1/namespaces/{name}/serviceaccounts", account)
-    yield name
-    if served.kind == REAL:
-        for path in LEFT:
-            admin("DELETE", path.format(f"namespaces/{name}"), gracePeriodSeconds=0)
-    admin("DELETE", f"/api/v1/namespaces/{name}")
-    left = admin("GET", f"/api/v1/namespaces/{name}")
-    if left.code == 200:
-        final = {**left.body, "spec": {"finalizers": []}}
-        admin("PUT", f"/api/v1/namespaces/{name}/finalize", final)
+    with Client(served.config) as client, namespace_of_its_own(client, "contract-") as name:
+        yield name
 
 
 @pytest.fixture
@@ -115,19 +91,13 @@ def defined(http: Http, definition: dict[str, Any]) -> Iterator[str]:
     )
     with http.silent():
         http("DELETE", f"{DEFINITIONS}/{name}")  # of a run that was killed
-        until(lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
+        wait_for("the old one's end", lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
         http.create(DEFINITIONS, definition)
-        until(lambda: http("GET", path).code == 200)
+        wait_for("the kind", lambda: http("GET", path).code == 200)
     try:
         yield path
     finally:
         http("DELETE", f"{DEFINITIONS}/{name}")
-
-
-def until(done: Callable[[], bool], tries: int = 600) -> None:
-    """Wait until something is so that another process makes so."""
-    never = Event()
-    assert any(done() or never.wait(0.05) for _ in range(tries)), "it never came true"
 
 
 @pytest.fixture

@@ -17,7 +17,6 @@ Json = Any
 KEPT_HEADERS = ("Content-Type", "Retry-After", "Warning")
 # Texts for people, which are not part of the contract; docs/testing.md says why.
 HELP = {"columnDefinitions": "description"}
-DROPPED = frozenset({"managedFields"})
 VERSIONS = frozenset({"resourceVersion", "uid", "continue"})
 # What no two servers and no two runs have in common, in the order of replacement.
 PASSING = (
@@ -33,7 +32,8 @@ PASSING = (
 STRUCT = re.compile(r"(Invalid value: )[\[{].*[\]}](?=: )")
 # Where a text goes on with what a language or a parser has to say.
 FOREIGN = re.compile(
-    r"(compilation failed: |continue key is not valid: |previously negative\)"
+    r"(compilation failed: |converting YAML to JSON: yaml: (?!unmarshal)"
+    r"|continue key is not valid: |previously negative\)"
     r"|invalid: patch: Invalid value: |^Invalid value: (?=\"\{)).*",
     re.DOTALL,
 )
@@ -42,7 +42,10 @@ FOREIGN = re.compile(
 def plain(value: Json, *, key: str = "") -> Json:
     """Return an answer without times, uids, versions and generated names."""
     if isinstance(value, dict):
-        return {plain(k): plain(v, key=k) for k, v in value.items() if k not in DROPPED}
+        return {plain(k): plain(v, key=k) for k, v in value.items()}
+    if key == "managedFields" and isinstance(value, list):
+        # In short, and not in the order of times, which no two runs have in common.
+        return sorted(plain(json.dumps(entry, sort_keys=True)) for entry in value)
     if isinstance(value, list):
         hidden = HELP.get(key)
         return [plain(_without(item, hidden) if hidden else item) for item in value]
@@ -147,6 +150,10 @@ class Http:
     def merge(self, path: str, body: object, **query: object) -> Reply:
         return self("PATCH", path, body, content_type="application/merge-patch+json", **query)
 
+    def apply(self, path: str, body: object, manager: str | None = "one", **query: object) -> Reply:
+        media = "application/apply-patch+yaml"
+        return self("PATCH", path, body, content_type=media, fieldManager=manager, **query)
+
     def watch(self, path: str, count: int, **query: object) -> list[dict[str, Any]]:
         """Return the first `count` events, or fewer when the watch ends before."""
         url = self._url(path, {"watch": "true", "timeoutSeconds": 10, **query})
@@ -178,7 +185,8 @@ class Http:
     def _keep(self, method: str, url: str, reply: Reply) -> None:
         if self._silent:
             return
-        asked = re.sub(r"(continue=)[^&]+|(resourceVersion=)\d{2,}", r"\1\2<>", unquote_plus(url))
+        varies = r"(continue=)[^&]+|(resourceVersion=)(?:\d{2,}|[2-9])"  # 0 and 1 are meant
+        asked = re.sub(varies, r"\1\2<>", unquote_plus(url))
         request = plain(f"{method} {asked}")
         headers = {
             name: plain(reply.headers[name]) for name in KEPT_HEADERS if name in reply.headers

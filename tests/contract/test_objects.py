@@ -413,6 +413,103 @@ def test_events_are_one_storage_with_two_views(http: Http, namespace: str) -> No
     assert len(found["items"]) == 1
 
 
+def event(namespace: str, *, newer: bool, **other: object) -> dict[str, Any]:
+    """Return an event in the words of one of the two groups."""
+    about = {"kind": "Pod", "name": "p", "namespace": namespace}
+    body: dict[str, Any] = {
+        "metadata": {"name": "e"},
+        "eventTime": "2026-01-02T03:04:05.000006Z",
+        "reportingInstance": "i",
+        "action": "Drain",
+        "reason": "Drained",
+        "type": "Normal",
+    }
+    if newer:
+        body |= {"reportingController": "example.com/c", "regarding": about, "note": "it is empty"}
+    else:
+        body |= {
+            "reportingComponent": "example.com/c",
+            "involvedObject": about,
+            "message": "it is empty",
+        }
+    return {**body, **other}
+
+
+CORE_EVENTS, NEW_EVENTS = (
+    "/api/v1/namespaces/{}/events",
+    "/apis/events.k8s.io/v1/namespaces/{}/events",
+)
+
+
+@pytest.mark.parametrize(
+    ("other", "code"),
+    [
+        ({"type": "Error"}, 201),
+        ({"type": ""}, 201),
+        ({"count": 3, "firstTimestamp": "2026-01-02T03:04:05Z"}, 201),
+        ({"series": {"count": 1}}, 201),
+        ({"eventTime": None, "reportingInstance": "", "action": "", "type": "Error"}, 201),
+        ({"reportingInstance": "", "action": "", "reason": ""}, 422),
+        ({"reportingComponent": ""}, 422),
+        ({"reportingComponent": "a/b/c"}, 422),
+        ({"reportingInstance": "i" * 129, "action": "a" * 129, "reason": "r" * 129}, 422),
+        ({"message": "m" * 1025}, 422),
+        ({"involvedObject": {"kind": "Node", "name": "n"}}, 422),
+        ({"involvedObject": {"kind": "Pod", "name": "p", "namespace": "other"}}, 201),
+    ],
+)
+def test_the_older_group_of_events_takes_what_old_clients_say(
+    http: Http, namespace: str, other: dict[str, object], code: int
+) -> None:
+    body = event(namespace, newer=False, **other)
+    assert http("POST", CORE_EVENTS.format(namespace), body).code == code
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"type": "Error"},
+        {"type": ""},
+        {"eventTime": None},
+        {"series": {"count": 1}},
+        {"deprecatedCount": 3, "deprecatedFirstTimestamp": "2026-01-02T03:04:05Z"},
+        {"deprecatedSource": {"component": "c"}},
+    ],
+)
+def test_the_newer_group_of_events_is_strict_with_new_ones(
+    http: Http, namespace: str, other: dict[str, object]
+) -> None:
+    body = event(namespace, newer=True, **other)
+    assert http("POST", NEW_EVENTS.format(namespace), body).code == 422
+
+
+@pytest.mark.parametrize(
+    ("patch", "code"),
+    [
+        ({"series": {"count": 2, "lastObservedTime": "2026-01-02T03:04:06.000000Z"}}, 200),
+        ({"series": {"count": 1, "lastObservedTime": "2026-01-02T03:04:06.000000Z"}}, 422),
+        ({"metadata": {"labels": {"a": "b"}}}, 200),
+        ({"note": "another"}, 422),
+        ({"type": "Warning", "reason": "Other"}, 422),
+        ({"reportingController": "example.com/d"}, 422),
+        ({"deprecatedCount": 4}, 422),
+    ],
+)
+def test_the_newer_group_of_events_changes_nothing_but_the_series(
+    http: Http, namespace: str, patch: dict[str, object], code: int
+) -> None:
+    path = NEW_EVENTS.format(namespace)
+    http.create(path, event(namespace, newer=True))
+    assert http.merge(f"{path}/e", patch).code == code
+
+
+def test_the_older_group_of_events_may_change_all_of_one(http: Http, namespace: str) -> None:
+    path = CORE_EVENTS.format(namespace)
+    http.create(path, event(namespace, newer=False))
+    changed = http.merge(f"{path}/e", {"message": "another", "count": 2, "type": "Error"})
+    assert changed.code == 200
+
+
 @pytest.mark.parametrize(
     ("path", "code"),
     [("/api/v1/foos", 404), ("/apis/none.example.com/v1/foos", 404), ("/nowhere", 404)],

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 import yaml
-from tests.e2e.target import CONFIG
+from tests.cases.target import CONFIG
 
 from navarchos.operator.deployment.access import rights
 from navarchos.testing.controlplane import AuditEvent

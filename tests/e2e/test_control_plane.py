@@ -9,11 +9,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.cases.waiting import wait_for
 
 from navarchos.client import Client, Forbidden, RequestTimeout, Resource
 from navarchos.clock import SYSTEM_CLOCK
@@ -27,9 +29,12 @@ from navarchos.testing.controlplane import (
 )
 from navarchos.testing.controlplane.layout import Ports
 from navarchos.testing.controlplane.running import Options, bring_up
+from navarchos.testing.definitions import (
+    DefinitionNotReady,
+    install_definitions,
+    uninstall_definitions,
+)
 from navarchos.testing.server import Server
-
-Eventually = Callable[[Callable[[], object]], None]
 
 CRDS = Path(__file__).parents[2] / "config" / "crds"
 CONFIG_MAPS: Resource[dict[str, Any]] = Resource(
@@ -86,6 +91,7 @@ def processes_of(directory: Path) -> list[str]:
     return found
 
 
+@pytest.mark.rule("TE-01")
 def test_it_is_ready_when_start_returns_and_nothing_is_left_after_stop(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -124,9 +130,7 @@ def test_kubectl_works_with_its_kubeconfig(
     assert (done.returncode, done.stdout) == (0, "yes\n"), done.stderr
 
 
-def test_a_killed_test_leaves_neither_process_nor_file(
-    tmp_path: Path, eventually: Eventually
-) -> None:
+def test_a_killed_test_leaves_neither_process_nor_file(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER],
         stdin=subprocess.PIPE,
@@ -139,7 +143,10 @@ def test_a_killed_test_leaves_neither_process_nor_file(
         directory = Path(holder.stdout.readline().strip())
         assert len(processes_of(directory)) == 3
         holder.send_signal(signal.SIGKILL)
-    eventually(lambda: not processes_of(directory) and not list(tmp_path.iterdir()))
+    wait_for(
+        "the end of all processes and files",
+        lambda: not processes_of(directory) and not list(tmp_path.iterdir()),
+    )
 
 
 def test_a_server_that_refuses_its_arguments_is_named_with_its_log(
@@ -153,6 +160,7 @@ def test_a_server_that_refuses_its_arguments_is_named_with_its_log(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.rule("TE-01")
 def test_a_port_that_somebody_else_took_is_given_up_for_another() -> None:
     with ExitStack() as stack:
         rival = stack.enter_context(socket.socket())
@@ -173,6 +181,26 @@ def test_a_port_that_somebody_else_took_is_given_up_for_another() -> None:
         stack.callback(running.stop)
         assert len(chosen) == 2
         assert running.layout.ports == chosen[1]
+
+
+@pytest.mark.rule("TE-01")
+def test_a_fifth_port_that_is_taken_is_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    chosen: list[Ports] = []
+    with socket.socket() as rival:
+        rival.bind(("127.0.0.1", 0))
+
+        def choose() -> Ports:
+            chosen.append(replace(Ports.choose(), etcd=rival.getsockname()[1]))
+            return chosen[-1]
+
+        options = Options(controllers=False, scheduler=False, choose_ports=choose)
+        with pytest.raises(PartFailed, match="address already in use"):
+            bring_up(find_binaries(options.tools), options, stop=StopToken(), clock=SYSTEM_CLOCK)
+    assert len(chosen) == 5
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_controllers_a_pod_needs_no_service_account() -> None:
@@ -199,6 +227,40 @@ def test_our_definitions_are_established_and_served(control_plane: ControlPlane)
         assert conditions["Established"] == "True"
         # The API server says so when a schema is not structural.
         assert "NonStructuralSchema" not in conditions
+
+
+@pytest.mark.rule("TE-02")
+def test_a_definition_whose_names_are_taken_is_given_up_at_once(
+    control_plane: ControlPlane,
+) -> None:
+    def of(plural: str) -> dict[str, Any]:
+        return {
+            "apiVersion": "apiextensions.k8s.io/v1",
+            "kind": "CustomResourceDefinition",
+            "metadata": {"name": f"{plural}.taken.example.com"},
+            "spec": {
+                "group": "taken.example.com",
+                "scope": "Cluster",
+                "names": {"plural": plural, "kind": "Thing"},
+                "versions": [
+                    {
+                        "name": "v1",
+                        "served": True,
+                        "storage": True,
+                        "schema": {"openAPIV3Schema": {"type": "object"}},
+                    }
+                ],
+            },
+        }
+
+    control_plane.install(of("things"))
+    with pytest.raises(DefinitionNotReady, match=r'are taken: "Thing.* in use') as caught:
+        control_plane.install(of("others"))
+    assert caught.value.name == "others.taken.example.com"
+    with control_plane.client() as client:
+        with pytest.raises(DefinitionNotReady, match="names that are taken"):
+            install_definitions(client, of("others"))
+        uninstall_definitions(client, of("others"), of("things"))
 
 
 @pytest.fixture
@@ -236,7 +298,7 @@ def reader(control_plane: ControlPlane, tmp_path: Path) -> Client:
 
 
 def test_a_service_account_may_do_what_it_was_granted_and_the_audit_log_tells(
-    control_plane: ControlPlane, reader: Client, eventually: Eventually
+    control_plane: ControlPlane, reader: Client
 ) -> None:
     with reader:
         assert reader.config.namespace == "guarded"
@@ -246,7 +308,10 @@ def test_a_service_account_may_do_what_it_was_granted_and_the_audit_log_tells(
             maps.delete("seen", "guarded")
         with pytest.raises(Forbidden):
             maps.list("default")
-    eventually(lambda: sum(control_plane.requests_by("reader/").values()) == 3)
+    wait_for(
+        "three requests in the audit log",
+        lambda: sum(control_plane.requests_by("reader/").values()) == 3,
+    )
     told = [
         (record.verb, record.resource, record.namespace, record.name, record.code)
         for record in control_plane.audit
@@ -300,7 +365,7 @@ def place(control_plane: ControlPlane) -> Iterator[Callable[[str, str], None]]:
 
 
 def test_fake_kubelets_run_pods_and_end_them(
-    control_plane: ControlPlane, place: Callable[[str, str], None], eventually: Eventually
+    control_plane: ControlPlane, place: Callable[[str, str], None]
 ) -> None:
     place("kubelet-1", "kubelets")
     template = pod("", "", **{TERMINATES_AFTER: "1s"})
@@ -327,7 +392,7 @@ def test_fake_kubelets_run_pods_and_end_them(
         found = control_plane.get("deployments", "web", "kubelets", "apps")
         return int(found.get("status", {}).get("availableReplicas", 0))
 
-    eventually(lambda: available() == 3)
+    wait_for("three pods", lambda: available() == 3)
     node = control_plane.get("nodes", "kubelet-1")
     assert {"type": "Ready", "status": "True"}.items() <= node["status"]["conditions"][0].items()
     first = control_plane.list("pods", "kubelets")[0]
@@ -342,12 +407,12 @@ def test_fake_kubelets_run_pods_and_end_them(
         names = [each["metadata"]["name"] for each in control_plane.list("pods", "kubelets")]
         return name not in names and len(names) == 3
 
-    eventually(is_gone)
-    eventually(lambda: available() == 3)
+    wait_for("another pod instead of the first", is_gone)
+    wait_for("three pods", lambda: available() == 3)
 
 
 def test_a_job_comes_to_its_end(
-    control_plane: ControlPlane, place: Callable[[str, str], None], eventually: Eventually
+    control_plane: ControlPlane, place: Callable[[str, str], None]
 ) -> None:
     place("kubelet-2", "jobs")
     spec = {**pod("", "")["spec"], "restartPolicy": "Never"}
@@ -359,13 +424,14 @@ def test_a_job_comes_to_its_end(
             "spec": {"completions": 2, "template": {"spec": spec}},
         }
     )
-    eventually(
-        lambda: control_plane.get("jobs", "once", "jobs", "batch")["status"].get("succeeded") == 2
+    wait_for(
+        "the job to end",
+        lambda: control_plane.get("jobs", "once", "jobs", "batch")["status"].get("succeeded") == 2,
     )
 
 
 def test_objects_outlive_a_restart_and_a_listener_hears_what_follows(
-    control_plane: ControlPlane, eventually: Eventually
+    control_plane: ControlPlane,
 ) -> None:
     changes: list[Change] = []
     undo = control_plane.subscribe(changes.append, kinds=[BucketId("configmaps", "")])
@@ -382,7 +448,7 @@ def test_objects_outlive_a_restart_and_a_listener_hears_what_follows(
             names = [(each.type, each.object["metadata"]["name"]) for each in ours]
             return [each for each in names if each[1] in {"before", "after"}]
 
-        eventually(lambda: len(heard()) >= 3)
+        wait_for("three changes", lambda: len(heard()) >= 3)
         assert heard() == [("ADDED", "before"), ("ADDED", "after"), ("DELETED", "before")]
         assert all(change.previous is not None for change in changes if change.type != "ADDED")
     finally:
@@ -397,9 +463,7 @@ def test_while_etcd_is_paused_nothing_can_be_written(control_plane: ControlPlane
         maps.create(config_map("paused"), "default")
 
 
-def test_after_a_compaction_an_old_page_has_no_next_one(
-    control_plane: ControlPlane, eventually: Eventually
-) -> None:
+def test_after_a_compaction_an_old_page_has_no_next_one(control_plane: ControlPlane) -> None:
     control_plane.install(namespace("pages"))
     control_plane.install(*(config_map(f"page-{number}", "pages") for number in range(4)))
     path = "/api/v1/namespaces/pages/configmaps"
@@ -460,9 +524,7 @@ def test_either_server_refuses_in_the_same_words(server: Server) -> None:
         assert caught.value.message == message
 
 
-def test_either_server_counts_requests_by_user_agent(
-    server: Server, tmp_path: Path, eventually: Eventually
-) -> None:
+def test_either_server_counts_requests_by_user_agent(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "kubeconfig"
     server.write_kubeconfig(path)
     assert path.stat().st_mode & 0o777 == 0o600
@@ -472,6 +534,9 @@ def test_either_server_counts_requests_by_user_agent(
         maps.create(config_map("either"), "default")
         maps.get("either", "default")
         maps.delete("either", "default")
-    eventually(lambda: [each for each in server.audit if each.user_agent == agent][2:])
+    wait_for(
+        "three requests in the audit log",
+        lambda: [each for each in server.audit if each.user_agent == agent][2:],
+    )
     counted = {verb: count for verb, count in server.requests_by(agent).items() if count}
     assert counted == {"create": 1, "get": 1, "delete": 1}

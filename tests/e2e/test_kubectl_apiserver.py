@@ -216,6 +216,78 @@ def test_apply_merges_built_in_kinds(kubectl: Kubectl) -> None:
     assert kubectl("get", "deploy").splitlines()[1].split()[:2] == ["web", "0/5"]
 
 
+def managers(kubectl: Kubectl, name: str) -> dict[str, Any]:
+    """Return what each manager has of a Rollout, by name and operation."""
+    found = kubectl.server.get("rollouts", name, group="e2e.example.com")
+    return {
+        f"{entry['manager']} {entry['operation']}": entry["fieldsV1"]
+        for entry in found["metadata"]["managedFields"]
+    }
+
+
+def test_server_side_apply_manages_fields_and_refuses_those_of_others(kubectl: Kubectl) -> None:
+    path = kubectl.file(rollout("a", weight=1))
+    command = ("apply", "--server-side", "-f", path)
+    assert kubectl(*command) == "rollout.e2e.example.com/a serverside-applied\n"
+    version = kubectl("get", "ro", "a", "-o", "jsonpath={.metadata.resourceVersion}")
+    assert kubectl(*command) == "rollout.e2e.example.com/a serverside-applied\n"
+    again = kubectl("get", "ro", "a", "-o", "jsonpath={.metadata.resourceVersion}")
+    assert version == again
+    assert managers(kubectl, "a") == {"kubectl Apply": {"f:spec": {"f:weight": {}}}}
+    kubectl("patch", "ro", "a", "--type=merge", "-p", '{"spec":{"weight":3}}')
+    shown = kubectl.refused(*command)
+    assert 'conflict with "kubectl-patch" using e2e.example.com/v1: .spec.weight' in shown
+    kubectl(*command, "--force-conflicts")
+    kubectl.file(rollout("a", mode="Fast"))
+    kubectl(*command)
+    shown = kubectl("get", "ro", "a", "-o", "json", "--show-managed-fields")
+    assert json.loads(shown)["spec"] == {"mode": "Fast"}
+    assert managers(kubectl, "a") == {"kubectl Apply": {"f:spec": {"f:mode": {}}}}
+
+
+def test_an_object_moves_from_client_side_to_server_side_apply_and_back(kubectl: Kubectl) -> None:
+    path = kubectl.file(rollout("a", weight=1, mode="Fast"))
+    kubectl("apply", "-f", path)
+    assert [*managers(kubectl, "a")] == ["kubectl-client-side-apply Update"]
+    kubectl.file(rollout("a", weight=2, mode="Fast"))
+    kubectl("apply", "--server-side", "-f", path)
+    assert "f:weight" in managers(kubectl, "a")["kubectl Apply"]["f:spec"]
+    kubectl.file(rollout("a", weight=2))
+    kubectl("apply", "--server-side", "-f", path)
+    found = kubectl.server.get("rollouts", "a", group="e2e.example.com")
+    assert found["spec"] == {"mode": "Slow", "weight": 2}
+    kubectl.file(rollout("a", weight=4))
+    assert kubectl("apply", "-f", path) == "rollout.e2e.example.com/a configured\n"
+    found = kubectl.server.get("rollouts", "a", group="e2e.example.com")
+    assert found["spec"] == {"mode": "Slow", "weight": 4}
+
+
+def test_server_side_apply_of_a_workload_leaves_a_field_to_its_autoscaler(
+    kubectl: Kubectl,
+) -> None:
+    labels = {"app": "web"}
+    template: dict[str, Any] = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "c", "image": "web:1"}]},
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "web"},
+        "spec": spec,
+    }
+    path = kubectl.file(manifest)
+    kubectl("apply", "--server-side", "-f", path, "--field-manager=team")
+    kubectl("scale", "deployment/web", "--replicas=5")
+    template["spec"]["containers"].append({"name": "side", "image": "side:1"})
+    kubectl.file(manifest)
+    kubectl("apply", "--server-side", "-f", path, "--field-manager=team")
+    found = kubectl.server.get("deployments", "web", "default", "apps")["spec"]
+    assert found["replicas"] == 5
+    assert [c["name"] for c in found["template"]["spec"]["containers"]] == ["c", "side"]
+
+
 def test_patch_label_annotate_and_delete(kubectl: Kubectl) -> None:
     kubectl("create", "-f", kubectl.file(rollout("a")))
     kubectl("patch", "ro", "a", "--type=merge", "-p", '{"spec":{"weight":3}}')

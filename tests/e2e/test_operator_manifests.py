@@ -1,33 +1,38 @@
 """What people see through kubectl: the installation, columns, refusals, explanations."""
 
 import json
+from importlib.resources import files
 from typing import Any
 
 import pytest
-from tests.e2e import manifests
-from tests.e2e.cases import Case
-from tests.e2e.installing import Installed
-from tests.e2e.target import CONFIG, GROUP, Target
-from tests.e2e.waiting import wait_for
+from tests.cases import manifests
+from tests.cases.case import Case
+from tests.cases.installing import Installed
+from tests.cases.kubectl import Kubectl
+from tests.cases.target import CONFIG, GROUP, Target
+from tests.cases.waiting import wait_for
+
+from navarchos.operator.names import CORDONED_BY_ANNOTATION
 
 pytestmark = pytest.mark.timeout(240)
 
 KINDS = ("nodedrains", "nodereplacements", "noderollouts")
+EXAMPLE = files("navarchos.cli") / "examples" / "rollout.yml"
 
 
 def test_the_definitions_are_established_and_their_schemas_structural(
-    target: Target, installed: Installed
+    kubectl: Kubectl, installed: Installed
 ) -> None:
     assert installed.definitions.splitlines() == [
         f"customresourcedefinition.apiextensions.k8s.io/{kind}.{GROUP} created" for kind in KINDS
     ]
     for kind in KINDS:
-        found = json.loads(target.kubectl("get", "crd", f"{kind}.{GROUP}", "-o", "json"))
+        found = json.loads(kubectl("get", "crd", f"{kind}.{GROUP}", "-o", "json"))
         conditions = {each["type"]: each["status"] for each in found["status"]["conditions"]}
         assert conditions == {"Established": "True", "NamesAccepted": "True"}
 
 
-def test_the_deployment_is_accepted_as_it_is(target: Target, installed: Installed) -> None:
+def test_the_deployment_is_accepted_as_it_is(kubectl: Kubectl, installed: Installed) -> None:
     assert sorted(installed.deployment.splitlines()) == [
         "clusterrole.rbac.authorization.k8s.io/navarchos created",
         "clusterrolebinding.rbac.authorization.k8s.io/navarchos created",
@@ -39,7 +44,7 @@ def test_the_deployment_is_accepted_as_it_is(target: Target, installed: Installe
         "rolebinding.rbac.authorization.k8s.io/navarchos created",
         "serviceaccount/navarchos created",
     ]
-    shown = target.kubectl(
+    shown = kubectl(
         "apply",
         "--dry-run=server",
         "-f",
@@ -74,23 +79,23 @@ def test_the_pods_of_the_deployment_pass_the_strictest_pod_security(
         target.of("Namespace").delete(name)
 
 
-def test_the_shipped_deployment_gets_its_two_pods(case: Case) -> None:
+def test_the_shipped_deployment_gets_its_two_pods(case: Case, kubectl: Kubectl) -> None:
     """Its pods are made, placed apart, and run where kubelets need no image."""
     case.checker.bypasses_budgets = True  # to scale down is no disruption
     case.add_nodes(2)
     scale = ("scale", "deployment/navarchos", "--namespace=kube-system")
     if not case.target.runs_kwok:
         pytest.skip("a real kubelet would need the image")
-    case.target.kubectl(*scale, "--replicas=2")
+    kubectl(*scale, "--replicas=2")
     try:
-        case.target.kubectl(
+        kubectl(
             "wait", "--for=condition=Available", "deployment/navarchos",
             "--namespace=kube-system", "--timeout=60s",
         )  # fmt: skip
         pods = case.target.list("Pod", "kube-system", label_selector="app=navarchos")
         assert len({pod["spec"]["nodeName"] for pod in pods}) == 2
     finally:
-        case.target.kubectl(*scale, "--replicas=0")
+        kubectl(*scale, "--replicas=0")
         wait_for(
             "the pods to go",
             lambda: not case.target.list("Pod", "kube-system", label_selector="app=navarchos"),
@@ -102,13 +107,12 @@ def table(text: str) -> tuple[list[str], list[list[str]]]:
     return [word for word in header.split("  ") if word.strip()], [row.split() for row in rows]
 
 
-def test_the_published_columns_are_shown(case: Case) -> None:
+def test_the_published_columns_are_shown(case: Case, kubectl: Kubectl) -> None:
     (name,) = case.add_nodes(1)
     case.add(manifests.deployment(case.name, "web", 2), manifests.daemon_set(case.name, "agent"))
     case.add_nodes(1, first=2)
     case.manager()
     case.roll(nodeSelectors=[], nodeNames=[{"name": name, "replacement": {"priority": 7}}])
-    kubectl = case.target.kubectl
     said = kubectl(
         "wait", "--for=jsonpath={.status.phase}=Completed", f"nr/{case.name}", "--timeout=60s"
     )
@@ -143,10 +147,48 @@ def test_the_published_columns_are_shown(case: Case) -> None:
     assert "ReplacementCompleted" in kubectl("describe", "nrep", case.replacement(name))
 
 
-def test_fields_are_explained(target: Target, installed: Installed) -> None:
-    shown = target.kubectl("explain", "noderollout.spec.strategy.maxConcurrent")
+def test_the_published_example_is_carried_out_and_deleted(case: Case, kubectl: Kubectl) -> None:
+    (node,) = case.add_nodes(1, **{"kubernetes.io/role": "worker"})
+    case.manager()
+    said = kubectl("create", "-f", str(EXAMPLE))
+    name = said.partition("/")[2].partition(" ")[0]
+    assert said == f"noderollout.{GROUP}/{name} created\n"
+    assert name.startswith("rollout-")
+    kubectl("wait", "--for=jsonpath={.status.phase}=Completed", f"nr/{name}", "--timeout=60s")
+    assert case.checker.drained == (node,)
+    said = kubectl("delete", "nr", name, "--timeout=30s")
+    assert said == f'noderollout.{GROUP} "{name}" deleted\n'
+    wait_for("what it owned to go", lambda: not case.target.list("NodeDrain"))
+    assert case.is_cordoned(node)
+
+
+def test_deleting_a_drain_returns_when_its_node_is_given_back(case: Case, kubectl: Kubectl) -> None:
+    (name,) = case.add_nodes(1)
+    case.manager()
+    case.create(manifests.drain(case.name, name))
+    kubectl("wait", "--for=jsonpath={.status.phase}=Completed", f"ndrain/{case.name}")
+    assert case.is_cordoned(name)
+    kubectl("delete", "ndrain", case.name, "--timeout=30s")
+    assert not case.is_cordoned(name)
+    assert CORDONED_BY_ANNOTATION not in case.node(name)["metadata"].get("annotations", {})
+
+
+def test_a_node_that_a_person_cordoned_is_theirs_to_uncordon(case: Case, kubectl: Kubectl) -> None:
+    (name,) = case.add_nodes(1)
+    kubectl("cordon", name)
+    case.manager()
+    case.create(manifests.drain(case.name, name))
+    case.wait_for_phase("Completed", "NodeDrain")
+    kubectl("delete", "ndrain", case.name, "--timeout=30s")
+    assert case.is_cordoned(name)
+    kubectl("uncordon", name)
+    assert not case.is_cordoned(name)
+
+
+def test_fields_are_explained(kubectl: Kubectl, installed: Installed) -> None:
+    shown = kubectl("explain", "noderollout.spec.strategy.maxConcurrent")
     assert "A node starts only while fewer than this many are in flight" in shown
-    assert "evictionRetrySeconds" in target.kubectl("explain", "ndrain.spec")
+    assert "evictionRetrySeconds" in kubectl("explain", "ndrain.spec")
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
@@ -217,7 +259,12 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("kind", "spec", "message"), REFUSED)
 def test_a_wrong_manifest_is_refused_with_a_message_that_helps(
-    target: Target, installed: Installed, kind: str, spec: dict[str, Any], message: str
+    target: Target,
+    kubectl: Kubectl,
+    installed: Installed,
+    kind: str,
+    spec: dict[str, Any],
+    message: str,
 ) -> None:
     manifest = {
         "apiVersion": f"{GROUP}/v1alpha1",
@@ -225,13 +272,13 @@ def test_a_wrong_manifest_is_refused_with_a_message_that_helps(
         "metadata": {"name": "wrong"},
         "spec": spec,
     }
-    said = target.kubectl.refused("create", "-f", "-", text=json.dumps(manifest))
+    said = kubectl.refused("create", "-f", "-", text=json.dumps(manifest))
     assert message in said
     assert target.find(kind, "wrong") is None
 
 
 @pytest.mark.parametrize("kind", ["NodeReplacement", "NodeDrain"])
-def test_the_identity_of_a_node_cannot_be_edited(case: Case, kind: str) -> None:
+def test_the_identity_of_a_node_cannot_be_edited(case: Case, kubectl: Kubectl, kind: str) -> None:
     spec: dict[str, Any] = {"nodeName": "a", "nodeUID": "u", "paused": True}
     case.create(
         {
@@ -243,7 +290,5 @@ def test_the_identity_of_a_node_cannot_be_edited(case: Case, kind: str) -> None:
     )
     for field, value in (("nodeName", "b"), ("nodeUID", "v")):
         patch = json.dumps({"spec": {field: value}})
-        said = case.target.kubectl.refused(
-            "patch", kind.lower(), case.name, "--type=merge", "-p", patch
-        )
+        said = kubectl.refused("patch", kind.lower(), case.name, "--type=merge", "-p", patch)
         assert f"{field} is immutable" in said

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.e2e import manifests
-from tests.e2e.cases import Case
-from tests.e2e.conftest import run_case
-from tests.e2e.installing import install
-from tests.e2e.target import Kubectl, Target
+from tests.cases import clusters, manifests
+from tests.cases.case import Case
+from tests.cases.fixtures import run_case
+from tests.cases.installing import install
+from tests.cases.kubectl import Kubectl
+from tests.cases.target import Target
 
-from navarchos.client import Client
 from navarchos.testing.controlplane import AuditEvent, ControlPlane
 from navarchos.testing.controlplane.guarding import Guard
 
@@ -31,14 +31,10 @@ def older(
     kubectl_path: Path, tmp_path_factory: pytest.TempPathFactory, older_log: list[AuditEvent]
 ) -> Iterator[Target]:
     directory = tmp_path_factory.mktemp("older")
-    kubeconfig = directory / "kubeconfig"
     with ControlPlane(arguments={"kube-apiserver": ARGUMENTS}) as plane:
         plane.kwok()
-        plane.write_kubeconfig(kubeconfig)
-        with Client.from_config(kubeconfig=kubeconfig, user_agent="e2e/1") as client:
-            kubectl = Kubectl(kubectl_path, kubeconfig, directory)
-            target = Target(kubeconfig, client, kubectl, plane.audit_events)
-            install(target)
+        with clusters.real(plane, directory) as target:
+            install(Kubectl(kubectl_path, target.kubeconfig, directory))
             yield target
         older_log.extend(plane.audit_events())
 

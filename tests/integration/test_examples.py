@@ -13,7 +13,7 @@ import pytest
 from navarchos.client import Client, Resource
 from navarchos.meta import Unstructured
 from navarchos.testing.apiserver import ApiServer
-from navarchos.testing.cluster import Cluster, ClusterOptions
+from navarchos.testing.cluster import ClusterOptions
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NODES: Resource[Unstructured] = Resource(
@@ -41,15 +41,9 @@ class Programs:
 
 
 @pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as server:
-        yield server
-
-
-@pytest.fixture
-def programs(server: ApiServer, tmp_path: Path) -> Iterator[Programs]:
+def programs(api_server: ApiServer, tmp_path: Path) -> Iterator[Programs]:
     kubeconfig = tmp_path / "kubeconfig"
-    server.write_kubeconfig(kubeconfig)
+    api_server.write_kubeconfig(kubeconfig)
     programs = Programs(kubeconfig)
     yield programs
     for program in programs.running:
@@ -76,9 +70,9 @@ def node(name: str) -> dict[str, object]:
 
 
 def test_watching_nodes_tells_of_a_cordon(
-    server: ApiServer, programs: Programs, client: Client
+    api_server: ApiServer, programs: Programs, client: Client
 ) -> None:
-    server.install(node("a"), node("b"))
+    api_server.install(node("a"), node("b"))
     program = programs.start("01_watch_nodes.py")
     read_until(program, "^2 nodes")
     client.resource(NODES).patch("a", {"spec": {"unschedulable": True}})
@@ -88,9 +82,9 @@ def test_watching_nodes_tells_of_a_cordon(
 
 
 def test_the_controller_keeps_its_label(
-    server: ApiServer, programs: Programs, client: Client
+    api_server: ApiServer, programs: Programs, client: Client
 ) -> None:
-    server.install(node("a"))
+    api_server.install(node("a"))
     program = programs.start("02_label_ready_nodes.py")
     nodes = client.resource(NODES)
     with nodes.watch(resource_version="0") as events:
@@ -107,13 +101,16 @@ def test_the_controller_keeps_its_label(
     assert program.wait(timeout=10) == 0
 
 
-def test_draining_a_node_from_a_script_empties_it(server: ApiServer, programs: Programs) -> None:
-    with Cluster(server, options=ClusterOptions(nodes=3, pods_per_node=3, speed=100.0)) as cluster:
-        cluster.populate()
-        cluster.start()
-        assert cluster.wait_until_ready(30)
-        program = programs.start("03_drain_a_node.py", "node-1")
-        read_until(program, r"^node-1: [1-9]\d* pods gone, \d+ stay")
-        assert program.wait(timeout=10) == 0
-        assert server.get("nodes", "node-1")["spec"]["unschedulable"] is True
-        assert cluster.violations == []
+@pytest.fixture
+def cluster_options() -> ClusterOptions:
+    return ClusterOptions(nodes=3, pods_per_node=3, speed=100.0)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_draining_a_node_from_a_script_empties_it(
+    api_server: ApiServer, programs: Programs
+) -> None:
+    program = programs.start("03_drain_a_node.py", "node-1")
+    read_until(program, r"^node-1: [1-9]\d* pods gone, \d+ stay")
+    assert program.wait(timeout=10) == 0
+    assert api_server.get("nodes", "node-1")["spec"]["unschedulable"] is True

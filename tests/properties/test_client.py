@@ -3,8 +3,9 @@
 import string
 from typing import Any
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.seeds import runs
 
 from navarchos.client import Operator, Requirement, Selector, merge_apply, merge_diff
 from navarchos.client.lines import LineSplitter
@@ -40,6 +41,7 @@ requirements = st.one_of(
 
 
 @given(json_objects, json_objects)
+@settings(max_examples=runs(100))
 def test_a_difference_applied_to_the_old_object_gives_the_new_one(
     before: dict[str, object], after: dict[str, object]
 ) -> None:
@@ -48,6 +50,7 @@ def test_a_difference_applied_to_the_old_object_gives_the_new_one(
 
 
 @given(json_objects)
+@settings(max_examples=runs(100))
 def test_no_difference_is_an_empty_patch(obj: dict[str, object]) -> None:
     assert merge_diff(obj, obj) == {}
     assert merge_apply(obj, {}) == obj
@@ -57,6 +60,7 @@ def test_no_difference_is_an_empty_patch(obj: dict[str, object]) -> None:
     st.lists(requirements, max_size=4).map(lambda found: Selector(tuple(found))),
     st.dictionaries(keys, values, max_size=3),
 )
+@settings(max_examples=runs(100))
 def test_a_selector_means_the_same_after_it_was_written_and_read(
     selector: Selector, labels: dict[str, str]
 ) -> None:
@@ -66,6 +70,7 @@ def test_a_selector_means_the_same_after_it_was_written_and_read(
 
 
 @given(st.lists(st.binary(max_size=9), max_size=12))
+@settings(max_examples=runs(100))
 def test_a_stream_in_any_pieces_has_the_lines_of_the_whole(chunks: list[bytes]) -> None:
     splitter = LineSplitter()
     found = [line for chunk in chunks for line in splitter.feed(chunk)]

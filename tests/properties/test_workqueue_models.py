@@ -3,20 +3,35 @@
 The models are written from the rules, without heaps, locks or threads.
 """
 
+import random
+from abc import abstractmethod
 from dataclasses import dataclass, field
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from tests.seeds import runs
 
+from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
-from navarchos.workqueue import DelayingQueue, Loan, PriorityQueue, QueueTimeout
+from navarchos.threads import ThreadGroup
+from navarchos.workqueue import (
+    DelayingQueue,
+    ItemExponential,
+    Loan,
+    PriorityQueue,
+    QueueTimeout,
+    RateLimitingQueue,
+)
 
 KEYS = st.sampled_from("abcde")
 DELAYS = st.integers(-1, 6)
 PRIORITIES = st.sampled_from([-100, 0, 0, 1, 2])
 
-BOUNDS = settings(max_examples=80, stateful_step_count=40)
+BOUNDS = settings(max_examples=runs(150), stateful_step_count=40)
+WALK = 40
+ENOUGH = 25
+"""Steps before anybody may shut down: not much happens afterwards."""
 
 
 @dataclass
@@ -42,7 +57,7 @@ class Waiting:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """What both machines share: the queue, open loans and virtual time."""
+    """What the machines share: the queue, open loans, failures and virtual time."""
 
     queue: DelayingQueue[str] | PriorityQueue[str]
 
@@ -51,7 +66,34 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = FakeClock()
         self.waiting = Waiting()
         self.loans: dict[str, Loan[str]] = {}
+        self.failures: dict[str, int] = {}
         self.down = False
+        self.steps = 0
+
+    @invariant()
+    def count_steps(self) -> None:
+        self.steps += 1
+
+    @rule(seed=st.integers(0, 2**32 - 1))
+    def walk(self, seed: int) -> None:
+        """Go far at once: what is rare needs more steps than examples have."""
+        rand = random.Random(seed)
+        for _ in range(WALK):
+            self.step(rand)
+            self.check()
+
+    @abstractmethod
+    def step(self, rand: random.Random) -> None:
+        """Do anything."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Compare the queue with its model."""
+
+    def limited(self, key: str) -> int:
+        """What the limiter answers: 1 s, doubling, up to 4 s."""
+        self.failures[key] = self.failures.get(key, 0) + 1
+        return int(min(2 ** (self.failures[key] - 1), 4))
 
     def teardown(self) -> None:
         self.queue.shut_down()
@@ -74,13 +116,24 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class DelayingQueueMachine(QueueMachine):
-    """WQ-01 to WQ-12."""
+    """WQ-01 to WQ-12 and WQ-20, of a queue with everything: it is all three of them."""
+
+    queue: RateLimitingQueue[str]
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = DelayingQueue[str](clock=self.clock)
+        self.queue = RateLimitingQueue[str](clock=self.clock, limiter=ItemExponential(1.0, 4.0))
         self.dirty: set[str] = set()
         self.ready: list[str] = []
+        self.owed: set[str] = set()  # given back dirty while a drain waits
+        self.drained: list[bool] | None = None  # what a drain returned, once it has
+        self.over = False  # whether it should have
+        self.drain = ThreadGroup("drain", stop=StopToken())
+
+    def teardown(self) -> None:
+        super().teardown()
+        assert self.drain.join(10)
+        self.drain.raise_failure()
 
     def note(self, key: str) -> None:
         if self.down or key in self.dirty:
@@ -104,34 +157,101 @@ class DelayingQueueMachine(QueueMachine):
         else:
             self.waiting.put(key, delay)
 
+    @rule(key=KEYS)
+    def add_rate_limited(self, key: str) -> None:
+        self.queue.add_rate_limited(key)
+        delay = self.limited(key)
+        if not self.down:
+            self.waiting.put(key, delay)
+
+    @rule(key=KEYS)
+    def forget(self, key: str) -> None:
+        self.queue.forget(key)
+        self.failures.pop(key, None)
+
     @rule()
     def get(self) -> None:
         loan = self.take()
         assert (loan.key if loan else None) == (self.ready.pop(0) if self.ready else None)
         if loan:
             self.dirty.remove(loan.key)
+            self.owed.discard(loan.key)
 
     @rule(key=KEYS)
     def done(self, key: str) -> None:
         self.queue.done(key)
         if self.loans.pop(key, None) and key in self.dirty:
             self.ready.append(key)
+            if self.drained is not None:
+                self.owed.add(key)
 
     @rule(seconds=st.integers(1, 5))
     def advance(self, seconds: int) -> None:
         for key in self.advance_clock(seconds):
             self.note(key)
 
-    @precondition(lambda self: self.waiting.asked > 3)
+    @precondition(lambda self: self.steps > ENOUGH)
     @rule()
     def shut_down(self) -> None:
         self.queue.shut_down()
         self.down = True
         self.waiting.due.clear()
+        assert self.drain.join(10)
+        if self.drained is not None:
+            assert self.drained == [self.over]
+            self.drained, self.over = None, False
+            self.owed.clear()
+
+    @precondition(lambda self: self.drained is None and self.dirty & self.loans.keys())
+    @rule()
+    def shut_down_with_drain(self) -> None:
+        drained: list[bool] = []
+        self.drained = drained
+        self.drain.start("drain", lambda: drained.append(self.queue.shut_down_with_drain()))
+        self.clock.settle()
+        self.down = True
+        self.waiting.due.clear()
+
+    def step(self, rand: random.Random) -> None:
+        key = rand.choice("abcde")
+        rand.choice(
+            [
+                lambda: self.add(key),
+                lambda: self.add_after(key, rand.randint(-1, 6)),
+                lambda: self.add_rate_limited(key),
+                lambda: self.forget(key),
+                self.get,
+                self.get,
+                lambda: self.done(key),
+                lambda: self.advance(rand.randint(1, 3)),
+            ]
+        )()
+
+        if self.drained is None and self.dirty & self.loans.keys() and rand.random() < 0.1:
+            self.shut_down_with_drain()
+
+    def check(self) -> None:
+        self.drained_when_nothing_is_owed()
+        self.same_length()
+        self.same_failures()
+
+    @invariant()
+    def drained_when_nothing_is_owed(self) -> None:
+        if self.drained is None:
+            return
+        self.clock.settle()
+        # It ends at the moment when nothing is owed.
+        self.over = self.over or not (self.loans or self.owed)
+        assert self.drained == ([True] if self.over else [])
 
     @invariant()
     def same_length(self) -> None:
         assert len(self.queue) == len(self.ready)
+
+    @invariant()
+    def same_failures(self) -> None:
+        counted = {key: self.queue.num_requeues(key) for key in "abcde"}
+        assert counted == {key: self.failures.get(key, 0) for key in "abcde"}
 
 
 class PriorityQueueMachine(QueueMachine):
@@ -139,7 +259,7 @@ class PriorityQueueMachine(QueueMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.queue = PriorityQueue[str](clock=self.clock)
+        self.queue = PriorityQueue[str](clock=self.clock, limiter=ItemExponential(1.0, 4.0))
         self.count = 0
         self.ready: dict[str, tuple[int, int]] = {}  # key to (-priority, count)
         self.delayed: dict[str, int] = {}  # key to priority
@@ -148,9 +268,12 @@ class PriorityQueueMachine(QueueMachine):
         self.count += 1
         self.ready[key] = (-priority, self.count)
 
-    @rule(key=KEYS, delay=DELAYS, priority=PRIORITIES)
-    def add(self, key: str, delay: int, priority: int) -> None:
-        self.queue.add(key, after=delay, priority=priority)
+    @rule(key=KEYS, delay=DELAYS, limited=st.booleans(), priority=PRIORITIES)
+    def add(self, key: str, delay: int, limited: bool, priority: int) -> None:
+        self.queue.add(key, after=delay, rate_limited=limited, priority=priority)
+        if limited:
+            answer = self.limited(key)
+            delay = min(answer, delay) if delay > 0 else answer
         if self.down:
             return
         if key in self.ready:
@@ -185,13 +308,39 @@ class PriorityQueueMachine(QueueMachine):
         for key in self.advance_clock(seconds):
             self.make_ready(key, self.delayed.pop(key))
 
-    @precondition(lambda self: self.count > 6)
-    @rule()
-    def shut_down(self) -> None:
-        self.queue.shut_down()
+    @precondition(lambda self: self.steps > ENOUGH)
+    @rule(drain=st.booleans())
+    def shut_down(self, drain: bool) -> None:
+        if drain:
+            assert self.queue.shut_down_with_drain()
+        else:
+            self.queue.shut_down()
         self.down = True
         for state in (self.waiting.due, self.ready, self.delayed):
             state.clear()
+
+    def step(self, rand: random.Random) -> None:
+        key = rand.choice("abcde")
+        rand.choice(
+            [
+                lambda: self.add(
+                    key, rand.randint(-1, 6), rand.random() < 0.3, rand.choice([-100, 0, 0, 1, 2])
+                ),
+                self.get,
+                lambda: self.done(key),
+                lambda: self.advance(rand.randint(1, 3)),
+            ]
+        )()
+        if rand.random() < 0.2:
+            self.forget(key)
+
+    def check(self) -> None:
+        self.same_length()
+
+    @rule(key=KEYS)
+    def forget(self, key: str) -> None:
+        self.queue.forget(key)
+        self.failures.pop(key, None)
 
     @invariant()
     def same_length(self) -> None:

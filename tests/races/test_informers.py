@@ -5,10 +5,13 @@ Invariants:
 - a registration is synced only after its handler has returned from the initial list;
 - what a handler hears of an object never goes back in time, resyncs included;
 - a read that includes own writes never goes back in time;
-- start and stop in any order leave no thread.
+- start and stop in any order leave no thread;
+- a handler that blocks holds up nobody but itself;
+- whatever threads do at once, each handler ends up with the server's objects.
 """
 
 import itertools
+import random
 import sys
 import threading
 from collections import defaultdict
@@ -17,9 +20,11 @@ from typing import Any
 
 import pytest
 from prometheus_client import Gauge
+from tests.seeds import runs
 
-from navarchos.client import Resource
-from navarchos.informers import Registration, SharedInformer
+from navarchos.backoff import Backoff
+from navarchos.client import Resource, WatchExpired
+from navarchos.informers import CacheMutated, Registration, SharedInformer, deletion_key
 from navarchos.informers.deltas import Intake
 from navarchos.informers.overlay import Overlay
 from navarchos.informers.progress import Progress
@@ -110,6 +115,7 @@ def informer_of() -> Iterator[Callable[..., "SharedInformer[Thing]"]]:
     for informer in made:
         informer.stop("the test is over")
         assert informer.join(LIMIT)
+        assert not isinstance(informer.failure, CacheMutated)
 
 
 @pytest.fixture
@@ -374,3 +380,137 @@ def test_start_stop_and_add_in_any_order_end(
             thread.join(LIMIT)
         assert informer.join(LIMIT)
         assert registration.shutdown(LIMIT)
+
+
+@pytest.mark.rule("RT-25")
+def test_a_handler_that_blocks_holds_up_nobody_but_itself(
+    source: FakeSource[Thing], informer_of: Callable[..., Any]
+) -> None:
+    """Nobody waits for a handler with the order lock held: all of this would hang."""
+    entered, gate = threading.Event(), threading.Event()
+
+    def block(obj: Thing, is_in_initial_list: bool) -> None:
+        entered.set()
+        assert gate.wait(LIMIT)
+
+    informer, heard = informer_of(source, resync_period=3600.0), Heard()
+    blocked = informer.add_handler(on_add=block)
+    informer.add_handler(heard)
+    informer.start()
+    source.put(thing("a", 0))
+    assert entered.wait(LIMIT)
+    for number in range(1, ROUNDS):
+        source.put(thing("a", number))
+    assert informer.catch_up(LIMIT)
+    make_due(informer)
+    informer._intake.resync()
+    late = informer.add_handler(Heard())
+    assert late.wait_for_sync(LIMIT)
+    late.remove()
+    source.delete("ns/a")
+    assert heard.ended.wait(LIMIT)
+    # Catching up may list, and so leave states out; never the last one.
+    assert heard.values["ns/a"][-1] == ROUNDS - 1
+    assert blocked.pending > 0
+    gate.set()
+
+
+class Mirror:
+    """A handler that ends up with what it was told of."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Thing] = {}
+        self.wrong: list[str] = []
+        self.ended = threading.Event()
+
+    def on_add(self, obj: Thing, is_in_initial_list: bool) -> None:
+        if key_of(obj) in self.objects:
+            self.wrong.append(f"{key_of(obj)} was added twice")
+        self.objects[key_of(obj)] = obj
+        if obj.metadata.name == "end":
+            self.ended.set()
+
+    def on_update(self, old: Thing, new: Thing) -> None:
+        known = self.objects.get(key_of(new))
+        if known != old:
+            self.wrong.append(f"{key_of(new)} was updated from what it never was")
+        if int(new.metadata.resource_version) < int(old.metadata.resource_version):
+            self.wrong.append(f"{key_of(new)} went back in time")
+        self.objects[key_of(new)] = new
+
+    def on_delete(self, obj: Any) -> None:
+        if self.objects.pop(deletion_key(obj), None) is None:
+            self.wrong.append(f"{deletion_key(obj)} was deleted twice")
+
+
+class Hammer:
+    """What the threads of the last test do, each with a generator of its own."""
+
+    def __init__(self, source: FakeSource[Thing], informer: SharedInformer[Thing]) -> None:
+        self.source = source
+        self.informer = informer
+        self.mirrors: list[Mirror] = []
+
+    def add_mirror(self) -> None:
+        self.mirrors.append(Mirror())
+        self.informer.add_handler(self.mirrors[-1])
+
+    def write(self, rand: random.Random) -> None:
+        name = rand.choice("abcd")
+        if rand.random() < 0.7 or f"ns/{name}" not in self.source.objects():
+            self.source.put(thing(name, rand.randrange(100)))
+        else:
+            self.source.delete(f"ns/{name}")
+
+    def disturb(self, rand: random.Random) -> None:
+        source, expired = self.source, WatchExpired("things", "too old")
+        rand.choice(
+            [
+                source.end_watches,
+                source.break_watches,
+                source.compact,
+                lambda: source.fail_watches(expired),
+                lambda: self.informer._reflector.relist(source.version),
+            ]
+        )()
+
+    def look(self, rand: random.Random) -> None:
+        match rand.randrange(3):
+            case 0:
+                make_due(self.informer)
+                self.informer._intake.resync()
+            case 1:
+                self.informer.add_handler(Mirror()).remove()
+            case 2:
+                self.add_mirror()
+
+
+@pytest.mark.parametrize("seed", range(runs(4, at_most=1000)))
+def test_whatever_threads_do_at_once_each_handler_ends_up_right(
+    source: FakeSource[Thing],
+    informer_of: Callable[..., Any],
+    run: Callable[..., Any],
+    seed: int,
+) -> None:
+    informer = informer_of(source, resync_period=3600.0, backoff=Backoff(base=0.001, cap=0.002))
+    hammer = Hammer(source, informer)
+    hammer.add_mirror()
+    informer.start()
+
+    def repeat(what: Callable[[random.Random], None], rand: random.Random) -> None:
+        for _ in range(30):
+            what(rand)
+
+    threads = [
+        run(lambda what=what, n=n: repeat(what, random.Random(seed * 10 + n)))
+        for n, what in enumerate((hammer.write, hammer.disturb, hammer.look))
+    ]
+    for thread in threads:
+        thread.join(LIMIT)
+    source.put(thing("end"))
+    for mirror in hammer.mirrors:
+        assert mirror.ended.wait(LIMIT)
+    assert informer.store.snapshot() == source.objects()
+    for mirror in hammer.mirrors:
+        assert mirror.wrong == []
+        assert mirror.objects == source.objects()

@@ -141,8 +141,7 @@ def test_a_later_drain_does_not_hold_one_that_was_released(
     fake_clock.settle(threads=1)
     # The release and the next drain happen before the first drain gets to run.
     with queue._lock:
-        queue._releases += 1
-        queue._drained.notify_all()
+        queue._end_drains_locked(drained=False)
         group.start("second", lambda: second.append(queue.shut_down_with_drain()))
     fake_clock.settle(threads=1)
     assert (first, second) == ([False], [])

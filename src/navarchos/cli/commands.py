@@ -7,17 +7,23 @@ from typing import Final
 import click
 
 from navarchos._version import __version__
+from navarchos.cli.exits import ExitStatus
 from navarchos.cli.failure import Failure
-from navarchos.cli.main import INTERRUPTED, USAGE_ERROR
 from navarchos.errors import ConfigError
 
 __all__ = ["cli", "run"]
 
 _COMMANDS: Final = {
+    "abort": ("navarchos.cli.steering", "abort"),
     "crds": ("navarchos.cli.crds", "crds"),
+    "drain": ("navarchos.cli.drain", "drain"),
     "manager": ("navarchos.cli.manager", "manager"),
     "manifests": ("navarchos.cli.manifests", "manifests"),
+    "pause": ("navarchos.cli.steering", "pause"),
+    "plan": ("navarchos.cli.plan", "plan"),
+    "resume": ("navarchos.cli.steering", "resume"),
     "sandbox": ("navarchos.cli.sandbox.command", "sandbox"),
+    "status": ("navarchos.cli.status", "status"),
 }
 
 
@@ -41,25 +47,24 @@ def cli() -> None:
     """Návarchos replaces the nodes of a Kubernetes cluster, group by group."""
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command and return its exit status.
+def run(arguments: Sequence[str], *, name: str = "navarchos") -> int:
+    """Run one command and return its exit status (`ExitStatus`).
 
-    0 is success, 1 means that it did not come to its end, 2 is bad usage, 130 is
-    Ctrl-C.
+    Args:
+        arguments: What was typed after the name.
+        name: What was typed for it; help texts show it.
     """
     try:
-        status = cli.main(args=list(arguments), prog_name="navarchos", standalone_mode=False)
-    except click.exceptions.Abort:
-        return INTERRUPTED
+        status = cli.main(args=list(arguments), prog_name=name, standalone_mode=False)
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        return ExitStatus.INTERRUPTED
     except click.ClickException as error:
-        return _refuse(_one_line(error), USAGE_ERROR)
+        return _refuse(_one_line(error), ExitStatus.USAGE)
     except ConfigError as error:
-        return _refuse(str(error), USAGE_ERROR)
+        return _refuse(str(error), ExitStatus.USAGE)
     except Failure as error:
         return _refuse(str(error), error.status)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return status if isinstance(status, int) else 0
+    return status if isinstance(status, int) else ExitStatus.OK
 
 
 def _one_line(error: click.ClickException) -> str:

@@ -1,5 +1,6 @@
 """How a command says that it could not do its work."""
 
+from navarchos.cli.exits import ExitStatus
 from navarchos.errors import NavarchosError
 
 __all__ = ["Failure"]
@@ -10,10 +11,10 @@ class Failure(NavarchosError):
 
     Attributes:
         message: What, where, why, and what to do.
-        status: 1 when the work did not come to its end, 2 for bad usage.
+        status: What kind of failure it is.
     """
 
-    def __init__(self, message: str, *, status: int = 1) -> None:
+    def __init__(self, message: str, *, status: ExitStatus = ExitStatus.NO) -> None:
         super().__init__(message)
         self.message = message
         self.status = status

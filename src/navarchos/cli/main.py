@@ -2,12 +2,15 @@
 
 import signal
 import sys
-from typing import NoReturn
+from pathlib import PurePath
+from typing import Final, NoReturn
+
+from navarchos.cli.exits import ExitStatus
 
 __all__ = ["main"]
 
-USAGE_ERROR = 2
-INTERRUPTED = 130
+_PLUGIN: Final = "kubectl-navarchos"
+"""kubectl runs an executable of this name on the PATH for `kubectl navarchos`."""
 
 
 def main() -> NoReturn:
@@ -16,8 +19,9 @@ def main() -> NoReturn:
     Every refusal is one line on standard error. Ctrl-C never shows a traceback,
     not even while modules are still being imported.
     """
-    previous = signal.signal(signal.SIGINT, lambda *_: sys.exit(INTERRUPTED))
+    previous = signal.signal(signal.SIGINT, lambda *_: sys.exit(ExitStatus.INTERRUPTED))
     from navarchos.cli.commands import run
 
     signal.signal(signal.SIGINT, previous)
-    sys.exit(run(sys.argv[1:]))
+    is_plugin = PurePath(sys.argv[0]).stem == _PLUGIN
+    sys.exit(run(sys.argv[1:], name="kubectl navarchos" if is_plugin else "navarchos"))

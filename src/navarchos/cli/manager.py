@@ -17,7 +17,7 @@ from navarchos.errors import ConfigError
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost
 from navarchos.operator import assembly
-from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
+from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions, MetricsSecurity
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
@@ -58,6 +58,25 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 )
 @click.option(
     "--metrics-addr", type=ADDRESS, default=":8080", show_default=True, help="0 turns it off."
+)
+@_go_bool(
+    "--metrics-secure",
+    default=False,
+    about="Metrics by TLS, and only for tokens that may `get` the nonResourceURL /metrics.",
+)
+@click.option(
+    "--metrics-cert-path",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Directory of the certificate for --metrics-secure; renewals are noticed.",
+)
+@click.option("--metrics-cert-name", default="tls.crt", show_default=True)
+@click.option("--metrics-cert-key", default="tls.key", show_default=True)
+@click.option(
+    "--profiling-addr",
+    type=ADDRESS,
+    default="0",
+    show_default=True,
+    help="Stacks and profiles, for anybody who gets there: 127.0.0.1:6060.",
 )
 @click.option(
     "--health-addr", type=ADDRESS, default=":8081", show_default=True, help="0 turns it off."
@@ -100,6 +119,11 @@ def manager(
     retry_period: float,
     sync_period: float,
     metrics_addr: str,
+    metrics_secure: bool,
+    metrics_cert_path: Path | None,
+    metrics_cert_name: str,
+    metrics_cert_key: str,
+    profiling_addr: str,
     health_addr: str,
     kubeconfig: Path | None,
     context: str | None,
@@ -142,8 +166,21 @@ def manager(
             renew_deadline=renew_deadline,
             retry_period=retry_period,
         )
+    security = None
+    if metrics_secure:
+        if metrics_cert_path is None:
+            raise ConfigError(
+                "--metrics-cert-path",
+                "",
+                "--metrics-secure needs a certificate, and none is made up",
+            )
+        security = MetricsSecurity(
+            metrics_cert_path / metrics_cert_name, metrics_cert_path / metrics_cert_key
+        )
     options = ManagerOptions(
         metrics_address=metrics_addr,
+        metrics_security=security,
+        profiling_address=profiling_addr,
         health_address=health_addr,
         sync_period=sync_period,
         leader_election=election,

@@ -13,6 +13,7 @@ from navarchos.client.conflicts import (
     ConflictPolicy,
     retry_on_conflict,
 )
+from navarchos.client.credentials import CredentialsFailed
 from navarchos.client.decoding import ResourceList
 from navarchos.client.discovery import ApiResource
 from navarchos.client.errors import (
@@ -42,7 +43,19 @@ from navarchos.client.errors import (
     is_resource_version_too_large,
 )
 from navarchos.client.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from navarchos.client.owners import AlreadyOwned, controlled_by, owned_by, owner_reference
+from navarchos.client.impersonation import Impersonation
+from navarchos.client.owners import (
+    AlreadyOwned,
+    NotOwned,
+    controlled_by,
+    is_controlled_by,
+    is_owned_by,
+    not_controlled_by,
+    not_owned_by,
+    owned_by,
+    owner_reference,
+)
+from navarchos.client.pager import ItemPager
 from navarchos.client.patches import merge_apply, merge_diff
 from navarchos.client.reading import ResourceReader
 from navarchos.client.resource import Resource
@@ -57,12 +70,27 @@ from navarchos.client.selectors import (
     Selector,
 )
 from navarchos.client.status import Status, StatusCause
-from navarchos.client.transport import BufferedAnswer, FunctionTransport, HttpRequest, Transport
+from navarchos.client.subresources import AccountToken, Scale, ScaleSpec, ScaleStatus
+from navarchos.client.transport import (
+    BufferedAnswer,
+    FunctionTransport,
+    Gate,
+    HttpRequest,
+    Transport,
+)
+from navarchos.client.upserts import (
+    Mutate,
+    Outcome,
+    Upserted,
+    create_or_patch,
+    create_or_update,
+)
 from navarchos.client.watching import EventType, WatchEvent, WatchStream
 
 __all__ = [
     "FEW_WRITERS",
     "MANY_WRITERS",
+    "AccountToken",
     "AlreadyExists",
     "AlreadyOwned",
     "ApiError",
@@ -75,6 +103,7 @@ __all__ = [
     "Conflict",
     "ConflictPolicy",
     "ConnectFailed",
+    "CredentialsFailed",
     "DecodeError",
     "EventType",
     "Expired",
@@ -82,13 +111,19 @@ __all__ = [
     "FieldSelector",
     "Forbidden",
     "FunctionTransport",
+    "Gate",
     "HttpRequest",
+    "Impersonation",
     "Invalid",
+    "ItemPager",
     "LabelSelectorRequirement",
     "LabelSelectorSpec",
     "MethodNotAllowed",
+    "Mutate",
     "NotFound",
+    "NotOwned",
     "Operator",
+    "Outcome",
     "PatchType",
     "Propagation",
     "RawResponse",
@@ -98,6 +133,9 @@ __all__ = [
     "ResourceClient",
     "ResourceList",
     "ResourceReader",
+    "Scale",
+    "ScaleSpec",
+    "ScaleStatus",
     "Selector",
     "ServerError",
     "Status",
@@ -107,6 +145,7 @@ __all__ = [
     "Transport",
     "TransportError",
     "Unauthorized",
+    "Upserted",
     "WatchBroken",
     "WatchError",
     "WatchEvent",
@@ -114,13 +153,19 @@ __all__ = [
     "WatchStream",
     "add_finalizer",
     "controlled_by",
+    "create_or_patch",
+    "create_or_update",
     "has_finalizer",
     "ignore_already_exists",
     "ignore_not_found",
+    "is_controlled_by",
+    "is_owned_by",
     "is_resource_version_too_large",
     "load_config",
     "merge_apply",
     "merge_diff",
+    "not_controlled_by",
+    "not_owned_by",
     "owned_by",
     "owner_reference",
     "remove_finalizer",

@@ -80,6 +80,7 @@ def delete_options(
     resource_version: str,
     propagation: Propagation | None,
     grace_period_seconds: int | None,
+    dry_run: bool = False,
 ) -> dict[str, object]:
     """Return `metav1.DeleteOptions`; only what is set."""
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
@@ -87,6 +88,7 @@ def delete_options(
         options
         | _deletion(uid, resource_version, grace_period_seconds)
         | ({"propagationPolicy": propagation.value} if propagation else {})
+        | ({"dryRun": ["All"]} if dry_run else {})
     )
 
 

@@ -4,11 +4,12 @@ Credentials, the client's own rate limit, retries of reads, deadlines, metrics,
 warnings, and the translation of error answers.
 """
 
+import copy
 import re
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from navarchos.client.config import ClientConfig
@@ -19,12 +20,15 @@ from navarchos.client.errors import (
     RequestTimeout,
     error_from_answer,
 )
-from navarchos.client.ratelimit import NoLimit, RequestLimit, TokenBucket
-from navarchos.client.transport import Answer, HttpRequest, Transport
+from navarchos.client.metrics import RequestMetrics
+from navarchos.client.ratelimit import NoLimit, RequestLimit
+from navarchos.client.renewal import Renewal
+from navarchos.client.transport import Answer, Gate, HttpRequest, Transport
 from navarchos.clock import Clock
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
+from navarchos.tokens import TokenBucket
 
 __all__ = ["Call", "Caller", "RawResponse"]
 
@@ -35,7 +39,8 @@ _log = get_logger(__name__)
 _MOST_TRIES: Final = 10  # as client-go's
 _MOST_WARNINGS: Final = 1_000
 _FIRST_FAILURE: Final = 300  # API servers do not redirect; a proxy's login page does
-_BUCKETS: Final = (0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 15.0, 30.0, 60.0)
+_BROKEN_PAUSE: Final = 1.0  # as client-go's, for a server that drops new connections
+_IMPERSONATE: Final = "impersonate-user"  # a call that names it says all of it, as in client-go
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
@@ -99,8 +104,11 @@ class Caller:
     """Performs calls for one client.
 
     Promises: only reads are repeated: after 429 or 503 when the server says when
-    to come back, and when a kept connection turned out to be closed; any request
-    is repeated once after 401 with renewed credentials. All tries together end at
+    to come back, at once when a kept connection turned out to be closed, and a second
+    later when a new one broke before the answer was complete (client-go
+    rest/request.go). Watches are opened again by whoever asked for them. Any request
+    is repeated once after 401 with renewed credentials, which are fetched once for all
+    that were refused with the same ones. All tries together end at
     the call's deadline.
 
     Threads: safe from any thread.
@@ -116,24 +124,23 @@ class Caller:
         stop: StopToken,
     ) -> None:
         self.stop = stop
+        self._gate: Gate | None = None
         self._config = config
         self._transport = transport
         self._clock = clock
         self._limit = _limit(config, clock)
-        self._host = urlsplit(config.host).netloc
-        self._requests = instruments.counter(
-            "rest_client_requests_total",
-            "Requests to the API server, by status code",
-            ("code", "method", "host"),
-        )
-        self._durations = instruments.histogram(
-            "navarchos_client_request_duration_seconds",
-            "Seconds until the answer was there; for watches, until it began",
-            ("verb", "resource", "code"),
-            buckets=_BUCKETS,
-        )
+        self._metrics = RequestMetrics(instruments, urlsplit(config.host).netloc)
+        self._renewal = Renewal(self._renew)
+        impersonate = config.impersonate
+        self._impersonated = impersonate.headers() if impersonate is not None else ()
         self._warned_lock = threading.Lock()
         self._warned: set[str] = set()  # guarded by _warned_lock
+
+    def gated(self, gate: Gate) -> Self:
+        """Return this caller with a gate before whatever may change something."""
+        behind = copy.copy(self)
+        behind._gate = gate  # noqa: SLF001 - of our own copy
+        return behind
 
     def call(self, call: Call, stop: StopToken | None = None) -> RawResponse:
         """Perform a call and return the answer, whatever its status.
@@ -191,23 +198,31 @@ class Caller:
 
     def _repeat(self, call: Call, tries: "_Tries", receive: Callable[[Answer], R]) -> R:
         while True:
-            tries.begin(self._limit)
+            waited = tries.begin(self._limit)
+            if self._config.qps is not None:
+                self._metrics.waited(call.method, waited)
+            renewals = self._renewal.count
             try:
                 answer, received = self._try(call, tries, receive)
             except ConnectFailed as error:
-                # Each such failure uses up one kept connection, so this ends.
-                if call.is_read and error.kept and tries.left() != 0:
+                if call.is_read and tries.may_reconnect(error, watch=call.verb == "watch"):
                     continue
                 raise
             if answer.status == 401 and self._config.renew and tries.may_renew():
                 answer.close()
-                self._config.renew()
+                self._renewal.after(renewals)
                 continue
             if call.verb != "watch" and call.is_read and answer.status in {429, 503}:
                 delay = _retry_after(received)
                 if delay is not None and tries.may_wait(delay):
                     continue
             return received
+
+    def _renew(self) -> None:
+        if self._config.renew:
+            self._config.renew()
+            # Kept connections have shown the old client certificate.
+            self._transport.close()
 
     def _try(self, call: Call, tries: "_Tries", receive: Callable[[Answer], R]) -> tuple[Answer, R]:
         begun = self._clock.monotonic()
@@ -217,11 +232,18 @@ class Caller:
             self._log_warnings(answer.headers.get("warning", ""))
             received = receive(answer)
             code = str(answer.status)
+            size = len(received.body) if isinstance(received, RawResponse) else None
+            self._metrics.sized(call.method, sent=len(call.body or b""), received=size)
             return answer, received
         finally:
-            self._requests.labels(code, call.method, self._host).inc()
-            seconds = self._clock.monotonic() - begun
-            self._durations.labels(call.verb, call.resource, code).observe(seconds)
+            self._metrics.tried(
+                call.method,
+                call.verb,
+                call.resource,
+                code=code,
+                seconds=self._clock.monotonic() - begun,
+                again=tries.again,
+            )
 
     def _request(self, call: Call, tries: "_Tries") -> HttpRequest:
         headers = {
@@ -235,9 +257,23 @@ class Caller:
             headers["Accept-Encoding"] = "gzip"
         if call.body is not None:
             headers["Content-Type"] = call.content_type
-        headers.update(call.headers or {})
+        given = call.headers or {}
+        named = {name.lower() for name in given}
+        kept = {name: value for name, value in headers.items() if name.lower() not in named}
+        timeout, gate = tries.left(), None if call.is_read else self._gate
+        if gate is not None:
+            allowed = gate()
+            timeout = allowed if timeout is None else min(timeout, allowed)
         return HttpRequest(
-            call.method, call.target, headers, call.body, timeout=tries.left(), stop=tries.stop
+            call.method,
+            call.target,
+            {**kept, **given},
+            call.body,
+            repeated=() if _IMPERSONATE in named else self._impersonated,
+            timeout=timeout,
+            stop=tries.stop,
+            gate=gate,
+            resolved=self._metrics.resolved,
         )
 
     def _log_warnings(self, header: str) -> None:
@@ -270,8 +306,17 @@ class _Tries:
             return None
         return max(0.0, self._deadline - self._clock.monotonic())
 
-    def begin(self, limit: RequestLimit) -> None:
-        """Wait for the client's own limit; raise if there is no time left."""
+    @property
+    def again(self) -> bool:
+        """Whether the present try is not the first."""
+        return self._begun > 1
+
+    def begin(self, limit: RequestLimit) -> float:
+        """Wait for the client's own limit; raise if there is no time left.
+
+        Returns:
+            The wait in seconds.
+        """
         self.stop.raise_if_set()
         left = self.left()
         if left == 0:
@@ -283,6 +328,14 @@ class _Tries:
             self.stop.wait(delay)
             self.stop.raise_if_set()
         self._begun += 1
+        return delay
+
+    def may_reconnect(self, error: ConnectFailed, *, watch: bool) -> bool:
+        """Tell whether a read may go over another connection; wait if it should."""
+        if error.kept:
+            # Each such failure uses up one kept connection, so this ends.
+            return self.left() != 0
+        return error.sent and not watch and self.may_wait(_BROKEN_PAUSE)
 
     def may_wait(self, delay: float) -> bool:
         """Wait before another try, if tries and time allow it."""

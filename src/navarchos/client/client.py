@@ -1,5 +1,6 @@
 """The door to one API server."""
 
+import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,10 @@ import msgspec
 from navarchos.client.calls import Call, Caller, RawResponse
 from navarchos.client.config import ClientConfig, load_config
 from navarchos.client.discovery import ApiResource, Discovery
+from navarchos.client.impersonation import Impersonation
 from navarchos.client.resource import Resource
 from navarchos.client.resource_client import ResourceClient
-from navarchos.client.transport import Transport
+from navarchos.client.transport import Gate, Transport
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
@@ -56,7 +58,7 @@ class Client:
     ) -> None:
         self.config = config
         self._stop = stop.child() if stop is not None else StopToken(clock=clock)
-        self._transport = transport if transport is not None else _pooled(config)
+        self._transport = transport if transport is not None else _pooled(config, clock)
         self._caller = Caller(
             config,
             self._transport,
@@ -76,6 +78,7 @@ class Client:
         burst: int | None = None,
         user_agent: str | None = None,
         timeout: float | None = 30.0,
+        impersonate: Impersonation | None = None,
         clock: Clock = SYSTEM_CLOCK,
         instruments: Instruments | None = None,
         stop: StopToken | None = None,
@@ -96,6 +99,7 @@ class Client:
             burst=burst,
             user_agent=user_agent or found.user_agent,
             timeout=timeout,
+            impersonate=impersonate or found.impersonate,
         )
         return cls(config, clock=clock, instruments=instruments, stop=stop)
 
@@ -109,6 +113,23 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def gated(self, gate: Gate) -> Self:
+        """Return this client with a gate before each request that may change something.
+
+        Promises: `gate` is asked immediately before the bytes of such a request are
+        handed to the network, also when connecting took long; the request waits for
+        its answer no longer than the gate allowed; and when no answer came, what the
+        kernel has not sent by then is dropped. Reads pass.
+
+        Does not promise: to call back what is on its way.
+
+        It is the same client otherwise: connections and limits are shared, and closing
+        one closes both.
+        """
+        behind = copy.copy(self)
+        behind._caller = self._caller.gated(gate)  # noqa: SLF001 - of our own copy
+        return behind
 
     def resource(
         self, resource: Resource[T], *, keep_managed_fields: bool = False
@@ -174,8 +195,8 @@ class Client:
         self._transport.close()
 
 
-def _pooled(config: ClientConfig) -> Transport:
+def _pooled(config: ClientConfig, clock: Clock) -> Transport:
     # Here, so that tests with another transport do not load urllib3's connections.
     from navarchos.client.pool import PooledTransport
 
-    return PooledTransport(config)
+    return PooledTransport(config, clock=clock)

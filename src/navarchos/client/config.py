@@ -1,9 +1,10 @@
 """Where the API server is and who we are.
 
 The only module that touches the official `kubernetes` package, which knows
-kubeconfig files, service accounts, exec plugins and token refresh. It is imported
-when a configuration is loaded and never before: it costs a sixth of a second and
-some 20 MB. Its API classes and models are not imported at all.
+kubeconfig files, service accounts and auth providers. It is imported when a
+configuration is loaded and never before: it costs a sixth of a second and some
+20 MB. Its API classes and models are not imported at all. Token files and exec
+plugins are kept fresh by `navarchos.client.credentials`.
 """
 
 import ipaddress
@@ -18,6 +19,14 @@ from typing import Any, Final, Protocol
 from urllib.parse import urlsplit
 
 from navarchos._version import __version__
+from navarchos.client.credentials import (
+    CredentialsFailed,
+    ExecPlugin,
+    PluginSettings,
+    TokenFile,
+    cluster_info,
+)
+from navarchos.client.impersonation import Impersonation, impersonation_of
 from navarchos.errors import ConfigError
 
 __all__ = ["ClientConfig", "load_config"]
@@ -30,8 +39,9 @@ _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 class ClientConfig:
     """How to reach one API server as one user.
 
-    Certificates are files, read again for each new connection, so rotating them
-    needs no restart. Credentials never show in the `repr`.
+    Certificates are files, so rotating them needs no restart: each new connection reads
+    them, and connections are made anew after a 401 and within a minute of a change.
+    Credentials never show in the `repr`.
 
     Attributes:
         host: URL of the server; a path in it is put before every request's.
@@ -45,6 +55,7 @@ class ClientConfig:
             thread. Tokens rotate behind it.
         renew: Called after a 401, before one more try; makes `authorization`
             fetch anew. `None` if there is nothing to renew.
+        impersonate: Who requests are made as; `None` for the one who signs in.
         proxy: URL of an HTTP proxy, or `None`.
         namespace: Where to work when the user names no namespace.
         user_agent: Value of the header `User-Agent`.
@@ -64,6 +75,7 @@ class ClientConfig:
     tls_server_name: str | None = None
     authorization: Callable[[], str] | None = field(default=None, repr=False)
     renew: Callable[[], None] | None = field(default=None, repr=False)
+    impersonate: Impersonation | None = None
     proxy: str | None = field(default=None, repr=False)
     namespace: str = "default"
     user_agent: str = f"navarchos/{__version__}"
@@ -80,6 +92,9 @@ class ClientConfig:
             raise ConfigError(
                 "host", url.hostname, "it must carry no user, query or fragment: use credentials"
             )
+        if self.impersonate and self.proxy and url.scheme == "http":
+            rule = "through a proxy it takes https: repeated header fields would be joined"
+            raise ConfigError("impersonate", self.impersonate.user, rule)
         if self.timeout is not None and self.timeout <= 0:
             raise ConfigError("timeout", self.timeout, "it must be above 0; None is no limit")
         if self.qps is not None and self.qps <= 0:
@@ -151,11 +166,6 @@ class _Loader(Protocol):
     def load_and_set(self, client_configuration: Any) -> None: ...
 
 
-class _KubeConfigLoader(_Loader, Protocol):
-    @property
-    def current_context(self) -> Mapping[str, Any]: ...
-
-
 class _Credentials:
     """The `Authorization` header as an official loader keeps it fresh.
 
@@ -194,9 +204,9 @@ def _in_cluster(env: Mapping[str, str], service_account: Path) -> ClientConfig:
     settings = _Settings()
     try:
         loader.load_and_set(settings)
-        credentials = _Credentials(loader, settings)
+        credentials = TokenFile(service_account / "token")
         namespace = _text(service_account / "namespace")
-    except (ConfigException, OSError) as error:
+    except (ConfigException, CredentialsFailed, OSError) as error:
         raise ConfigError(
             "service account", str(service_account), f"it cannot be used: {error}"
         ) from error
@@ -213,32 +223,44 @@ def _from_kubeconfig(
     name: str, path: str, context: str | None, env: Mapping[str, str]
 ) -> ClientConfig:
     try:
-        loader = _kubeconfig_loader(name, path, context)
-        settings = _Settings()
+        merged = _merged(name, path)
+        context = context or _current_context(merged)
+        nodes = _Nodes(merged, context)
+        impersonate = impersonation_of(nodes.user)
+        source = _source(nodes)
+        settings, credentials = _Settings(), None
+        loader = _kubeconfig_loader(merged, context)
         loader.load_and_set(settings)
-        current = loader.current_context.get("context") or {}
+        if source is None and settings.api_key:
+            credentials = _Credentials(loader, settings)
     except ConfigError:
         raise
+    except CredentialsFailed as error:
+        raise ConfigError(name, path, f"{error}") from error
     except Exception as error:  # the official loader lets any error of its input through
         raise ConfigError(name, path, f"it cannot be used: {_line(error)}") from error
-    _check_exec(name, path, loader, settings)
-    credentials = _Credentials(loader, settings)
-    has_token = bool(settings.api_key)
+    keeper = source or credentials
+    plugin = source if isinstance(source, ExecPlugin) else None
+    cert_file, key_file = _client_certificate(nodes, settings)
+    if plugin is not None and plugin.cert_file:
+        cert_file, key_file = plugin.cert_file, plugin.key_file
     return ClientConfig(
         host=settings.host,
         ca_file=settings.ssl_ca_cert,
-        cert_file=settings.cert_file,
-        key_file=settings.key_file,
+        cert_file=cert_file,
+        key_file=key_file,
         verify=settings.verify_ssl,
         tls_server_name=settings.tls_server_name,
-        authorization=credentials.header if has_token else None,
-        renew=credentials.renew if has_token else None,
+        authorization=keeper.header if keeper else None,
+        # A client certificate that was rotated on disk needs a new connection only.
+        renew=keeper.renew if keeper else (_nothing if cert_file else None),
+        impersonate=impersonate,
         proxy=settings.proxy or _proxy_for(settings.host, env),
-        namespace=current.get("namespace") or "default",
+        namespace=nodes.context.get("namespace") or "default",
     )
 
 
-def _kubeconfig_loader(name: str, path: str, context: str | None) -> _KubeConfigLoader:
+def _merged(name: str, path: str) -> Any:
     module: Any = import_module("kubernetes.config.kube_config")
     files = [Path(p).expanduser() for p in path.split(os.pathsep) if p]
     if not any(file.exists() for file in files):
@@ -246,19 +268,92 @@ def _kubeconfig_loader(name: str, path: str, context: str | None) -> _KubeConfig
     merged = module.KubeConfigMerger(path)
     if merged.config is None:
         raise ConfigError(name, path, "it is empty")
+    return merged
+
+
+def _current_context(merged: Any) -> str | None:
+    """Return the first current context that a file names, as kubectl does."""
+    contexts = (config.get("current-context") for config in merged.config_files.values())
+    return next((context for context in contexts if context), None)
+
+
+def _kubeconfig_loader(merged: Any, context: str | None) -> _Loader:
+    module: Any = import_module("kubernetes.config.kube_config")
     # `None` as base path makes each path relative to the file that names it.
-    loader: _KubeConfigLoader = module.KubeConfigLoader(
+    loader: _Loader = module.KubeConfigLoader(
         merged.config, active_context=context, config_base_path=None
     )
     return loader
 
 
-def _check_exec(name: str, path: str, loader: _KubeConfigLoader, settings: _Settings) -> None:
-    """Refuse a plugin that gave nothing: the loader only logs that and goes on."""
-    user: Any = getattr(loader, "_user", None)
-    if user and "exec" in user and not settings.api_key and not settings.cert_file:
-        command = user["exec"].safe_get("command")
-        raise ConfigError(name, path, f"its exec plugin {command!r} gave no credentials: run it")
+class _Nodes:
+    """The parts of a kubeconfig that a context names, each with the folder of its file."""
+
+    def __init__(self, merged: Any, name: str | None) -> None:
+        config = merged.config
+        self.context = config["contexts"].get_with_name(name)["context"].value
+        self.cluster, self.cluster_dir = _named(config, "clusters", self.context.get("cluster"))
+        self.user, self.user_dir = _named(config, "users", self.context.get("user"))
+
+
+def _named(config: Any, section: str, name: str | None) -> tuple[dict[str, Any], Path]:
+    """Return an entry of a section by name; nothing for a name that is not there."""
+    found = config[section].get_with_name(name, safe=True) if config.safe_get(section) else None
+    if found is None:
+        return {}, Path()
+    # Every entry is a node that remembers the file it stood in.
+    return found.value.get(section[:-1]) or {}, Path(found.path).absolute().parent
+
+
+def _source(nodes: _Nodes) -> "TokenFile | ExecPlugin | None":
+    """Return the credentials that we keep fresh ourselves, and take them from the loader.
+
+    The official loader reads token files once. It runs exec plugins at the terminal, logs
+    their errors and goes on without credentials.
+    """
+    user = nodes.user
+    if path := user.get("tokenFile"):
+        # It wins over a token beside it, as in client-go.
+        return TokenFile(nodes.user_dir / path)
+    if "exec" in user and not user.get("token"):
+        # Without it the loader finds no credentials, and does not look for any.
+        return ExecPlugin(_plugin_settings(user.pop("exec"), nodes))
+    return None
+
+
+def _plugin_settings(given: Mapping[str, Any], nodes: _Nodes) -> PluginSettings:
+    command = given.get("command")
+    if not command:
+        raise ConfigError("exec.command", command, "the plugin must be named")
+    if given.get("interactiveMode") == "Always":
+        raise ConfigError("exec.interactiveMode", "Always", "there is nobody to ask here")
+    has_folder = "/" in command or os.sep in command
+    return PluginSettings(
+        str(nodes.user_dir / command) if has_folder else command,
+        str(given.get("apiVersion")),
+        args=given.get("args") or (),
+        env={entry["name"]: entry["value"] for entry in given.get("env") or ()},
+        hint=(given.get("installHint") or "").strip(),
+        cluster=cluster_info(nodes.cluster, nodes.cluster_dir)
+        if given.get("provideClusterInfo")
+        else None,
+    )
+
+
+def _client_certificate(nodes: _Nodes, settings: _Settings) -> tuple[str | None, str | None]:
+    """Return the user's certificate and key; the loader looks beside the cluster's file."""
+    found = []
+    for name, loaded in (
+        ("client-certificate", settings.cert_file),
+        ("client-key", settings.key_file),
+    ):
+        path, data = nodes.user.get(name), nodes.user.get(f"{name}-data")
+        found.append(str(nodes.user_dir / path) if path and not data else loaded)
+    return found[0], found[1]
+
+
+def _nothing() -> None:
+    """Renew nothing: what changed is on disk."""
 
 
 def _proxy_for(host: str, env: Mapping[str, str]) -> str | None:

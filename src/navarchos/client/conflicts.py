@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+
 from navarchos.backoff import Backoff
 from navarchos.client.errors import AlreadyExists, Conflict
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
@@ -63,12 +65,23 @@ def retry_on_conflict(
             `AlreadyExists` is raised at once: trying again cannot help.
     """
     waiting = stop if stop is not None else StopToken(clock=clock)
-    for attempt in range(policy.tries - 1):
-        try:
-            return fn()
-        except AlreadyExists:
-            raise
-        except Conflict:
-            waiting.wait(policy.backoff.delay(attempt, rand=rand))
-            waiting.raise_if_set()
-    return fn()
+
+    def wait(state: RetryCallState) -> float:
+        return policy.backoff.delay(state.attempt_number - 1, rand=rand)
+
+    def sleep(seconds: float) -> None:
+        waiting.wait(seconds)
+        waiting.raise_if_set()
+
+    retrying = Retrying(
+        retry=retry_if_exception(_is_lost_race),
+        stop=stop_after_attempt(policy.tries),
+        wait=wait,
+        sleep=sleep,
+        reraise=True,
+    )
+    return retrying(fn)
+
+
+def _is_lost_race(error: BaseException) -> bool:
+    return isinstance(error, Conflict) and not isinstance(error, AlreadyExists)

@@ -3,18 +3,30 @@
 A thread inside `recv` does not see a flag. What wakes it is the shutdown of its
 socket, and that must also work between "request sent" and "answer received",
 when urllib3 has not yet handed out anything to close (RT-24). So each connection
-tells the `Exchange` in progress about itself before it blocks.
+tells the `Exchange` in progress about itself before it blocks, handshakes included.
 """
 
 import contextlib
+import errno
+import os
 import socket
+import struct
 import threading
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
+from urllib3.util import wait_for_write
+
+from navarchos.client.transport import Gate
 
 __all__ = ["Exchange", "Exchanges", "pool_classes"]
+
+_UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK})
+_RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)  # struct linger: on, no seconds
 
 
 class Exchange:
@@ -24,8 +36,13 @@ class Exchange:
     that sends the request.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, gate: Gate | None = None, resolved: Callable[[float], None] | None = None
+    ) -> None:
+        self.gate = gate
+        self.resolved = resolved
         self.sent = False  # whether a byte may have left
+        self.answered = False  # whether the head of an answer has come
         self.reused = True  # whether the connection is older than this exchange
         self._aborted_lock = threading.Lock()
         self._aborted = False  # guarded by _aborted_lock
@@ -83,16 +100,83 @@ class _Freeable(_Connection):
         self._owner_lock = threading.Lock()
         self._owner: Exchange | None = None  # guarded by _owner_lock
         self._blocking: socket.socket | None = None  # guarded by _owner_lock
+        self._connecting: socket.socket | None = None  # guarded by _owner_lock
         self._shut = False  # guarded by _owner_lock; the socket is of no more use
 
     def connect(self) -> None:
         exchange = self._join()
         exchange.reused = False
-        super().connect()
+        try:
+            super().connect()
+        finally:
+            self._hold(None)
         if self.insecure:
             # Whoever chose not to verify has been told once, by the transport.
             self.is_verified = True
         exchange.joined(self)
+
+    def _new_conn(self) -> socket.socket:
+        """Return a connected socket, as urllib3 does, that a stop can free on the way.
+
+        This is the method that urllib3's own SOCKS connections replace, too.
+        """
+        host = self.host.strip("[]")
+        begun = time.monotonic()
+        try:
+            found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
+        except (socket.gaierror, UnicodeError) as error:
+            raise NameResolutionError(host, self, socket.gaierror(str(error))) from error
+        exchange = self._join()
+        if exchange.resolved is not None:
+            exchange.resolved(time.monotonic() - begun)
+        failure: OSError | None = None
+        for family, kind, protocol, _, address in found:
+            try:
+                return self._connected(socket.socket(family, kind, protocol), address)
+            except OSError as error:
+                failure = error
+                if self._is_shut():
+                    break
+        if isinstance(failure, TimeoutError):
+            raise ConnectTimeoutError(self, f"no connection to {host} in time") from failure
+        raise NewConnectionError(self, f"no connection to {host}: {failure}") from failure
+
+    def _connected(self, sock: socket.socket, address: Any) -> socket.socket:
+        try:
+            for option in self.socket_options or ():
+                sock.setsockopt(*option)
+            sock.setblocking(False)
+            code = self._begin(sock, address)
+            if code in _UNDER_WAY:
+                code = _outcome(sock, self.timeout)
+            _raise_for(code)
+            sock.settimeout(self.timeout)
+        except BaseException:
+            sock.close()
+            raise
+        return sock
+
+    def _begin(self, sock: socket.socket, address: Any) -> int:
+        """Begin to connect, with a second handle for whoever wants to end that.
+
+        TLS takes the descriptor out of the socket that it wraps; the handle stays.
+        """
+        self._hold(sock.dup())
+        with self._owner_lock:
+            if self._shut:
+                raise ConnectionAbortedError("stopped before connecting")
+            # Under the lock: a socket that is not yet connecting cannot be shut down.
+            return sock.connect_ex(address)
+
+    def _hold(self, handle: socket.socket | None) -> None:
+        with self._owner_lock:
+            last, self._connecting = self._connecting, handle
+        if last is not None:
+            last.close()
+
+    def _is_shut(self) -> bool:
+        with self._owner_lock:
+            return self._shut
 
     def request(self, *args: Any, **kwargs: Any) -> None:
         self._join()
@@ -102,22 +186,43 @@ class _Freeable(_Connection):
         exchange = self._join()
         if self.sock is None:
             self.connect()
-        exchange.sent = True
+        with self._owner_lock:
+            is_tunnelling = self._connecting is not None
+        if not is_tunnelling:  # what goes to a proxy first says nothing of the request
+            if exchange.gate is not None:
+                # Last of all: to connect may have taken long, and so may the thread's turn.
+                exchange.gate()
+            exchange.sent = True
         super().send(data)
 
     def getresponse(self) -> Any:
         with self._owner_lock:
             # After "Connection: close" the answer alone still holds the socket.
-            self._blocking = self.sock
-        return super().getresponse()
+            self._blocking, owner = self.sock, self._owner
+        answer = super().getresponse()
+        if owner is not None:
+            owner.answered = True  # nothing may fail here: the answer would stay open
+        return answer
+
+    def close(self) -> None:
+        with self._owner_lock:
+            owner = self._owner
+        if owner is not None and owner.gate is not None and owner.sent and not owner.answered:
+            # The kernel goes on to send what a closed socket still holds, perhaps when
+            # the network is mended, long after the gate was shut. A reset drops it.
+            with contextlib.suppress(OSError, AttributeError):
+                self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
+        super().close()
 
     def shut_down_for(self, exchange: Exchange) -> None:
         """Shut the socket down if this exchange still owns the connection."""
         with self._owner_lock:
-            blocking = self.sock or self._blocking
-            if self._owner is not exchange or blocking is None:
+            blocking = self._connecting or self.sock or self._blocking
+            if self._owner is not exchange:
                 return
             self._shut = True
+            if blocking is None:
+                return
             # Not SSLSocket.shutdown: that takes the TLS layer from under the
             # thread that reads, which then would see ciphertext. A socket that is
             # closed or not connected any more has nothing to free.
@@ -144,6 +249,18 @@ class _Freeable(_Connection):
             self.close()
         exchange.joined(self)
         return exchange
+
+
+def _outcome(sock: socket.socket, timeout: float | None) -> int:
+    """Wait for a connection that was begun; return the error it ended in, or 0."""
+    if not wait_for_write(sock, timeout):
+        return errno.ETIMEDOUT
+    return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+
+
+def _raise_for(code: int) -> None:
+    if code:
+        raise OSError(code, os.strerror(code))
 
 
 def pool_classes(exchanges: Exchanges, *, insecure: bool) -> dict[str, type[HTTPConnectionPool]]:

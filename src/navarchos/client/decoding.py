@@ -35,9 +35,11 @@ class _ListMeta(msgspec.Struct, frozen=True, rename="camel", gc=False):
     remaining_item_count: int | None = None
 
 
-class _RawList(msgspec.Struct, frozen=True):
+class _RawList(msgspec.Struct, frozen=True, rename="camel"):
     """A list whose items are still bytes of the page."""
 
+    kind: str | None = None
+    api_version: str | None = None
     metadata: _ListMeta | None = None
     items: list[msgspec.Raw] | None = None
 
@@ -48,7 +50,14 @@ class _Peek(msgspec.Struct, frozen=True):
     metadata: dict[str, object] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+class _Type(msgspec.Struct, frozen=True, rename="camel"):
+    """What an object says it is."""
+
+    kind: str | None = None
+    api_version: str | None = None
+
+
+@dataclass(frozen=True)  # without slots, as WatchEvent
 class ResourceList(Generic[T]):
     """The objects of a collection at one resourceVersion.
 
@@ -85,6 +94,9 @@ class Codec(Generic[T]):
         self._keep_managed_fields = keep_managed_fields
         self._untyped = is_untyped(resource.type)
         self._type: Any = dict[str, object] if self._untyped else resource.type
+        kind, version = f'"kind":"{resource.kind}"', f'"apiVersion":"{resource.api_version}"'
+        # How servers begin their objects: structs in Go's order, maps in that of keys.
+        self._beginnings = (f"{{{kind},{version}".encode(), f"{{{version},{kind}".encode())
         self._objects: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._type)
         self._lists: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
             _list_type(self._name, self._type)
@@ -102,17 +114,40 @@ class Codec(Generic[T]):
             obj = self._decode_leniently(data, verb)
         return self._finished(obj)
 
-    def decode_list(self, data: bytes) -> ResourceList[T]:
-        """Decode a page. The objects keep no reference to its bytes.
+    def check_kind(self, data: msgspec.Raw, *, verb: str) -> None:
+        """Refuse an object that calls itself something else than this resource (RF-19).
+
+        One that does not say what it is may pass.
 
         Raises:
-            DecodeError: It is no list at all.
+            DecodeError: It is of another kind or version, such as a `Table`. The error
+                names no object, for its name would be another kind's.
+        """
+        view = memoryview(data)
+        if any(view[: len(known)] == known for known in self._beginnings):
+            return  # nearly always, so nearly for nothing
+        try:
+            found = _TYPES.decode(data)
+        except msgspec.DecodeError:
+            return  # no object at all: decoding says so better
+        wanted = (self._resource.kind, self._resource.api_version)
+        if found.kind is not None and (found.kind, found.api_version) != wanted:
+            why = f"the object is a {found.kind} of {found.api_version}"
+            raise DecodeError(why, verb=verb, resource=self._name)
+
+    def decode_list(self, data: bytes) -> ResourceList[T]:
+        """Decode a page. The objects keep no reference to its bytes (RF-12).
+
+        Raises:
+            DecodeError: It is no list at all, or a `Table` (RF-13), which has rows
+                instead of items and would look like an empty list.
         """
         with collection_paused():
             try:
                 page = self._lists.decode(data)
             except msgspec.DecodeError:
                 return self._decode_one_by_one(data)
+            self._refuse_table(page)
             items = page.items or []
             if self._untyped:
                 items = [self._finished(item) for item in items]
@@ -125,6 +160,7 @@ class Codec(Generic[T]):
             raise DecodeError(
                 f"the answer is no list: {error}", verb="list", resource=self._name
             ) from error
+        self._refuse_table(raw)
         items: list[T] = []
         failures: list[DecodeError] = []
         for item in raw.items or []:
@@ -141,6 +177,11 @@ class Codec(Generic[T]):
                 why=failures[0].why,
             )
         return _page(raw.metadata, items, failures)
+
+    def _refuse_table(self, page: Any) -> None:
+        if page.kind == "Table" and (page.api_version or "").startswith("meta.k8s.io/"):
+            why = "the answer is a Table: a proxy or a header asked for one"
+            raise DecodeError(why, verb="list", resource=self._name)
 
     def _decode_leniently(self, data: bytes | msgspec.Raw, verb: str) -> object:
         try:
@@ -212,11 +253,14 @@ def _page(
 
 def _list_type(name: str, item: Any) -> Any:
     fields: Sequence[tuple[str, Any, Any]] = [
+        ("kind", str | None, None),
+        ("api_version", str | None, None),
         ("metadata", _ListMeta | None, None),
         ("items", list[item] | None, None),
     ]
-    return msgspec.defstruct(f"{name}_list", fields, frozen=True)
+    return msgspec.defstruct(f"{name}_list", fields, frozen=True, rename="camel")
 
 
 _RAW_LISTS: Final = msgspec.json.Decoder(_RawList)
 _PEEKS: Final = msgspec.json.Decoder(_Peek)
+_TYPES: Final = msgspec.json.Decoder(_Type)

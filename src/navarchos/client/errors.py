@@ -6,6 +6,7 @@ ClientError                          a request: verb, resource, key
     ConnectFailed                    no connection, or it broke before the answer
     TlsFailed                        no trust
     RequestTimeout                   no answer in time
+    CredentialsFailed                nobody to be, navarchos.client.credentials
   DecodeError                        an answer that cannot be read
   ApiError                           the server refused: status, reason, message, ...
     BadRequest  Unauthorized  Forbidden  NotFound  MethodNotAllowed

@@ -27,6 +27,11 @@ class LineSplitter:
                 yield line
             self._parts.append(following)
 
+    @property
+    def is_between(self) -> bool:
+        """Whether no line has begun."""
+        return not any(self._parts)
+
     def rest(self) -> bytes:
         """Take what has come of a line that is not complete."""
         line = b"".join(self._parts).strip()

@@ -1,13 +1,23 @@
 """Owner references: who is deleted with whom, and who manages whom."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from navarchos.client.resource import Resource
 from navarchos.errors import ConfigError, NavarchosError
 from navarchos.meta import Identity, OwnerReference, identity_of
 
-__all__ = ["AlreadyOwned", "controlled_by", "owned_by", "owner_reference"]
+__all__ = [
+    "AlreadyOwned",
+    "NotOwned",
+    "controlled_by",
+    "is_controlled_by",
+    "is_owned_by",
+    "not_controlled_by",
+    "not_owned_by",
+    "owned_by",
+    "owner_reference",
+]
 
 
 class AlreadyOwned(NavarchosError):
@@ -26,6 +36,28 @@ class AlreadyOwned(NavarchosError):
     def __str__(self) -> str:
         owner = f"{self.owner.kind} {self.owner.name}"
         return f"{self.key or 'the object'} is already controlled by {owner}: leave it alone"
+
+
+class NotOwned(NavarchosError):
+    """A reference was to be removed that the object does not have.
+
+    Attributes:
+        key: `namespace/name` of the object.
+        kind: The owner's kind.
+        name: The owner's name.
+        controller: Whether the owner was taken for the controller.
+    """
+
+    def __init__(self, key: str, kind: str, name: str, *, controller: bool = False) -> None:
+        super().__init__(key, kind, name)
+        self.key = key
+        self.kind = kind
+        self.name = name
+        self.controller = controller
+
+    def __str__(self) -> str:
+        verb = "controlled" if self.controller else "owned"
+        return f"{self.key or 'the object'} is not {verb} by {self.kind} {self.name}"
 
 
 def owner_reference(
@@ -120,6 +152,73 @@ def owned_by(
         raise ConfigError("owner", f"{resource.kind} {new.name}", rule)
     others = [present for present in references if not _same_owner(present, new)]
     return (*others, new)
+
+
+def is_owned_by(
+    references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
+) -> bool:
+    """Tell whether an owner (group, kind and name) is among the references (CL-06)."""
+    return _position(list(references), owner, resource) is not None
+
+
+def is_controlled_by(
+    references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
+) -> bool:
+    """Tell whether an owner is among the references, as the controller (CL-06)."""
+    kept = list(references)
+    position = _position(kept, owner, resource)
+    return position is not None and kept[position].controller
+
+
+def not_owned_by(
+    obj: Identity, references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
+) -> tuple[OwnerReference, ...]:
+    """Return the references of an object without those to an owner (CL-06).
+
+    Args:
+        obj: The object's metadata.
+        references: Those it has.
+        owner: The one to leave out.
+        resource: What kind that is.
+
+    Raises:
+        NotOwned: There is no such reference.
+    """
+    kept = list(references)
+    position = _position(kept, owner, resource)
+    if position is None:
+        raise NotOwned(_key(obj), resource.kind, identity_of(owner).name)
+    return tuple(present for present in kept if not _same_owner(present, kept[position]))
+
+
+def not_controlled_by(
+    obj: Identity, references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
+) -> tuple[OwnerReference, ...]:
+    """Return the references of an object without the one to its controller (CL-06).
+
+    Args:
+        obj: The object's metadata.
+        references: Those it has.
+        owner: The controller.
+        resource: What kind that is.
+
+    Raises:
+        NotOwned: There is no reference to it, or it does not manage the object.
+    """
+    kept = list(references)
+    if not is_controlled_by(kept, owner, resource):
+        raise NotOwned(_key(obj), resource.kind, identity_of(owner).name, controller=True)
+    return not_owned_by(obj, kept, owner, resource)
+
+
+def _position(
+    references: Sequence[OwnerReference], owner: object, resource: Resource[Any]
+) -> int | None:
+    wanted = (resource.group, resource.kind, identity_of(owner).name)
+    for position, present in enumerate(references):
+        if (present.group, present.kind, present.name) == wanted:
+            return position
+    return None
 
 
 def _same_owner(one: OwnerReference, other: OwnerReference) -> bool:

@@ -1,6 +1,7 @@
 """The transport over urllib3's connection pool."""
 
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -21,7 +22,9 @@ from urllib3.exceptions import (
 from navarchos.client.config import ClientConfig
 from navarchos.client.connections import Exchange, Exchanges, pool_classes
 from navarchos.client.errors import ConnectFailed, RequestTimeout, TlsFailed, TransportError
+from navarchos.client.rotation import CertificateFiles
 from navarchos.client.transport import HttpRequest
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError, Stopped
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
@@ -34,7 +37,7 @@ _POOL_SIZE: Final = 64
 _WHOLE_CHUNK: Final = 1 << 20
 _STREAM_CHUNK: Final = 1 << 16
 _CONNECT_TIMEOUT: Final = 10.0
-"""A connection that takes longer is not going to come; stop cannot interrupt it."""
+"""A connection that takes longer is not going to come."""
 
 _KEEPALIVE: Final = [
     *HTTPConnection.default_socket_options,
@@ -55,14 +58,20 @@ class PooledTransport:
     the end; a request on a kept connection that the server has closed meanwhile
     is repeated by this class only if no byte of it was sent.
 
-    Does not promise: that `stop` interrupts the TCP handshake; that is limited to
-    ten seconds.
+    Once certificate files have changed, requests go over new connections, and answers
+    over older ones are outdated.
+
+    Does not promise: that `stop` interrupts the look-up of the host's name, which
+    the system's resolver limits.
 
     Threads: safe from any thread.
     """
 
-    def __init__(self, config: ClientConfig) -> None:
+    def __init__(self, config: ClientConfig, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._exchanges = Exchanges()
+        self._files = _files(config, clock)
+        self._changes_lock = threading.Lock()
+        self._changes = 0  # guarded by _changes_lock; those that kept connections know of
         self._host = config.host.rstrip("/")
         self._manager = _manager(config)
         self._manager.pool_classes_by_scheme = pool_classes(
@@ -73,7 +82,8 @@ class PooledTransport:
 
     def send(self, request: HttpRequest) -> "PooledAnswer":
         """Send a request and wait for the head of its answer."""
-        exchange = Exchange()
+        changes = self._keep_current()
+        exchange = Exchange(request.gate, request.resolved)
         release = _nothing if request.stop is None else request.stop.on_stop(exchange.abort)
         try:
             with _translated(exchange, request.stop):
@@ -81,11 +91,22 @@ class PooledTransport:
         except BaseException:
             release()
             raise
-        return PooledAnswer(response, exchange, request, release)
+        return PooledAnswer(
+            response, exchange, request, release, lambda: self._files.changes != changes
+        )
 
     def close(self) -> None:
         """Close idle connections."""
         self._manager.clear()
+
+    def _keep_current(self) -> int:
+        """Close kept connections that are older than the certificates."""
+        changes = self._files.changes
+        with self._changes_lock:
+            last, self._changes = self._changes, max(changes, self._changes)
+        if changes > last:
+            self.close()
+        return changes
 
     def _open(self, request: HttpRequest, exchange: Exchange) -> urllib3.BaseHTTPResponse:
         self._exchanges.current = exchange
@@ -96,7 +117,7 @@ class PooledTransport:
                 request.method,
                 self._host + request.target,
                 body=request.body,
-                headers=request.headers,
+                headers=_headers(request),
                 timeout=urllib3.Timeout(connect=connect, read=limit),
                 retries=False,
                 redirect=False,
@@ -115,11 +136,13 @@ class PooledAnswer:
         exchange: Exchange,
         request: HttpRequest,
         release: Callable[[], None],
+        is_outdated: Callable[[], bool],
     ) -> None:
         self._response = response
         self._exchange = exchange
         self._stop = request.stop
         self._release = release
+        self._is_outdated = is_outdated
         # Sockets know real time only, so this deadline is on no injected clock.
         self._deadline = None if request.timeout is None else time.monotonic() + request.timeout
 
@@ -132,6 +155,11 @@ class PooledAnswer:
     def headers(self) -> Mapping[str, str]:
         """Header fields; look-ups ignore case."""
         return self._response.headers
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the connection was made with certificates that have been replaced."""
+        return self._is_outdated()
 
     def read(self) -> bytes:
         """Return the whole body within the request's timeout, and close."""
@@ -167,6 +195,20 @@ class PooledAnswer:
         if left <= 0:
             raise RequestTimeout("the answer was not complete in time", sent=True)
         return left
+
+
+def _headers(request: HttpRequest) -> urllib3.HTTPHeaderDict:
+    headers = urllib3.HTTPHeaderDict(request.headers)
+    for name, value in request.repeated:
+        headers.add(name, value)
+    return headers
+
+
+def _files(config: ClientConfig, clock: Clock) -> CertificateFiles:
+    if urlsplit(config.host).scheme != "https":
+        return CertificateFiles(None, None, None, clock=clock)
+    authority = config.ca_file if config.verify else None
+    return CertificateFiles(authority, config.cert_file, config.key_file, clock=clock)
 
 
 def _manager(config: ClientConfig) -> urllib3.PoolManager:

@@ -1,21 +1,23 @@
 """The verbs that read one kind of object."""
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
 from navarchos.client.calls import Call, Caller
 from navarchos.client.decoding import Codec, ResourceList
-from navarchos.client.errors import Expired
+from navarchos.client.errors import DecodeError, Expired
+from navarchos.client.pager import ItemPager
 from navarchos.client.resource import Resource
 from navarchos.client.watching import WatchStream
 from navarchos.clock import uniform
 from navarchos.errors import ConfigError
 from navarchos.stopping import StopToken
 
-__all__ = ["ResourceReader", "object_key"]
+__all__ = ["ResourceReader", "decode_mapping", "object_key"]
 
 T = TypeVar("T")
 
@@ -32,7 +34,13 @@ class ResourceReader(Generic[T]):
     Reads are repeated as `Caller` describes.
 
     Threads: safe from any thread.
+
+    Attributes:
+        resource: What it reads.
+        streams_lists: Whether `watch` knows `send_initial_events`, for informers.
     """
+
+    streams_lists: Final = True
 
     def __init__(
         self,
@@ -43,10 +51,24 @@ class ResourceReader(Generic[T]):
         rand: Callable[[], float] = uniform,
     ) -> None:
         self.resource = resource
+        self.namespace = ""
         self._caller = caller
         self._codec = Codec(resource, keep_managed_fields=keep_managed_fields)
         self._rand = rand
-        self._sees_bookmarks = False  # only ever becomes True
+        # Only ever becomes True, and each read of it stands alone: watches of any threads
+        # may set it without a lock.
+        self._sees_bookmarks = False
+
+    def in_namespace(self, namespace: str) -> Self:
+        """Return the same verbs, in one namespace and in no other (CL-13).
+
+        A call that names no namespace means that one; one that names another is
+        refused with `ConfigError`, and so is an object that says it lives elsewhere.
+        Kinds without namespaces are not affected.
+        """
+        limited = copy.copy(self)
+        limited.namespace = namespace
+        return limited
 
     def get(
         self,
@@ -70,6 +92,17 @@ class ResourceReader(Generic[T]):
         """
         query = [("resourceVersion", resource_version)]
         return self._one("get", "GET", name, namespace, query=query, timeout=timeout)
+
+    def get_subresource(
+        self, name: str, subresource: str, namespace: str = "", *, timeout: float | None = None
+    ) -> Mapping[str, object]:
+        """Return a subresource of another kind than the object's; for scales see `get_scale`.
+
+        Raises:
+            NotFound: There is no such object, or its kind has no such subresource.
+        """
+        call = self._call("get", "GET", name, namespace, subresource=subresource, timeout=timeout)
+        return decode_mapping(self._caller.checked(call).body, call)
 
     def list(
         self,
@@ -113,6 +146,31 @@ class ResourceReader(Generic[T]):
             items.extend(page.items)
             failures.extend(page.failures)
         return ResourceList(items, version, failures=failures, pages=pages)
+
+    def each(
+        self,
+        namespace: str = "",
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        resource_version: str = "",
+        resource_version_match: str = "",
+        timeout: float | None = None,
+    ) -> ItemPager[T]:
+        """Return the objects that `list` returns, one by one, with the same arguments.
+
+        For collections too large to be held: pages are fetched while objects are
+        being worked on, and forgotten after. Close what is returned, by `with`.
+        """
+        asked = _ListOptions(
+            label_selector, field_selector, resource_version, resource_version_match
+        )
+        return ItemPager(
+            lambda token, stop: self._page(namespace, asked, limit, token, timeout, stop),
+            name=self.resource.plural,
+            stop=self._caller.stop.child(),
+        )
 
     def list_page(
         self,
@@ -234,13 +292,13 @@ class ResourceReader(Generic[T]):
         timeout: float | None,
         stop: StopToken | None = None,
     ) -> ResourceList[T]:
-        query = asked.query(limit, continue_token)
+        query, where = asked.query(limit, continue_token), self._where(namespace)
         call = Call(
             "list",
             "GET",
-            self.resource.path(namespace),
+            self.resource.path(where),
             str(self.resource),
-            namespace,
+            where,
             query=query,
             timeout=timeout,
         )
@@ -263,17 +321,27 @@ class ResourceReader(Generic[T]):
             # With an empty name the path would be the whole collection's.
             raise ConfigError("name", name, f"to {verb} {self.resource} takes a name")
         resource = f"{self.resource}/{subresource}" if subresource else str(self.resource)
+        where = self._where(namespace)
         return Call(
             verb,
             method,
-            self.resource.path(namespace, name, subresource),
+            self.resource.path(where, name, subresource),
             resource,
-            object_key(namespace, name),
+            object_key(where, name),
             query=query,
             body=None if body is None else msgspec.json.encode(body),
             content_type=content_type,
             timeout=timeout,
         )
+
+    def _where(self, namespace: str) -> str:
+        """Return the namespace that a call is about."""
+        if not (self.namespace and self.resource.namespaced):
+            return namespace
+        if namespace not in {"", self.namespace}:
+            rule = f"this client works in namespace {self.namespace} only"
+            raise ConfigError("namespace", namespace, rule)
+        return self.namespace
 
     def _token(self, stop: StopToken | None) -> StopToken:
         """Return a token for one request, set by the client's and by the caller's."""
@@ -309,3 +377,13 @@ class _ListOptions:
 def object_key(namespace: str, name: str) -> str:
     """Return `namespace/name`, or the name alone."""
     return f"{namespace}/{name}" if namespace else name
+
+
+def decode_mapping(data: bytes, call: Call) -> Mapping[str, object]:
+    """Return an answer that is an object of no declared kind."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, object]) if data else {}
+    except msgspec.DecodeError as error:
+        raise DecodeError(
+            f"the answer is no object: {error}", verb=call.verb, resource=call.resource
+        ) from error

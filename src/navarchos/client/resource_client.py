@@ -1,7 +1,10 @@
 """The verbs on one kind of object."""
 
+import builtins
+import copy
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from dataclasses import dataclass
+from typing import Self, TypeVar
 
 import msgspec
 
@@ -15,14 +18,32 @@ from navarchos.client.bodies import (
 )
 from navarchos.client.calls import Call
 from navarchos.client.errors import Conflict, DecodeError, Invalid
-from navarchos.client.reading import ResourceReader, object_key
+from navarchos.client.reading import ResourceReader, decode_mapping, object_key
 from navarchos.client.status import Status
+from navarchos.client.subresources import (
+    SCALE,
+    AccountToken,
+    Scale,
+    account_token,
+    kind_of,
+    token_request,
+)
 from navarchos.errors import ConfigError
-from navarchos.meta import identity_of
+from navarchos.meta import Object, identity_of
 
-__all__ = ["ResourceClient"]
+__all__ = ["ResourceClient", "WriteDefaults"]
 
 T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteDefaults:
+    """Options of writes that name no other; see `ResourceClient.with_defaults`."""
+
+    dry_run: bool = False
+    field_manager: str = ""
+    field_validation: str = ""
 
 
 class ResourceClient(ResourceReader[T]):
@@ -40,6 +61,36 @@ class ResourceClient(ResourceReader[T]):
     Threads: safe from any thread.
     """
 
+    _defaults = WriteDefaults()
+
+    def with_defaults(
+        self, *, dry_run: bool = False, field_manager: str = "", field_validation: str = ""
+    ) -> Self:
+        """Return the same verbs with these options on every write (CL-13).
+
+        What a call names itself wins, but for `dry_run`: what comes from
+        `with_defaults(dry_run=True)` never changes anything. Options that are not
+        named here stay as they are.
+
+        Args:
+            dry_run: Check and admit, but do not store.
+            field_manager: Who changes belong to.
+            field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
+        """
+        other, before = copy.copy(self), self._defaults
+        other._defaults = WriteDefaults(  # noqa: SLF001 - of the same class
+            dry_run or before.dry_run,
+            field_manager or before.field_manager,
+            field_validation or before.field_validation,
+        )
+        return other
+
+    def projected(self, type: builtins.type[U]) -> "ResourceClient[U]":  # noqa: A002 - as Resource.projected
+        """Return the same verbs, with objects decoded into another type."""
+        other = ResourceClient(self._caller, self.resource.projected(type))
+        other.namespace, other._defaults = self.namespace, self._defaults
+        return other
+
     def create(
         self,
         obj: T | Mapping[str, object],
@@ -53,7 +104,8 @@ class ResourceClient(ResourceReader[T]):
         """Create an object and return it as the server stored it.
 
         Args:
-            obj: A struct or a mapping; `apiVersion` and `kind` are filled in.
+            obj: A struct or a mapping; `apiVersion` and `kind` are filled in. Reviews
+                and the like need no metadata.
             namespace: Where; that of the object's metadata if empty.
             dry_run: Check and admit, but do not store.
             field_manager: Who the fields belong to from now on.
@@ -63,14 +115,20 @@ class ResourceClient(ResourceReader[T]):
         Raises:
             AlreadyExists: The name is taken.
             Invalid: The object breaks the rules of its kind.
+            ConfigError: The object is a bare `Object`, of which the rest is not known
+                (CL-14).
         """
-        body = whole_object(obj, self.resource)
+        if type(obj) is Object:
+            rule = "there must be more of it than metadata: use a mapping for an empty one"
+            raise ConfigError("object", str(self.resource), rule)
+        body = {"metadata": {}, **whole_object(obj, self.resource)}
         identity = identity_of(body)
-        where = namespace or identity.namespace
+        where = self._where(namespace or identity.namespace)
+        self._check_home(body)
         path = self.resource.path(where)
         if self.resource.namespaced and not where:
             raise ConfigError("namespace", where, f"{self.resource} live in namespaces: name one")
-        query = _write_options(dry_run, field_manager, field_validation)
+        query = self._options(dry_run, field_manager, field_validation)
         call = Call(
             "create",
             "POST",
@@ -117,7 +175,9 @@ class ResourceClient(ResourceReader[T]):
             Conflict: The object is not the one, or not in the version, that was
                 asked for; nothing has changed. (In a JSON patch: `Invalid`.)
             NotFound: There is none of that name.
+            ConfigError: The answer would be a Scale; see `set_scale`.
         """
+        kind_of(self.resource, subresource)
         try:
             return self._one(
                 "patch",
@@ -125,7 +185,7 @@ class ResourceClient(ResourceReader[T]):
                 name,
                 namespace,
                 subresource=subresource,
-                query=_write_options(dry_run, field_manager, field_validation),
+                query=self._options(dry_run, field_manager, field_validation),
                 body=locked(body, type, uid=uid, resource_version=resource_version),
                 content_type=type.value,
                 timeout=timeout,
@@ -141,10 +201,11 @@ class ResourceClient(ResourceReader[T]):
         body: Mapping[str, object],
         namespace: str = "",
         *,
-        field_manager: str,
+        field_manager: str = "",
         force: bool = False,
         subresource: str = "",
         dry_run: bool = False,
+        field_validation: str = "",
         timeout: float | None = None,
     ) -> T:
         """Apply on the server's side: own the fields given, create if absent (CL-10).
@@ -154,22 +215,28 @@ class ResourceClient(ResourceReader[T]):
             body: All fields that this manager wants to own; fields that it owned
                 and leaves out are removed.
             namespace: Its namespace; empty for cluster-scoped kinds.
-            field_manager: Who applies.
+            field_manager: Who applies; mandatory, here or by `with_defaults`.
             force: Take over fields that others own.
             subresource: Such as `status`.
             dry_run: Check and admit, but do not store.
+            field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
             timeout: See the class.
 
         Raises:
-            Conflict: Another manager owns a field, and `force` is not set.
+            Conflict: Another manager owns a field, and `force` is not set; each of
+                `causes` names one such field, and its manager in the message.
         """
-        if not field_manager:
+        manager = field_manager or self._defaults.field_manager
+        if not manager:
             raise ConfigError("field_manager", field_manager, "applying needs a manager's name")
-        whole = whole_object(body, self.resource)
-        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
+        whole = whole_object(body, kind_of(self.resource, subresource))
+        self._check_home(whole)
+        where = self._where(namespace)
+        metadata = {"name": name} | ({"namespace": where} if where else {})
         given = whole.get("metadata")
         whole["metadata"] = (given if isinstance(given, dict) else {}) | metadata
-        query = [*_write_options(dry_run, field_manager, ""), ("force", "true" if force else "")]
+        options = self._options(dry_run, manager, field_validation)
+        query = [*options, ("force", "true" if force else "")]
         return self._one(
             "apply",
             "PATCH",
@@ -190,6 +257,8 @@ class ResourceClient(ResourceReader[T]):
         *,
         subresource: str = "",
         field_manager: str = "",
+        dry_run: bool = False,
+        field_validation: str = "",
         timeout: float | None = None,
     ) -> T:
         """Put a whole object in the place of another, for whoever owns all of it.
@@ -203,19 +272,23 @@ class ResourceClient(ResourceReader[T]):
             namespace: Its namespace; empty for cluster-scoped kinds.
             subresource: Such as `status`.
             field_manager: Who the change belongs to.
+            dry_run: Check and admit, but do not store.
+            field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
             timeout: See the class.
 
         Raises:
             Conflict: The object has changed since.
         """
+        whole = whole_object(body, kind_of(self.resource, subresource))
+        self._check_home(whole)
         return self._one(
             "replace",
             "PUT",
             name,
             namespace,
             subresource=subresource,
-            query=_write_options(False, field_manager, ""),
-            body=whole_object(body, self.resource),
+            query=self._options(dry_run, field_manager, field_validation),
+            body=whole,
             timeout=timeout,
         )
 
@@ -228,6 +301,7 @@ class ResourceClient(ResourceReader[T]):
         resource_version: str = "",
         propagation: Propagation | None = None,
         grace_period_seconds: int | None = None,
+        dry_run: bool = False,
         timeout: float | None = None,
     ) -> None:
         """Delete an object, or begin to: finalizers and grace periods take time.
@@ -240,6 +314,7 @@ class ResourceClient(ResourceReader[T]):
             propagation: What happens to the objects it owns; `None` for the
                 kind's default.
             grace_period_seconds: `0` kills; `None` leaves it to the object.
+            dry_run: Check, but do not delete.
             timeout: See the class.
 
         Raises:
@@ -251,6 +326,7 @@ class ResourceClient(ResourceReader[T]):
             resource_version=resource_version,
             propagation=propagation,
             grace_period_seconds=grace_period_seconds,
+            dry_run=dry_run or self._defaults.dry_run,
         )
         self._caller.checked(
             self._call("delete", "DELETE", name, namespace, body=options, timeout=timeout)
@@ -263,6 +339,7 @@ class ResourceClient(ResourceReader[T]):
         body: Mapping[str, object],
         namespace: str = "",
         *,
+        dry_run: bool = False,
         timeout: float | None = None,
     ) -> Mapping[str, object]:
         """Post to a subresource, such as `eviction` or `token`; return the answer."""
@@ -272,10 +349,94 @@ class ResourceClient(ResourceReader[T]):
             name,
             namespace,
             subresource=subresource,
+            query=self._options(dry_run, "", ""),
             body=body,
             timeout=timeout,
         )
-        return _decode_mapping(self._caller.checked(call).body, call)
+        return decode_mapping(self._caller.checked(call).body, call)
+
+    def get_scale(self, name: str, namespace: str = "", *, timeout: float | None = None) -> Scale:
+        """Return the size of a workload.
+
+        Raises:
+            NotFound: There is no such object, or its kind has no scale.
+        """
+        scales = self.projected(Scale)
+        return scales._one("get", "GET", name, namespace, subresource=SCALE, timeout=timeout)  # noqa: SLF001 - of the same class
+
+    def set_scale(
+        self,
+        name: str,
+        replicas: int,
+        namespace: str = "",
+        *,
+        resource_version: str = "",
+        uid: str = "",
+        field_manager: str = "",
+        dry_run: bool = False,
+        timeout: float | None = None,
+    ) -> Scale:
+        """Set the size of a workload and return it as the server stored it.
+
+        Args:
+            name: The workload's name.
+            replicas: How many there are to be.
+            namespace: Its namespace.
+            resource_version: Only if the workload is still in this version, which the
+                metadata of its scale has, too.
+            uid: Only if it is still the same workload.
+            field_manager: Who the change belongs to.
+            dry_run: Check and admit, but do not store.
+            timeout: See the class.
+
+        Raises:
+            Conflict: It is not the one, or not in the version, that was asked for.
+            NotFound: There is no such object, or its kind has no scale.
+        """
+        return self.projected(Scale).patch(
+            name,
+            {"spec": {"replicas": replicas}},
+            namespace,
+            subresource=SCALE,
+            resource_version=resource_version,
+            uid=uid,
+            field_manager=field_manager,
+            dry_run=dry_run,
+            timeout=timeout,
+        )
+
+    def request_token(
+        self,
+        name: str,
+        namespace: str = "",
+        *,
+        audiences: Sequence[str] = (),
+        expiration_seconds: int | None = None,
+        bound_to: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> AccountToken:
+        """Return a new token of a service account.
+
+        Args:
+            name: The account's name.
+            namespace: Its namespace.
+            audiences: Who is to accept it; the API server itself if empty.
+            expiration_seconds: At least 600; `None` for the server's default, an hour.
+            bound_to: `kind`, `apiVersion`, `name` and `uid` of a pod, secret or node
+                that the token ends with.
+            timeout: See the class.
+
+        Raises:
+            NotFound: There is no such account.
+            Invalid: The server does not give such a token.
+        """
+        body = token_request(audiences, expiration_seconds, bound_to)
+        answer = self.create_subresource(name, "token", body, namespace, timeout=timeout)
+        try:
+            return account_token(answer)
+        except ValueError as error:
+            why = "the answer is no TokenRequest with a token"
+            raise DecodeError(why, verb="create", resource=f"{self.resource}/token") from error
 
     def evict(
         self,
@@ -306,23 +467,29 @@ class ResourceClient(ResourceReader[T]):
         """
         body = eviction(
             name,
-            namespace,
+            self._where(namespace),
             uid=uid,
             grace_period_seconds=grace_period_seconds,
-            dry_run=dry_run,
+            dry_run=dry_run or self._defaults.dry_run,
             policy_version=policy_version,
         )
         self.create_subresource(name, "eviction", body, namespace, timeout=timeout)
 
+    def _options(
+        self, dry_run: bool, field_manager: str, field_validation: str
+    ) -> Sequence[tuple[str, str]]:
+        defaults = self._defaults
+        return [
+            ("dryRun", "All" if dry_run or defaults.dry_run else ""),
+            ("fieldManager", field_manager or defaults.field_manager),
+            ("fieldValidation", field_validation or defaults.field_validation),
+        ]
 
-def _write_options(
-    dry_run: bool, field_manager: str, field_validation: str
-) -> Sequence[tuple[str, str]]:
-    return [
-        ("dryRun", "All" if dry_run else ""),
-        ("fieldManager", field_manager),
-        ("fieldValidation", field_validation),
-    ]
+    def _check_home(self, body: Mapping[str, object]) -> None:
+        """Refuse an object that says it lives where this client does not work."""
+        metadata = body.get("metadata")
+        if self.namespace and isinstance(metadata, Mapping) and metadata.get("namespace"):
+            self._where(str(metadata["namespace"]))
 
 
 def _another_object(error: Invalid) -> Conflict:
@@ -333,12 +500,3 @@ def _another_object(error: Invalid) -> Conflict:
     """
     status = Status(code=409, reason="Conflict", message=error.message, details=error.details)
     return Conflict(status, verb=error.verb, resource=error.resource, key=error.key)
-
-
-def _decode_mapping(data: bytes, call: Call) -> Mapping[str, object]:
-    try:
-        return msgspec.json.decode(data, type=dict[str, object]) if data else {}
-    except msgspec.DecodeError as error:
-        raise DecodeError(
-            f"the answer is no object: {error}", verb=call.verb, resource=call.resource
-        ) from error

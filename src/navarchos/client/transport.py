@@ -9,13 +9,21 @@ client = Client(config, transport=FunctionTransport(lambda request: BufferedAnsw
 ```
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from navarchos.stopping import StopToken
 
-__all__ = ["Answer", "BufferedAnswer", "FunctionTransport", "HttpRequest", "Transport"]
+__all__ = ["Answer", "BufferedAnswer", "FunctionTransport", "Gate", "HttpRequest", "Transport"]
+
+Gate = Callable[[], float]
+"""Says for how many seconds from now a request may be under way.
+
+Raises, best a kind of `Stopped`, when it must not be sent at all. Called from any
+thread, several times per request, and at last immediately before its bytes are handed
+to the network.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,21 +33,28 @@ class HttpRequest:
     Attributes:
         method: `GET` and so on.
         target: Path and encoded query, as in the request's first line.
-        headers: All that the caller sets. Credentials are among them, so they are
+        headers: All that the caller sets once. Credentials are among them, so they are
             not in the `repr`.
         body: The body, if there is one.
+        repeated: Further header fields, whose names may come several times.
         timeout: Seconds for the answer to begin, and for a body that is read
             whole to be complete; `None` waits without limit.
         stop: Setting it frees a thread that is blocked in this request or in its
             answer.
+        gate: Asked before bytes are sent; what it raises keeps them here.
+        resolved: Told the seconds that a look-up of the host's name took, if there was
+            one.
     """
 
     method: str
     target: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     body: bytes | None = field(default=None, repr=False)
+    repeated: Sequence[tuple[str, str]] = ()
     timeout: float | None = None
     stop: StopToken | None = field(default=None, repr=False)
+    gate: Gate | None = field(default=None, repr=False)
+    resolved: Callable[[float], None] | None = field(default=None, repr=False)
 
 
 class Answer(Protocol):
@@ -58,6 +73,11 @@ class Answer(Protocol):
     @property
     def headers(self) -> Mapping[str, str]:
         """Header fields; look-ups ignore case, or names are in lower case."""
+        ...
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the connection was made with certificates that have been replaced."""
         ...
 
     def read(self) -> bytes:
@@ -108,6 +128,7 @@ class BufferedAnswer:
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
     body: bytes = b""
+    is_outdated: bool = False
 
     def read(self) -> bytes:
         """Return the body."""

@@ -38,14 +38,15 @@ _TYPES: Final = frozenset(get_args(EventType))
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # without slots: with them Python 3.11 cannot make a WatchEvent[Pod](...)
 class WatchEvent(Generic[T]):
     """One change.
 
     Attributes:
         type: What happened; `BOOKMARK` only tells how far the server is.
         object: The object after the change, or its last state if deleted; `None`
-            for bookmarks, and for an object that does not fit its type.
+            for bookmarks, and for an object that does not fit its type or is of
+            another kind.
         resource_version: Of the object, or of the bookmark.
         initial_events_end: This bookmark ends the initial events of a streaming
             list. True only if the server says exactly so (RT-13).
@@ -88,7 +89,8 @@ class WatchStream(Generic[T]):
     ```
 
     The iteration ends normally when the server ends the watch, as it does every
-    few minutes.
+    few minutes, and after the event under way when certificates were replaced on disk:
+    the next watch shows the new ones.
 
     Promises: the connection is closed when the iteration ends, however it ends,
     and by `close()`; a set stop token frees a blocked read at once.
@@ -177,6 +179,9 @@ class WatchStream(Generic[T]):
             if self._ended:
                 raise StopIteration
             self._stop.raise_if_set()
+            if self._splitter.is_between and self._answer.is_outdated:
+                self._ended = True
+                raise StopIteration
             chunk = self._read()
             if chunk:
                 return chunk
@@ -210,6 +215,7 @@ class WatchStream(Generic[T]):
 
     def _change(self, kind: EventType, data: msgspec.Raw) -> WatchEvent[T]:
         try:
+            self._codec.check_kind(data, verb="watch")
             obj = self._codec.decode(data, verb="watch")
         except DecodeError as failure:
             version = ResourceVersion(failure.resource_version)

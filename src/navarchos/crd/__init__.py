@@ -19,7 +19,7 @@ from navarchos.crd.definition import (
     Version,
     custom_resource_definition,
 )
-from navarchos.crd.errors import SchemaError
+from navarchos.crd.errors import ManifestError, SchemaError
 from navarchos.crd.manifest import (
     Manifest,
     differences,
@@ -28,6 +28,7 @@ from navarchos.crd.manifest import (
     to_yaml,
     write_files,
 )
+from navarchos.crd.reading import read_objects
 from navarchos.crd.schema import Schema, kind_schema, type_schema
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "ColumnType",
     "Definition",
     "Manifest",
+    "ManifestError",
     "Schema",
     "SchemaError",
     "Version",
@@ -43,6 +45,7 @@ __all__ = [
     "file_name",
     "files",
     "kind_schema",
+    "read_objects",
     "to_yaml",
     "type_schema",
     "write_files",

@@ -1,8 +1,8 @@
-"""What can be wrong with a type or a definition."""
+"""What can be wrong with a type, a definition or a file of them."""
 
 from navarchos.errors import NavarchosError
 
-__all__ = ["SchemaError"]
+__all__ = ["ManifestError", "SchemaError"]
 
 
 class SchemaError(NavarchosError):
@@ -20,3 +20,20 @@ class SchemaError(NavarchosError):
 
     def __str__(self) -> str:
         return f"no schema for {self.path}: {self.why}"
+
+
+class ManifestError(NavarchosError):
+    """A file that does not hold what it should.
+
+    Attributes:
+        file: Its path.
+        why: What is wrong with it, and what to do.
+    """
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(file, why)
+        self.file = file
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.why}"

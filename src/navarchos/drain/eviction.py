@@ -214,7 +214,9 @@ class Evictor:
         self._client = client
         self._pods = client.resource(PODS)
         self._timeout = timeout
-        self._version = ""  # written with one value only: no lock
+        # Empty, then the server's one answer for ever: whoever writes it writes the same,
+        # and each call goes by what it has read or written itself. So there is no lock.
+        self._version = ""
 
     def evict(self, pod: Pod, *, grace: int | None = None) -> Outcome:
         """Evict a pod; delete it where the server knows no evictions.
@@ -224,12 +226,13 @@ class Evictor:
             grace: Its time to terminate; `None` leaves it to the pod.
         """
         try:
-            self._version = self._version or served_eviction(self._client)
+            version = self._version or served_eviction(self._client)
         except ClientError as error:
             return Outcome(Answer.RETRY, str(error))
-        if not self._version:
+        if not version:
             return self.delete(pod, grace=grace)
-        return self._evict(pod, self._version, grace)
+        self._version = version
+        return self._evict(pod, version, grace)
 
     def delete(self, pod: Pod, *, grace: int | None = None) -> Outcome:
         """Delete a pod, which passes over its budgets."""

@@ -13,10 +13,14 @@ Begin with `InformerFactory`, or a `SharedInformer` of your own.
 from navarchos.informers.delivery import Registration
 from navarchos.informers.errors import (
     CacheError,
+    CacheMutated,
+    InconsistentList,
     IndexConflict,
     IndexFailed,
     KindNotCached,
+    NamespaceNotCached,
     SyncTimeout,
+    TransformFailed,
     UnknownIndex,
 )
 from navarchos.informers.factory import InformerFactory
@@ -24,6 +28,7 @@ from navarchos.informers.handlers import Callbacks, FilteringHandler
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
 from navarchos.informers.ingest import Transform
+from navarchos.informers.kinds import KindOptions
 from navarchos.informers.lister import Lister, field_index
 from navarchos.informers.notifications import EventHandler
 from navarchos.informers.reflector import WatchErrorHandler
@@ -35,16 +40,20 @@ from navarchos.informers.tombstone import Tombstone, deletion_key
 __all__ = [
     "NAMESPACE_INDEX",
     "CacheError",
+    "CacheMutated",
     "Callbacks",
     "EventHandler",
     "FilteringHandler",
+    "InconsistentList",
     "IndexConflict",
     "IndexFailed",
     "IndexFunction",
     "InformerFactory",
     "KindNotCached",
+    "KindOptions",
     "Lister",
     "ListerWatcher",
+    "NamespaceNotCached",
     "Reader",
     "Registration",
     "Scope",
@@ -53,6 +62,7 @@ __all__ = [
     "SyncTimeout",
     "Tombstone",
     "Transform",
+    "TransformFailed",
     "UnknownIndex",
     "WatchErrorHandler",
     "deletion_key",

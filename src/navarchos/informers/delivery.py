@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, Generic, TypeVar
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter, Gauge, Histogram
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, Stopped
@@ -40,8 +40,8 @@ class Delivery(Generic[T]):
     end of the list is told only after its last one was buffered, so the count is
     never zero too early (SI-11, RT-06). One that fails stays counted for ever.
 
-    Does not promise: bounded memory. A handler that is slower than the changes
-    shows in the gauge of pending notifications.
+    Does not promise: bounded memory. A handler that is slower than the changes, or
+    does not return, shows in the gauge of pending notifications.
 
     Threads: every method is safe from any thread.
     """
@@ -53,8 +53,10 @@ class Delivery(Generic[T]):
         name: str,
         group: str,
         stop: StopToken,
+        on_failure: Callable[[Exception], object],
         pending: Gauge,
         errors: Counter,
+        seconds: Histogram,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.name = name
@@ -62,7 +64,9 @@ class Delivery(Generic[T]):
         self._clock = clock
         self._gauge = pending
         self._errors = errors
+        self._seconds = seconds
         self._stop = stop.child()
+        self._on_failure = on_failure
         self._threads = ThreadGroup(group, stop=self._stop, clock=clock)
         self._changed = threading.Condition(threading.Lock())
         self._buffer: deque[Notification[T]] = deque()  # guarded by _changed; oldest first
@@ -114,6 +118,15 @@ class Delivery(Generic[T]):
         with self._changed:
             return len(self._buffer)
 
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the thread, if it was a crash: a bug, and none of the handler's."""
+        return self._threads.failure
+
+    def raise_failure(self) -> None:
+        """Raise `ThreadCrashed` from what ended the thread, if it was a crash."""
+        self._threads.raise_failure()
+
     def has_ended(self) -> bool:
         """Tell whether it has been stopped and no thread of it runs any more."""
         return self._stop.is_set() and not self._threads.running()
@@ -134,11 +147,15 @@ class Delivery(Generic[T]):
         return self._listed and self._initial == 0
 
     def _run(self) -> None:
-        while (notification := self._next()) is not None:
-            if self._call(notification):
-                self._handled(notification)
-            else:
-                self._stop.wait(FAILURE_PAUSE)
+        try:
+            while (notification := self._next()) is not None:
+                if self._call(notification):
+                    self._handled(notification)
+                else:
+                    self._stop.wait(FAILURE_PAUSE)
+        except Exception as error:
+            self._on_failure(error)
+            raise
 
     def _next(self) -> Notification[T] | None:
         with self._changed:
@@ -146,7 +163,6 @@ class Delivery(Generic[T]):
                 if self._stop.is_set():
                     return None
                 self._clock.wait(self._changed, None)
-            self._gauge.dec()
             return self._buffer.popleft()
 
     def _call(self, notification: Notification[T]) -> bool:
@@ -160,7 +176,12 @@ class Delivery(Generic[T]):
             self._errors.inc()
             _log.exception("handler_failed", handler=self.name, notification=_kind(notification))
             return False
-        self._report_slow(self._clock.monotonic() - began)
+        finally:
+            # Only now: a handler that never returns has to show.
+            self._gauge.dec()
+            seconds = max(0.0, self._clock.monotonic() - began)
+            self._seconds.observe(seconds)
+        self._report_slow(seconds)
         return True
 
     def _handled(self, notification: Notification[T]) -> None:

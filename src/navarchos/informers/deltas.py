@@ -27,6 +27,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped
 from navarchos.informers.changes import is_unchanged
 from navarchos.informers.delivery import Delivery
+from navarchos.informers.errors import IndexFailed
 from navarchos.informers.notifications import Added, Deleted, Notification, Updated
 from navarchos.informers.overlay import Overlay
 from navarchos.informers.progress import Progress
@@ -116,9 +117,6 @@ class Intake(Generic[T]):
             last: Its final state; `None` if it could not be read, and then handlers
                 get a tombstone with the state known before (FQ-05).
             version: That of the deletion, if known.
-
-        Raises:
-            IndexFailed: An index function raised; nothing changed.
         """
         with self._order_lock:
             old = self._overlay.remove(key, version)
@@ -129,7 +127,7 @@ class Intake(Generic[T]):
 
     def replace(
         self, objects: Iterable[T], version: ResourceVersion, *, keep: Iterable[str] = ()
-    ) -> None:
+    ) -> list[IndexFailed]:
         """Apply a whole list: deletions first, then the list in its order (FQ-02).
 
         Args:
@@ -138,27 +136,30 @@ class Intake(Generic[T]):
             keep: Keys of objects that are on the server but could not be read: if
                 they are known here, they stay as they are.
 
+        Returns:
+            Why objects of the list were left out; they stay as they are known here.
+
         Raises:
             KeyFailed: An object without metadata or name; nothing changed.
-            IndexFailed: An index function raised; nothing changed.
         """
-        content = {key_of(obj): obj for obj in objects}
+        listed = {key_of(obj): obj for obj in objects}
         with self._order_lock:
             initial = not self._progress.position.synced
-            for key in keep:
-                known = self._store.get(key)
-                if known is not None:
-                    content.setdefault(key, known)
-            former = self._overlay.replace(content, version)
+            former, content, failed = self._overlay.replace(listed, version, keep=keep)
             self._absorbed_locked(version, len(content) - len(former), listed=True)
             self._tell_locked(_difference(former, content, initial=initial))
             self._sync_locked()
+            return failed
 
     def bookmark(self, version: ResourceVersion) -> None:
         """Apply BOOKMARK: everything up to `version` is in the store."""
         with self._order_lock:
             self._overlay.bookmark(version)
             self._progress.advance(version)
+
+    def stored(self) -> int:
+        """Return how many objects are in the store."""
+        return len(self._store)
 
     # Resync, from a timer
 

@@ -2,23 +2,30 @@
 
 import gc
 import threading
-from collections.abc import Mapping
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from navarchos.client.resource import Resource
-from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.errors import AlreadyStopped, ConfigError, Stopped
+from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
+from navarchos.errors import AlreadyStopped, NotStarted, Stopped
+from navarchos.forking import ForkGuard
 from navarchos.informers.errors import KindNotCached, SyncTimeout
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
+from navarchos.informers.ingest import Transform
+from navarchos.informers.kinds import KindOptions, resync_default
+from navarchos.informers.lister import Lister
 from navarchos.informers.scope import Scope
 from navarchos.informers.source import ListerWatcher
+from navarchos.informers.union import UnionReader
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
 
 __all__ = ["InformerFactory", "SourceClient"]
 
 T = TypeVar("T")
+
+_NO_OPTIONS: Final = KindOptions[Any]()
 
 
 class SourceClient(Protocol):
@@ -32,12 +39,12 @@ class SourceClient(Protocol):
 class InformerFactory:
     """Hands out informers, the same one to everybody who asks for the same thing.
 
-    Two askers share an informer when kind and scope are equal and its type is the
-    one asked for or a subclass of it: objects of a projection that contains another
-    serve for both (IF-01).
+    Two askers share an informer when kind and scope are equal, its type is the one
+    asked for or a subclass of it, and both kinds have the same transform and resync:
+    objects of a projection that contains another serve for both (IF-01, IF-06).
 
     Lifecycle: ask, `start`, `wait_for_sync`, `shutdown`. Informers that were asked
-    for after a start need another one (IF-02).
+    for after a start need another one (IF-02), except those behind `lister`.
 
     Threads: every method is safe from any thread.
     """
@@ -46,30 +53,50 @@ class InformerFactory:
         self,
         client: SourceClient,
         *,
-        resync_period: float = 0.0,
+        namespace: str = "",
+        resync_period: float | None = 0.0,
+        transform: Transform[Any] | None = None,
+        kinds: Mapping[Resource[Any], KindOptions[Any]] | None = None,
         freeze: bool = True,
+        on_failure: Callable[[BaseException], object] | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        rand: Callable[[], float] = uniform,
         instruments: Instruments | None = None,
     ) -> None:
         """Make a factory without informers.
 
         Args:
             client: Where informers list and watch.
-            resync_period: Of each informer, in seconds; 0 for never.
+            namespace: Only this namespace, of kinds that live in namespaces, unless
+                an asker names another; empty for all.
+            resync_period: Of each informer, in seconds; 0 for never; `None` for ten
+                hours, up to a tenth more or less, drawn for each (IF-09).
+            transform: Trims each object of each kind before it is stored.
+            kinds: What differs for some kinds, each with its projection.
             freeze: Move what is in memory out of the garbage collector's reach once
                 the caches are filled, so that it is not walked again and again.
+            on_failure: Hears what crashed an informer's own thread; see there.
             clock: Time and waiting.
+            rand: Source of jitter, in [0, 1).
             instruments: Where metrics go; a private registry by default.
         """
         self._client = client
+        self._namespace = namespace
         self._resync_period = resync_period
+        self._transform = transform
+        self._kinds = dict(kinds or {})
         self._freeze = freeze
+        self._on_failure = on_failure
         self._clock = clock
+        self._rand = rand
         self._instruments = instruments or Instruments()
         self._informers_lock = threading.Lock()
         self._informers: list[SharedInformer[Any]] = []  # guarded by _informers_lock
         self._started: set[SharedInformer[Any]] = set()  # guarded by _informers_lock
+        self._removed: list[SharedInformer[Any]] = []  # guarded by _informers_lock; may run
         self._frozen: set[SharedInformer[Any]] = set()  # guarded by _informers_lock
+        self._stop: StopToken | None = None  # guarded by _informers_lock; of the last start
+        self._is_started = False  # guarded by _informers_lock
         self._is_shut_down = False  # guarded by _informers_lock
 
     def informer(
@@ -87,20 +114,16 @@ class InformerFactory:
 
         Args:
             resource: The kind and the type wanted.
-            namespace: Only this namespace; empty for all.
-            label_selector: Only objects whose labels match.
-            field_selector: Only objects whose fields match.
+            namespace: Only this namespace; empty for the kind's, or the factory's.
+            label_selector: Only objects whose labels match; empty for the kind's.
+            field_selector: Only objects whose fields match; empty for the kind's.
             indexers: Added to those it has.
 
         Raises:
             ConfigError: A namespace for a cluster-scoped kind (IF-10).
             IndexConflict: An index of that name exists; nothing was added.
         """
-        if namespace and not resource.namespaced:
-            raise ConfigError(
-                "namespace", namespace, f"{resource} are cluster-scoped: leave it out"
-            )
-        scope = Scope(namespace, label_selector, field_selector)
+        scope = self._scope(resource, namespace, label_selector, field_selector)
         with self._informers_lock:
             informer = self._find_locked(resource, scope)
             if informer is None:
@@ -122,13 +145,95 @@ class InformerFactory:
 
         Raises:
             KindNotCached: Nobody has.
+            ConfigError: A namespace for a cluster-scoped kind.
         """
-        scope = Scope(namespace, label_selector, field_selector)
+        scope = self._scope(resource, namespace, label_selector, field_selector)
         with self._informers_lock:
             informer = self._find_locked(resource, scope)
         if informer is None:
             raise KindNotCached(f"{resource} {scope}".strip())
         return informer
+
+    def lister(
+        self,
+        resource: Resource[T],
+        *,
+        namespaces: Iterable[str] = (),
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout: float | None = None,
+        stop: StopToken | None = None,
+    ) -> Lister[T]:
+        """Return reads of a filled cache; what is not watched yet is, from now on (IF-04).
+
+        Args:
+            resource: The kind and the type wanted.
+            namespaces: Only these, each with a watch of its own, as a role in each of
+                them allows; reads of others are refused (IF-11). None for the kind's,
+                or the factory's.
+            label_selector: Only objects whose labels match; empty for the kind's.
+            field_selector: Only objects whose fields match; empty for the kind's.
+            timeout: Longest wait in seconds for first lists; `None` waits without
+                limit.
+            stop: Ends the wait early.
+
+        Raises:
+            NotStarted: The factory has not been started: nothing would ever come.
+            AlreadyStopped: The factory has been shut down.
+            SyncTimeout: The time passed, or an informer stopped; names the late ones.
+            Stopped: `stop` was set first.
+            ConfigError: A namespace for a cluster-scoped kind.
+        """
+        with self._informers_lock:
+            if not self._is_started:
+                raise NotStarted("informer factory")
+            outer = self._stop
+        parts = {
+            namespace: self.informer(
+                resource,
+                namespace=namespace,
+                label_selector=label_selector,
+                field_selector=field_selector,
+            )
+            for namespace in list(namespaces) or [""]
+        }
+        self.start(outer)
+        self._wait(list(parts.values()), timeout, stop)
+        if len(parts) == 1:
+            (only,) = parts.values()
+            return only.lister
+        union = UnionReader({namespace: part.reader for namespace, part in parts.items()})
+        guard = ForkGuard(f"the cache of {resource}")
+        guard.start()
+        return Lister(union, resource, namespaces=parts, fork_guard=guard)
+
+    def remove(
+        self,
+        resource: Resource[Any],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> None:
+        """Stop an informer and forget it; who asks again gets a fresh one (IF-08).
+
+        Does not wait for its threads; `shutdown` does. Whoever still holds it can
+        read what it had. Without such an informer nothing happens.
+
+        Raises:
+            ConfigError: A namespace for a cluster-scoped kind.
+        """
+        scope = self._scope(resource, namespace, label_selector, field_selector)
+        with self._informers_lock:
+            informer = self._find_locked(resource, scope)
+            if informer is None:
+                return
+            self._informers.remove(informer)
+            self._started.discard(informer)
+            self._frozen.discard(informer)
+            self._removed = [each for each in self._removed if not each.has_ended()]
+            self._removed.append(informer)
+        informer.stop("removed from the informer factory")
 
     def start(self, stop: StopToken | None = None) -> None:
         """Start every informer that was asked for and does not run yet. Returns at once.
@@ -139,6 +244,7 @@ class InformerFactory:
         with self._informers_lock:
             if self._is_shut_down:
                 raise AlreadyStopped("informer factory")
+            self._is_started, self._stop = True, stop
             fresh = [informer for informer in self._informers if informer not in self._started]
             self._started.update(fresh)
             for informer in fresh:
@@ -157,16 +263,9 @@ class InformerFactory:
             SyncTimeout: The time passed, or an informer stopped; names the late ones.
             Stopped: `stop` was set first.
         """
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
         with self._informers_lock:
             started = list(self._started)
-        # No short circuit: with the time over, the rest is only looked at.
-        synced = [informer.wait_for_sync(self._left(deadline), stop) for informer in started]
-        if not all(synced):
-            if stop is not None and stop.is_set():
-                raise Stopped(stop.reason or "")
-            raise SyncTimeout(i.name for i, done in zip(started, synced, strict=True) if not done)
-        self._freeze_once(started)
+        self._wait(started, timeout, stop)
 
     def shutdown(self, timeout: float | None = None) -> bool:
         """Stop all informers, forbid further starts, and wait for their threads.
@@ -184,26 +283,69 @@ class InformerFactory:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         with self._informers_lock:
             self._is_shut_down = True
-            informers = list(self._informers)
+            informers = [*self._informers, *self._removed]
         for informer in informers:
             informer.stop("the informer factory shuts down")
         return all(informer.join(self._left(deadline)) for informer in informers)
 
+    def _wait(
+        self, informers: list[SharedInformer[Any]], timeout: float | None, stop: StopToken | None
+    ) -> None:
+        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        # No short circuit: with the time over, the rest is only looked at.
+        synced = [informer.wait_for_sync(self._left(deadline), stop) for informer in informers]
+        if not all(synced):
+            if stop is not None and stop.is_set():
+                raise Stopped(stop.reason or "")
+            raise SyncTimeout(i.name for i, done in zip(informers, synced, strict=True) if not done)
+        self._freeze_once(informers)
+
+    def _scope(
+        self, resource: Resource[Any], namespace: str, label_selector: str, field_selector: str
+    ) -> Scope:
+        """What an asker leaves empty the kind's options say, and then the factory's."""
+        kind = self._kind(resource)
+        if kind.namespace is not None:
+            namespace = namespace or kind.namespace
+        elif resource.namespaced:
+            namespace = namespace or self._namespace
+        return Scope.of(
+            resource,
+            namespace,
+            label_selector or kind.label_selector,
+            field_selector or kind.field_selector,
+        )
+
+    def _kind(self, resource: Resource[Any]) -> KindOptions[Any]:
+        return self._kinds.get(resource, _NO_OPTIONS)
+
     def _make(self, resource: Resource[T], scope: Scope) -> SharedInformer[T]:
+        period = self._period(resource)
         return SharedInformer(
             self._client.resource(resource),
             namespace=scope.namespace,
             label_selector=scope.label_selector,
             field_selector=scope.field_selector,
-            resync_period=self._resync_period,
+            resync_period=resync_default(self._rand) if period is None else period,
+            transform=self._transform_of(resource),
+            on_failure=self._on_failure,
             clock=self._clock,
             instruments=self._instruments,
             name=f"{resource} {scope}".strip(),
         )
 
+    def _period(self, resource: Resource[Any]) -> float | None:
+        own = self._kind(resource).resync_period
+        return self._resync_period if own is None else own
+
+    def _transform_of(self, resource: Resource[Any]) -> Transform[Any] | None:
+        return self._kind(resource).transform or self._transform
+
     def _find_locked(self, resource: Resource[T], scope: Scope) -> SharedInformer[T] | None:
         for informer in self._informers:
-            if informer.scope == scope and _serves(informer.resource, resource):
+            present = informer.resource
+            alike = all(of(present) == of(resource) for of in (self._period, self._transform_of))
+            if informer.scope == scope and alike and _serves(present, resource):
                 return cast("SharedInformer[T]", informer)
         return None
 

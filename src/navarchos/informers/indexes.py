@@ -81,6 +81,20 @@ class Indexes(Generic[T]):
         self._functions.update(added._functions)
         self._keys.update(added._keys)
 
+    def values_of_entered(self, key: str, obj: T) -> Values:
+        """Return the values that a key stands under, for the object it was entered for.
+
+        Never raises: a function that has changed its mind since, or does not like an
+        object that somebody has changed, must not keep the key from being taken out.
+        """
+        try:
+            return self.values_of(key, obj)
+        except IndexFailed:
+            return {
+                name: tuple(value for value, keys in by_value.items() if key in keys)
+                for name, by_value in self._keys.items()
+            }
+
     def _compute(self, name: str, key: str, obj: T) -> tuple[str, ...]:
         try:
             return tuple(self._functions[name](obj))

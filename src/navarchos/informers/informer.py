@@ -9,14 +9,21 @@ from navarchos.backoff import Backoff
 from navarchos.client.resource import Resource
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStopped, ConfigError, NotStarted
+from navarchos.forking import ForkGuard
 from navarchos.informers.catchup import CatchUp
 from navarchos.informers.delivery import Delivery, Registration
 from navarchos.informers.deltas import Intake, Listener
 from navarchos.informers.handlers import Callbacks, handler_name
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.ingest import Ingest, Transform
+from navarchos.informers.leftout import LeftOut
 from navarchos.informers.lister import Lister
 from navarchos.informers.metrics import InformerMetrics
+from navarchos.informers.mutation import (
+    MutationDetector,
+    WatchedStore,
+    mutation_detector_wanted,
+)
 from navarchos.informers.notifications import EventHandler
 from navarchos.informers.overlay import Overlay
 from navarchos.informers.progress import Progress
@@ -25,7 +32,8 @@ from navarchos.informers.resync import MINIMUM_RESYNC_PERIOD, ResyncTimer
 from navarchos.informers.scope import Scope
 from navarchos.informers.scoped import IDLE_TIMEOUT, ScopedSource
 from navarchos.informers.source import ListerWatcher
-from navarchos.informers.store import Store, WritableStore
+from navarchos.informers.staleness import Staleness
+from navarchos.informers.store import Reader, Store, WritableStore
 from navarchos.informers.tombstone import Tombstone
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
@@ -65,8 +73,11 @@ class SharedInformer(Generic[T]):
     waits. The reflector ends first, then the informer counts as stopped, then the
     delivery threads end; what is still buffered for handlers is dropped (SI-04).
 
+    After a fork: a started informer refuses to be used in the child, with `Forked`.
+
     Threads: every method is safe from any thread. Costs a thread for the reflector,
-    one per handler, and one for resyncs where there are any.
+    one per handler, one for resyncs where there are any, and one more while a
+    streamed list comes in.
     """
 
     def __init__(
@@ -83,7 +94,9 @@ class SharedInformer(Generic[T]):
         page_size: int | None = None,
         idle_timeout: float | None = IDLE_TIMEOUT,
         backoff: Backoff = REFLECTOR_BACKOFF,
+        tolerate_internal_errors: float = 0.0,
         on_watch_error: WatchErrorHandler | None = None,
+        on_failure: Callable[[BaseException], object] | None = None,
         clock: Clock = SYSTEM_CLOCK,
         rand: Callable[[], float] = uniform,
         instruments: Instruments | None = None,
@@ -106,24 +119,34 @@ class SharedInformer(Generic[T]):
             idle_timeout: Seconds of silence after which a watch counts as dead, on a
                 server that has been seen to send bookmarks; `None` for no limit.
             backoff: The pause after a failure.
+            tolerate_internal_errors: For how many seconds internal errors in a watch
+                lead to another watch instead of a list; 0 for never.
             on_watch_error: Hears why listing or watching failed instead of the log.
+            on_failure: Hears what crashed one of the informer's own threads, which ends
+                the informer; on that thread, so quick and without raising.
             clock: Time and waiting.
             rand: Source of jitter, in [0, 1).
             instruments: Where metrics go; a private registry by default.
-            name: For logs and threads; the kind's name by default.
+            name: For logs and threads; kind and scope by default.
 
         Raises:
-            ConfigError: A negative resync period, or a selector that cannot be read.
+            ConfigError: A negative resync period, a selector that cannot be read, or
+                a namespace for a cluster-scoped kind.
         """
         if resync_period < 0:
             raise ConfigError("resync_period", resync_period, "a period is 0 for never, or more")
         self.resource: Resource[T] = client.resource
-        self.scope = Scope(namespace, label_selector, field_selector)
-        self.name = name or str(self.resource)
+        self.scope = Scope.of(self.resource, namespace, label_selector, field_selector)
+        self.name = name or f"{self.resource} {self.scope}".strip()
         self._clock = clock
         self._resync_period = resync_period
         self._metrics = InformerMetrics(instruments or Instruments(), str(self.resource))
-        self._store = WritableStore(indexers)
+        self._detector = (
+            MutationDetector[T](self.name, clock=clock) if mutation_detector_wanted() else None
+        )
+        self._store = (
+            WatchedStore(indexers, self._detector) if self._detector else WritableStore(indexers)
+        )
         self._overlay = Overlay(self._store, in_scope=self.scope.membership(), clock=clock)
         self._progress = Progress(clock=clock)
         self._intake = Intake(
@@ -135,28 +158,42 @@ class SharedInformer(Generic[T]):
             clock=clock,
         )
         source = ScopedSource(client, self.scope, idle_timeout=idle_timeout)
+        self._left_out = LeftOut(source.name, self._metrics)
         ingest = Ingest(
-            self._intake, resource=source.name, metrics=self._metrics, transform=transform
+            self._intake,
+            resource=source.name,
+            left_out=self._left_out,
+            transform=transform,
+            clock=clock,
         )
         self._reflector = Reflector(
             source,
             ingest,
             metrics=self._metrics,
+            staleness=Staleness(self._progress, self._metrics.stale),
             streaming=streaming,
             page_size=page_size,
             backoff=backoff,
+            tolerate_internal_errors=tolerate_internal_errors,
             on_error=on_watch_error,
             clock=clock,
             rand=rand,
         )
         self._catch_up = CatchUp(source, self._progress, self._reflector.relist, clock=clock)
-        self.lister: Lister[T] = Lister(self._overlay, self.resource, namespace=namespace)
+        self._fork_guard = ForkGuard(f"informer {self.name}")
+        self.lister: Lister[T] = Lister(
+            self._overlay,
+            self.resource,
+            namespaces=[self.scope.namespace] if self.scope.namespace else [],
+            fork_guard=self._fork_guard,
+        )
         self._stop = StopToken(clock=clock)  # ends the reflector and the resyncs
         self._stopped = StopToken(clock=clock)  # ends the deliveries, once the reflector has
         self._threads = [
             ThreadGroup(f"{part}-{self.resource.plural}", stop=self._stop, clock=clock)
-            for part in ("watch", "resync")
+            for part in ("watch", "resync", "detect")
         ]
+        self._on_failure = on_failure
         self._state_lock = threading.Lock()
         self._state = _State.NEW  # guarded by _state_lock
         self._deliveries: list[Delivery[T]] = []  # guarded by _state_lock; any that may run
@@ -167,14 +204,39 @@ class SharedInformer(Generic[T]):
         return self._store
 
     @property
+    def reader(self) -> Reader[T]:
+        """What `lister` reads: the store, covered by own writes."""
+        return self._overlay
+
+    @property
     def last_resource_version(self) -> ResourceVersion:
         """The version that the store has absorbed last; empty before the first (SI-05)."""
         return self._store.resource_version
 
     @property
+    def is_stale(self) -> bool:
+        """Whether the watch is known to be lost at present, so that changes may be missed.
+
+        Known at once when a connection breaks or the server refuses, and after
+        `idle_timeout` when it falls silent. Not so between two watches that follow
+        each other in good order, nor before the first list, nor after the stop.
+        """
+        return self._progress.position.stale
+
+    def left_out(self) -> dict[str, Exception]:
+        """Return why objects are not in the cache as they are on the server, by key.
+
+        An object that cannot be decoded (`DecodeError`), transformed
+        (`TransformFailed`) or indexed (`IndexFailed`) holds up no other. The cache has
+        it in the state before, if there was one, until it changes again, ends or is
+        listed. The gauge `navarchos_informer_objects_left_out` counts such objects.
+        """
+        return self._left_out.present()
+
+    @property
     def failure(self) -> BaseException | None:
         """What ended the informer's own threads, if it was a crash."""
-        return next((group.failure for group in self._threads if group.failure), None)
+        return next((each.failure for each in self._own_threads() if each.failure), None)
 
     # Life cycle
 
@@ -186,16 +248,21 @@ class SharedInformer(Generic[T]):
         Args:
             stop: Stops the informer when it is set, as `stop()` does.
         """
+        self._fork_guard.check()
         with self._state_lock:
             if self._state is not _State.NEW:
                 _log.warning("informer_not_started_again", informer=self.name)
                 return
             self._state = _State.STARTED
-            watch, resync = self._threads
+            self._fork_guard.start()
+            watch, resync, detect = self._threads
             period = self._intake.open(self._resync_period)
-            watch.start("", lambda: self._reflect(stop))
+            watch.start("", self._reporting(lambda: self._reflect(stop)))
             if period > 0:
-                resync.start("", lambda: self._resync(period))
+                resync.start("", self._reporting(lambda: self._resync(period)))
+            if self._detector:
+                detector = self._detector
+                detect.start("", self._reporting(lambda: detector.run(self._stop)))
 
     def run(self, stop: StopToken) -> None:
         """Start, and return when the informer has stopped and its threads are gone.
@@ -205,11 +272,12 @@ class SharedInformer(Generic[T]):
         """
         self.start(stop)
         self.join()
-        for group in self._threads:
-            group.raise_failure()
+        for each in self._own_threads():
+            each.raise_failure()
 
     def stop(self, reason: str = "asked to stop") -> None:
         """Ask the informer to stop; does not wait. Later calls do nothing."""
+        self._fork_guard.check()
         self._stop.stop(reason)
         with self._state_lock:
             was_new = self._state is _State.NEW
@@ -232,17 +300,26 @@ class SharedInformer(Generic[T]):
             SelfJoin: Called from one of its own threads, such as a handler.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
+        self._fork_guard.check()
         self._refuse_self_join()
         if not all(group.join(self._left(deadline)) for group in self._threads):
             return False
         # The list is final: the reflector's thread has closed it on its way out.
         return all(delivery.join(self._left(deadline)) for delivery in self._present())
 
+    def has_ended(self) -> bool:
+        """Tell whether it has been stopped and no thread of it runs any more."""
+        with self._state_lock:
+            stopped = self._state is _State.STOPPED
+        running = any(group.running() for group in self._threads)
+        return stopped and not running and all(each.has_ended() for each in self._present())
+
     def has_synced(self) -> bool:
         """Tell whether the first list is in the store (SI-05).
 
         It says nothing about handlers; each registration speaks for itself.
         """
+        self._fork_guard.check()
         return self._progress.position.synced
 
     def wait_for_sync(self, timeout: float | None = None, stop: StopToken | None = None) -> bool:
@@ -256,6 +333,7 @@ class SharedInformer(Generic[T]):
         Returns:
             False if the time passed, or `stop` was set or the informer stopped, first.
         """
+        self._fork_guard.check()
         return self._progress.wait_for(lambda at: at.synced, timeout, stop, self._stop)
 
     def unsynced(self) -> list[str]:
@@ -281,6 +359,7 @@ class SharedInformer(Generic[T]):
             NotStarted: There is nothing to wait for.
             ClientError: The server did not say its version.
         """
+        self._fork_guard.check()
         with self._state_lock:
             if self._state is _State.NEW:
                 raise NotStarted(f"informer {self.name}")
@@ -320,19 +399,16 @@ class SharedInformer(Generic[T]):
             AlreadyStopped: The informer has stopped.
             ConfigError: Both or neither of handler and functions were given.
         """
+        self._fork_guard.check()
         functions = Callbacks(on_add=on_add, on_update=on_update, on_delete=on_delete)
         if (handler is None) == (not functions.functions):
             raise ConfigError("handler", handler, "give either a handler or functions")
         delivery = self._delivery(handler or functions, name)
         listener = Listener(delivery, self._timer(resync_period), skip_unchanged=skip_unchanged)
         with self._state_lock:
-            kept = [known for known in self._deliveries if not known.has_ended()]
+            kept = [each for each in self._deliveries if each.failure or not each.has_ended()]
             self._deliveries = [*kept, delivery]
-        try:
-            self._intake.add(listener)
-        except AlreadyStopped:
-            delivery.stop("never registered")
-            raise
+        self._intake.add(listener)
         return Registration(delivery, remove=lambda: self._intake.remove(listener))
 
     def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
@@ -343,6 +419,7 @@ class SharedInformer(Generic[T]):
             IndexConflict: A name is taken; nothing was added.
             IndexFailed: A function raised; nothing was added.
         """
+        self._fork_guard.check()
         with self._state_lock:
             if self._state is _State.STOPPED:
                 raise AlreadyStopped(f"informer {self.name}")
@@ -381,7 +458,27 @@ class SharedInformer(Generic[T]):
 
     def _finish(self) -> None:
         self._intake.close()
+        self._left_out.close()
         self._stopped.stop("the informer has stopped")
+
+    def _reporting(self, run: Callable[[], object]) -> Callable[[], None]:
+        def target() -> None:
+            try:
+                run()
+            except Exception as error:  # `Stopped` is none, and an orderly end
+                self._report(error)
+                raise
+
+        return target
+
+    def _delivery_crashed(self, error: Exception) -> None:
+        """End the informer: to go on would leave one of its handlers blind."""
+        self._report(error)
+        self._stop.stop(f"the delivery of a handler crashed: {error!r}")
+
+    def _report(self, error: Exception) -> None:
+        if self._on_failure is not None:
+            self._on_failure(error)
 
     def _resync(self, period: float) -> None:
         # The deadline is kept across watches; one that began anew with each would
@@ -396,8 +493,10 @@ class SharedInformer(Generic[T]):
             name=called,
             group=f"handle-{self.resource.plural}-{called}",
             stop=self._stopped,
+            on_failure=self._delivery_crashed,
             pending=self._metrics.pending(called),
             errors=self._metrics.handler_errors(called),
+            seconds=self._metrics.handler_seconds(called),
             clock=self._clock,
         )
 
@@ -412,11 +511,12 @@ class SharedInformer(Generic[T]):
         with self._state_lock:
             return list(self._deliveries)
 
+    def _own_threads(self) -> list[ThreadGroup | Delivery[T]]:
+        return [*self._threads, *self._present()]
+
     def _refuse_self_join(self) -> None:
-        for group in self._threads:
-            group.join(0)
-        for delivery in self._present():
-            delivery.join(0)
+        for each in self._own_threads():
+            each.join(0)
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.monotonic())

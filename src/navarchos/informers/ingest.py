@@ -1,12 +1,14 @@
 """Between wire and intake: what is kept of an object, and what is left out."""
 
-from collections.abc import Callable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Mapping
+from typing import Final, Generic, TypeVar
 
+from navarchos.client.errors import DecodeError
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers.deltas import Intake
-from navarchos.informers.errors import IndexFailed
+from navarchos.informers.errors import IndexFailed, TransformFailed
+from navarchos.informers.leftout import LeftOut
 from navarchos.informers.listing import Fetched
-from navarchos.informers.metrics import InformerMetrics
 from navarchos.informers.source import Event
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, key_of
@@ -16,7 +18,12 @@ __all__ = ["Draft", "Ingest", "Transform"]
 T = TypeVar("T")
 
 Transform = Callable[[T], T]
-"""Trims an object before it is stored; keeps name, namespace, uid and resourceVersion."""
+"""Trims an object before it is stored; keeps name, namespace, uid and resourceVersion.
+
+One that raises, or returns what has another name or none, leaves the object out."""
+
+_SLOW: Final = 0.1
+_SLOW_LIST: Final = 1.0
 
 _log = get_logger(__name__)
 
@@ -30,35 +37,54 @@ class Draft(Generic[T]):
 
     def __init__(self) -> None:
         self._objects: dict[str, T] = {}
-        self._unreadable: dict[str, None] = {}  # never in _objects
+        self._unreadable: dict[str, Exception] = {}  # never in _objects
 
-    def put(self, key: str, obj: T | None) -> None:
-        """Enter an object; `None` for one that cannot be read."""
-        if obj is None:
-            self._objects.pop(key, None)
-            self._unreadable[key] = None
-        else:
-            self._unreadable.pop(key, None)
-            self._objects[key] = obj
+    @property
+    def objects(self) -> Mapping[str, T]:
+        """The objects by key, as they are going to be stored."""
+        return self._objects
+
+    @property
+    def unreadable(self) -> Mapping[str, Exception]:
+        """Why others could not be read that are on the server, by key."""
+        return self._unreadable
+
+    def put(self, key: str, obj: T) -> None:
+        """Enter an object."""
+        self._unreadable.pop(key, None)
+        self._objects[key] = obj
+
+    def leave_out(self, key: str, why: Exception) -> None:
+        """Enter an object that is on the server and cannot be read."""
+        self._objects.pop(key, None)
+        self._unreadable[key] = why
 
     def remove(self, key: str) -> None:
         """Take an object out."""
         self._objects.pop(key, None)
         self._unreadable.pop(key, None)
 
-    def store(self, intake: Intake[T], version: ResourceVersion) -> None:
-        """Replace the store's content."""
-        intake.replace(self._objects.values(), version, keep=self._unreadable)
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def store(self, intake: Intake[T], version: ResourceVersion) -> list[IndexFailed]:
+        """Replace the store's content; return why objects were left out only now."""
+        return intake.replace(self._objects.values(), version, keep=self._unreadable)
 
 
 class Ingest(Generic[T]):
     """Transforms what was read and passes it on.
 
     An object that cannot be decoded, keyed, transformed or indexed never stops the
-    others: it is counted and logged, and what is known of it stays.
+    others: it is counted, logged and remembered as left out, and what is known of it
+    stays. To remove that would look like the object's end, which is worse than an
+    older state: whoever waits for a pod's end must not take it for one.
 
     An object passes the transform once. (Upstream passes it twice in a streaming
     list, and so has to ask that transforms be idempotent, RF-28.)
+
+    What takes long is logged, for the watch waits meanwhile: more than 100 ms for an
+    object, or for each of a list, but at most 1 s (FQ-16).
 
     Threads: one thread feeds it.
     """
@@ -68,45 +94,45 @@ class Ingest(Generic[T]):
         intake: Intake[T],
         *,
         resource: str,
-        metrics: InformerMetrics,
+        left_out: LeftOut,
         transform: Transform[T] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
+        self._clock = clock
         self._intake = intake
         self._resource = resource
-        self._metrics = metrics
+        self._left_out = left_out
         self._transform = transform
 
     def take_list(self, found: Fetched[T]) -> None:
-        """Replace the store's content with a list (RF-12).
-
-        Raises:
-            IndexFailed: An index function raised; nothing changed.
-        """
+        """Replace the store's content with a list (RF-12)."""
+        began = self._clock.monotonic()
         draft = Draft[T]()
         for failure in found.failures:
-            self._left_out(failure)
-            draft.put(failure.key, None)
+            self._enter_failure(draft, failure)
         for obj in found.items:
             self._enter(draft, obj)
-        draft.store(self._intake, found.version)
+        self._store(draft, found.version)
+        self._report_slow(began, len(draft))
+
+    def stored(self) -> int:
+        """Return how many objects are in the store."""
+        return self._intake.stored()
 
     def draft(self, draft: Draft[T], event: Event[T]) -> None:
         """Apply an event of a streamed list to the draft of it."""
         if event.failure is not None:
-            self._left_out(event.failure)
-            draft.put(event.failure.key, None)
+            self._enter_failure(draft, event.failure)
         elif event.object is not None and event.type == "DELETED":
             draft.remove(key_of(event.object))
         elif event.object is not None:
             self._enter(draft, event.object)
 
     def take_draft(self, draft: Draft[T], version: ResourceVersion) -> None:
-        """Replace the store's content with a complete draft (RF-25).
-
-        Raises:
-            IndexFailed: An index function raised; nothing changed.
-        """
-        draft.store(self._intake, version)
+        """Replace the store's content with a complete draft (RF-25)."""
+        began = self._clock.monotonic()
+        self._store(draft, version)
+        self._report_slow(began, len(draft))
 
     def take_event(self, event: Event[T]) -> bool:
         """Apply an event of a watch (RF-16).
@@ -115,63 +141,95 @@ class Ingest(Generic[T]):
             False if it was skipped as unreadable, so that it does not count as
             seen (RF-19).
         """
+        began = self._clock.monotonic()
         try:
             if event.type == "BOOKMARK":
                 self._intake.bookmark(ResourceVersion(event.resource_version))
                 return True
             return self._delete(event) if event.type == "DELETED" else self._put(event)
         except KeyFailed as error:
-            self._left_out(error)
+            self._left_out.report(error)
             return False
-        except IndexFailed as error:
-            self._left_out(error)
-            return True
+        finally:
+            self._report_slow(began, 1)
 
     def _put(self, event: Event[T]) -> bool:
         if event.object is None:
-            self._left_out(event.failure)
+            self._illegible(event.failure)
             return False
-        obj = self._transformed(event.object)
-        if obj is not None:
-            self._intake.put(obj)
+        key = key_of(event.object)
+        try:
+            self._intake.put(self._transformed(key, event.object))
+        except (IndexFailed, TransformFailed) as error:
+            self._left_out.add(key, error)
+        else:
+            self._left_out.remove(key)
         return True
 
     def _delete(self, event: Event[T]) -> bool:
         version = ResourceVersion(event.resource_version) or None
         if event.object is not None:
             key = key_of(event.object)
-            self._intake.delete(key, self._transformed(event.object), version)
-            return True
-        self._left_out(event.failure)
-        if event.failure is None or not event.failure.name:
-            return False
-        # The final state is illegible, but the end is not: a tombstone will do.
-        self._intake.delete(event.failure.key, None, version)
+            self._intake.delete(key, self._last_state(key, event.object), version)
+        else:
+            self._illegible(event.failure)
+            if event.failure is None or not event.failure.name:
+                return False
+            # The final state is illegible, but the end is not: a tombstone will do.
+            key = event.failure.key
+            self._intake.delete(key, None, version)
+        self._left_out.remove(key)
         return True
+
+    def _last_state(self, key: str, obj: T) -> T | None:
+        try:
+            return self._transformed(key, obj)
+        except TransformFailed as error:
+            self._left_out.report(error, key)
+            return None
+
+    def _illegible(self, failure: DecodeError | None) -> None:
+        if failure is not None and failure.name:
+            self._left_out.add(failure.key, failure)
+        elif failure is not None:
+            self._left_out.report(failure)
 
     def _enter(self, draft: Draft[T], obj: T) -> None:
         try:
             key = key_of(obj)
         except KeyFailed as error:
-            self._left_out(error)
-        else:
-            draft.put(key, self._transformed(obj))
+            self._left_out.report(error)
+            return
+        try:
+            draft.put(key, self._transformed(key, obj))
+        except TransformFailed as error:
+            self._left_out.report(error, key)
+            draft.leave_out(key, error)
 
-    def _transformed(self, obj: T) -> T | None:
+    def _enter_failure(self, draft: Draft[T], failure: DecodeError) -> None:
+        self._left_out.report(failure, failure.key)
+        if failure.name:
+            draft.leave_out(failure.key, failure)
+
+    def _store(self, draft: Draft[T], version: ResourceVersion) -> None:
+        failed = {error.key: error for error in draft.store(self._intake, version)}
+        for key, error in failed.items():
+            self._left_out.report(error, key)
+        self._left_out.replace({**draft.unreadable, **failed})
+
+    def _transformed(self, key: str, obj: T) -> T:
         if self._transform is None:
             return obj
         try:
-            return self._transform(obj)
-        except Exception as error:  # noqa: BLE001 - foreign code; counted and logged
-            self._left_out(error, key=key_of(obj))
-            return None
+            trimmed = self._transform(obj)
+            is_same = key_of(trimmed) == key
+        except Exception as error:
+            raise TransformFailed(key, repr(error)) from error
+        if not is_same:
+            raise TransformFailed(key, f"it returned {key_of(trimmed)}")
+        return trimmed
 
-    def _left_out(self, why: Exception | None, *, key: str = "") -> None:
-        self._metrics.decode_failures.inc()
-        _log.warning(
-            "object_left_out",
-            resource=self._resource,
-            key=key or getattr(why, "key", ""),
-            why=str(why),
-            exc_info=why if key else None,
-        )
+    def _report_slow(self, began: float, objects: int) -> None:
+        seconds = self._clock.monotonic() - began
+        if seconds > min(_SLOW * max(objects, 1), _SLOW_LIST):
+            _log.info("cache_is_slow", resource=self._resource, seconds=seconds, objects=objects)

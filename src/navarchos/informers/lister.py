@@ -1,13 +1,15 @@
 """Typed reads of a cache."""
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Generic, TypeVar, cast
 
 from navarchos.client.errors import NotFound
 from navarchos.client.resource import Resource
 from navarchos.client.selectors import Selector
 from navarchos.client.status import Status
+from navarchos.forking import ForkGuard
+from navarchos.informers.errors import NamespaceNotCached
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.store import NAMESPACE_INDEX, Reader
 from navarchos.meta import identity_of, key_of
@@ -30,20 +32,30 @@ class Lister(Generic[T]):
     """
 
     def __init__(
-        self, reader: Reader[T], resource: Resource[T], *, namespace: str = "", copies: bool = False
+        self,
+        reader: Reader[T],
+        resource: Resource[T],
+        *,
+        namespaces: Collection[str] = (),
+        copies: bool = False,
+        fork_guard: ForkGuard | None = None,
     ) -> None:
         """Read from a reader.
 
         Args:
             reader: The cache.
             resource: The kind, for keys and errors.
-            namespace: Where the cache is limited to; the default of `get`.
+            namespaces: What the cache is limited to, none for all. Reads elsewhere are
+                refused: whether there is such an object, it cannot tell (IF-11). A
+                single one is the default of `get`.
             copies: Hand out deep copies.
+            fork_guard: Whoever fills the cache; every read asks it first.
         """
         self.resource = resource
         self._reader = reader
-        self._namespace = namespace
+        self._namespaces = frozenset(namespaces)
         self._copies = copies
+        self._fork_guard = fork_guard or ForkGuard(f"the cache of {resource}")
 
     def get(self, name: str, namespace: str = "") -> T:
         """Return one object.
@@ -54,6 +66,7 @@ class Lister(Generic[T]):
 
         Raises:
             NotFound: The cache has none of that name (LS-02).
+            NamespaceNotCached: The cache is of other namespaces.
         """
         found = self.find(name, namespace)
         if found is None:
@@ -61,7 +74,12 @@ class Lister(Generic[T]):
         return found
 
     def find(self, name: str, namespace: str = "") -> T | None:
-        """Return one object, or `None` if the cache has none of that name."""
+        """Return one object, or `None` if the cache has none of that name.
+
+        Raises:
+            NamespaceNotCached: The cache is of other namespaces.
+        """
+        self._fork_guard.check()
         found = self._reader.get(self._key(name, namespace))
         return None if found is None else self._out(found)
 
@@ -71,11 +89,18 @@ class Lister(Generic[T]):
         Raises:
             UnknownIndex: There is no such index.
         """
+        self._fork_guard.check()
         return [self._out(obj) for obj in self._reader.by_index(name, value)]
 
     def with_copies(self) -> "Lister[T]":
         """Return a lister that hands out deep copies, free to be changed (LS-04)."""
-        return Lister(self._reader, self.resource, namespace=self._namespace, copies=True)
+        return Lister(
+            self._reader,
+            self.resource,
+            namespaces=self._namespaces,
+            copies=True,
+            fork_guard=self._fork_guard,
+        )
 
     def list(
         self,
@@ -94,7 +119,11 @@ class Lister(Generic[T]):
 
         Raises:
             UnknownIndex: A field without an index.
+            NamespaceNotCached: The cache is of other namespaces.
         """
+        self._fork_guard.check()
+        if namespace:
+            self._check(namespace)
         if selector is not None and selector.is_nothing:
             return []
         found = _candidates(self._reader, namespace, fields or {})
@@ -106,8 +135,16 @@ class Lister(Generic[T]):
         return copy.deepcopy(obj) if self._copies else obj
 
     def _key(self, name: str, namespace: str) -> str:
-        where = (namespace or self._namespace) if self.resource.namespaced else ""
-        return f"{where}/{name}" if where else name
+        if not self.resource.namespaced:
+            return name
+        if not namespace and len(self._namespaces) == 1:
+            (namespace,) = self._namespaces
+        self._check(namespace)
+        return f"{namespace}/{name}" if namespace else name
+
+    def _check(self, namespace: str) -> None:
+        if self._namespaces and namespace not in self._namespaces:
+            raise NamespaceNotCached(str(self.resource), namespace, self._namespaces)
 
     def _not_found(self, name: str, namespace: str) -> NotFound:
         message = f'{self.resource} "{name}" not found in the cache'

@@ -1,12 +1,13 @@
 """Read your own writes: what a write returned covers the cache until the watch has it."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.informers.store import WritableStore
+from navarchos.informers.errors import IndexFailed
+from navarchos.informers.store import Replaced, WritableStore
 from navarchos.informers.versions import is_at_least
 from navarchos.meta import ResourceVersion, identity_of, key_of
 
@@ -162,7 +163,10 @@ class Overlay(Generic[T]):
             found = {key_of(obj): obj for obj in self._store.by_index(name, value)}
             for key, own in written.items():
                 obj = own.obj
-                fits = obj is not None and value in self._store.values_of(key, obj)[name]
+                try:
+                    fits = obj is not None and value in self._store.values_of(key, obj)[name]
+                except IndexFailed:
+                    continue  # the store will leave this state out, too, and report it
                 _cover(found, key, obj if fits else None)
             return list(found.values())
 
@@ -194,16 +198,18 @@ class Overlay(Generic[T]):
                 del self._written[key]
             return old
 
-    def replace(self, objects: dict[str, T], version: ResourceVersion) -> dict[str, T]:
-        """Swap the store's content and return the former content."""
+    def replace(
+        self, objects: Mapping[str, T], version: ResourceVersion, *, keep: Iterable[str] = ()
+    ) -> Replaced[T]:
+        """Swap the store's content; see there."""
         with self._view_lock:
-            former = self._store.replace(objects, version)
+            replaced = self._store.replace(objects, version, keep=keep)
             # Not the maximum: after a restore from backup versions start lower.
             self._absorbed = version
             self._drop_absorbed()
             for key in list(self._written):
-                self._unhide(key, objects.get(key))
-            return former
+                self._unhide(key, replaced.content.get(key))
+            return replaced
 
     def bookmark(self, version: ResourceVersion) -> None:
         """Note that the store has everything up to `version`."""
@@ -235,17 +241,20 @@ class Overlay(Generic[T]):
         written = self._written.get(key)
         if written is None or not written.deleted:
             return
-        if stored is None:
-            # Unless the list is older than the state that was deleted: a later
-            # event may still bring that state, and it must not come back to life.
-            if is_at_least(self._absorbed, written.version) is not False:
-                del self._written[key]
-        elif identity_of(stored).uid != written.uid or _is_terminating(stored):
-            del self._written[key]
-        elif not _tells_termination(stored) and identity_of(stored).resource_version != (
-            written.version
-        ):
+        if is_at_least(self._absorbed, written.version) is False:
+            # The store is older than what was deleted. It may lack that, or have its
+            # predecessor under the name; what was deleted has yet to come, and go.
+            return
+        if (
+            stored is None
+            or identity_of(stored).uid != written.uid
+            or _is_terminating(stored)
             # A projection without the timestamp: any later state has to do.
+            or (
+                not _tells_termination(stored)
+                and identity_of(stored).resource_version != written.version
+            )
+        ):
             del self._written[key]
 
     def _current(self) -> dict[str, _Written[T]]:

@@ -18,11 +18,13 @@ class Position(NamedTuple):
         synced: Whether the first list is in it.
         version: The version absorbed last.
         lists: How many whole lists it has taken in.
+        stale: Whether the watch that feeds it is known to be lost at present.
     """
 
     synced: bool
     version: ResourceVersion
     lists: int
+    stale: bool = False
 
 
 class Progress:
@@ -45,14 +47,20 @@ class Progress:
     def advance(self, version: ResourceVersion, *, listed: bool = False) -> None:
         """Report a change that is in the store."""
         with self._moved:
-            synced, _, lists = self._position
-            self._position = Position(synced, version, lists + listed)
+            lists = self._position.lists + listed
+            self._position = self._position._replace(version=version, lists=lists)
             self._moved.notify_all()
 
     def sync(self) -> None:
         """Report that the first list is in the store."""
         with self._moved:
             self._position = self._position._replace(synced=True)
+            self._moved.notify_all()
+
+    def flag(self, *, stale: bool) -> None:
+        """Report that the watch was lost, or found again."""
+        with self._moved:
+            self._position = self._position._replace(stale=stale)
             self._moved.notify_all()
 
     def wait_for(

@@ -16,14 +16,18 @@ from navarchos.backoff import Backoff, BackoffTimer
 from navarchos.client.errors import Expired, WatchExpired
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import Stopped
+from navarchos.informers.consistency import ConsistencyDetector, detector_wanted
+from navarchos.informers.errors import InconsistentList
 from navarchos.informers.ingest import Ingest
 from navarchos.informers.listing import FullList, LastVersion
 from navarchos.informers.metrics import InformerMetrics
+from navarchos.informers.pausing import Pauses
 from navarchos.informers.scoped import ScopedSource
 from navarchos.informers.source import Stream
+from navarchos.informers.staleness import Staleness
 from navarchos.informers.streaming import StreamingList
 from navarchos.informers.versions import is_at_least
-from navarchos.informers.watching import ShortWatch, Watching
+from navarchos.informers.watching import ShortWatch, Tolerance, Watching
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
@@ -37,6 +41,8 @@ REFLECTOR_BACKOFF: Final = Backoff(base=0.8, factor=2.0, cap=30.0, jitter=1.0, r
 
 WatchErrorHandler = Callable[[Exception], object]
 """Hears why a round ended, before the pause. Must be quick and must not raise."""
+
+_SLOW_LIST: Final = 10.0
 
 _log = get_logger(__name__)
 
@@ -60,9 +66,11 @@ class Reflector(Generic[T]):
         ingest: Ingest[T],
         *,
         metrics: InformerMetrics,
+        staleness: Staleness,
         streaming: bool = True,
         page_size: int | None = None,
         backoff: Backoff = REFLECTOR_BACKOFF,
+        tolerate_internal_errors: float = 0.0,
         on_error: WatchErrorHandler | None = None,
         clock: Clock = SYSTEM_CLOCK,
         rand: Callable[[], float] = uniform,
@@ -70,14 +78,28 @@ class Reflector(Generic[T]):
         self._resource = source.name
         self._ingest = ingest
         self._metrics = metrics
-        self._streaming = streaming
+        self._staleness = staleness
+        self._clock = clock
+        self._streaming = streaming and source.streams_lists
         self._on_error = on_error or self._log_error
-        self._backoff = BackoffTimer(backoff, clock=clock, rand=rand)
+        self._pauses = Pauses(source.name, BackoffTimer(backoff, clock=clock, rand=rand))
         self._last = LastVersion()
         self._list = FullList(source, self._last, page_size=page_size)
         parts = (source, self._last, ingest)
-        self._stream_list = StreamingList(*parts, backoff=self._backoff, clock=clock)
-        self._watching = Watching(*parts, backoff=self._backoff, clock=clock)
+        self._stream_list = StreamingList(
+            *parts,
+            pauses=self._pauses,
+            clock=clock,
+            detector=ConsistencyDetector(source) if detector_wanted() else None,
+        )
+        self._watching = Watching(
+            *parts,
+            pauses=self._pauses,
+            tolerance=Tolerance(tolerate_internal_errors, clock=clock),
+            staleness=staleness,
+            metrics=metrics,
+            clock=clock,
+        )
         self._reason = "start"
         self._round_lock = threading.Lock()
         self._round: StopToken | None = None  # guarded by _round_lock; ends the present round
@@ -89,17 +111,23 @@ class Reflector(Generic[T]):
 
         Raises:
             Stopped: The client was closed before.
+            InconsistentList: The detector was on, and found a difference.
         """
-        while not stop.is_set():
-            round_stop = self._begin(stop)
-            try:
-                self._try_round(round_stop)
-                # The pause comes after the round, however it ended (RF-01); not
-                # before a list that somebody waits for.
-                if not round_stop.is_set():
-                    round_stop.wait(self._backoff.next())
-            finally:
-                round_stop.stop("the round is over")
+        try:
+            while not stop.is_set():
+                self._round_and_pause(self._begin(stop))
+        finally:
+            self._staleness.found()  # nobody is waiting for it any more
+
+    def _round_and_pause(self, stop: StopToken) -> None:
+        try:
+            failure = self._try_round(stop)
+            # The pause comes after the round, however it ended (RF-01); not before a
+            # list that somebody waits for.
+            if not stop.is_set():
+                stop.wait(self._pauses.delay(failure))
+        finally:
+            stop.stop("the round is over")
 
     def relist(self, not_older_than: ResourceVersion) -> None:
         """List again: now, or after the list that is under way, if that is too old.
@@ -127,23 +155,31 @@ class Reflector(Generic[T]):
                 self._reason = "catch_up"
             return self._round
 
-    def _try_round(self, stop: StopToken) -> None:
+    def _try_round(self, stop: StopToken) -> Exception | None:
+        """List and watch; return what ended it, unless it was the token."""
         try:
             self._list_and_watch(stop)
         except Stopped:
             if not stop.is_set():
                 raise  # not ours: the client was closed
+        except InconsistentList:
+            raise  # whoever turned the detector on wants to know
         except Exception as error:  # noqa: BLE001 - every failure leads to another round
+            self._staleness.lost()
             self._reason = _reason(error)
             self._report(error)
+            return error
+        return None
 
     def _list_and_watch(self, stop: StopToken) -> None:
         stop.raise_if_set()
         self._metrics.relist(self._reason)
+        began = self._clock.monotonic()
         try:
             stream = self._fill(stop)
         finally:
             self._end_list(stop)
+        self._listed(self._clock.monotonic() - began)
         self._watching.follow(stream, stop)
 
     def _end_list(self, stop: StopToken) -> None:
@@ -164,6 +200,13 @@ class Reflector(Generic[T]):
         self._ingest.take_list(found)
         self._last.listed(found.version)
         return None
+
+    def _listed(self, seconds: float) -> None:
+        items = self._ingest.stored()
+        self._metrics.listed(seconds, items)
+        self._metrics.seen(self._last.value)
+        if seconds > _SLOW_LIST:
+            _log.info("list_was_slow", resource=self._resource, seconds=seconds, items=items)
 
     def _report(self, error: Exception) -> None:
         try:

@@ -1,16 +1,20 @@
 """Which objects of a kind an informer is about."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, Final
 
+from navarchos.client.resource import Resource
 from navarchos.client.selectors import Selector
+from navarchos.errors import ConfigError
 from navarchos.informers.lister import labels_of
 from navarchos.meta import identity_of
 
 __all__ = ["Scope"]
 
-T = TypeVar("T")
+_COMMA: Final = re.compile(r"(?<!\\),")
+_NAMESPACE: Final = re.compile(r"metadata\.namespace\s*==?\s*([a-z0-9-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +34,36 @@ class Scope:
     def __str__(self) -> str:
         parts = [self.namespace and f"in {self.namespace}", self.label_selector]
         return " ".join(part for part in (*parts, self.field_selector) if part)
+
+    @classmethod
+    def of(
+        cls,
+        resource: Resource[Any],
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> "Scope":
+        """Return a scope of a kind; one that its field selector narrows is narrowed.
+
+        `metadata.namespace=x` as a selector is answered from all namespaces, and
+        needs the right to read them all; the path of one namespace does not (IF-10).
+
+        Raises:
+            ConfigError: A namespace for a cluster-scoped kind.
+        """
+        if namespace and not resource.namespaced:
+            why = f"{resource} are cluster-scoped: leave it out"
+            raise ConfigError("namespace", namespace, why)
+        scope = cls(namespace, label_selector, field_selector)
+        return scope._narrowed() if resource.namespaced else scope
+
+    def _narrowed(self) -> "Scope":
+        terms = [term.strip() for term in _COMMA.split(self.field_selector) if term.strip()]
+        named = {match[1] for term in terms if (match := _NAMESPACE.fullmatch(term))}
+        if len(named) != 1 or self.namespace not in {"", *named}:
+            return self  # none, or a contradiction: that is for the server to answer
+        rest = ",".join(term for term in terms if not _NAMESPACE.fullmatch(term))
+        return Scope(named.pop(), self.label_selector, rest)
 
     def membership(self) -> Callable[[object], bool]:
         """Return a function that tells whether a watch of this scope shows an object.

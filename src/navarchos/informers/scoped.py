@@ -24,6 +24,7 @@ class ScopedSource(Generic[T]):
         self._scope = scope
         self._idle_timeout = idle_timeout
         self.name = str(source.resource)
+        self.streams_lists = source.streams_lists
 
     def page(
         self,
@@ -31,6 +32,7 @@ class ScopedSource(Generic[T]):
         *,
         limit: int,
         token: str = "",
+        match: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
     ) -> Page[T]:
@@ -40,6 +42,7 @@ class ScopedSource(Generic[T]):
             version: The resourceVersion to ask for; not sent with a token.
             limit: Objects per page; 0 for all.
             token: The continue token of the page before.
+            match: How `version` is meant; empty for the server's default.
             timeout: In seconds; `None` for the client's own.
             stop: Frees whoever waits.
         """
@@ -49,6 +52,7 @@ class ScopedSource(Generic[T]):
             field_selector=self._scope.field_selector,
             limit=limit,
             resource_version="" if token else version,
+            resource_version_match="" if token else match,
             continue_token=token,
             timeout=timeout,
             stop=stop,

@@ -91,6 +91,11 @@ class ListerWatcher(Protocol[T]):
         """The kind."""
         ...
 
+    @property
+    def streams_lists(self) -> bool:
+        """Whether it can ask for streaming lists at all; if not, nobody tries (RF-27)."""
+        ...
+
     def list_page(
         self,
         namespace: str = "",

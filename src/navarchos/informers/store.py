@@ -1,13 +1,14 @@
 """The local copy: a thread-safe, indexed store with one writer and many readers."""
 
 import threading
-from collections.abc import Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from collections.abc import Iterable, Mapping
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from navarchos.informers.errors import IndexFailed
 from navarchos.informers.indexes import Indexes, IndexFunction, Values
 from navarchos.meta import ResourceVersion, identity_of
 
-__all__ = ["NAMESPACE_INDEX", "Reader", "Store", "WritableStore"]
+__all__ = ["NAMESPACE_INDEX", "Reader", "Replaced", "Store", "WritableStore"]
 
 T = TypeVar("T")
 
@@ -176,11 +177,27 @@ class Store(Generic[T]):
             return key in self._objects
 
 
+class Replaced(NamedTuple, Generic[T]):
+    """What became of a swap of the whole content.
+
+    Attributes:
+        former: The content before, by key.
+        content: The content now, by key.
+        failed: Why objects were left out.
+    """
+
+    former: dict[str, T]
+    content: dict[str, T]
+    failed: list[IndexFailed]
+
+
 class WritableStore(Store[T]):
     """The writer's side. Its owner hands it out as a `Store` only.
 
-    Every change is all or nothing: index functions run before anything is
-    touched, and one that raises leaves store and indexes as they were (ST-12).
+    Index functions run before anything is touched. One that raises leaves its
+    object, and all indexes, as they were (ST-12); an object of a list that is
+    refused so does not hold up the others. No failing function keeps an object from
+    being removed.
     """
 
     def put(self, key: str, obj: T, version: ResourceVersion) -> T | None:
@@ -193,7 +210,7 @@ class WritableStore(Store[T]):
             old = self._objects.get(key)
             values = self._indexes.values_of(key, obj)
             # From the object that was stored, not from the new one (ST-07).
-            gone = {} if old is None else self._indexes.values_of(key, old)
+            gone = {} if old is None else self._indexes.values_of_entered(key, old)
             self._objects[key] = obj
             self._indexes.move(key, gone, values)
             self._version = version
@@ -205,32 +222,47 @@ class WritableStore(Store[T]):
         Args:
             key: Its key.
             version: That of the deletion, if it is known.
-
-        Raises:
-            IndexFailed: An index function raised; nothing changed.
         """
         with self._content_lock:
             old = self._objects.get(key)
             if old is not None:
-                values = self._indexes.values_of(key, old)
+                values = self._indexes.values_of_entered(key, old)
                 del self._objects[key]
                 self._indexes.move(key, values, {})
             if version is not None:
                 self._version = version
             return old
 
-    def replace(self, objects: Mapping[str, T], version: ResourceVersion) -> dict[str, T]:
-        """Swap the whole content in one step and return the former content.
+    def replace(
+        self, objects: Mapping[str, T], version: ResourceVersion, *, keep: Iterable[str] = ()
+    ) -> Replaced[T]:
+        """Swap the whole content in one step.
 
-        Raises:
-            IndexFailed: An index function raised; nothing changed.
+        An object that cannot be indexed is left out; what is stored under its key,
+        if anything is, stays as it is.
+
+        Args:
+            objects: The new content.
+            version: Its version.
+            keep: Keys of further objects that stay as they are, if they are stored.
         """
         with self._content_lock:
-            values = {key: self._indexes.values_of(key, obj) for key, obj in objects.items()}
-            former, self._objects = self._objects, dict(objects)
+            content, values, failed = dict[str, T](), dict[str, Values](), list[IndexFailed]()
+            for key, obj in objects.items():
+                try:
+                    values[key] = self._indexes.values_of(key, obj)
+                    content[key] = obj
+                except IndexFailed as error:
+                    failed.append(error)
+            for key in [*keep, *(error.key for error in failed)]:
+                known = self._objects.get(key)
+                if known is not None and key not in content:
+                    values[key] = self._indexes.values_of_entered(key, known)
+                    content[key] = known
+            former, self._objects = self._objects, content
             self._indexes.build(values)
             self._version = version
-            return former
+            return Replaced(former, dict(content), failed)
 
     def bookmark(self, version: ResourceVersion) -> None:
         """Remember that everything up to `version` has been absorbed."""

@@ -2,14 +2,15 @@
 
 from typing import Final, Generic, NoReturn, TypeVar
 
-from navarchos.backoff import BackoffTimer
-from navarchos.client.errors import TooManyRequests, WatchBroken, WatchError
+from navarchos.client.errors import ServerError, TooManyRequests, WatchBroken, WatchError
 from navarchos.clock import Clock
 from navarchos.informers.ingest import Ingest
 from navarchos.informers.listing import LastVersion
+from navarchos.informers.metrics import InformerMetrics
+from navarchos.informers.pausing import Pauses, is_busy
 from navarchos.informers.scoped import ScopedSource
 from navarchos.informers.source import Event, Stream
-from navarchos.informers.streaming import is_busy
+from navarchos.informers.staleness import Staleness
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
@@ -21,6 +22,8 @@ T = TypeVar("T")
 SHORT_WATCH: Final = 1.0
 """A watch that ends in fewer seconds without an event is a sign of trouble (RF-20)."""
 
+_CALM: Final = 60.0
+
 _log = get_logger(__name__)
 
 
@@ -28,6 +31,29 @@ class ShortWatch(WatchError):
     """A watch ended at once without an event, as with a proxy that accepts and closes."""
 
     _next = "list again after a pause"
+
+
+class Tolerance:
+    """For how long internal errors in streams are answered with another watch (RF-22).
+
+    The period begins with the first such error, and anew after a minute without.
+    As client-go's retry_with_deadline.go. Owned by one thread.
+    """
+
+    def __init__(self, seconds: float, *, clock: Clock) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._first = self._latest = -_CALM  # when errors came
+
+    def bears(self, error: Exception) -> bool:
+        """Tell whether another watch is in order after this error."""
+        if not isinstance(error, ServerError) or error.reason != "InternalError":
+            return False
+        now = self._clock.monotonic()
+        if now - self._latest >= _CALM:
+            self._first = now
+        self._latest = now
+        return now - self._first < self._seconds
 
 
 class Watching(Generic[T]):
@@ -44,13 +70,19 @@ class Watching(Generic[T]):
         last: LastVersion,
         ingest: Ingest[T],
         *,
-        backoff: BackoffTimer,
+        pauses: Pauses,
+        tolerance: Tolerance,
+        staleness: Staleness,
+        metrics: InformerMetrics,
         clock: Clock,
     ) -> None:
         self._source = source
         self._last = last
         self._ingest = ingest
-        self._backoff = backoff
+        self._pauses = pauses
+        self._tolerance = tolerance
+        self._staleness = staleness
+        self._metrics = metrics
         self._clock = clock
 
     def follow(self, stream: Stream[T] | None, stop: StopToken) -> NoReturn:
@@ -71,13 +103,19 @@ class Watching(Generic[T]):
             resumed = stream is None
             synthetic = resumed and self._last.value in {"", "0"}
             stream = stream or self._open(stop)
+            self._staleness.found()
+            self._metrics.watches.inc()
             began = self._clock.monotonic()
             try:
                 events = self._read(stream, synthetic=synthetic)
-            except TooManyRequests as error:
-                self._wait(error, stop)  # and resume without a list (RF-21)
+            except Exception as error:
+                # Resumed without a list after a pause (RF-21, RF-22).
+                if not isinstance(error, TooManyRequests) and not self._tolerance.bears(error):
+                    raise
+                self._wait(error, stop)
             else:
                 if resumed and not events and self._clock.monotonic() - began < SHORT_WATCH:
+                    self._metrics.short_watches.inc()
                     raise ShortWatch(self._source.name, "it ended without an event")
             stream = None
 
@@ -91,9 +129,13 @@ class Watching(Generic[T]):
                     raise
                 self._wait(error, stop)
 
+    def _wait(self, error: Exception, stop: StopToken) -> None:
+        self._staleness.lost()
+        self._pauses.wait_for_server(error, stop)
+
     def _read(self, stream: Stream[T], *, synthetic: bool) -> int:
         """Pass a stream's events on until it ends; return how many there were."""
-        events = 0
+        began, events = self._clock.monotonic(), 0
         try:
             for event in stream:
                 events += 1
@@ -102,9 +144,11 @@ class Watching(Generic[T]):
                 synthetic = synthetic and event.type == "ADDED"
                 self._take(event, advance=not synthetic)
         except WatchBroken as error:
+            self._staleness.lost()
             _log.info("watch_broken", resource=error.resource, why=error.why)
         finally:
             stream.close()
+            self._metrics.watched(self._clock.monotonic() - began, events)
         return events
 
     def _take(self, event: Event[T], *, advance: bool) -> None:
@@ -112,9 +156,4 @@ class Watching(Generic[T]):
         if seen and advance and event.resource_version:
             # Also when it is a smaller number: versions are opaque here (RF-17).
             self._last.value = ResourceVersion(event.resource_version)
-
-    def _wait(self, error: Exception, stop: StopToken) -> None:
-        delay = self._backoff.next()
-        _log.warning("server_is_busy", resource=self._source.name, why=str(error), delay=delay)
-        stop.wait(delay)
-        stop.raise_if_set()
+            self._metrics.seen(self._last.value)

@@ -13,8 +13,15 @@ clock. So clocks may differ as they like, as long as they run equally fast.
 Upstream: client-go `tools/leaderelection`.
 """
 
+from navarchos.leaderelection.candidacy import (
+    LEASE_CANDIDATES,
+    Candidacy,
+    Coordination,
+    candidate_identity,
+    rights_to_stand,
+)
 from navarchos.leaderelection.elector import HEALTH_CHECK, LeaderElector
-from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed
+from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
 from navarchos.leaderelection.lock import (
     LEASES,
     LeaseLock,
@@ -24,17 +31,25 @@ from navarchos.leaderelection.lock import (
 )
 from navarchos.leaderelection.record import LeaseRecord
 from navarchos.leaderelection.timing import Timing
+from navarchos.leaderelection.vacancy import VacancyWatch
 
 __all__ = [
     "HEALTH_CHECK",
     "LEASES",
+    "LEASE_CANDIDATES",
+    "Candidacy",
+    "Coordination",
     "LeaderElector",
     "LeaseLock",
     "LeaseLost",
     "LeaseNotRenewed",
     "LeaseRecord",
     "Lock",
+    "NotLeading",
     "Timing",
+    "VacancyWatch",
+    "candidate_identity",
     "rights_to_lease",
+    "rights_to_stand",
     "unique_identity",
 ]

@@ -1,5 +1,6 @@
 """The elector: becomes leader, stays it, and says when it no longer is."""
 
+import threading
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
@@ -9,11 +10,13 @@ from prometheus_client import Gauge
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStarted, ThreadCrashed
 from navarchos.instrument import Instruments
-from navarchos.leaderelection.claim import Attempt, Claim
-from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed
+from navarchos.leaderelection.candidacy import Candidacy
+from navarchos.leaderelection.claim import Attempt, Claim, CoordinatedClaim
+from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
 from navarchos.leaderelection.lock import Lock
 from navarchos.leaderelection.news import LeaderNews
 from navarchos.leaderelection.observation import Observation
+from navarchos.leaderelection.pause import Pause
 from navarchos.leaderelection.timing import JITTER, Timing
 from navarchos.leaderelection.work import GuardedWork
 from navarchos.logs import get_logger
@@ -31,15 +34,16 @@ _log = get_logger(__name__)
 class LeaderElector:
     """Competes for a lock and runs the guarded work while it holds it.
 
-    Promises: with equally fast clocks, from the moment at which another process
-    may hold the lease our work's token is set; `on_stopped_leading` is called
+    Promises: with equally fast clocks, before another process may hold the lease
+    `fence` is shut, and our work's token is set as soon as a thread of ours runs;
+    `on_stopped_leading` is called
     exactly once when `run` ends, also when we never led and whatever failed; while
     the work winds down after a stop the lease is still renewed, and it is given
     back only when the work has ended.
 
     Does not promise: to interrupt the work. A request that is under way when the
-    lease is lost may still reach the server: keep the work's longest request below
-    `lease_duration - renew_deadline`, and end the process after `LeaseLost`.
+    lease is lost may still reach the server. So let the work write through a client
+    that is `gated` by `fence`, and end the process after `LeaseLost`.
 
     Life cycle: `run` once. Threads: the queries are safe from any thread.
 
@@ -95,14 +99,16 @@ class LeaderElector:
         instruments = instruments or Instruments()
         self._status = _status_gauge(instruments, name or lock.describe())
         self._observation = Observation(lock.identity, lease_duration, clock)
-        slowpath = instruments.counter(
+        self._slowpath = instruments.counter(
             "leader_election_slowpath_total",
             "Renewals that had to read the lease first.",
             ("name",),
         ).labels(name=name or lock.describe())
-        self._claim = Claim(lock, self._timing, self._observation, clock, slowpath)
+        self._claim = Claim(lock, self._timing, self._observation, clock, self._slowpath)
+        self._pause = Pause(clock)
         self._news = LeaderNews(on_new_leader, clock)
-        self._threads: ThreadGroup | None = None  # set once, by run()
+        self._run_lock = threading.Lock()
+        self._threads: ThreadGroup | None = None  # set once, by run(), under _run_lock
 
     def is_leader(self) -> bool:
         """Tell whether the lease named us when it was last seen (LE-20)."""
@@ -111,6 +117,29 @@ class LeaderElector:
     def get_leader(self) -> str:
         """Return who held the lease when it was last seen; for people, not decisions."""
         return self._observation.holder
+
+    def try_now(self) -> None:
+        """Let a candidate try at once: there is news that the lease is free.
+
+        Does nothing for a leader.
+        """
+        self._pause.cut_short()
+
+    def fence(self) -> float:
+        """Return for how many seconds the lease is ours beyond doubt.
+
+        The gate of a client whose writes only a leader may send (`Client.gated`). It
+        asks nobody but the clock, so it shuts also when the elector's thread hangs in
+        a request, or does not run yet after the process was stopped for a while
+        (RT-20, RT-22).
+
+        Raises:
+            NotLeading: For none.
+        """
+        left = self._left()
+        if left <= 0:
+            raise NotLeading(self._lock.describe())
+        return left
 
     def check(self, tolerance: float = 0.0) -> None:
         """Do nothing if all is well: the health check (LE-19).
@@ -129,11 +158,16 @@ class LeaderElector:
         if age > self._timing.lease_duration + tolerance:
             raise LeaseNotRenewed(self._lock.describe(), age)
 
-    def run(self, stop: StopToken) -> None:
+    def run(self, stop: StopToken, candidacy: Candidacy | None = None) -> None:
         """Wait for leadership, run the work, and keep the lease until the end of it.
 
         Returns when `stop` is set, after the work has ended and the lease was
         given back.
+
+        Args:
+            stop: Ends it in order.
+            candidacy: Let the API server elect, and hold the lease only when it names us
+                (LE-22). It is started and, whatever happens, withdrawn.
 
         Raises:
             LeaseLost: Leadership ended by itself; the work's token is set, and the
@@ -141,15 +175,24 @@ class LeaderElector:
             ThreadCrashed: The work raised; chained. The lease was given back.
             AlreadyStarted: Called a second time.
         """
-        if self._threads is not None:
-            raise AlreadyStarted(f"the elector for {self._lock.describe()}")
-        # A token of its own: the group outlives `stop` until the work has ended.
-        self._threads = ThreadGroup("elect", stop=StopToken(clock=self._clock), clock=self._clock)
+        with self._run_lock:
+            if self._threads is not None:
+                raise AlreadyStarted(f"the elector for {self._lock.describe()}")
+            # A token of its own: the group outlives `stop` until the work has ended.
+            token = StopToken(clock=self._clock)
+            self._threads = ThreadGroup("elect", stop=token, clock=self._clock)
         with ExitStack() as ending:
             # Last in, first out; each runs even when those before it raise.
             ending.callback(self._on_stopped_leading)
             ending.callback(self._news.end)
             ending.callback(self._status.set, 0)
+            if candidacy is not None:
+                self._claim = CoordinatedClaim(
+                    candidacy.withdraw,
+                    *(self._lock, self._timing, self._observation, self._clock, self._slowpath),
+                )
+                ending.callback(candidacy.withdraw)
+                candidacy.start()
             if self._acquire(stop):
                 self._lead(stop, self._threads)
 
@@ -170,8 +213,9 @@ class LeaderElector:
             return False
         _log.info("lease_awaited", lease=self._lock.describe(), identity=self._lock.identity)
         period = self._timing.retry_period
-        while self._attempt() is not Attempt.HELD:
-            if stop.wait(period + self._rand() * JITTER * period):
+        # An answer that comes after the lease's time tells nothing: it is tried again.
+        while not (self._attempt() is Attempt.HELD and self._left() > 0):
+            if self._pause.wait(stop, period + self._rand() * JITTER * period):
                 return False
         if not stop.is_set():
             return True
@@ -201,19 +245,16 @@ class LeaderElector:
 
     def _renew(self, work: GuardedWork) -> bool:
         """Renew until the work is over; False when the lease is lost (LE-12)."""
-        held_since = self._observation.at
         while work.wait(self._timing.retry_period):
-            begun = self._clock.monotonic()
-            deadline = min(begun + self._timing.renew_deadline, held_since + self._timing.holds_for)
-            if not self._renew_once(deadline, work):
+            allowed = min(self._timing.renew_deadline, self._left())
+            if not self._renew_once(self._clock.monotonic() + allowed, work):
                 return False
-            held_since = self._observation.at
         return True
 
     def _renew_once(self, deadline: float, work: GuardedWork) -> bool:
         while self._clock.monotonic() < deadline:
             attempt = self._attempt(deadline=deadline)
-            if attempt is Attempt.HELD:
+            if attempt is Attempt.HELD and self._left() > 0:
                 return True
             if attempt is Attempt.TAKEN:
                 break
@@ -222,6 +263,13 @@ class LeaderElector:
                 return True  # over in order: nothing to hold the lease for
         _log.error("lease_lost", lease=self._lock.describe(), holder=self._observation.holder)
         return False
+
+    def _left(self) -> float:
+        """Seconds for which the lease is ours whatever others see; not above 0 if it is not."""
+        renewed_at = self._observation.renewed_at
+        if renewed_at is None:
+            return 0.0
+        return renewed_at + self._timing.holds_for - self._clock.monotonic()
 
     def _attempt(self, *, deadline: float | None = None) -> Attempt:
         assert self._threads is not None

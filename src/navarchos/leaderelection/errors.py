@@ -1,8 +1,22 @@
 """How leadership ends when nobody asked for it."""
 
-from navarchos.errors import NavarchosError
+from navarchos.errors import NavarchosError, Stopped
 
-__all__ = ["LeaseLost", "LeaseNotRenewed"]
+__all__ = ["LeaseLost", "LeaseNotRenewed", "NotLeading"]
+
+
+class NotLeading(Stopped):
+    """A write was kept here, because somebody else may be the leader.
+
+    A kind of `Stopped`: leadership was all that the work had, and it is over.
+
+    Attributes:
+        lease: `namespace/name` of the lease.
+    """
+
+    def __init__(self, lease: str) -> None:
+        super().__init__(f"lease {lease} may be somebody else's")
+        self.lease = lease
 
 
 class LeaseLost(NavarchosError):

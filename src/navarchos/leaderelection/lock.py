@@ -21,9 +21,12 @@ LEASES: Final[Resource[dict[str, object]]] = Resource(
 
 
 def rights_to_lease(name: str) -> tuple[Rule, ...]:
-    """Return what a lock on the Lease of that name asks of the server, in its namespace."""
+    """Return what a lock on the Lease of that name asks of the server, in its namespace.
+
+    To list and watch it is for candidates, who hear by it that it was given back.
+    """
     return (
-        Rule(LEASES, ("get", "update"), names=(name,)),
+        Rule(LEASES, ("get", "list", "watch", "update"), names=(name,)),
         Rule(LEASES, ("create",)),  # which RBAC cannot limit to a name
     )
 

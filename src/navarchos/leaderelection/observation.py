@@ -21,6 +21,7 @@ class Observation:
         self._record_lock = threading.Lock()
         self._record: LeaseRecord | None = None  # guarded by _record_lock
         self._at = clock.monotonic()  # guarded by _record_lock
+        self._renewed_at: float | None = None  # guarded by _record_lock; by us, in this life
         self._given_up = False  # guarded by _record_lock; we lead no more, whatever it says
 
     @property
@@ -48,6 +49,16 @@ class Observation:
             record, given_up = self._record, self._given_up
         return record is not None and record.holder_identity == self._identity and not given_up
 
+    @property
+    def renewed_at(self) -> float | None:
+        """The instant at which we sent the renewal that counts; `None` if none does.
+
+        Not the instant at which we read our own name: what we wrote in a request
+        whose answer was lost may have been seen by others long before.
+        """
+        with self._record_lock:
+            return None if self._given_up else self._renewed_at
+
     def see(self, record: LeaseRecord) -> None:
         """Take in what was read. The same record again changes nothing."""
         now = self._clock.monotonic()
@@ -55,12 +66,15 @@ class Observation:
             if record != self._record:
                 self._record = record
                 self._at = now
+            if record.holder_identity != self._identity:
+                self._renewed_at = None
 
     def wrote(self, record: LeaseRecord, *, sent_at: float) -> None:
         """Take in what we wrote; it counts from the moment it was sent (LE-13)."""
         with self._record_lock:
             self._record = record
             self._at = sent_at
+            self._renewed_at = sent_at if record.holder_identity == self._identity else None
 
     def give_up(self) -> None:
         """We lead no more, although the record may still name us."""

@@ -8,7 +8,7 @@ import msgspec
 
 from navarchos.meta import format_micro_time
 
-__all__ = ["LeaseRecord", "ours", "read_record", "released"]
+__all__ = ["LeaseRecord", "coordinated", "ours", "read_record", "released"]
 
 
 class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -20,8 +20,8 @@ class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only
         acquire_time: When the holder began, by its own clock.
         renew_time: When the holder renewed, by its own clock.
         lease_transitions: How often the holder changed.
-        strategy: Of coordinated election; not ours.
-        preferred_holder: Of coordinated election; not ours.
+        strategy: Of coordinated election: how the holder is chosen.
+        preferred_holder: Of coordinated election: who is to follow the holder.
     """
 
     holder_identity: str = ""
@@ -84,6 +84,18 @@ def ours(identity: str, duration: float, now: datetime, before: LeaseRecord | No
         record,
         acquire_time=before.acquire_time,
         lease_transitions=before.lease_transitions,
+    )
+
+
+def coordinated(record: LeaseRecord, before: LeaseRecord | None) -> LeaseRecord:
+    """Return a record of ours for a lease that the server gave us: its strategy stays.
+
+    The server names a holder without saying since when, and counts no transitions.
+    """
+    return msgspec.structs.replace(
+        record,
+        strategy=before.strategy if before else "",
+        acquire_time=record.acquire_time or record.renew_time,
     )
 
 

@@ -1,9 +1,7 @@
 """The objects that rollouts and replacements are decided from."""
 
-import threading
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
 
 from navarchos.client import Resource
 from navarchos.errors import NavarchosError
@@ -20,8 +18,6 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.kinds import OWNER_INDEX, Kind, index_by_owner
 from navarchos.operator.nodes import NODES, Node
 from navarchos.runtime import CachedClient
-from navarchos.stopping import StopToken
-from navarchos.threads import ThreadGroup
 
 __all__ = [
     "NODE_INDEX",
@@ -37,8 +33,6 @@ T = TypeVar("T", bound=Object)
 
 NODE_INDEX: Final = "node"
 """The index of replacements by the name of their node."""
-
-_CATCH_UP_TIMEOUT: Final = 30.0
 
 RIGHTS: Final = rights_to_cache(NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS, NODES)
 """What these caches need of the server; who writes declares that where it does."""
@@ -64,12 +58,6 @@ class CachesBehind(NavarchosError):
         return f"the cache of {self.resource} is behind the server; trying again"
 
 
-@dataclass
-class _Once:
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    done: bool = False  # guarded by lock
-
-
 @dataclass(frozen=True)
 class Objects:
     """The kinds of this operator, and nodes.
@@ -81,40 +69,6 @@ class Objects:
     replacements: Kind[NodeReplacement]
     drains: Kind[NodeDrain]
     nodes: Kind[Node]
-    _once: _Once = field(default_factory=_Once)
-
-    def catch_up_once(self) -> None:
-        """Bring every cache to the present, the first time it is called.
-
-        Reconcilers call it first: they run only while this process leads, so the
-        first call is after leadership was gained, and what the former leader wrote
-        until then is seen (OP-21). Later, reads see our own writes, and nobody
-        else writes what decisions depend on.
-
-        Raises:
-            CachesBehind: Not in time; the next call tries again.
-        """
-        with self._once.lock:
-            if self._once.done:
-                return
-            self._catch_up()
-            self._once.done = True
-
-    def _catch_up(self) -> None:
-        """Wait for all at once: each may need a second, and a new leader has two (OP-63)."""
-        behind: list[str] = []
-
-        def wait(kind: Kind[Any]) -> None:
-            if not kind.informer.catch_up(_CATCH_UP_TIMEOUT):
-                behind.append(str(kind.resource))
-
-        group = ThreadGroup("catch-up", stop=StopToken())
-        for kind in (self.rollouts, self.replacements, self.drains, self.nodes):
-            group.start(kind.resource.plural, partial(wait, kind))
-        group.join()
-        group.raise_failure()
-        if behind:
-            raise CachesBehind(behind[0])
 
 
 class Clients(Protocol):

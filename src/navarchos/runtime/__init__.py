@@ -8,10 +8,23 @@ from navarchos.runtime.conditions import Condition, find_condition, is_true, set
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.durations import format_duration, parse_duration
 from navarchos.runtime.election import LeaderElectionOptions
+from navarchos.runtime.finalizers import (
+    Cleanup,
+    Finalization,
+    Finalize,
+    FinalizerRegistry,
+    FinalizersFailed,
+)
 from navarchos.runtime.groups import Runnable
 from navarchos.runtime.handlers import EnqueueMapped, EnqueueObject, EnqueueOwners, RequestMap
 from navarchos.runtime.manager import Manager
-from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
+from navarchos.runtime.objects import ReconcileObjects
+from navarchos.runtime.options import (
+    ControllerOptions,
+    GracePeriodExceeded,
+    ManagerOptions,
+    MetricsSecurity,
+)
 from navarchos.runtime.passes import Pass, current_pass
 from navarchos.runtime.predicates import (
     Predicate,
@@ -25,6 +38,7 @@ from navarchos.runtime.predicates import (
     resource_version_changed,
     when,
 )
+from navarchos.runtime.readers import Reader, Readers
 from navarchos.runtime.request import DONE, Reconciler, Request, Result, TerminalError
 from navarchos.runtime.sources import (
     LOW_PRIORITY,
@@ -42,18 +56,28 @@ __all__ = [
     "CachedClient",
     "Channel",
     "ChannelSource",
+    "Cleanup",
     "Condition",
     "Controller",
+    "ControllerOptions",
     "EnqueueMapped",
     "EnqueueObject",
     "EnqueueOwners",
+    "Finalization",
+    "Finalize",
+    "FinalizerRegistry",
+    "FinalizersFailed",
     "GracePeriodExceeded",
     "InformerSource",
     "LeaderElectionOptions",
     "Manager",
     "ManagerOptions",
+    "MetricsSecurity",
     "Pass",
     "Predicate",
+    "Reader",
+    "Readers",
+    "ReconcileObjects",
     "Reconciler",
     "Request",
     "RequestMap",

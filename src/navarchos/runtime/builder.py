@@ -54,12 +54,14 @@ class Builder:
         self._for: Resource[Any] | None = None
         self._watches: list[_Watch | Source] = []
         self._predicates: list[Predicate[Any]] = []
-        self._workers = 1
+        self._defaults = manager.options.controllers
+        self._workers: int | None = None
         self._limiter: RateLimiter[Request] | None = None
-        self._needs_leader = True
-        self._catch_up = False
-        self._timeout: float | None = None
-        self._recover = True
+        self._needs_leader = self._defaults.needs_leader_election
+        self._warm_up = self._defaults.warm_up
+        self._debounce = 0.0
+        self._timeout = self._defaults.reconcile_timeout
+        self._recover = self._defaults.recover
         self._built = False
 
     def for_(self, resource: Resource[T], *, when: Predicate[T] | None = None) -> Self:
@@ -121,7 +123,7 @@ class Builder:
         self._watches.append(ChannelSource(channel, name))
         return self
 
-    def watches_source(self, source: Source) -> Self:
+    def watches_raw(self, source: Source) -> Self:
         """Look at what any other source feeds."""
         self._watches.append(source)
         return self
@@ -131,9 +133,19 @@ class Builder:
         self._workers = workers
         return self
 
+    def with_debounce(self, seconds: float) -> Self:
+        """Let the requests of a key collapse for so long; see `Controller`."""
+        self._debounce = seconds
+        return self
+
     def with_rate_limiter(self, limiter: RateLimiter[Request]) -> Self:
         """Pause after failures as this limiter says."""
         self._limiter = limiter
+        return self
+
+    def with_leader_election(self) -> Self:
+        """Run only while leading; the default, unless the manager's is another."""
+        self._needs_leader = True
         return self
 
     def without_leader_election(self) -> Self:
@@ -141,19 +153,24 @@ class Builder:
         self._needs_leader = False
         return self
 
+    def with_warm_up(self) -> Self:
+        """Fill the queue before leading; reconcile nothing until then (CT-08)."""
+        self._warm_up = True
+        return self
+
     def with_reconcile_timeout(self, seconds: float) -> Self:
         """Ask a reconcile to end after so many seconds; see `Pass`."""
         self._timeout = seconds
         return self
 
+    def with_recovery(self) -> Self:
+        """Go on after a panic; the default, unless the manager's is another."""
+        self._recover = True
+        return self
+
     def without_recovery(self) -> Self:
         """Let what nobody meant to raise end the process."""
         self._recover = False
-        return self
-
-    def with_catch_up(self) -> Self:
-        """Before the first reconcile, let the caches catch up with the server."""
-        self._catch_up = True
         return self
 
     def build(self, reconciler: Reconciler) -> Controller:
@@ -174,11 +191,14 @@ class Builder:
         controller = Controller(
             name,
             reconciler,
-            workers=self._workers,
+            workers=self._defaults.workers_for(self._for)
+            if self._workers is None
+            else self._workers,
             limiter=self._limiter,
             cache_sync_timeout=self._manager.options.cache_sync_timeout,
             needs_leader_election=self._needs_leader,
-            catch_up=self._catch_up and self._needs_leader,
+            warm_up=self._warm_up,
+            debounce=self._debounce,
             reconcile_timeout=self._timeout,
             recover=self._recover,
             kind=self._for.kind if self._for else "",

@@ -7,9 +7,9 @@ from typing import Final
 from navarchos import logs
 from navarchos.client import ClientError, Conflict
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, NavarchosError, Stopped
-from navarchos.informers import SyncTimeout
+from navarchos.errors import AlreadyStarted, ConfigError, NavarchosError, Stopped
 from navarchos.instrument import Instruments
+from navarchos.runtime.intake import Intake
 from navarchos.runtime.metrics import ControllerMetrics
 from navarchos.runtime.passes import Pass, TimeLimit, open_pass
 from navarchos.runtime.request import Reconciler, Request, Result, TerminalError
@@ -23,7 +23,6 @@ __all__ = ["Controller"]
 _log = logs.get_logger(__name__)
 
 CACHE_SYNC_TIMEOUT: Final = 120.0
-_CATCH_UP_PAUSE: Final = 1.0
 
 
 class Controller:
@@ -40,18 +39,23 @@ class Controller:
 
     Does not promise: one reconcile per event. Events of a key collapse.
 
-    Lifecycle: give it sources, `run` once; sources given later start at once.
+    Lifecycle: give it sources, `warm_up` if you like, `run` once; sources given later
+    start at once. Without `run`, `close` ends what `warm_up` began.
 
     Args:
         name: Unique in the process; a label of metrics.
         reconciler: Does the work.
         workers: Keys that are reconciled at the same time.
         limiter: Pauses after failures; doubling from 5 ms to 1000 s by default.
-        cache_sync_timeout: Seconds that sources may take to feed what exists.
+        cache_sync_timeout: Seconds that sources may take to start and to feed what
+            exists.
         needs_leader_election: Run only while leading.
-        catch_up: Before the first reconcile, wait until the sources are no older
-            than the start of `run`: for controllers whose decisions must not rest
-            on what was known before they were elected.
+        warm_up: Let a manager start the sources before it leads, so that the queue
+            is filled when workers start (CT-08).
+        debounce: Seconds by which every request of a source is delayed: those that
+            come for a key in the meantime cost nothing. The first one counts, so
+            that a key that never rests is reconciled all the same. Each counts as a
+            retry in the queue's metrics, as every delayed add does.
         reconcile_timeout: Seconds that a reconcile may take until its stop token is
             set (see `Pass`); `None` for no limit. It then ends in an error like any
             other, as soon as it looks.
@@ -71,7 +75,8 @@ class Controller:
         limiter: RateLimiter[Request] | None = None,
         cache_sync_timeout: float = CACHE_SYNC_TIMEOUT,
         needs_leader_election: bool = True,
-        catch_up: bool = False,
+        warm_up: bool = False,
+        debounce: float = 0.0,
         reconcile_timeout: float | None = None,
         recover: bool = True,
         kind: str = "",
@@ -82,24 +87,27 @@ class Controller:
             raise ConfigError("name", name, "a controller needs a name for its metrics")
         if workers < 1:
             raise ConfigError("workers", workers, "a controller needs at least one")
+        # Written this way round so that it refuses NaN too.
+        if not debounce >= 0:
+            raise ConfigError("debounce", debounce, "it must not be negative")
         instruments = instruments or Instruments()
         self.name = name
         self.needs_leader_election = needs_leader_election
+        self.wants_warm_up = warm_up
         self.queue: PriorityQueue[Request] = PriorityQueue(
             limiter=limiter, name=name, clock=clock, instruments=instruments
         )
         self._reconciler = reconciler
         self._workers = workers
-        self._cache_sync_timeout = cache_sync_timeout
-        self._wants_catch_up = catch_up
         self._limit = TimeLimit(reconcile_timeout, clock) if reconcile_timeout is not None else None
         self._recover = recover
         self._kind = kind
         self._clock = clock
-        self._sources_lock = threading.Lock()
-        self._sources: list[Source] = []  # guarded by _sources_lock
-        self._started = False  # guarded by _sources_lock
-        self._ended = False  # guarded by _sources_lock
+        self._intake = Intake(
+            name, self.queue.add, debounce=debounce, timeout=cache_sync_timeout, clock=clock
+        )
+        self._started_lock = threading.Lock()
+        self._started = False  # guarded by _started_lock
         self._metrics = ControllerMetrics(instruments, name)
         self._metrics.max_concurrent.set(workers)
 
@@ -109,13 +117,22 @@ class Controller:
         Raises:
             AlreadyStopped: The controller has ended.
         """
-        with self._sources_lock:
-            if self._ended:
-                raise AlreadyStopped(f"controller {self.name}")
-            self._sources.append(source)
-            if self._started:
-                # Under the lock, so that the end stops only sources that started.
-                source.start(self.queue)
+        self._intake.add(source)
+
+    def warm_up(self, stop: StopToken) -> None:
+        """Start the sources and wait until they have fed what exists; reconcile nothing.
+
+        Raises:
+            SyncTimeout: Sources did not feed what exists in time; names them.
+            Stopped: `stop` was set first.
+        """
+        self._intake.begin()
+        self._intake.wait(stop)
+
+    def close(self) -> None:
+        """End what `warm_up` began; `run` does so by itself."""
+        self.queue.shut_down()
+        self._intake.stop()
 
     def run(self, stop: StopToken) -> None:
         """Reconcile until told to stop; then finish what is in hand and return.
@@ -125,7 +142,10 @@ class Controller:
             SyncTimeout: Sources did not feed what exists in time; names them.
             ThreadCrashed: A worker died: a panic without `recover`, chained.
         """
-        sources = self._start_sources()
+        with self._started_lock:
+            if self._started:
+                raise AlreadyStarted(f"controller {self.name}")
+            self._started = True
         # A token of our own: a worker that dies takes the others with it.
         working = stop.child()
         threads = ThreadGroup(f"work-{self.name}", stop=working, clock=self._clock)
@@ -133,9 +153,7 @@ class Controller:
         if self._limit is not None:
             working.on_stop(self._limit.close)
         try:
-            self._wait_for_sources(sources, stop)
-            if self._wants_catch_up:
-                self._catch_up(sources, stop)
+            self.warm_up(stop)
             _log.info("controller_started", controller=self.name, workers=self._workers)
             if self._limit is not None:
                 threads.start("limit", self._limit.watch)
@@ -147,50 +165,8 @@ class Controller:
             _log.debug("controller_stopped_before_sync", controller=self.name)
         finally:
             working.stop("the controller has ended")
-            self._stop_sources()
+            self._intake.stop()
             _log.info("controller_stopped", controller=self.name)
-
-    def _start_sources(self) -> list[Source]:
-        with self._sources_lock:
-            if self._started:
-                raise AlreadyStarted(f"controller {self.name}")
-            self._started = True
-            for source in self._sources:
-                source.start(self.queue)
-            return list(self._sources)
-
-    def _stop_sources(self) -> None:
-        with self._sources_lock:
-            self._ended = True
-            for source in self._sources:
-                source.stop()
-
-    def _wait_for_sources(self, sources: list[Source], stop: StopToken) -> None:
-        deadline = self._clock.monotonic() + self._cache_sync_timeout
-        late = [
-            source.name
-            for source in sources
-            if not source.wait_for_sync(max(0.0, deadline - self._clock.monotonic()), stop)
-        ]
-        stop.raise_if_set()
-        if late:
-            raise SyncTimeout(f"{name} of controller {self.name}" for name in late)
-
-    def _catch_up(self, sources: list[Source], stop: StopToken) -> None:
-        for source in sources:
-            # However long it takes: to decide on older state would be worse.
-            while not self._has_caught_up(source, stop):
-                stop.wait(_CATCH_UP_PAUSE)
-                stop.raise_if_set()
-
-    def _has_caught_up(self, source: Source, stop: StopToken) -> bool:
-        try:
-            return source.catch_up(self._cache_sync_timeout, stop)
-        except ClientError as error:
-            _log.warning(
-                "catch_up_failed", controller=self.name, source=source.name, error=str(error)
-            )
-            return False
 
     def _work(self, stop: StopToken) -> None:
         while (loan := self.queue.get()) is not None:

@@ -3,15 +3,27 @@
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from navarchos.client import Client
+from navarchos.client import Client, ClientError
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
 from navarchos.instrument import Instruments
-from navarchos.leaderelection import LeaderElector, LeaseLock, unique_identity
+from navarchos.leaderelection import (
+    LEASE_CANDIDATES,
+    Candidacy,
+    Coordination,
+    LeaderElector,
+    LeaseLock,
+    VacancyWatch,
+    candidate_identity,
+    unique_identity,
+)
+from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
 __all__ = ["Election", "LeaderElectionOptions"]
+
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +38,8 @@ class LeaderElectionOptions:
         renew_deadline: Seconds of failed renewals after which we give up.
         retry_period: Seconds between attempts.
         release_on_cancel: Give the lease back at the end, so that others need not wait.
+        coordination: Let the API server elect, where it can; everywhere else, and by
+            default, candidates compete (LE-22).
     """
 
     name: str
@@ -35,6 +49,7 @@ class LeaderElectionOptions:
     renew_deadline: float = 10.0
     retry_period: float = 2.0
     release_on_cancel: bool = True
+    coordination: Coordination | None = None
 
     def __post_init__(self) -> None:
         for field in ("name", "namespace"):
@@ -71,12 +86,16 @@ class Election:
         self._client = Client(
             replace(client.config, qps=None, burst=None), clock=clock, instruments=instruments
         )
-        lock = LeaseLock(
-            self._client, options.namespace, options.name, options.identity or unique_identity()
-        )
+        generated = unique_identity() if options.coordination is None else candidate_identity()
+        identity = options.identity or generated
+        lock = LeaseLock(self._client, options.namespace, options.name, identity)
+        self._options = options
+        self._identity = identity
+        self._clock = clock
+        self._lead = lead
         self._elector = LeaderElector(
             lock,
-            on_started_leading=lead,
+            on_started_leading=self._begin,
             on_stopped_leading=_nothing,
             lease_duration=options.lease_duration,
             renew_deadline=options.renew_deadline,
@@ -86,6 +105,14 @@ class Election:
             clock=clock,
             instruments=instruments,
             name=options.name,
+        )
+        self._vacancy = VacancyWatch(
+            self._client,
+            options.namespace,
+            options.name,
+            identity,
+            self._elector.try_now,
+            clock=clock,
         )
         self._fail = fail
         self._stop = StopToken(clock=clock)
@@ -103,17 +130,55 @@ class Election:
         """Wait for the end; False if the time passed first."""
         return self._threads.join(timeout)
 
+    def fence(self) -> float:
+        """Say how long writes may be under way; raises `NotLeading` for not at all."""
+        return self._elector.fence()
+
     def check(self) -> None:
         """Raise if we believe to lead with a lease that has expired."""
         self._elector.check()
 
     def _compete(self) -> None:
         try:
-            self._elector.run(self._stop)
+            self._vacancy.start()
+            self._elector.run(self._stop, self._candidacy())
         except Exception as error:  # noqa: BLE001 - the manager raises it
             self._fail(error)
         finally:
             self._client.close()
+            self._vacancy.stop(None)
+
+    def _candidacy(self) -> Candidacy | None:
+        """Return what we stand for election with, where the server elects."""
+        coordination = self._options.coordination
+        if coordination is None or not self._server_elects():
+            return None
+        return Candidacy(
+            self._client,
+            self._options.namespace,
+            self._options.name,
+            self._identity,
+            coordination,
+            clock=self._clock,
+        )
+
+    def _server_elects(self) -> bool:
+        while not self._stop.is_set():
+            try:
+                served = self._client.has_kind(LEASE_CANDIDATES)
+            except ClientError as error:
+                _log.warning("election_not_known", error=str(error))
+                self._stop.wait(self._options.retry_period)
+                continue
+            if not served:
+                _log.info("election_not_coordinated", why=f"{LEASE_CANDIDATES} is not served")
+            return served
+        return False
+
+    def _begin(self, stop: StopToken) -> None:
+        # A leader knows who leads; its own renewals would be all that it heard.
+        self._vacancy.stop(0)
+        self._lead(stop)
 
 
 def _nothing() -> None:

@@ -2,8 +2,8 @@
 
 import socket
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler
 from typing import Final
@@ -12,10 +12,11 @@ from urllib.parse import parse_qs, urlsplit
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
+from navarchos.runtime.certificates import ServerCertificate
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["Answer", "HttpServer", "Query", "parse_address"]
+__all__ = ["Answer", "Guard", "HttpServer", "Query", "Route", "parse_address"]
 
 _log = get_logger(__name__)
 
@@ -33,11 +34,19 @@ class Answer:
     status: int
     body: bytes
     content_type: str = _PLAIN
+    headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def text(cls, status: int, text: str) -> "Answer":
+    def text(cls, status: int, text: str, headers: Mapping[str, str] | None = None) -> "Answer":
         """Return a plain text."""
-        return cls(status, text.encode())
+        return cls(status, text.encode(), headers=headers or {})
+
+
+Route = Callable[[str, Query], Answer]
+"""Answers path and query."""
+
+Guard = Callable[[str, str], Answer | None]
+"""Refuses a path to who sends such a header `Authorization`, or says nothing."""
 
 
 def parse_address(name: str, address: str) -> tuple[str, int] | None:
@@ -58,13 +67,15 @@ class HttpServer:
     """Answers GET by a function of path and query.
 
     Promises: the port is bound by the constructor, so that one in use is an error
-    there (MG-15); a route that fails is answered with 500 and harms no other
+    there (MG-15); a route or guard that fails is answered with 500 and harms no other
     request; after `stop` no thread is left and the port is free.
 
     Args:
         name: Of the threads, and in errors.
         address: `host:port`.
         route: Called on a thread of the request's own.
+        certificate: Speak TLS, with this.
+        guard: Asked before `route`, on the same thread.
 
     Raises:
         ConfigError: The address cannot be bound.
@@ -74,12 +85,15 @@ class HttpServer:
         self,
         name: str,
         address: tuple[str, int],
-        route: Callable[[str, Query], Answer],
+        route: Route,
         *,
+        certificate: ServerCertificate | None = None,
+        guard: Guard | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._name = name
-        self._handler = _handler(name, route)
+        self._handler = _handler(name, route, guard)
+        self._certificate = certificate
         self._stop = StopToken(clock=clock)
         self._threads = ThreadGroup(name, stop=self._stop, clock=clock)
         self._open_lock = threading.Lock()
@@ -135,6 +149,8 @@ class HttpServer:
 
     def _answer(self, connection: socket.socket, address: object) -> None:
         try:
+            if self._certificate is not None:
+                connection = self._secured(connection, self._certificate)
             self._handler(connection, address, None)  # type: ignore[arg-type]  # the server is never used
         except OSError as error:
             _log.debug("http_client_left", server=self._name, error=str(error))
@@ -143,14 +159,36 @@ class HttpServer:
                 self._open.discard(connection)
             connection.close()
 
+    def _secured(self, connection: socket.socket, certificate: ServerCertificate) -> socket.socket:
+        """Return the connection under TLS, on which a stop acts from now on."""
+        connection.settimeout(_CLIENT_TIMEOUT)
+        # Without the handshake: it waits for the client, and the descriptor has moved.
+        secured = certificate.context().wrap_socket(
+            connection, server_side=True, do_handshake_on_connect=False
+        )
+        with self._open_lock:
+            self._open.discard(connection)
+            self._open.add(secured)
+        if self._stop.is_set():
+            self._shut(secured, socket.SHUT_RD)
+        try:
+            secured.do_handshake()
+        except OSError:
+            with self._open_lock:
+                self._open.discard(secured)
+            secured.close()
+            raise
+        return secured
+
     def _shut(self, connection: socket.socket, how: int) -> None:
         try:
-            connection.shutdown(how)
+            # Not the method of TLS sockets, which would send the rest in the clear.
+            socket.socket.shutdown(connection, how)
         except OSError as error:
             _log.debug("socket_already_down", server=self._name, error=str(error))
 
 
-def _handler(server: str, route: Callable[[str, Query], Answer]) -> type[BaseHTTPRequestHandler]:
+def _handler(server: str, route: Route, guard: Guard | None) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         timeout = _CLIENT_TIMEOUT
         server_version = "navarchos"
@@ -161,6 +199,8 @@ def _handler(server: str, route: Callable[[str, Query], Answer]) -> type[BaseHTT
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.content_type)
             self.send_header("Content-Length", str(len(answer.body)))
+            for name, value in answer.headers.items():
+                self.send_header(name, value)
             self.end_headers()
             self.wfile.write(answer.body)
 
@@ -170,6 +210,10 @@ def _handler(server: str, route: Callable[[str, Query], Answer]) -> type[BaseHTT
         def _ask(self) -> Answer:
             url = urlsplit(self.path)
             try:
+                if guard is not None:
+                    refusal = guard(url.path, self.headers.get("Authorization", ""))
+                    if refusal is not None:
+                        return refusal
                 return route(url.path, parse_qs(url.query, keep_blank_values=True))
             except Exception as error:  # noqa: BLE001 - one bad answer must not end the server
                 _log.error("http_route_failed", server=server, path=url.path, exc_info=error)

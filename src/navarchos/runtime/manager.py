@@ -15,13 +15,20 @@ from navarchos.informers import CacheError, InformerFactory, Lister, SharedInfor
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
 from navarchos.logs import get_logger
+from navarchos.parallel import parallelize
+from navarchos.runtime.catchup import catch_up
+from navarchos.runtime.certificates import ServerCertificate
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.election import Election
 from navarchos.runtime.groups import Runnable, RunnableGroup
+from navarchos.runtime.httpserver import Route
 from navarchos.runtime.kinds import wait_for_kinds
 from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
 from navarchos.runtime.probes import Probes
-from navarchos.runtime.servers import Servers, metrics_route
+from navarchos.runtime.profiling import Profiling
+from navarchos.runtime.readers import Reader, Readers
+from navarchos.runtime.reviews import Reviewer
+from navarchos.runtime.servers import MetricsPages, Servers, Site
 from navarchos.runtime.signals import SignalHandling
 from navarchos.runtime.writer import CachedClient
 from navarchos.stopping import StopToken
@@ -40,20 +47,26 @@ class Manager:
     """Runs controllers and what they need.
 
     Starts: HTTP servers, informers (waiting for their first lists), runnables that
-    need no leadership, election, runnables that do. Stops, each group awaited before
+    need no leadership, sources of controllers that warm up (waiting until they have fed
+    what exists), election, runnables that do; these only when the caches have what the
+    server had after the lease was taken, or after the caches were filled where there is
+    no election. Stops, each group awaited before
     the next: runnables without leadership, those with, informers, lease, events,
     servers; so caches still serve while reconciles finish, and the lease is given
     back only when the guarded work has ended.
 
-    Promises: the first failure stops the manager and is raised by `run`; a lost
-    lease raises `LeaseLost` at once, without a grace period, and the process should
-    exit; a kind that the server does not serve yet is waited for, with one warning
+    Promises: with leader election, what is written through `client` and `writer`
+    leaves this process only while the lease is ours beyond doubt (see
+    `LeaderElector.fence`); the first failure stops the manager and is raised by `run`;
+    a lost lease raises `LeaseLost` at once, without a grace period, and the process
+    should exit; a kind that the server does not serve yet is waited for, with one warning
     and `/readyz` red (CT-18).
 
     Lifecycle: add runnables, then `run` once. Threads: `add` is safe from any thread.
 
     Args:
-        client: Talks to the server.
+        client: Talks to the server. For writes of runnables that need no leadership
+            use it as it is; the manager's own `client` is for those that do.
         options: See `ManagerOptions`.
         clock: Time and waiting.
         registry: Where metrics go; a private one by default.
@@ -61,8 +74,8 @@ class Manager:
             client's own, and `/metrics` shows its requests.
 
     Raises:
-        ConfigError: An address cannot be used, or both a registry and instruments
-            were given.
+        ConfigError: An address or a certificate cannot be used, or both a registry and
+            instruments were given.
     """
 
     def __init__(
@@ -77,12 +90,13 @@ class Manager:
         if registry is not None and instruments is not None:
             raise ConfigError("instruments", instruments, "they have a registry: give one of both")
         self.options = options or ManagerOptions()
-        self.client = client
         self.clock = clock
         self.instruments = instruments or Instruments(registry)
         self.informers = InformerFactory(
             client,
             resync_period=self.options.sync_period,
+            kinds=self.options.kinds,
+            on_failure=self._fail,
             clock=clock,
             instruments=self.instruments,
         )
@@ -91,6 +105,12 @@ class Manager:
             component=self.options.component,
             clock=clock,
             instruments=self.instruments,
+        )
+        self._readers = Readers(
+            client,
+            self.informers,
+            uncached=self.options.uncached,
+            cache_untyped=self.options.cache_untyped,
         )
         self.elected = StopToken(clock=clock)
         """Set once this process acts: at once without election. Never unset."""
@@ -102,18 +122,25 @@ class Manager:
         self._stopping = False  # guarded by _state_lock
         self._failure: BaseException | None = None  # guarded by _state_lock
         self._names: set[str] = set()  # guarded by _state_lock
+        self._warmed: list[Controller] = []  # guarded by _state_lock
         self._resources: list[Resource[Any]] = []  # guarded by _state_lock
+        self._caches: set[SharedInformer[Any]] = set()  # guarded by _state_lock
         self._caches_state = "caches have not been started"  # guarded by _state_lock
         self._always = RunnableGroup("run", self._fail, clock)
         self._leading = RunnableGroup("lead", self._fail, clock)
+        self._unfenced = client
         self._election = self._prepare_election()
+        self.client = client if self._election is None else client.gated(self._election.fence)
+        """The server as a leader sees it: requests that may change something raise
+        `NotLeading` while this process may not act."""
+        self._pages = MetricsPages(self.instruments.registry)
         self._servers = Servers(
             {
-                "metrics": (
-                    self.options.metrics_address,
-                    metrics_route(self.instruments.registry),
+                "metrics": self._metrics_site(),
+                "health": Site(self.options.health_address, self.probes.route),
+                "profiling": Site(
+                    self.options.profiling_address, Profiling(self._stop, clock).route
                 ),
-                "health": (self.options.health_address, self.probes.route),
             },
             clock=clock,
         )
@@ -128,7 +155,10 @@ class Manager:
         field_selector: str = "",
         label_selector: str = "",
     ) -> SharedInformer[T]:
-        """Return the process's informer of a kind; started with the manager, or now."""
+        """Return the process's informer of a kind; started with the manager, or now.
+
+        What its cache keeps of each object, `ManagerOptions.kinds` says.
+        """
         informer = self.informers.informer(
             resource,
             namespace=namespace,
@@ -137,6 +167,7 @@ class Manager:
         )
         with self._state_lock:
             self._resources.append(resource)
+            self._caches.add(informer)
             running = self._started and not self._stopping
         if running:
             self.informers.start()
@@ -146,9 +177,22 @@ class Manager:
         """Return reads of a kind out of its cache."""
         return self.informer(resource).lister
 
-    def writer(self, resource: Resource[T]) -> CachedClient[T]:
-        """Return reads out of the cache that include the writes made through it."""
-        return CachedClient(self.client.resource(resource), self.informer(resource))
+    def reader(self, resource: Resource[T]) -> Reader[T]:
+        """Return reads of a kind out of its cache, or from the server (see `Readers`).
+
+        Caches nothing by itself: ask for an informer, or let a controller watch the kind.
+        """
+        return self._readers.reader(resource)
+
+    def writer(self, resource: Resource[T], *, needs_leader: bool = True) -> CachedClient[T]:
+        """Return reads out of the cache that include the writes made through it.
+
+        Args:
+            resource: The kind.
+            needs_leader: Let writes pass only while this process leads.
+        """
+        client = self.client if needs_leader else self._unfenced
+        return CachedClient(client.resource(resource), self.informer(resource))
 
     def add(self, runnable: Runnable, *, needs_leader: bool = True, name: str = "") -> None:
         """Run something with the manager; at once if its group already runs (MG-04).
@@ -165,6 +209,8 @@ class Manager:
     def add_controller(self, controller: Controller) -> None:
         """Run a controller with the manager.
 
+        One that is added after the start does not warm up before it runs.
+
         Raises:
             ConfigError: Another controller has its name (CT-01).
         """
@@ -172,6 +218,8 @@ class Manager:
             if controller.name in self._names:
                 raise ConfigError("name", controller.name, "another controller has this name")
             self._names.add(controller.name)
+            if controller.wants_warm_up and controller.needs_leader_election and not self._started:
+                self._warmed.append(controller)
         self.add(controller, needs_leader=controller.needs_leader_election, name=controller.name)
 
     def add_healthz_check(self, name: str, check: Callable[[], None]) -> None:
@@ -182,10 +230,23 @@ class Manager:
         """Add a check to `/readyz`; it raises while something is missing."""
         self.probes.readyz.add(name, check)
 
+    def add_metrics_page(self, path: str, route: Route) -> None:
+        """Serve a page of your own beside `/metrics`; the route is called on many threads.
+
+        Raises:
+            ConfigError: There is a page, such as `/metrics`, or the path has no slash first.
+        """
+        self._pages.add(path, route)
+
     @property
     def metrics_port(self) -> int:
         """Where `/metrics` listens; 0 if it does not."""
         return self._servers.port("metrics")
+
+    @property
+    def profiling_port(self) -> int:
+        """Where stacks and profiles are served; 0 if they are not."""
+        return self._servers.port("profiling")
 
     @property
     def health_port(self) -> int:
@@ -231,7 +292,7 @@ class Manager:
             checks.freeze()
         self._servers.start()
         wait_for_kinds(
-            self.client,
+            self._unfenced,
             self._wanted_kinds,
             tell=self._set_caches_state,
             hint=self.options.missing_kinds_hint,
@@ -245,10 +306,25 @@ class Manager:
         _log.info("caches_synced")
         self._stop.raise_if_set()
         self._always.start()
+        self._warm_up()
         self._begin_leading()
+
+    def _warm_up(self) -> None:
+        with self._state_lock:
+            controllers = list(self._warmed)
+        parallelize(
+            controllers,
+            lambda controller: controller.warm_up(self._stop),
+            workers=len(controllers),
+            stop=self._stop,
+            clock=self.clock,
+        )
+        self._stop.raise_if_set()
 
     def _begin_leading(self) -> None:
         if self._election is None:
+            # A former process may have written after what a server's cache gave us.
+            self._catch_up(self._stop)
             self._leading.start()
             self.elected.stop("no election")
         else:
@@ -256,6 +332,8 @@ class Manager:
 
     def _lead(self, stop: StopToken) -> None:
         """Run what needs leadership, on the elector's thread for guarded work."""
+        # The version is read after the lease was taken: it has the former leader's last word.
+        self._catch_up(stop)
         withdraw = stop.on_stop(lambda: self._leading.stop(stop.reason or "no longer leading"))
         self._leading.start()
         _log.info("elected")
@@ -263,6 +341,11 @@ class Manager:
         stop.wait()
         withdraw()
         self._leading.join(None)
+
+    def _catch_up(self, stop: StopToken) -> None:
+        with self._state_lock:
+            caches = set(self._caches)
+        catch_up(caches, timeout=self.options.cache_sync_timeout, stop=stop, clock=self.clock)
 
     def _shut_down(self) -> tuple[str, ...]:
         with self._state_lock:
@@ -274,6 +357,10 @@ class Manager:
         grace = 0.0 if lost else self.options.graceful_shutdown_timeout
         deadline = None if grace < 0 else self.clock.monotonic() + grace
         late = [*self._end(self._always, deadline), *self._end_leading(deadline)]
+        with self._state_lock:
+            warmed = list(self._warmed)
+        for controller in warmed:
+            controller.close()  # for those that never led
         if not self.informers.shutdown(self._left(deadline)):
             late.append("informers")
         # What tells of the end has limits of its own, however the grace was used up.
@@ -324,13 +411,22 @@ class Manager:
 
     # Parts
 
+    def _metrics_site(self) -> Site:
+        address, security = self.options.metrics_address, self.options.metrics_security
+        if security is None:
+            return Site(address, self._pages.route)
+        certificate = ServerCertificate(security.cert_file, security.key_file)
+        # Unfenced: a standby is scraped, too.
+        guard = Reviewer(self._unfenced, clock=self.clock).guard if security.authorize else None
+        return Site(address, self._pages.route, certificate, guard)
+
     def _prepare_election(self) -> Election | None:
         if self.options.leader_election is None:
             return None
         grace = self.options.graceful_shutdown_timeout
         election = Election(
             self.options.leader_election,
-            self.client,
+            self._unfenced,
             lead=self._lead,
             fail=self._fail,
             work_timeout=None if grace < 0 else grace,

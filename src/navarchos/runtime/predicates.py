@@ -37,8 +37,14 @@ class Predicate(Protocol[T_contra]):
         """Tell whether a change passes."""
         ...
 
-    def delete(self, obj: T_contra) -> bool:
-        """Tell whether a deletion passes."""
+    def delete(self, obj: T_contra, *, state_unknown: bool) -> bool:
+        """Tell whether a deletion passes.
+
+        Args:
+            obj: Its last known state.
+            state_unknown: The deletion itself was missed and noticed in a later list:
+                what the object was in the end, nobody knows (CT-20).
+        """
         ...
 
 
@@ -56,7 +62,7 @@ class changed(Generic[T]):  # noqa: N801 - reads as a word: when=changed(spec)
         """Pass if the part differs."""
         return self._part(old) != self._part(new)
 
-    def delete(self, obj: T) -> bool:
+    def delete(self, obj: T, *, state_unknown: bool) -> bool:
         """Pass."""
         return True
 
@@ -75,7 +81,7 @@ class when(Generic[T]):  # noqa: N801 - reads as a word: when=when(is_ready)
         """Ask about the new object."""
         return self._passes(new)
 
-    def delete(self, obj: T) -> bool:
+    def delete(self, obj: T, *, state_unknown: bool) -> bool:
         """Ask about the last known object."""
         return self._passes(obj)
 
@@ -94,9 +100,9 @@ class all_of(Generic[T]):  # noqa: N801 - reads as a word
         """Ask each until one says no."""
         return all(predicate.update(old, new) for predicate in self._predicates)
 
-    def delete(self, obj: T) -> bool:
+    def delete(self, obj: T, *, state_unknown: bool) -> bool:
         """Ask each until one says no."""
-        return all(predicate.delete(obj) for predicate in self._predicates)
+        return all(p.delete(obj, state_unknown=state_unknown) for p in self._predicates)
 
 
 class any_of(Generic[T]):  # noqa: N801 - reads as a word
@@ -113,9 +119,9 @@ class any_of(Generic[T]):  # noqa: N801 - reads as a word
         """Ask each until one says yes."""
         return any(predicate.update(old, new) for predicate in self._predicates)
 
-    def delete(self, obj: T) -> bool:
+    def delete(self, obj: T, *, state_unknown: bool) -> bool:
         """Ask each until one says yes."""
-        return any(predicate.delete(obj) for predicate in self._predicates)
+        return any(p.delete(obj, state_unknown=state_unknown) for p in self._predicates)
 
 
 class not_(Generic[T]):  # noqa: N801 - reads as a word
@@ -132,9 +138,9 @@ class not_(Generic[T]):  # noqa: N801 - reads as a word
         """Turn the answer around."""
         return not self._predicate.update(old, new)
 
-    def delete(self, obj: T) -> bool:
+    def delete(self, obj: T, *, state_unknown: bool) -> bool:
         """Turn the answer around."""
-        return not self._predicate.delete(obj)
+        return not self._predicate.delete(obj, state_unknown=state_unknown)
 
 
 def _of_metadata(obj: object, attribute: str, field: str) -> object:

@@ -41,15 +41,15 @@ class Source(Protocol):
         ...
 
     def start(self, requests: Requests) -> None:
-        """Begin to feed. Called once; returns at once."""
+        """Begin to feed. Called once, on a thread for this source; should not block.
+
+        One that does not return within the controller's cache sync timeout is an
+        error of its own (CT-05).
+        """
         ...
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
         """Wait until everything that exists now has been fed."""
-        ...
-
-    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
-        """Wait until what is read is no older than this call."""
         ...
 
     def stop(self) -> None:
@@ -64,6 +64,10 @@ class InformerSource(Generic[T]):
         informer: Where events come from; started and stopped by its owner.
         mapping: Names the requests of an object.
         predicates: All must pass, asked in order.
+
+    Threads: its owner, a controller's intake, starts it once and uses it only after
+    that; events come on the handler's thread, which begins after `_requests` is set. So
+    nothing here is written by two, and there is no lock.
     """
 
     def __init__(
@@ -104,10 +108,6 @@ class InformerSource(Generic[T]):
             return False
         return self._registration.wait_for_sync(timeout, stop)
 
-    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
-        """Wait until the informer is no older than the server is now."""
-        return self.informer.catch_up(timeout, stop)
-
     def stop(self) -> None:
         """Withdraw from the informer."""
         if self._registration is not None:
@@ -126,7 +126,7 @@ class InformerSource(Generic[T]):
         last = obj.obj if isinstance(obj, Tombstone) else obj
         if last is None:
             _log.warning("deleted_object_unknown", source=self.name)
-        elif self._predicate.delete(last):
+        elif self._predicate.delete(last, state_unknown=isinstance(obj, Tombstone)):
             self._enqueue([last], 0)
 
     def _enqueue(self, objects: Iterable[T], priority: int) -> None:
@@ -201,10 +201,6 @@ class ChannelSource:
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
         """Return True: there is nothing to wait for."""
-        return True
-
-    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
-        """Return True: there is nothing to read."""
         return True
 
     def stop(self) -> None:

@@ -9,6 +9,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
+from navarchos.client import ClientConfig
 from navarchos.testing.apiserver import AuditRecord, Change
 from navarchos.testing.apiserver.objects import JsonObject
 
@@ -29,6 +30,14 @@ class Server(Protocol):
     @property
     def url(self) -> str:
         """The base address."""
+        ...
+
+    def client_config(self, *, user_agent: str = ...) -> ClientConfig:
+        """Return how a client reaches it as somebody who may do everything.
+
+        Args:
+            user_agent: How `requests_by` tells that client from others.
+        """
         ...
 
     def kubeconfig(self) -> JsonObject:

@@ -53,7 +53,8 @@ class _Change(Generic[T]):
 class FakeStream(Generic[T]):
     """A watch of a `FakeSource`: hands out what the source puts in, until it ends."""
 
-    def __init__(self, *, stop: StopToken | None, clock: Clock) -> None:
+    def __init__(self, *, namespace: str = "", stop: StopToken | None, clock: Clock) -> None:
+        self.namespace = namespace
         self._clock = clock
         self._stop = stop.child() if stop is not None else StopToken(clock=clock)
         self._changed = threading.Condition(threading.Lock())
@@ -67,9 +68,20 @@ class FakeStream(Generic[T]):
         with self._changed:
             return self._closed
 
+    @property
+    def unread(self) -> int:
+        """How many events, its end included, the reader has not taken yet."""
+        with self._changed:
+            return len(self._events)
+
     def send(self, event: WatchEvent[T]) -> None:
         """Hand out an event."""
         self._put(event)
+
+    def offer(self, event: WatchEvent[T]) -> None:
+        """Hand out an event if it is about the namespace that is watched."""
+        if event.object is None or self.namespace in {"", event.object.metadata.namespace}:
+            self.send(event)
 
     def end(self, error: BaseException | None = None) -> None:
         """End after what was sent: normally, or with an error."""
@@ -124,7 +136,8 @@ class FakeSource(Generic[T]):
 
     Attributes:
         resource: The kind.
-        can_stream: Whether it knows streaming lists; without, it refuses them.
+        can_stream: Whether the server knows streaming lists; without, it refuses them.
+        streams_lists: Whether the client does; without, it says so.
         requests: What it was asked, in order.
         streams: Every watch that it opened, in order.
         before_list: Called before each list is answered, with no lock held.
@@ -135,6 +148,7 @@ class FakeSource(Generic[T]):
     ) -> None:
         self.resource = resource
         self.can_stream = can_stream
+        self.streams_lists = True
         self.requests: list[SourceRequest] = []
         self.streams: list[FakeStream[T]] = []
         self.before_list: Callable[[], object] | None = None
@@ -252,8 +266,11 @@ class FakeSource(Generic[T]):
         timeout: float | None = None,
         stop: StopToken | None = None,
     ) -> ResourceList[T]:
-        """Return a page. Selectors are not evaluated; the namespace is."""
-        del label_selector, field_selector, resource_version_match, timeout, stop
+        """Return a page. Selectors are not evaluated; the namespace is.
+
+        Of exact versions only the present one is kept; others have expired.
+        """
+        del label_selector, field_selector, timeout, stop
         if self.before_list is not None:
             self.before_list()
         with self._world_lock:
@@ -263,6 +280,8 @@ class FakeSource(Generic[T]):
             if continue_token:
                 return self._next_page(continue_token, limit)
             self._refuse_future(resource_version)
+            if resource_version_match == "Exact" and int(resource_version) != self._version:
+                raise Expired(Status(code=410, reason="Expired", message="the version is gone"))
             objects = [
                 obj for obj in self._objects.values() if namespace in {"", obj.metadata.namespace}
             ]
@@ -280,8 +299,8 @@ class FakeSource(Generic[T]):
         stop: StopToken | None = None,
         idle_timeout: float | None = 75.0,
     ) -> FakeStream[T]:
-        """Open a watch. Selectors and namespace are not evaluated, nor is silence timed."""
-        del namespace, label_selector, field_selector, idle_timeout
+        """Open a watch. Selectors are not evaluated, nor is silence timed."""
+        del label_selector, field_selector, idle_timeout
         with self._world_lock:
             request = SourceRequest("watch", resource_version, streaming=send_initial_events)
             self.requests.append(request)
@@ -291,7 +310,7 @@ class FakeSource(Generic[T]):
                 message = "sendInitialEvents is forbidden for watch"
                 raise ApiError(Status(code=422, reason="Invalid", message=message))
             self._refuse_future(resource_version)
-            stream = FakeStream[T](stop=stop, clock=self._clock)
+            stream = FakeStream[T](namespace=namespace, stop=stop, clock=self._clock)
             self._begin(stream, resource_version, streaming=send_initial_events)
             self.streams.append(stream)
             return stream
@@ -301,7 +320,7 @@ class FakeSource(Generic[T]):
     def _begin(self, stream: FakeStream[T], version: str, *, streaming: bool) -> None:
         if streaming or version in {"", "0"}:
             for obj in self._objects.values():
-                stream.send(WatchEvent("ADDED", obj, obj.metadata.resource_version))
+                stream.offer(WatchEvent("ADDED", obj, obj.metadata.resource_version))
             if streaming:
                 stream.send(WatchEvent("BOOKMARK", None, self.version, initial_events_end=True))
             return
@@ -310,7 +329,7 @@ class FakeSource(Generic[T]):
             return
         for change in self._history:
             if change.version > int(version):
-                stream.send(change.event)
+                stream.offer(change.event)
 
     def _record(self, kind: EventType, obj: T, *, notify: bool) -> None:
         if not notify:
@@ -318,7 +337,7 @@ class FakeSource(Generic[T]):
         event = WatchEvent(kind, obj, obj.metadata.resource_version)
         self._history.append(_Change(self._version, event))
         for stream in self.open_streams():
-            stream.send(event)
+            stream.offer(event)
 
     def _stamped(self, obj: T, uid: str) -> T:
         self._version += 1

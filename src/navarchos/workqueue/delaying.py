@@ -32,7 +32,9 @@ class DelayingQueue(WorkQueue[K]):
         instruments: Instruments | None = None,
     ) -> None:
         super().__init__(name=name, order=order, clock=clock, instruments=instruments)
-        self._delays: Delays[K] = Delays(self._lock, self._add_locked, name=name, clock=clock)
+        self._delays: Delays[K] = Delays(
+            self._lock, lambda key, _: self._add_locked(key), name=name, clock=clock
+        )
 
     def add_after(self, key: K, delay: float) -> None:
         """Add `key` at or after `delay` seconds from now; at once if that is not above 0.

@@ -13,6 +13,10 @@ __all__ = ["Delays"]
 
 K = TypeVar("K")
 
+_Entry = tuple[float, int, K, int]
+"""`(due at, count, key, priority)`. Counts make heap entries unique, and equal times
+first in, first out. One tuple for all, since a queue may hold a million of them."""
+
 _SLACK: Final = 64
 """Dead entries that are not worth a rebuild of the heap."""
 
@@ -29,13 +33,14 @@ class Delays(Generic[K]):
 
     Args:
         lock: The queue's lock.
-        hand_over: Called with a key whose time has come, under the lock.
+        hand_over: Called with a key whose time has come, and its priority, under the
+            lock.
         name: For the thread's name.
         clock: Time is its `monotonic()`.
     """
 
     def __init__(
-        self, lock: threading.Lock, hand_over: Callable[[K], None], *, name: str, clock: Clock
+        self, lock: threading.Lock, hand_over: Callable[[K, int], None], *, name: str, clock: Clock
     ) -> None:
         self._hand_over = hand_over
         self._name = name
@@ -43,14 +48,20 @@ class Delays(Generic[K]):
         self._threads = ThreadGroup("delays", stop=StopToken(clock=clock), clock=clock)
         self._earlier = threading.Condition(lock)  # the earliest time moved, or closed
         # All below: guarded by the queue's lock.
-        self._due_at: dict[K, float] = {}  # the live entries
-        self._heap: list[tuple[float, int, K]] = []  # live ones and overtaken ones
-        self._count = 0  # makes heap entries unique, and equal times first in, first out
+        self._live: dict[K, _Entry[K]] = {}
+        self._heap: list[_Entry[K]] = []  # those of _live, maybe with a lower priority,
+        # and dead ones: overtaken or discarded
+        self._count = 0
         self._started = False
         self._closed = False
 
-    def put_locked(self, key: K, delay: float) -> None:
+    def __contains__(self, key: K) -> bool:
+        return key in self._live
+
+    def put_locked(self, key: K, delay: float, priority: int = 0) -> None:
         """Let `key` wait `delay` seconds, or until it was due before, if earlier.
+
+        The highest priority of all calls is the one that is handed over.
 
         Raises:
             ThreadCrashed: The thread ended with a fault, so nothing would ever
@@ -58,28 +69,31 @@ class Delays(Generic[K]):
         """
         self._threads.raise_failure()
         due_at = self._clock.monotonic() + delay
-        before = self._due_at.get(key)
-        if before is not None and before <= due_at:
-            return
-        self._due_at[key] = due_at
+        before = self._live.get(key)
+        if before is not None:
+            priority = max(priority, before[3])
+            if before[0] <= due_at:
+                self._live[key] = (before[0], before[1], key, priority)
+                return
         self._count += 1
-        if len(self._heap) > 2 * len(self._due_at) + _SLACK:
-            self._forget_overtaken_locked()
-        heapq.heappush(self._heap, (due_at, self._count, key))
+        entry = self._live[key] = (due_at, self._count, key, priority)
+        if len(self._heap) > 2 * len(self._live) + _SLACK:
+            self._forget_dead_locked()
+        heapq.heappush(self._heap, entry)
         if not self._started:
             self._started = True
             self._threads.start(self._name, self._watch)
         elif self._heap[0][1] == self._count:
             self._earlier.notify_all()
 
-    def discard_locked(self, key: K) -> None:
-        """Let `key` wait no longer, without handing it over."""
-        self._due_at.pop(key, None)
+    def take_locked(self, key: K) -> int:
+        """Let `key`, which waits, wait no longer; return its priority."""
+        return self._live.pop(key)[3]
 
     def close_locked(self) -> None:
         """Drop everything and let the thread end."""
         self._closed = True
-        self._due_at.clear()
+        self._live.clear()
         self._heap.clear()
         self._earlier.notify_all()
 
@@ -98,18 +112,22 @@ class Delays(Generic[K]):
     def _release_locked(self) -> float | None:
         """Hand over what is due; return the seconds until the next key is."""
         while self._heap:
-            due_at, _, key = self._heap[0]
-            if self._due_at.get(key) != due_at:  # overtaken or discarded
+            entry = self._heap[0]
+            if not self._is_live_locked(entry):
                 heapq.heappop(self._heap)
                 continue
-            left = due_at - self._clock.monotonic()
+            left = entry[0] - self._clock.monotonic()
             if left > 0:
                 return left
             heapq.heappop(self._heap)
-            del self._due_at[key]
-            self._hand_over(key)
+            key = entry[2]
+            self._hand_over(key, self.take_locked(key))
         return None
 
-    def _forget_overtaken_locked(self) -> None:
-        self._heap = [entry for entry in self._heap if self._due_at.get(entry[2]) == entry[0]]
+    def _is_live_locked(self, entry: _Entry[K]) -> bool:
+        live = self._live.get(entry[2])
+        return live is not None and live[1] == entry[1]
+
+    def _forget_dead_locked(self) -> None:
+        self._heap = [entry for entry in self._heap if self._is_live_locked(entry)]
         heapq.heapify(self._heap)

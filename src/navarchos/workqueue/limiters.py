@@ -9,6 +9,7 @@ from typing import Final, Generic, Protocol, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError
+from navarchos.tokens import TokenBucket
 from navarchos.workqueue.errors import unhashable
 
 __all__ = [
@@ -124,25 +125,13 @@ class TokenBucketLimiter(Generic[K]):
     """
 
     def __init__(self, qps: float = 10.0, burst: int = 100, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        if qps <= 0:
-            raise ConfigError("qps", qps, "a bucket must be filled: use more than 0")
-        if burst < 1:
-            raise ConfigError("burst", burst, "a bucket must hold a token: use 1 or more")
-        self._qps = qps
-        self._burst = burst
-        self._clock = clock
-        self._tokens_lock = threading.Lock()
-        self._tokens = float(burst)  # guarded by _tokens_lock; below 0: reserved
-        self._filled_at = clock.monotonic()  # guarded by _tokens_lock
+        self._bucket = TokenBucket(qps, burst, clock=clock)
 
     def when(self, key: K) -> float:
         """Return the seconds until the token that this call reserved exists."""
-        with self._tokens_lock:
-            now = self._clock.monotonic()
-            gained = (now - self._filled_at) * self._qps
-            self._filled_at = now
-            self._tokens = min(self._tokens + gained, float(self._burst)) - 1.0
-            return max(0.0, -self._tokens / self._qps)
+        delay = self._bucket.reserve()
+        assert delay is not None, "any wait was allowed"
+        return delay
 
     def forget(self, key: K) -> None:
         """Do nothing: the bucket knows no keys."""

@@ -76,8 +76,17 @@ class QueueMetrics:
         return cls(name, instruments, lock=lock, clock=clock)
 
     def show_depth(self, depth: Callable[[], int]) -> None:
-        """Read the depth of a queue without priorities when somebody scrapes."""
-        self._depth.labels(self._name, self._name, "").set_function(depth)
+        """Read the depth of a queue without priorities when somebody scrapes.
+
+        Args:
+            depth: Called with the queue's lock held.
+        """
+
+        def read() -> int:
+            with self._lock:
+                return depth()
+
+        self._depth.labels(self._name, self._name, "").set_function(read)
 
     def added(self, key: Hashable) -> None:
         """Count an accepted add."""

@@ -3,7 +3,6 @@
 Lock order: `_lock` only, as in `queue`.
 """
 
-import heapq
 import threading
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
@@ -12,6 +11,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
 from navarchos.workqueue.delays import Delays
 from navarchos.workqueue.errors import QueueTimeout, unhashable
+from navarchos.workqueue.levels import Entry, Levels
 from navarchos.workqueue.limiters import RateLimiter, controller_limiter
 from navarchos.workqueue.loan import Loan
 from navarchos.workqueue.locking import take
@@ -22,7 +22,7 @@ __all__ = ["PriorityQueue"]
 K = TypeVar("K", bound=Hashable)
 
 _SLACK: Final = 64
-"""Dead entries that are not worth a rebuild of the heap."""
+"""Dead entries that are not worth looking for."""
 
 
 class PriorityQueue(Generic[K]):
@@ -61,16 +61,21 @@ class PriorityQueue(Generic[K]):
         self._lock = threading.Lock()
         self._try_lock, self._unlock = self._lock.acquire, self._lock.release
         self._available = threading.Condition(self._lock)
-        # All below: guarded by _lock. Entries are (-priority, count, key).
-        self._ready: dict[K, tuple[int, int, K]] = {}  # keys that owe a run now
-        self._heap: list[tuple[int, int, K]] = []  # entries of ready keys that are not on
-        # loan, and dead entries: of keys that were raised since
-        self._waiting: dict[K, int] = {}  # priorities of keys whose time has not come; not ready
-        self._loans: set[K] = set()  # keys on loan; may be ready or waiting as well
+        # All below: guarded by _lock.
+        self._ready: dict[K, Entry[K]] = {}  # keys that owe a run now
+        self._levels: Levels[K] = Levels()  # their entries that were not passed over, and
+        # dead entries: of keys that were raised since
+        self._passed_over: dict[K, Entry[K]] = {}  # came first while their keys were on loan;
+        # some may be dead
+        self._dead = 0  # most dead entries that there can be
+        self._loans: set[K] = set()  # keys on loan; may be ready or delayed as well
         self._count = 0  # order within a priority
         self._idle = 0  # getters that wait
         self._shutting_down = False
-        self._delays: Delays[K] = Delays(self._lock, self._ripen_locked, name=name, clock=clock)
+        # Keys whose time has not come. None of them is ready.
+        self._delays: Delays[K] = Delays(
+            self._lock, self._make_ready_locked, name=name, clock=clock
+        )
         self._metrics = QueueMetrics.of(name, instruments, lock=self._lock, clock=clock)
         if self._metrics is not None:
             self._metrics.deepen(0, 0)
@@ -148,9 +153,17 @@ class PriorityQueue(Generic[K]):
             take(self._lock)
         try:
             entry = self._pop_locked() or self._wait_locked(timeout)
-            return self._lend_locked(entry) if entry is not None else None
+            if entry is None:
+                return None
+            negative, _, key = entry
+            del self._ready[key]
+            self._loans.add(key)
+            if self._metrics is not None:
+                self._metrics.deepen(-negative, -1)
+                self._metrics.lent(key)
         finally:
             self._unlock()
+        return Loan(self, key, -negative)
 
     def done(self, key: K) -> None:
         """Close the loan of `key`; without one, do nothing."""
@@ -162,9 +175,8 @@ class PriorityQueue(Generic[K]):
             self._loans.remove(key)
             if self._metrics is not None:
                 self._metrics.returned(key)
-            entry = self._ready.get(key)
-            if entry is not None:
-                self._push_locked(entry)
+            if key in self._ready:
+                self._return_locked(key)
         finally:
             self._unlock()
 
@@ -203,8 +215,10 @@ class PriorityQueue(Generic[K]):
         if entry is not None:
             if priority > -entry[0]:
                 self._raise_locked(key, -entry[0], priority)
-        elif delay > 0 or key in self._waiting:
-            self._wait_for_time_locked(key, delay, priority)
+        elif delay > 0:
+            self._delays.put_locked(key, delay, priority)
+        elif key in self._delays:
+            self._make_ready_locked(key, max(priority, self._delays.take_locked(key)))
         else:
             self._make_ready_locked(key, priority)
 
@@ -218,47 +232,39 @@ class PriorityQueue(Generic[K]):
         if self._metrics is not None:
             self._metrics.deepen(old, -1)
             self._metrics.deepen(new, 1)
-        if len(self._heap) > 2 * len(self._ready) + _SLACK:
-            self._forget_raised_locked()
+        self._dead += 1
+        if self._dead > len(self._ready) + _SLACK:
+            self._levels.retain(lambda entry: self._ready.get(entry[2]) is entry)
+            self._dead = 0
         self._enter_locked(key, new)
 
     def _enter_locked(self, key: K, priority: int) -> None:
         self._count += 1
         entry = (-priority, self._count, key)
         self._ready[key] = entry
-        if key not in self._loans:
-            self._push_locked(entry)
+        self._levels.push(entry)
+        if self._idle and key not in self._loans:
+            self._available.notify()
 
-    def _forget_raised_locked(self) -> None:
-        self._heap = [entry for entry in self._heap if self._ready.get(entry[2]) is entry]
-        heapq.heapify(self._heap)
-
-    def _push_locked(self, entry: tuple[int, int, K]) -> None:
-        heapq.heappush(self._heap, entry)
+    def _return_locked(self, key: K) -> None:
+        """Make a ready key available whose loan has ended."""
+        entry = self._passed_over.pop(key, None)
+        if entry is not None:
+            self._levels.put_back(entry)
         if self._idle:
             self._available.notify()
 
-    def _wait_for_time_locked(self, key: K, delay: float, priority: int) -> None:
-        priority = max(priority, self._waiting.get(key, priority))
-        if delay > 0:
-            self._waiting[key] = priority
-            self._delays.put_locked(key, delay)
-        else:
-            del self._waiting[key]
-            self._delays.discard_locked(key)
-            self._make_ready_locked(key, priority)
-
-    def _ripen_locked(self, key: K) -> None:
-        self._make_ready_locked(key, self._waiting.pop(key))
-
-    def _pop_locked(self) -> tuple[int, int, K] | None:
-        while self._heap:
-            entry = heapq.heappop(self._heap)
-            if self._ready.get(entry[2]) is entry:
+    def _pop_locked(self) -> Entry[K] | None:
+        while (entry := self._levels.pop()) is not None:
+            key = entry[2]
+            if self._ready.get(key) is not entry:
+                continue
+            if key not in self._loans:
                 return entry
+            self._passed_over[key] = entry
         return None
 
-    def _wait_locked(self, timeout: float | None) -> tuple[int, int, K] | None:
+    def _wait_locked(self, timeout: float | None) -> Entry[K] | None:
         """Wait for a ready key; `None` when there will be none."""
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self._shutting_down:
@@ -275,19 +281,10 @@ class PriorityQueue(Generic[K]):
                 self._idle -= 1
         return None
 
-    def _lend_locked(self, entry: tuple[int, int, K]) -> Loan[K]:
-        negative, _, key = entry
-        del self._ready[key]
-        self._loans.add(key)
-        if self._metrics is not None:
-            self._metrics.deepen(-negative, -1)
-            self._metrics.lent(key)
-        return Loan(self, key, -negative)
-
     def _drop_locked(self) -> None:
         if self._metrics is not None:
             for negative, _, _ in self._ready.values():
                 self._metrics.deepen(-negative, -1)
         self._ready.clear()
-        self._heap.clear()
-        self._waiting.clear()
+        self._levels.clear()
+        self._passed_over.clear()

@@ -21,6 +21,15 @@ __all__ = ["WorkQueue"]
 K = TypeVar("K")
 
 
+class _Drain:
+    """Somebody who waits until the loans are closed."""
+
+    __slots__ = ("drained",)
+
+    def __init__(self) -> None:
+        self.drained: bool | None = None  # guarded by the queue's lock; how it ended
+
+
 class WorkQueue(Generic[K]):
     """Hands out keys, each to one worker at a time (client-go `util/workqueue`).
 
@@ -67,7 +76,7 @@ class WorkQueue(Generic[K]):
         self._idle = 0  # getters that wait
         self._shutting_down = False
         self._draining = False  # somebody waits, or waited, for the loans to be closed
-        self._releases = 0  # plain shutdowns; each releases the drains before it
+        self._drains: list[_Drain] = []  # that wait: something is on loan or owed
         self._metrics = QueueMetrics.of(name, instruments, lock=self._lock, clock=clock)
         if self._metrics is not None:
             self._metrics.show_depth(self._dirty.__len__)
@@ -149,7 +158,7 @@ class WorkQueue(Generic[K]):
                 if self._draining:
                     self._owed.add(key)
             elif self._draining and not self._loans and not self._owed:
-                self._drained.notify_all()
+                self._end_drains_locked(drained=True)
         finally:
             self._unlock()
 
@@ -159,11 +168,10 @@ class WorkQueue(Generic[K]):
         Returns at once: workers may still run. A drain that waits is released.
         """
         with self._lock:
-            self._releases += 1
+            self._end_drains_locked(drained=False)
             self._draining = False
             self._owed.clear()
             self._close_locked()
-            self._drained.notify_all()
 
     def shut_down_with_drain(self, timeout: float | None = None) -> bool:
         """Shut down, and wait until every loan has been closed.
@@ -185,15 +193,25 @@ class WorkQueue(Generic[K]):
         with self._lock:
             if threading.get_ident() in self._loans.values():
                 raise SelfJoin(f"queue {self.name}")
-            releases = self._releases
             self._draining = True
             self._close_locked()
-            while self._loans or self._owed:
+            if not self._loans and not self._owed:
+                return True
+            drain = _Drain()
+            self._drains.append(drain)
+            while drain.drained is None:
                 left = None if deadline is None else deadline - self._clock.monotonic()
-                if self._releases != releases or (left is not None and left <= 0):
+                if left is not None and left <= 0:
+                    self._drains.remove(drain)
                     return False
                 self._clock.wait(self._drained, left)
-            return True
+            return drain.drained
+
+    def _end_drains_locked(self, *, drained: bool) -> None:
+        for drain in self._drains:
+            drain.drained = drained
+        self._drains.clear()
+        self._drained.notify_all()
 
     def _add_locked(self, key: K) -> None:
         if self._shutting_down:

@@ -3,8 +3,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
+from navarchos.cli.progress.summary import summarize_rollout
+from navarchos.cli.progress.text import remaining_time
 from navarchos.cli.sandbox.observer import NodeView, Notice, Snapshot
-from navarchos.cli.sandbox.view import PlainView, choose_rows, remaining_time, render
+from navarchos.cli.sandbox.view import PlainView, choose_rows, render
 from navarchos.meta import ObjectMeta
 from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
@@ -81,7 +83,7 @@ def test_a_drawing_names_nodes_steps_and_what_is_left() -> None:
     ],
 )
 def test_the_estimate_is_said_in_words(phase: RolloutPhase, left: float | None, words: str) -> None:
-    assert remaining_time(rollout(phase, left), NOW) == words
+    assert remaining_time(summarize_rollout(rollout(phase, left), (), ()), NOW) == words
 
 
 def test_without_a_terminal_each_notice_is_a_line(fake_clock: FakeClock) -> None:

@@ -85,7 +85,7 @@ class WireServer:
     """Runs a script for each connection, on a thread each."""
 
     script: Callable[[Peer], object]
-    tls: bool = False
+    tls: bool | ssl.SSLContext = False
     connections: int = 0
     port: int = 0
     failures: list[BaseException] = field(default_factory=list)
@@ -127,9 +127,7 @@ class WireServer:
     def _serve(self, connection: socket.socket) -> None:
         try:
             if self.tls:
-                context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-                context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
-                connection = context.wrap_socket(connection, server_side=True)
+                connection = _context(self.tls).wrap_socket(connection, server_side=True)
         except OSError:
             connection.close()
             return
@@ -143,6 +141,14 @@ class WireServer:
             self.failures.append(error)
         finally:
             peer.close()
+
+
+def _context(tls: bool | ssl.SSLContext) -> ssl.SSLContext:
+    if isinstance(tls, ssl.SSLContext):
+        return tls
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "cert.pem", TLS / "key.pem")
+    return context
 
 
 @pytest.fixture

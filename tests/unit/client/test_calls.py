@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from structlog.testing import capture_logs
 from navarchos.client import (
     BufferedAnswer,
     ConnectFailed,
+    CredentialsFailed,
     HttpRequest,
     RequestTimeout,
     Resource,
@@ -139,6 +141,48 @@ def test_a_read_is_repeated_for_each_stale_kept_connection(connect: Make) -> Non
     assert len(script.requests) == 4
 
 
+def test_a_read_on_a_new_connection_that_broke_is_repeated_a_second_later(
+    connect: Make, fake_clock: FakeClock
+) -> None:
+    script = Script(ConnectFailed("reset", sent=True))
+    pods = connect(script, clock=fake_clock).resource(PODS)
+    collect = in_thread(fake_clock, lambda: pods.get("a", "web")["metadata"])
+    assert (len(script.requests), fake_clock.next_deadline()) == (1, 1.0)
+    fake_clock.advance(1.0)
+    assert collect() == {"name": "a"}
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [ConnectFailed("refused", refused=True), ConnectFailed("no connection in time")],
+)
+def test_a_server_that_cannot_be_reached_is_reported_at_once(
+    connect: Make, fake_clock: FakeClock, failure: ConnectFailed
+) -> None:
+    script = Script(failure)
+    with pytest.raises(ConnectFailed):
+        connect(script, clock=fake_clock).resource(PODS).get("a", "web")
+    assert len(script.requests) == 1
+
+
+def test_a_watch_that_breaks_before_it_is_open_is_for_its_caller_to_repeat(
+    connect: Make, fake_clock: FakeClock
+) -> None:
+    script = Script(ConnectFailed("reset", sent=True))
+    with pytest.raises(ConnectFailed):
+        connect(script, clock=fake_clock).resource(PODS).watch()
+    assert len(script.requests) == 1
+
+
+def test_a_read_is_not_repeated_when_the_second_until_then_is_beyond_its_deadline(
+    connect: Make, fake_clock: FakeClock
+) -> None:
+    script = Script(ConnectFailed("reset", sent=True))
+    with pytest.raises(ConnectFailed):
+        connect(script, clock=fake_clock).resource(PODS).get("a", "web", timeout=0.5)
+    assert len(script.requests) == 1
+
+
 def test_a_failure_of_the_network_names_the_call(connect: Make) -> None:
     script = Script(ConnectFailed("refused", refused=True))
     with pytest.raises(ConnectFailed) as caught:
@@ -182,6 +226,43 @@ def test_credentials_are_renewed_once_after_a_401(connect: Make) -> None:
     assert (len(script.requests), len(renewed)) == (2, 2)
 
 
+@pytest.mark.parametrize("fails", [False, True])
+def test_requests_that_were_refused_at_once_renew_once(connect: Make, fails: bool) -> None:
+    """All are refused with the first token; nobody renews it again once it is replaced."""
+    together = threading.Barrier(4)
+    tokens, renewed = ["old"], []
+
+    def answer(request: HttpRequest) -> BufferedAnswer:
+        if request.headers["Authorization"] == "old" and len(seen) < 4:
+            seen.append("old")
+            together.wait(30)
+            return BufferedAnswer(401, {}, b"")
+        return BufferedAnswer(401 if fails else 200, {}, b"")
+
+    def renew() -> None:
+        renewed.append(True)
+        if fails:
+            raise CredentialsFailed("plugin", "logged out")
+        tokens[0] = f"new {len(renewed)}"
+
+    seen: list[str] = []
+    client = connect(answer, authorization=lambda: tokens[0], renew=renew)
+
+    def status() -> object:
+        try:
+            return client.raw("GET", "/x").status
+        except CredentialsFailed:
+            return "failed"
+
+    with ThreadPoolExecutor(4) as threads:
+        found = sorted(map(str, threads.map(lambda _: status(), range(4))))
+    assert len(renewed) == 1
+    assert found == (["401", "401", "401", "failed"] if fails else ["200"] * 4)
+    # The next one to be refused is refused with other credentials, and renews them.
+    status()
+    assert len(renewed) == (2 if fails else 1)
+
+
 def test_requests_beyond_the_burst_wait_for_their_turn(
     connect: Make, fake_clock: FakeClock
 ) -> None:
@@ -209,6 +290,37 @@ def test_a_place_beyond_the_deadline_is_not_taken(connect: Make, fake_clock: Fak
     assert len(script.requests) == 2
 
 
+def test_a_header_that_is_given_replaces_the_clients_own_however_it_is_spelled(
+    connect: Make,
+) -> None:
+    script = Script()
+    client = connect(script, user_agent="me/1", authorization=lambda: "Bearer mine")
+    given = {"accept": "text/plain", "USER-AGENT": "you/2", "authorization": "Bearer yours"}
+    client.raw("POST", "/x", body={}, headers={**given, "content-type": "a/b"})
+    sent = script.requests[0].headers
+    assert sorted(name.lower() for name in sent) == [
+        "accept",
+        "accept-encoding",
+        "authorization",
+        "content-type",
+        "user-agent",
+    ]
+    assert {name: sent[name] for name in given} == given
+
+
+def test_waits_for_the_clients_own_limit_are_measured(connect: Make, fake_clock: FakeClock) -> None:
+    instruments = Instruments()
+    client = connect(Script(), clock=fake_clock, qps=2.0, burst=1, instruments=instruments)
+    client.raw("GET", "/1")
+    collect = in_thread(fake_clock, lambda: client.raw("GET", "/2").status)
+    fake_clock.advance(0.5)
+    assert collect() == 200
+    name, labels = "rest_client_rate_limiter_duration_seconds", {"verb": "GET", "host": "api.test"}
+    sample = instruments.registry.get_sample_value
+    assert sample(f"{name}_count", labels) == 2
+    assert sample(f"{name}_sum", labels) == 0.5
+
+
 @pytest.mark.rule("CL-17")
 def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
     header = '299 - "policy/v1beta1 is deprecated", 299 - "a \\"second\\" one"'
@@ -221,6 +333,16 @@ def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
         ("api_server_warning", "policy/v1beta1 is deprecated"),
         ("api_server_warning", 'a \\"second\\" one'),
     ]
+
+
+@pytest.mark.rule("CL-17")
+def test_a_server_with_ever_new_warnings_does_not_fill_the_memory(connect: Make) -> None:
+    answers = [BufferedAnswer(200, {"warning": f'299 - "{n}"'}, b"{}") for n in range(1_002)]
+    client = connect(Script(*answers))
+    with capture_logs() as logs:
+        for _ in answers:
+            client.raw("GET", "/x")
+    assert [log["text"] for log in logs] == [str(n) for n in range(1_000)]
 
 
 @pytest.mark.rule("MT-07")
@@ -239,6 +361,8 @@ def test_every_try_is_counted_without_names_of_objects(connect: Make) -> None:
     assert requests("404", "POST") == 1
     assert requests("<error>", "GET") == 1
     assert requests("200", "GET") == 1
+    again = {"code": "200", "verb": "GET", "host": "api.test"}
+    assert sample("rest_client_request_retries_total", again) == 1
     labels = {"verb": "get", "resource": "pods", "code": "200"}
     assert sample("navarchos_client_request_duration_seconds_count", labels) == 1
 

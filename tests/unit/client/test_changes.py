@@ -1,5 +1,6 @@
 """Patches, conflicts, owners, finalizers: helpers for changing objects."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -14,12 +15,17 @@ from navarchos.client import (
     Conflict,
     ConflictPolicy,
     NotFound,
+    NotOwned,
     Resource,
     add_finalizer,
     controlled_by,
     has_finalizer,
+    is_controlled_by,
+    is_owned_by,
     merge_apply,
     merge_diff,
+    not_controlled_by,
+    not_owned_by,
     owned_by,
     owner_reference,
     remove_finalizer,
@@ -29,6 +35,7 @@ from navarchos.client.errors import error_from_answer
 from navarchos.errors import ConfigError, Stopped
 from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion
 from navarchos.stopping import StopToken
+from navarchos.testing import FakeClock
 
 SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True, type=Object)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Object)
@@ -155,6 +162,25 @@ def test_the_two_policies_are_upstreams() -> None:
         ConflictPolicy(0, few.backoff)
 
 
+@pytest.mark.rule("CL-09")
+def test_the_waits_grow_as_the_policy_says(fake_clock: FakeClock) -> None:
+    work = Failing(4, conflict())
+    results: list[int] = []
+
+    def run() -> None:
+        policy = ConflictPolicy(5, MANY_WRITERS.backoff)
+        results.append(retry_on_conflict(work, policy=policy, clock=fake_clock, rand=lambda: 0.5))
+
+    thread = threading.Thread(target=run, name="nav-test-retry")  # a name the clock waits for
+    thread.start()
+    for wait in (0.0105, 0.0525, 0.2625, 1.3125):  # 10 ms, times five, and half of a tenth more
+        fake_clock.settle()
+        assert fake_clock.next_deadline() == pytest.approx(wait)
+        fake_clock.advance(wait)
+    thread.join(30)
+    assert results == [5]
+
+
 def test_a_stop_ends_the_repetition() -> None:
     stop = StopToken()
     stop.stop("over")
@@ -206,6 +232,39 @@ def test_the_same_owner_in_another_version_is_replaced_and_not_doubled() -> None
     assert [(ref.kind, ref.uid) for ref in found] == [("Node", "x"), ("ReplicaSet", "new")]
 
 
+@pytest.mark.rule("CL-04")
+@pytest.mark.parametrize("block", [True, False])
+def test_a_controller_holds_up_its_deletion_unless_told_otherwise(block: bool) -> None:
+    mine, owner = thing("pod", "web").metadata, thing("a", "web")
+    (found,) = controlled_by(mine, (), owner, SETS, block_owner_deletion=block)
+    assert (found.controller, found.block_owner_deletion) == (True, block)
+    assert controlled_by(mine, (), owner, SETS)[0].block_owner_deletion is True
+    (plain,) = owned_by(mine, (), owner, SETS)
+    assert (plain.controller, plain.block_owner_deletion) == (False, False)
+
+
+@pytest.mark.rule("CL-04")
+@pytest.mark.rule("CL-06")
+def test_an_owner_of_the_same_kind_and_name_in_another_group_is_another_one() -> None:
+    mine, owner = thing("pod", "web").metadata, thing("a", "web")
+    foreign = OwnerReference(
+        api_version="example.com/v1", kind="ReplicaSet", name="a", uid="x", controller=True
+    )
+    with pytest.raises(AlreadyOwned):
+        controlled_by(mine, (foreign,), owner, SETS)
+    both = owned_by(mine, (foreign,), owner, SETS)
+    assert [each.uid for each in both] == ["x", "u"]
+    assert not is_owned_by((foreign,), owner, SETS)
+    assert not_owned_by(mine, both, owner, SETS) == (foreign,)
+
+
+@pytest.mark.rule("CL-06")
+def test_an_owner_that_is_referred_to_twice_is_removed_twice() -> None:
+    mine, owner = thing("pod", "web").metadata, thing("a", "web")
+    (one,) = owned_by(mine, (), owner, SETS)
+    assert not_owned_by(mine, (one, one), owner, SETS) == ()
+
+
 @pytest.mark.rule("CL-05")
 @pytest.mark.parametrize("namespace", ["other", ""])
 def test_an_owner_cannot_own_beyond_its_namespace(namespace: str) -> None:
@@ -218,6 +277,46 @@ def test_an_owner_cannot_own_beyond_its_namespace(namespace: str) -> None:
 @pytest.mark.parametrize("namespace", ["web", ""])
 def test_a_cluster_scoped_owner_can_own_anywhere(namespace: str) -> None:
     assert controlled_by(thing("pod", namespace).metadata, (), thing("n"), NODES)
+
+
+@pytest.mark.rule("CL-06")
+def test_owners_are_found_by_group_kind_and_name() -> None:
+    mine = thing("pod", "web").metadata
+    plain = owned_by(mine, (), thing("a", "web"), SETS)
+    managed = controlled_by(mine, (), thing("a", "web"), SETS)
+    assert is_owned_by(plain, thing("a", "web", "another uid"), SETS)
+    assert is_owned_by(managed, thing("a", "web"), SETS)
+    assert not is_owned_by(plain, thing("b", "web"), SETS)
+    assert not is_owned_by(plain, thing("a"), NODES)
+    assert is_controlled_by(managed, thing("a", "web"), SETS)
+    assert not is_controlled_by(plain, thing("a", "web"), SETS)
+    assert not is_controlled_by((), thing("a", "web"), SETS)
+
+
+@pytest.mark.rule("CL-06")
+def test_a_reference_is_removed_and_the_others_stay() -> None:
+    mine = thing("pod", "web").metadata
+    one = controlled_by(mine, (), thing("a", "web"), SETS)
+    two = owned_by(mine, one, thing("n"), NODES)
+    assert not_owned_by(mine, two, thing("n"), NODES) == one
+    assert not_controlled_by(mine, two, thing("a", "web"), SETS) == two[1:]
+
+
+@pytest.mark.rule("CL-06")
+def test_removing_a_reference_that_is_not_there_is_an_error() -> None:
+    mine = thing("pod", "web").metadata
+    plain = owned_by(mine, (), thing("a", "web"), SETS)
+    with pytest.raises(NotOwned) as caught:
+        not_owned_by(mine, plain, thing("b", "web"), SETS)
+    assert (caught.value.key, caught.value.kind, caught.value.name) == (
+        "web/pod",
+        "ReplicaSet",
+        "b",
+    )
+    for references in ((), plain):
+        with pytest.raises(NotOwned) as caught:
+            not_controlled_by(mine, references, thing("a", "web"), SETS)
+        assert caught.value.controller
 
 
 @pytest.mark.rule("CL-07")

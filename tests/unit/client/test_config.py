@@ -75,6 +75,7 @@ def test_another_context_can_be_named(home: Path) -> None:
     assert config.authorization is None
 
 
+@pytest.mark.rule("MG-19")
 def test_an_explicit_file_wins_over_the_variable_and_that_over_the_pod(
     home: Path, service_account: Path
 ) -> None:
@@ -86,9 +87,10 @@ def test_an_explicit_file_wins_over_the_variable_and_that_over_the_pod(
     found = load_config(environ=env, service_account=service_account)
     assert header(found) == "Bearer variable"
     found = load_config(environ=IN_CLUSTER, service_account=service_account)
-    assert header(found) == "bearer pod-token"
+    assert header(found) == "Bearer pod-token"
 
 
+@pytest.mark.rule("MG-19")
 def test_a_pod_uses_its_service_account_before_the_default_file(
     home: Path, service_account: Path
 ) -> None:
@@ -103,11 +105,11 @@ def test_a_pod_uses_its_service_account_before_the_default_file(
 
 def test_a_rotated_service_account_token_is_used_after_renewal(service_account: Path) -> None:
     found = load_config(environ=IN_CLUSTER, service_account=service_account)
-    assert header(found) == "bearer pod-token"
+    assert header(found) == "Bearer pod-token"
     (service_account / "token").write_text("rotated")
     assert found.renew is not None
     found.renew()
-    assert header(found) == "bearer rotated"
+    assert header(found) == "Bearer rotated"
 
 
 def test_several_files_in_the_variable_are_one_configuration(home: Path) -> None:

@@ -2,16 +2,17 @@
 
 import gc
 import json
+import sys
 from collections.abc import Iterator, Mapping
 
 import msgspec
 import pytest
 
-from navarchos.client import DecodeError, Resource
+from navarchos.client import DecodeError, Resource, ResourceList, WatchEvent
 from navarchos.client.collector import collection_paused
 from navarchos.client.decoding import Codec
 from navarchos.client.lines import LineSplitter
-from navarchos.meta import Object, Unstructured
+from navarchos.meta import Object, ResourceVersion, Unstructured
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -98,6 +99,7 @@ def test_an_object_without_metadata_fails_without_a_key() -> None:
 
 
 @pytest.mark.parametrize("kind", [dict, dict[str, object], Mapping[str, object], Unstructured])
+@pytest.mark.rule("IF-06", "IF-12")
 def test_untyped_objects_get_their_kind_and_lose_managed_fields(kind: type[object]) -> None:
     resource = Resource("", "v1", "pods", "Pod", namespaced=True, type=kind)
     body = page({"metadata": {"name": "a", "managedFields": [{"manager": "x"}]}, "spec": {"n": 1}})
@@ -171,3 +173,54 @@ def test_lines_are_the_same_however_the_stream_is_cut(size: int) -> None:
     assert lines == [b'{"a":1}', b'{"b":"' + b"x" * 50 + b'"}', b'{"c":3}']
     assert splitter.rest() == b"rest"
     assert splitter.rest() == b""
+
+
+def test_events_and_lists_can_be_made_of_a_named_type() -> None:
+    """Typing marks such an instance, which a frozen class with slots could not stand."""
+    version = ResourceVersion("7")
+    assert WatchEvent[dict[str, str]]("ADDED", {"a": "b"}, version).object == {"a": "b"}
+    assert ResourceList[dict[str, str]]([{"a": "b"}], version).items == [{"a": "b"}]
+
+
+class Lenient(msgspec.Struct, frozen=True):
+    """Refuses null, so that a null sends the page the slow way."""
+
+    metadata: dict[str, object]
+    spec: dict[str, str] = {}
+
+
+@pytest.mark.rule("RF-12")
+@pytest.mark.parametrize("type_", [Pod, dict, Lenient])
+def test_no_object_keeps_the_page_alive_that_it_came_in(type_: type) -> None:
+    resource = Resource("", "v1", "pods", "Pod", namespaced=True, type=type_)
+    slow = {**pod("b"), "spec": None} if type_ is Lenient else pod("b", nodeName="n")
+    data = page(pod("a", nodeName="n"), slow)
+    before = sys.getrefcount(data)
+    items = Codec(resource).decode_list(data).items
+    assert len(items) == 2
+    assert sys.getrefcount(data) == before
+
+
+TABLE = {
+    "kind": "Table",
+    "metadata": {"resourceVersion": "9"},
+    "columnDefinitions": [],
+    "rows": [{"object": {"metadata": {"name": "a"}}}],
+}
+
+
+@pytest.mark.rule("RF-13")
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.parametrize("type_", [Pod, dict, Lenient])
+def test_a_table_is_no_list_and_least_of_all_an_empty_one(version: str, type_: type) -> None:
+    resource = Resource("", "v1", "pods", "Pod", namespaced=True, type=type_)
+    table = {"apiVersion": f"meta.k8s.io/{version}", **TABLE}
+    for body in (table, {**table, "items": [{"metadata": 3}]}):
+        with pytest.raises(DecodeError, match="Table"):
+            Codec(resource).decode_list(json.dumps(body).encode())
+
+
+def test_a_kind_that_is_called_table_is_listed_like_any_other() -> None:
+    tables = Resource("shop.example", "v1", "tables", "Table", namespaced=True, type=Pod)
+    body = {"apiVersion": "shop.example/v1", "kind": "Table", "items": [pod("a")]}
+    assert len(Codec(tables).decode_list(json.dumps(body).encode()).items) == 1

@@ -144,6 +144,7 @@ def test_a_resource_version_from_the_future_is_recognised(status: dict[str, Any]
 def test_other_timeouts_are_not_taken_for_a_resource_version_from_the_future() -> None:
     assert not is_resource_version_too_large(error(504, reason="Timeout", message="busy"))
     assert not is_resource_version_too_large(ValueError("Too large resource version"))
+    assert not is_resource_version_too_large(error(400, message="Too large resource version: 9"))
 
 
 @pytest.mark.rule("CL-15")

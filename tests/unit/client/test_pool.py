@@ -1,9 +1,11 @@
 """What the network does to requests."""
 
+import contextlib
+import random
 import socket
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -91,18 +93,18 @@ def test_a_body_that_trickles_cannot_outlast_the_deadline(serve: Make, connect: 
     done.set()
 
 
-@pytest.mark.parametrize("method", ["GET", "POST"])
-def test_a_fresh_connection_that_breaks_is_reported_and_not_tried_again(
-    serve: Make, connect: Make, method: str
+def test_a_write_on_a_fresh_connection_that_breaks_is_reported_and_not_repeated(
+    serve: Make, connect: Make
 ) -> None:
     def hang_up(peer: Any) -> None:
         peer.receive()
         reset(peer)
 
     server = serve(hang_up)
-    error = failure_of(connect(server.url), method)
+    error = failure_of(connect(server.url), "POST")
     assert isinstance(error, ConnectFailed)
     assert error.sent
+    assert not error.kept
     assert not error.refused
     assert server.connections == 1
 
@@ -112,7 +114,7 @@ def test_a_body_that_ends_early_is_no_answer(serve: Make, connect: Make) -> None
         peer.receive()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
 
-    error = failure_of(connect(serve(cut).url))
+    error = failure_of(connect(serve(cut).url), timeout=0.5)
     assert isinstance(error, ConnectFailed)
 
 
@@ -248,6 +250,83 @@ def test_stop_frees_a_read_until_the_end_of_the_connection(serve: Make, connect:
         client.raw("GET", "/x", timeout=60.0)
 
 
+@pytest.mark.rule("RT-24")
+def test_stop_frees_a_request_whose_connection_is_not_accepted_at_any_moment(
+    connect: Make,
+) -> None:
+    """The server's queue of new connections is full, so it does not answer one more."""
+    seed = random.randrange(1 << 32)
+    print(f"seed {seed}")  # noqa: T201 - shown when the test fails
+    moments = random.Random(seed)
+    with full_queue() as port:
+        for _ in range(100):
+            stop = StopToken()
+            client = connect(f"http://127.0.0.1:{port}", stop=stop)
+            results: list[BaseException] = []
+            thread = threading.Thread(target=ask, args=(client, results))
+            thread.start()
+            thread.join(moments.choice([0.0, 0.0001, 0.001, 0.01]))
+            stop.stop("enough")
+            thread.join(5.0)  # the handshake alone would take ten seconds
+            assert [type(result) for result in results] == [Stopped]
+
+
+def ask(client: Client, results: list[BaseException]) -> None:
+    try:
+        client.raw("GET", "/x", timeout=60.0)
+    except BaseException as error:  # noqa: BLE001 - looked at by the test
+        results.append(error)
+
+
+@contextlib.contextmanager
+def full_queue() -> Iterator[int]:
+    """Listen on a port whose queue of connections that are not accepted is full."""
+    with contextlib.ExitStack() as stack:
+        listener = stack.enter_context(socket.socket())
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(0)
+        for _ in range(4):
+            waiting = stack.enter_context(socket.socket())
+            waiting.setblocking(False)
+            waiting.connect_ex(listener.getsockname())
+        yield listener.getsockname()[1]
+
+
+@pytest.mark.rule("RT-24")
+def test_stop_frees_a_request_in_the_middle_of_the_tls_handshake(
+    serve: Make, connect: Make
+) -> None:
+    stop = StopToken()
+    ends: list[bytes] = []
+
+    def silent(peer: Any) -> None:
+        peer.socket.settimeout(5.0)  # without the stop the client gives up after ten
+        peer.socket.recv(1 << 16)
+        stop.stop("enough")
+        ends.append(peer.socket.recv(1))
+
+    server = serve(silent)
+    client = connect(server.url.replace("http", "https"), stop=stop)
+    with pytest.raises(Stopped):
+        client.raw("GET", "/x", timeout=60.0)
+    server.stop()
+    assert ends == [b""]
+
+
+def test_the_next_address_of_a_name_is_tried_when_the_first_refuses(
+    serve: Make, connect: Make
+) -> None:
+    """`localhost` is ::1 and 127.0.0.1 on most machines; the server has the latter only."""
+    server = serve(echo)
+    assert connect(f"http://localhost:{server.port}").raw("GET", "/a").body == b"GET /a"
+
+
+def test_a_name_that_nobody_knows_says_that_nothing_was_sent(connect: Make) -> None:
+    error = failure_of(connect("http://no-such-host.invalid"))
+    assert isinstance(error, ConnectFailed)
+    assert (error.sent, error.refused) == (False, False)
+
+
 def test_a_stopped_client_sends_nothing(serve: Make, connect: Make) -> None:
     server = serve(echo)
     stop = StopToken()
@@ -328,3 +407,21 @@ def test_requests_go_through_the_proxy(serve: Make, connect: Make) -> None:
     proxy = serve(echo)
     client = connect("http://api.test", proxy=proxy.url)
     assert client.raw("GET", "/version").body == b"GET http://api.test/version"
+
+
+def test_https_goes_through_a_tunnel_and_the_proxy_learns_no_credentials(
+    serve: Make, connect: Make
+) -> None:
+    heard: list[Any] = []
+
+    def refuse(peer: Any) -> None:
+        heard.append(peer.receive())
+        peer.answer(b"", status=407)
+
+    proxy = serve(refuse)
+    client = connect("https://api.test", proxy=proxy.url, authorization=lambda: "Bearer secret")
+    error = failure_of(client, "POST", body={})
+    assert isinstance(error, ConnectFailed)
+    assert not error.sent
+    assert [(request.method, request.target) for request in heard] == [("CONNECT", "api.test:443")]
+    assert "secret" not in str(heard)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
@@ -12,6 +13,7 @@ from navarchos.client import (
     BufferedAnswer,
     Conflict,
     DecodeError,
+    Forbidden,
     HttpRequest,
     Invalid,
     NotFound,
@@ -20,6 +22,8 @@ from navarchos.client import (
     Resource,
     ResourceClient,
     TooManyRequests,
+    create_or_patch,
+    create_or_update,
 )
 from navarchos.errors import ConfigError
 from navarchos.meta import Object, ObjectMeta
@@ -161,6 +165,21 @@ def test_create_fills_in_the_kind_and_finds_the_namespace(
     assert server.line.endswith("?fieldManager=me&fieldValidation=Strict")
 
 
+def test_what_is_asked_by_creating_it_needs_no_metadata(connect: Make, server: Recorder) -> None:
+    reviews = Resource(
+        "authorization.k8s.io",
+        "v1",
+        "selfsubjectaccessreviews",
+        "SelfSubjectAccessReview",
+        namespaced=False,
+        type=dict,
+    )
+    spec = {"resourceAttributes": {"resource": "pods", "verb": "list"}}
+    connect(server).resource(reviews).create({"spec": spec})
+    assert server.line == "POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    assert server.body["spec"] == spec
+
+
 def test_create_without_any_namespace_is_refused(pods: ResourceClient[Pod]) -> None:
     with pytest.raises(ConfigError):
         pods.create({"metadata": {"name": "a"}})
@@ -212,6 +231,18 @@ def test_a_status_patch_goes_to_the_subresource(
 ) -> None:
     pods.patch("a", {"status": {"phase": "Done"}}, "web", subresource="status")
     assert server.line == "PATCH /api/v1/namespaces/web/pods/a/status"
+
+
+@pytest.mark.rule("CL-14")
+def test_an_object_of_which_only_the_metadata_is_known_is_not_created(
+    connect: Make, server: Recorder
+) -> None:
+    pods = connect(server).resource(PODS).projected(Object)
+    with pytest.raises(ConfigError, match="more of it than metadata"):
+        pods.create(Object(metadata=ObjectMeta(name="a")), "web")
+    assert server.requests == []
+    assert pods.get("a", "web").metadata.name == "a"
+    assert pods.patch("a", {"metadata": {"labels": {"x": "y"}}}, "web")
 
 
 @pytest.mark.rule("CL-10")
@@ -341,3 +372,151 @@ def test_raw_sends_bytes_as_they_are_and_the_rest_as_json(connect: Make) -> None
     assert server.requests[-1].headers["Content-Type"] == "application/yaml"
     client.raw("POST", "/x", body={"a": 1})
     assert server.requests[-1].body == b'{"a":1}'
+
+
+WRITES: dict[str, Callable[[ResourceClient[Any]], object]] = {
+    "create": lambda pods: pods.create({"metadata": {"name": "a"}}, "web"),
+    "patch": lambda pods: pods.patch("a", {}, "web"),
+    "apply": lambda pods: pods.apply("a", {}, "web", field_manager="own"),
+    "replace": lambda pods: pods.replace("a", {}, "web"),
+    "create_subresource": lambda pods: pods.create_subresource("a", "token", {}, "web"),
+}
+
+
+@pytest.mark.rule("CL-13")
+@pytest.mark.parametrize("verb", WRITES)
+def test_options_for_every_write_can_be_given_once(
+    connect: Make, server: Recorder, verb: str
+) -> None:
+    pods = connect(server).resource(PODS).projected(dict)
+    wrapped = pods.with_defaults(field_manager="me", field_validation="Strict")
+    WRITES[verb](wrapped.with_defaults(dry_run=True))
+    query = parse_qs(urlsplit(server.requests[-1].target).query)
+    manager = "own" if verb == "apply" else "me"
+    assert query == {"dryRun": ["All"], "fieldManager": [manager], "fieldValidation": ["Strict"]}
+    WRITES[verb](pods)
+    assert "dryRun" not in server.line
+    assert "Strict" not in server.line
+
+
+@pytest.mark.rule("CL-13")
+def test_nothing_that_is_dry_by_default_is_deleted_or_evicted(
+    connect: Make, server: Recorder
+) -> None:
+    dry = connect(server).resource(PODS).with_defaults(dry_run=True)
+    dry.delete("a", "web")
+    assert server.body["dryRun"] == ["All"]
+    dry.evict("a", "web")
+    assert server.body["deleteOptions"]["dryRun"] == ["All"]
+    connect(server).resource(PODS).delete("a", "web", dry_run=True)
+    assert server.body["dryRun"] == ["All"]
+
+
+@pytest.mark.rule("CL-13")
+def test_a_scale_is_set_with_the_options_of_all_writes(connect: Make, server: Recorder) -> None:
+    pods = connect(server).resource(PODS).with_defaults(dry_run=True, field_manager="me")
+    pods.set_scale("a", 2, "web", uid="u", resource_version="7")
+    assert server.line.endswith("/web/pods/a/scale?dryRun=All&fieldManager=me")
+    metadata = {"uid": "u", "resourceVersion": "7"}
+    assert server.body == {"spec": {"replicas": 2}, "metadata": metadata}
+
+
+@pytest.mark.parametrize("status", [None, {}, {"token": "t", "expirationTimestamp": "soon"}])
+def test_an_answer_without_a_token_says_so_and_not_what_it_is(connect: Make, status: Any) -> None:
+    pods = connect(Recorder({"status": status})).resource(PODS)
+    with pytest.raises(DecodeError, match="no TokenRequest") as caught:
+        pods.request_token("a", "web")
+    assert caught.value.resource == "pods/token"
+
+
+def test_a_token_is_asked_for_as_named(connect: Make) -> None:
+    answer = {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}
+    server = Recorder({"status": answer})
+    pods = connect(server).resource(PODS)
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": "p", "uid": "u"}
+    pods.request_token("a", "web", audiences=["x"], expiration_seconds=600, bound_to=bound)
+    spec = {"audiences": ["x"], "expirationSeconds": 600, "boundObjectRef": bound}
+    assert server.line == "POST /api/v1/namespaces/web/pods/a/token"
+    assert (server.body["kind"], server.body["spec"]) == ("TokenRequest", spec)
+    pods.request_token("a", "web")
+    assert server.body["spec"] == {}
+
+
+@pytest.mark.rule("CL-13")
+def test_an_option_at_the_call_wins(connect: Make, server: Recorder) -> None:
+    pods = connect(server).resource(PODS)
+    wrapped = pods.with_defaults(field_manager="me", field_validation="Strict")
+    wrapped.patch("a", {}, "web", field_manager="you", field_validation="Warn")
+    assert server.line.endswith("?fieldManager=you&fieldValidation=Warn")
+    wrapped.apply("a", {}, "web")
+    assert server.line.endswith("?fieldManager=me&fieldValidation=Strict")
+    with pytest.raises(ConfigError):
+        pods.apply("a", {}, "web")
+
+
+IN_TEAM: dict[str, Callable[[ResourceClient[Any], str], object]] = {
+    "get": lambda pods, where: pods.get("a", where),
+    "get_subresource": lambda pods, where: pods.get_subresource("a", "scale", where),
+    "list": lambda pods, where: pods.list(where),
+    "list_page": lambda pods, where: pods.list_page(where),
+    "watch": lambda pods, where: pods.watch(where).close(),
+    "create": lambda pods, where: pods.create({"metadata": {"name": "a"}}, where),
+    "patch": lambda pods, where: pods.patch("a", {}, where),
+    "apply": lambda pods, where: pods.apply("a", {}, where, field_manager="m"),
+    "replace": lambda pods, where: pods.replace("a", {}, where),
+    "delete": lambda pods, where: pods.delete("a", where),
+    "create_subresource": lambda pods, where: pods.create_subresource("a", "token", {}, where),
+    "evict": lambda pods, where: pods.evict("a", where),
+    "get_scale": lambda pods, where: pods.get_scale("a", where),
+    "set_scale": lambda pods, where: pods.set_scale("a", 1, where),
+}
+
+
+@pytest.mark.rule("CL-13")
+@pytest.mark.parametrize("verb", IN_TEAM)
+def test_a_client_of_one_namespace_never_leaves_it(
+    connect: Make, server: Recorder, verb: str
+) -> None:
+    team = connect(server).resource(PODS).projected(dict).in_namespace("team")
+    for where in ("", "team"):
+        IN_TEAM[verb](team, where)
+        assert "/namespaces/team/pods" in server.line
+    with pytest.raises(ConfigError) as caught:
+        IN_TEAM[verb](team, "web")
+    assert (caught.value.name, caught.value.value) == ("namespace", "web")
+    assert len(server.requests) == 2
+
+
+@pytest.mark.rule("CL-13")
+def test_an_object_of_another_namespace_is_refused(connect: Make, server: Recorder) -> None:
+    team = connect(server).resource(PODS).in_namespace("team")
+    foreign = {"metadata": {"name": "a", "namespace": "web"}}
+    for write in (
+        lambda: team.create(foreign),
+        lambda: team.create(foreign, "team"),
+        lambda: team.replace("a", foreign),
+        lambda: team.apply("a", foreign, field_manager="m"),
+    ):
+        with pytest.raises(ConfigError, match="namespace team only"):
+            write()
+    assert server.requests == []
+    team.apply("a", {}, field_manager="m")
+    assert server.body["metadata"] == {"name": "a", "namespace": "team"}
+    nodes = connect(server).resource(NODES).in_namespace("team")
+    assert nodes.get("n")
+    assert server.line == "GET /api/v1/nodes/n"
+
+
+@pytest.mark.rule("CL-01")
+@pytest.mark.rule("CL-03")
+@pytest.mark.parametrize("upsert", [create_or_update, create_or_patch])
+def test_no_write_is_sent_for_an_object_that_is_as_wanted_or_cannot_be_read(
+    connect: Make, upsert: Any
+) -> None:
+    same = Recorder({"metadata": {"name": "a", "labels": None}, "spec": {"replicas": 1}})
+    upsert(connect(same).resource(PODS), "a", lambda obj: obj["spec"].update(replicas=1), "web")
+    assert [request.method for request in same.requests] == ["GET"]
+    closed = Recorder((403, {"reason": "Forbidden"}))
+    with pytest.raises(Forbidden):
+        upsert(connect(closed).resource(PODS), "a", lambda obj: obj.clear(), "web")
+    assert [request.method for request in closed.requests] == ["GET"]

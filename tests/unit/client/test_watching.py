@@ -267,6 +267,7 @@ def test_without_bookmarks_silence_is_allowed_until_the_server_should_have_ended
     class Silent:
         status = 200
         headers: dict[str, str] = {}  # noqa: RUF012 - read-only here
+        is_outdated = False
 
         def read_some(self, timeout: float | None) -> bytes:
             limits.append(timeout)
@@ -406,3 +407,49 @@ def test_a_server_that_is_gone_refuses_the_watch(connect: Make) -> None:
         watch(connect("http://127.0.0.1:1"))
     assert caught.value.refused
     assert (caught.value.verb, caught.value.resource) == ("watch", "pods")
+
+
+@pytest.mark.rule("RF-13", "RF-19")
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"kind": "Table", "apiVersion": "meta.k8s.io/v1"},
+        {"kind": "Table", "apiVersion": "meta.k8s.io/v1beta1"},
+        {"kind": "Node", "apiVersion": "v1"},
+        {"apiVersion": "v2", "kind": "Pod"},
+    ],
+    ids=lambda other: "/".join(other.values()),
+)
+def test_an_event_of_another_kind_is_a_failure_that_names_nobody(
+    serve: Make, connect: Make, other: dict[str, str]
+) -> None:
+    """Its name would be that of another kind's object: a deletion would hit the wrong one."""
+    deleted = {"type": "DELETED", "object": {**other, "metadata": {"name": "a"}}}
+    lines = json.dumps(deleted).encode() + b"\n", line("ADDED", "b", "8")
+    server = serve(streaming(*lines))
+    first, second = watch(connect(server.url))
+    assert first.object is None
+    assert first.failure is not None
+    assert other["kind"] in first.failure.why
+    assert (first.failure.key, first.resource_version) == ("", "")
+    assert second.object is not None
+    assert second.object.metadata.name == "b"
+
+
+@pytest.mark.parametrize("order", [("kind", "apiVersion"), ("apiVersion", "kind"), ("kind",), ()])
+def test_an_event_of_the_kind_asked_for_is_read_whatever_it_says_of_itself_first(
+    serve: Make, connect: Make, order: tuple[str, ...]
+) -> None:
+    about = {"kind": "Pod", "apiVersion": "v1"}
+    said = {name: about[name] for name in order}
+    rest = {"metadata": {"name": "a"}}
+    objects = [{**said, **rest}, {**rest, **said}]
+    if order == ("kind",):
+        objects = [{**rest, "apiVersion": "v1", "kind": "Pod"}]
+    lines = [
+        json.dumps({"type": "ADDED", "object": obj}, separators=separators).encode() + b"\n"
+        for obj in objects
+        for separators in [(",", ":"), (", ", ": ")]
+    ]
+    found = list(watch(connect(serve(streaming(*lines)).url)))
+    assert [event.object and event.object.metadata.name for event in found] == ["a"] * len(lines)

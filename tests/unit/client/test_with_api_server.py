@@ -1,10 +1,9 @@
-"""The client against the in-process API server, over HTTP: what only that one can do.
+"""The client and what only scripted faults of the in-process API server do to it.
 
-What holds for each API server is in `tests/contract/test_client.py`.
+What holds for each API server is in `tests/integration/framework/test_client.py`.
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import TypeVar
 
 import msgspec
@@ -14,12 +13,10 @@ from navarchos.client import (
     Client,
     ClientConfig,
     ConnectFailed,
-    Expired,
     Resource,
     ServerError,
     TooManyRequests,
     WatchBroken,
-    WatchExpired,
     WatchStream,
 )
 from navarchos.meta import Object
@@ -61,25 +58,6 @@ def server() -> Iterator[ApiServer]:
 def client(server: ApiServer) -> Iterator[Client]:
     with Client(ClientConfig(server.url)) as client:
         yield client
-
-
-def test_a_page_of_a_forgotten_list_is_expired(server: ApiServer, client: Client) -> None:
-    nodes = client.resource(NODES)
-    page = nodes.list_page(limit=3)
-    nodes.patch("n0", {"metadata": {"labels": {"a": "b"}}})
-    server.compact()
-    with pytest.raises(Expired):
-        nodes.list_page(limit=3, continue_token=page.continue_token)
-
-
-def test_a_watch_from_a_forgotten_version_is_expired(server: ApiServer, client: Client) -> None:
-    nodes = client.resource(NODES)
-    start = nodes.list().resource_version
-    for value in "ab":
-        nodes.patch("n0", {"metadata": {"labels": {"a": value}}})
-    server.compact()
-    with pytest.raises((WatchExpired, Expired)), nodes.watch(resource_version=start) as events:
-        next(events)
 
 
 @pytest.mark.parametrize("fault", ["half_close_after", "truncate_after", "stall_after"])
@@ -138,10 +116,3 @@ def test_a_read_waits_as_long_as_it_is_told(server: ApiServer, client: Client) -
     server.faults.add(Fault(verb="get", status=429, retry_after=1))
     assert client.resource(NODES).get("n0").metadata.name == "n0"
     assert server.requests["get"] == 2
-
-
-def test_the_servers_own_kubeconfig_leads_to_it(server: ApiServer, tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    server.write_kubeconfig(path)
-    with Client.from_config(kubeconfig=path) as client:
-        assert client.resource(NODES).get("n0").metadata.uid

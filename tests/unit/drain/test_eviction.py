@@ -166,12 +166,14 @@ def test_every_answer_has_one_meaning(
 
 
 @pytest.mark.rule("OP-43")
+@pytest.mark.rule("N-19")
 def test_no_answer_is_no_answer() -> None:
     assert outcome_of(ConnectFailed("refused")).answer is Answer.RETRY
 
 
 @pytest.mark.rule("OP-43")
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
+@pytest.mark.rule("N-19")
 def test_the_eviction_speaks_the_servers_version_and_names_the_pods_uid(
     make_pod: Callable[..., Pod], client_of: ClientOf, version: str
 ) -> None:

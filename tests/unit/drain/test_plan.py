@@ -193,6 +193,7 @@ def test_a_refusal_names_the_field_that_would_lift_it(make_pod: MakePod, daemon_
     assert "ignoreDaemonSets: true" in messages["default/agent"]
 
 
+@pytest.mark.rule("N-19")
 def test_pods_that_the_cluster_needs_come_last_and_the_order_is_stable(make_pod: MakePod) -> None:
     pods = [
         make_pod("dns", "a", priority_class="system-cluster-critical"),

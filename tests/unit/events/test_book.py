@@ -153,17 +153,33 @@ def test_an_event_without_room_is_refused(scribe: Scribe) -> None:
     assert scribe.record(facts(name="n0")) is Outcome.COUNTED
 
 
+@pytest.mark.rule("EV-07")
+def test_a_repeat_is_known_before_the_limit_is_asked(scribe: Scribe) -> None:
+    """So what is one event costs its object one token, however often it occurs."""
+    for _ in range(100):
+        scribe.record(facts("R0"))
+    fresh = [scribe.record(facts(f"R{n}")) for n in range(1, 26)]
+    assert fresh == [Outcome.QUEUED] * 24 + [Outcome.FILTERED]
+    assert scribe.record(facts("R0")) is Outcome.COUNTED
+
+
 @pytest.mark.rule("EV-10")
 def test_an_object_that_talks_too_much_is_filtered(scribe: Scribe) -> None:
     outcomes = [scribe.record(facts(f"R{n}")) for n in range(26)]
     assert outcomes == [Outcome.QUEUED] * 25 + [Outcome.FILTERED]
 
 
-def test_memory_is_bounded_over_many_objects(scribe: Scribe) -> None:
-    for n in range(5000):
+@pytest.mark.rule("EV-07")
+def test_the_4096_series_used_last_are_remembered(scribe: Scribe) -> None:
+    for n in range(4096):
         scribe.record(facts(name=f"n{n}"))
         scribe.write()
-    assert len(scribe.book._series) <= 4096
+    assert scribe.record(facts(name="n0")) is Outcome.COUNTED
+    scribe.write()
+    scribe.record(facts(name="one-more"))
+    scribe.write()
+    assert scribe.record(facts(name="n0")) is Outcome.COUNTED
+    assert scribe.record(facts(name="n1")) is Outcome.QUEUED
 
 
 def test_flushing_writes_all_that_the_server_does_not_know(scribe: Scribe) -> None:

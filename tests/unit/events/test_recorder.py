@@ -182,6 +182,25 @@ def test_what_is_no_event_is_counted_and_not_raised(started: Bench) -> None:
     assert started.server.requests == []
 
 
+@pytest.mark.rule("EV-14")
+def test_two_recorders_know_nothing_of_each_other_s_series_and_limits(
+    started: Bench, fake_clock: FakeClock
+) -> None:
+    other = Bench(fake_clock)
+    other.recorder.start(other.stop)
+    for n in range(30):
+        started.record(f"Reason{n}")
+        fake_clock.settle()
+    other.record("Reason0")
+    other.record("Reason29")
+    fake_clock.settle()
+    other.recorder.close(0)
+    other.client.close()
+    assert started.dropped("filtered") == 5
+    assert other.dropped("filtered") == 0
+    assert other.server.requests == ["POST", "POST"]
+
+
 @pytest.mark.rule("EV-10")
 def test_an_object_that_talks_too_much_is_filtered_and_counted(started: Bench) -> None:
     for n in range(30):

@@ -21,6 +21,7 @@ def test_each_object_has_its_own_limit() -> None:
     assert spam.allow("b", 0.0)
 
 
+@pytest.mark.rule("EV-07")
 def test_the_objects_used_longest_ago_are_forgotten() -> None:
     spam = SpamFilter()
     assert all(spam.allow("a", 0.0) for _ in range(25))

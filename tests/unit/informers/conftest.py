@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from navarchos.client import Resource
-from navarchos.informers import SharedInformer, Tombstone
+from navarchos.informers import CacheMutated, SharedInformer, Tombstone
+from navarchos.informers.mutation import MUTATION_VARIABLE
 from navarchos.meta import Object, ObjectMeta
 from navarchos.testing import FakeClock
 from navarchos.testing.source import FakeSource
@@ -96,6 +97,13 @@ def informer_of(fake_clock: FakeClock) -> Iterator[Callable[..., "SharedInformer
     for informer in made:
         informer.stop("the test is over")
         assert informer.join()
+        assert not isinstance(informer.failure, CacheMutated)
+
+
+@pytest.fixture
+def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that count threads or deadlines: nobody looks for changed objects."""
+    monkeypatch.delenv(MUTATION_VARIABLE)
 
 
 @pytest.fixture

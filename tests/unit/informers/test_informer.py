@@ -1,8 +1,11 @@
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from typing import Any
 
 import pytest
+import structlog
 
 from navarchos.client import WatchEvent
 from navarchos.errors import (
@@ -13,7 +16,12 @@ from navarchos.errors import (
     Stopped,
     ThreadCrashed,
 )
-from navarchos.informers import FilteringHandler, IndexFailed, SharedInformer
+from navarchos.informers import (
+    FilteringHandler,
+    IndexFailed,
+    SharedInformer,
+    TransformFailed,
+)
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
@@ -49,6 +57,20 @@ class Gate:
 
     def on_delete(self, obj: Any) -> None:
         self.seen.append("deleted")
+
+
+class Lying:
+    """A notification that counts as initial only after it was counted as none."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    @property
+    def initial(self) -> bool:
+        self.asked += 1
+        return self.asked > 1
+
+    def tell(self, handler: Any) -> None: ...
 
 
 # Life cycle
@@ -98,6 +120,59 @@ def test_a_handler_is_refused_after_the_stop_and_its_removal_is_not(
         informer.add_handler(recorder)
     registration.remove()
     assert registration.shutdown(0)
+
+
+@pytest.mark.rule("SI-01", "SI-03")
+def test_an_informer_that_is_stopped_before_its_start_is_over(
+    informer: SharedInformer[Any], source: FakeSource[Any], recorder: Any
+) -> None:
+    registration = informer.add_handler(recorder)
+    informer.stop()
+    assert not registration.wait_for_sync(None)
+    with pytest.raises(AlreadyStopped):
+        informer.add_handler(recorder)
+    informer.start()
+    assert informer.join()
+    assert source.requests == []
+
+
+def test_a_running_informer_without_handlers_is_not_joined(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    informer.start()
+    fake_clock.settle()
+    assert not informer.join(0)
+    informer.stop()
+    assert informer.join()
+
+
+def test_neither_a_handler_that_is_gone_nor_a_stopped_informer_is_held_on_to(
+    source: FakeSource[Any], fake_clock: FakeClock
+) -> None:
+    """A process may add and remove them for months, under one token that stops all."""
+
+    class Handler:
+        def on_add(self, obj: Any, is_in_initial_list: bool) -> None: ...
+        def on_update(self, old: Any, new: Any) -> None: ...
+        def on_delete(self, obj: Any) -> None: ...
+
+    outer = StopToken(clock=fake_clock)
+    informer = SharedInformer(source, clock=fake_clock)
+    informer.start(outer)
+    handler = Handler()
+    gone = weakref.ref(handler)
+    informer.add_handler(handler).shutdown()
+    informer.add_handler(Handler()).shutdown()
+    del handler
+    gc.collect()
+    assert gone() is None
+    informer.stop()
+    assert informer.join()
+    stopped = weakref.ref(informer)
+    del informer
+    gc.collect()
+    assert stopped() is None
+    assert not outer.is_set()
 
 
 @pytest.mark.rule("SI-04", "RT-10")
@@ -316,19 +391,192 @@ def test_the_transform_shapes_what_is_stored_and_told(
     assert recorder.take() == [("add", "a", 10, True), ("update", "a", 10, 20), ("gone", "ns/a")]
     failures = "navarchos_informer_decode_failures_total"
     assert instruments.registry.get_sample_value(failures, {"resource": "things"}) == 3
+    assert {key: type(why) for key, why in informer.left_out().items()} == {"ns/x": TransformFailed}
 
 
-@pytest.mark.rule("FQ-15", "RF-16")
-def test_an_index_function_that_fails_on_one_object_does_not_stop_the_others(
-    informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
+@pytest.mark.rule("FQ-11")
+@pytest.mark.parametrize("can_stream", [True, False])
+def test_an_object_passes_the_transform_once_in_each_state(
+    source: FakeSource[Any],
+    informer_of: Make,
+    fake_clock: FakeClock,
+    thing: Make,
+    recorder: Any,
+    can_stream: bool,
 ) -> None:
-    informer.add_indexers({"inverse": lambda obj: [str(12 // obj.value)]})
+    def add_one(obj: Any) -> Any:
+        return thing(obj.metadata.name, obj.value + 1)
+
+    source.can_stream = can_stream
+    source.put(thing("a", 1))
+    informer = informer_of(source, transform=add_one)
+    informer.add_handler(recorder)
     informer.start()
     fake_clock.settle()
-    source.put(thing("c", 0))
-    source.put(thing("d", 3))
+    source.put(thing("a", 5))
+    source.delete("ns/a")
     fake_clock.settle()
-    assert informer.store.keys() == ["ns/a", "ns/b", "ns/d"]
+    assert recorder.take() == [("add", "a", 2, True), ("update", "a", 2, 6), ("delete", "a", 6)]
+
+
+@pytest.mark.parametrize(
+    ("returned", "why"),
+    [
+        (lambda thing: None, "KeyFailed"),
+        (lambda thing: thing("other"), "it returned ns/other"),
+        (lambda thing: thing("a", namespace=""), "it returned a"),
+    ],
+    ids=["nothing", "another name", "no namespace"],
+)
+def test_a_transform_that_loses_its_object_leaves_that_one_out(
+    source: FakeSource[Any],
+    informer_of: Make,
+    fake_clock: FakeClock,
+    thing: Make,
+    returned: Callable[[Make], Any],
+    why: str,
+) -> None:
+    source.put(thing("a"))
+    source.put(thing("b"))
+    informer = informer_of(
+        source, transform=lambda obj: returned(thing) if obj.metadata.name == "a" else obj
+    )
+    informer.start()
+    fake_clock.settle()
+    assert informer.store.keys() == ["ns/b"]
+    assert why in str(informer.left_out()["ns/a"])
+
+
+class Inverse:
+    """An informer with an index that refuses the value 0, and what is counted of it."""
+
+    name = "inverse"
+
+    def __init__(self, source: FakeSource[Any], informer_of: Make) -> None:
+        self.instruments = Instruments()
+        self.informer: SharedInformer[Any] = informer_of(
+            source,
+            indexers={self.name: lambda obj: [str(12 // obj.value)]},
+            instruments=self.instruments,
+        )
+
+    def count(self, what: str) -> float:
+        name = f"navarchos_informer_{what}"
+        found = self.instruments.registry.get_sample_value(name, {"resource": "things"})
+        assert found is not None
+        return found
+
+    def left_out(self) -> list[str]:
+        """Return the keys, once it is certain that index and gauge agree on them."""
+        whys = self.informer.left_out()
+        for key, why in whys.items():
+            assert isinstance(why, IndexFailed)
+            assert (why.index, why.key) == (self.name, key)
+        assert self.count("objects_left_out") == len(whys)
+        return list(whys)
+
+
+@pytest.fixture
+def inverse(source: FakeSource[Any], informer_of: Make) -> Inverse:
+    return Inverse(source, informer_of)
+
+
+@pytest.mark.rule("RF-12", "ST-12")
+@pytest.mark.parametrize("can_stream", [True, False])
+def test_an_object_of_a_list_that_cannot_be_indexed_is_left_out_and_holds_up_nobody(
+    source: FakeSource[Any],
+    inverse: Inverse,
+    fake_clock: FakeClock,
+    thing: Make,
+    recorder: Any,
+    can_stream: bool,
+) -> None:
+    source.can_stream = can_stream
+    for name, value in [("a", 1), ("bad", 0), ("c", 3)]:
+        source.put(thing(name, value))
+    registration = inverse.informer.add_handler(recorder)
+    inverse.informer.start()
+    fake_clock.settle()
+    assert inverse.informer.has_synced()
+    assert registration.has_synced()
+    assert inverse.informer.store.keys() == ["ns/a", "ns/c"]
+    assert inverse.left_out() == ["ns/bad"]
+    assert inverse.count("decode_failures_total") == 1
+    assert inverse.informer.last_resource_version == source.version
+    source.put(thing("bad", 4))
+    fake_clock.settle()
+    assert inverse.left_out() == []
+    assert recorder.take()[-1] == ("add", "bad", 4, False)
+
+
+@pytest.mark.rule("FQ-15", "RF-16", "ST-12")
+def test_a_state_that_cannot_be_indexed_leaves_the_one_before_and_does_not_hide_it(
+    source: FakeSource[Any], inverse: Inverse, fake_clock: FakeClock, thing: Make, recorder: Any
+) -> None:
+    for name, value in [("a", 1), ("b", 2)]:
+        source.put(thing(name, value))
+    inverse.informer.add_handler(recorder)
+    inverse.informer.start()
+    fake_clock.settle()
+    recorder.take()
+    source.put(thing("a", 0))
+    source.put(thing("new", 0))
+    source.put(thing("b", 3))
+    fake_clock.settle()
+    assert recorder.take() == [("update", "b", 2, 3)], "no end is made up"
+    assert inverse.informer.store.get("ns/a").value == 1
+    assert [obj.value for obj in inverse.informer.lister.by_index("inverse", "12")] == [1]
+    assert inverse.left_out() == ["ns/a", "ns/new"]
+    assert inverse.count("decode_failures_total") == 2
+
+
+@pytest.mark.rule("ST-12")
+@pytest.mark.parametrize("can_stream", [True, False])
+def test_what_was_left_out_heals_with_its_next_state_its_end_or_a_list(
+    source: FakeSource[Any],
+    inverse: Inverse,
+    fake_clock: FakeClock,
+    thing: Make,
+    recorder: Any,
+    can_stream: bool,
+) -> None:
+    source.can_stream = can_stream
+    names = ["changes", "ends", "ends unseen", "is listed", "stays"]
+    for name in names:
+        source.put(thing(name, 1))
+    inverse.informer.add_handler(recorder)
+    inverse.informer.start()
+    fake_clock.settle()
+    for name in names:
+        source.put(thing(name, 0))
+    fake_clock.settle()
+    assert inverse.left_out() == [f"ns/{name}" for name in names]
+    source.put(thing("changes", 6))
+    source.delete("ns/ends")
+    fake_clock.settle()
+    assert inverse.left_out() == [f"ns/{name}" for name in names[2:]]
+    source.delete("ns/ends unseen", notify=False)
+    source.put(thing("is listed", 4), notify=False)
+    source.compact()
+    source.break_watches()
+    fake_clock.advance(2)
+    assert inverse.left_out() == ["ns/stays"]
+    shown = {obj.metadata.name: obj.value for obj in inverse.informer.store.values()}
+    assert shown == {"changes": 6, "is listed": 4, "stays": 1}
+    assert [call for call in recorder.take() if call[0] in {"delete", "gone"}] == [
+        ("delete", "ends", 0),
+        ("gone", "ns/ends unseen"),
+    ]
+    inverse.informer.stop()
+    assert inverse.informer.join()
+    assert inverse.count("objects_left_out") == 0, "a stopped cache counts no more"
+
+
+def test_indexers_that_fail_on_what_is_stored_are_refused(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    informer.start()
+    fake_clock.settle()
     with pytest.raises(IndexFailed):
         informer.add_indexers({"bad": lambda obj: [str(1 // 0)]})
 
@@ -387,6 +635,52 @@ def test_a_handler_that_fails_loses_that_call_pauses_and_never_syncs(
     assert instruments.registry.get_sample_value(pending, labels) == 0
 
 
+@pytest.mark.rule("SI-19")
+@pytest.mark.parametrize(
+    ("pending", "seconds", "reported"), [(1025, 0.2, True), (1024, 0.2, False), (1025, 0.09, False)]
+)
+def test_a_slow_call_is_logged_when_many_wait(
+    source: FakeSource[Any],
+    informer_of: Make,
+    fake_clock: FakeClock,
+    thing: Make,
+    pending: int,
+    seconds: float,
+    reported: bool,
+) -> None:
+    for number in range(pending + 1):
+        source.put(thing(f"t{number}"))
+    go = StopToken(clock=fake_clock)
+    informer = informer_of(source)
+    informer.add_handler(on_add=lambda obj, initial: go.wait(), name="slow")
+    informer.start()
+    with structlog.testing.capture_logs() as logs:
+        fake_clock.advance(seconds)
+        go.stop()
+        fake_clock.settle()
+    lines = [line for line in logs if line["event"] == "handler_is_slow"]
+    assert [(line["handler"], line["pending"]) for line in lines] == [("slow", pending)] * reported
+
+
+def test_a_handler_that_does_not_return_shows_in_the_metrics_though_nothing_waits(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
+) -> None:
+    source.put(thing("a"))
+    go = StopToken(clock=fake_clock)
+    instruments = Instruments()
+    informer = informer_of(source, instruments=instruments)
+    registration = informer.add_handler(on_add=lambda obj, initial: go.wait(), name="stuck")
+    informer.start()
+    fake_clock.advance(3600)
+    labels = {"resource": "things", "handler": "stuck"}
+    gauge = "navarchos_informer_pending_notifications"
+    assert registration.pending == 0
+    assert instruments.registry.get_sample_value(gauge, labels) == 1
+    go.stop()
+    fake_clock.settle()
+    assert instruments.registry.get_sample_value(gauge, labels) == 0
+
+
 def test_a_handler_that_was_cancelled_by_a_token_of_its_own_goes_on(
     informer: SharedInformer[Any], fake_clock: FakeClock
 ) -> None:
@@ -424,6 +718,29 @@ def test_a_handler_added_late_gets_the_content_as_its_initial_list(
     ]
 
 
+@pytest.mark.rule("SI-11")
+def test_a_count_below_zero_ends_the_informer_loudly(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, recorder: Any
+) -> None:
+    """It is a bug of ours: no handler may go on, nor be called synced, as if nothing were."""
+    heard: list[BaseException] = []
+    informer = informer_of(source, on_failure=heard.append)
+    registration = informer.add_handler(recorder)
+    informer.start()
+    fake_clock.settle()
+    assert registration.has_synced()
+    registration._delivery.enqueue([Lying()])
+    assert informer.join()
+    with pytest.raises(AlreadyStopped):
+        informer.add_handler(recorder)
+    assert heard == [informer.failure]
+    assert isinstance(informer.failure, AssertionError)
+    assert "handled more than it was told" in str(informer.failure)
+    assert not registration.has_synced()
+    with pytest.raises(ThreadCrashed, match="handle-things"):
+        informer.run(StopToken())
+
+
 @pytest.mark.rule("SI-13")
 def test_a_removed_handler_hears_nothing_more_and_others_do(
     informer: SharedInformer[Any],
@@ -455,6 +772,7 @@ def test_shutting_a_handler_down_waits_for_its_call(
     informer.start()
     assert gate.entered.wait(20)
     assert not registration.shutdown(0)
+    assert informer.unsynced() == [], "whom nobody tells anything is not waited for"
     gate.opened.set()
     assert registration.shutdown()
     assert gate.seen == ["a"]
@@ -709,6 +1027,7 @@ def test_catching_up_forces_a_list_when_no_bookmark_comes(
     assert source.requests[-1].resource_version == "13"
 
 
+@pytest.mark.usefixtures("no_detector")
 def test_catching_up_in_a_pause_does_not_wait_for_its_end(
     informer: SharedInformer[Any],
     source: FakeSource[Any],
@@ -756,6 +1075,7 @@ def test_catching_up_ends_with_its_time_its_token_or_the_informer(
 # Cost
 
 
+@pytest.mark.usefixtures("no_detector")
 def test_an_informer_costs_two_threads_and_leaves_none(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, recorder: Any
 ) -> None:
@@ -795,3 +1115,38 @@ def test_the_objects_of_all_informers_of_a_kind_are_counted_together(
         informer.stop()
         informer.join()
     assert count() == 0
+
+
+@pytest.mark.rule("RT-31")
+def test_a_started_informer_refuses_every_use_in_a_forked_child(
+    source: FakeSource[Any],
+    informer_of: Make,
+    fake_clock: FakeClock,
+    thing: Make,
+    recorder: Any,
+    in_child: Make,
+) -> None:
+    """Its cache would never change there again, and its locks may be held for ever."""
+    source.put(thing("a"))
+    informer, new = informer_of(source), informer_of(source)
+    informer.start()
+    fake_clock.settle()
+    lister = informer.lister.with_copies()
+    with informer._state_lock, informer._intake._order_lock:
+        for use in (
+            informer.start,
+            informer.stop,
+            lambda: informer.join(1),
+            informer.has_synced,
+            lambda: informer.wait_for_sync(1),
+            lambda: informer.catch_up(1),
+            lambda: informer.add_handler(recorder),
+            lambda: informer.add_indexers({}),
+            lambda: informer.lister.get("a", "ns"),
+            lambda: lister.find("a", "ns"),
+            lister.list,
+            lambda: lister.by_index("namespace", "ns"),
+        ):
+            assert in_child(use).startswith("Forked: informer things was started before")
+        assert in_child(new.lister.list) == ""
+    assert lister.get("a", "ns").metadata.name == "a"

@@ -1,10 +1,11 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from navarchos.client import NotFound, Resource, Selector
-from navarchos.informers import Lister, UnknownIndex, field_index
+from navarchos.informers import Lister, NamespaceNotCached, UnknownIndex, field_index
 from navarchos.informers.store import WritableStore
 from navarchos.meta import ResourceVersion, key_of
 
@@ -52,6 +53,32 @@ def test_negative_requirements_match_objects_without_the_label(lister: Lister[An
     assert keys(lister.list(Selector.parse("role in (db,web),role notin (db)"))) == ["n1/a", "n2/a"]
 
 
+@pytest.mark.rule("LS-01")
+def test_a_selector_that_selects_nothing_finds_nothing(lister: Lister[Any]) -> None:
+    assert lister.list(Selector.nothing()) == []
+    assert len(lister.list(Selector.everything())) == 4
+
+
+@pytest.mark.rule("LS-03")
+def test_an_object_whose_type_lists_no_labels_has_none() -> None:
+    """Such a projection cannot be selected by labels, but by their absence."""
+
+    class Meta(msgspec.Struct, frozen=True):
+        name: str = "a"
+        namespace: str = "n1"
+        uid: str = ""
+        resource_version: str = "1"
+
+    class Bare(msgspec.Struct, frozen=True):
+        metadata: Meta = Meta()
+
+    store = WritableStore[Any]()
+    store.put("n1/a", Bare(), ResourceVersion("1"))
+    lister = Lister(store, Resource("", "v1", "bares", "Bare", namespaced=True, type=Bare))
+    assert lister.list(Selector.parse("role=web")) == []
+    assert lister.list(Selector.parse("!role")) == [Bare()]
+
+
 @pytest.mark.rule("LS-02")
 def test_what_is_not_there_is_not_found(lister: Lister[Any]) -> None:
     assert lister.get("a", "n2").value == 3
@@ -69,10 +96,15 @@ def test_a_cluster_scoped_kind_has_no_namespaces(thing: Make) -> None:
     assert Lister(store, nodes).get("a", "ignored").metadata.name == "a"
 
 
-def test_a_cache_of_one_namespace_finds_without_naming_it(
+@pytest.mark.rule("IF-11")
+def test_a_cache_of_one_namespace_finds_without_naming_it_and_refuses_others(
     lister: Lister[Any], things: Resource[Any]
 ) -> None:
-    assert Lister(lister._reader, things, namespace="n2").get("a").value == 3
+    limited = Lister(lister._reader, things, namespaces=["n2"])
+    assert limited.get("a").value == limited.get("a", "n2").value == 3
+    for read in (limited, limited.with_copies()):
+        with pytest.raises(NamespaceNotCached, match="things in namespace 'n1' are not cached"):
+            read.get("a", "n1")
 
 
 @pytest.mark.rule("LS-05")

@@ -132,6 +132,24 @@ def test_a_cheap_list_that_came_in_pages_keeps_to_pages(
     assert full_list._limit("10") == 500
 
 
+@pytest.mark.rule("RF-09")
+def test_pages_of_a_list_that_had_to_come_in_pages_say_nothing_of_a_cache(
+    source: FakeSource[Any],
+    full_list: FullList[Any],
+    last: LastVersion,
+    stop: StopToken,
+    thing: Make,
+) -> None:
+    for number in range(501):
+        source.put(thing(f"t{number}"))
+    last.is_unavailable = True
+    found = full_list.fetch(stop)
+    assert found.pages == 2
+    last.listed(found.version)
+    full_list.fetch(stop)
+    assert limits(source) == [500, 500, 0]
+
+
 @pytest.mark.rule("RF-10")
 def test_pages_are_asked_for_by_token_alone_and_the_first_ones_version_counts(
     source: FakeSource[Any], last: LastVersion, stop: StopToken, thing: Make

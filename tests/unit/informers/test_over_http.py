@@ -1,6 +1,6 @@
 """Informers over real sockets, against an API server that misbehaves, in real time.
 
-What holds for each API server is in `tests/contract/test_informers.py`.
+What holds for each API server is in `tests/integration/framework/test_informers.py`.
 """
 
 import threading
@@ -13,7 +13,6 @@ from navarchos.backoff import Backoff
 from navarchos.client import Client, ClientConfig, Resource
 from navarchos.informers import SharedInformer, Tombstone
 from navarchos.meta import Object
-from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Fault
 
 LIMIT = 30.0
@@ -87,11 +86,6 @@ def create(client: Client, name: str, **data: str) -> ConfigMap:
     return client.resource(CONFIG_MAPS).create(obj, "default")
 
 
-def until(holds: Callable[[], bool]) -> None:
-    pause, tries = StopToken(), int(LIMIT / 0.01)
-    assert any(holds() or pause.wait(0.01) for _ in range(tries))
-
-
 def see_a_bookmark(client: Client, informer: SharedInformer[ConfigMap]) -> None:
     """Return once a bookmark has come: from then on silence is known to be a fault."""
     assert informer.wait_for_sync(LIMIT)
@@ -101,27 +95,6 @@ def see_a_bookmark(client: Client, informer: SharedInformer[ConfigMap]) -> None:
         client.resource(CONFIG_MAPS).create(elsewhere, "kube-system").metadata.resource_version
     )
     assert informer._progress.wait_for(lambda at: at.version == version, LIMIT)
-
-
-@pytest.mark.rule("RF-21", "RT-01")
-def test_after_a_compaction_a_relist_finds_what_was_missed(
-    server: ApiServer, client: Client, informer_of: Callable[..., Any]
-) -> None:
-    for name in ("a", "b"):
-        create(client, name)
-    informer = informer_of(idle_timeout=0.6, streaming=False)
-    seen = Seen()
-    informer.add_handler(seen)
-    informer.start()
-    see_a_bookmark(client, informer)
-    server.faults.add(Fault(verb="watch", resource="configmaps", stall_after=0))
-    informer._reflector.relist(informer.last_resource_version)
-    until(lambda: not server.faults.pending)  # the watch that will be silent is open
-    client.resource(CONFIG_MAPS).delete("a", "default")
-    create(client, "c")
-    server.compact()
-    seen.wait(("gone", "default/a"), ("add", "c"))
-    assert sorted(obj.metadata.name for obj in informer.store.values()) == ["b", "c"]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,45 @@ def world(thing: Make, fake_clock: FakeClock) -> World:
     return World(thing, fake_clock)
 
 
+def test_deleting_what_is_ending_already_hides_nothing(world: World) -> None:
+    ending = world.at(10, 1, deletion_timestamp=datetime(2026, 1, 2, tzinfo=UTC))
+    world.lists(10, ending)
+    world.overlay.observe_delete(ending)
+    assert world.value == 1
+
+
+@pytest.mark.rule("ST-17")
+@pytest.mark.parametrize("by", ["a list", "an event"])
+def test_another_object_under_the_name_ends_a_deletion_whose_end_was_missed(
+    world: World, by: str
+) -> None:
+    world.lists(10, world.at(10, 1))
+    world.overlay.observe_delete(world.at(10, 1))
+    assert world.value is None
+    another = world.at(13, 3, uid="u2")
+    if by == "a list":
+        world.lists(14, another)
+    else:
+        world.shows(another)
+    assert world.value == 3
+
+
+@pytest.mark.rule("ST-12")
+def test_an_own_write_that_an_index_refuses_spoils_no_look_up(
+    thing: Make, fake_clock: FakeClock
+) -> None:
+    overlay = Overlay(
+        WritableStore[Any]({"inverse": lambda obj: [str(12 // obj.value)]}), clock=fake_clock
+    )
+    for name in ("a", "b"):
+        overlay.put(f"ns/{name}", thing(name, 4), ResourceVersion("1"))
+    overlay.observe_write(thing("a", 0, resource_version=ResourceVersion("5")))
+    overlay.observe_write(thing("b", 6, resource_version=ResourceVersion("6")))
+    assert [obj.metadata.name for obj in overlay.by_index("inverse", "3")] == ["a"]
+    assert [obj.metadata.name for obj in overlay.by_index("inverse", "2")] == ["b"]
+    assert overlay.get("ns/a").value == 0, "by its key it is found"
+
+
 def test_a_write_is_read_before_the_watch_brings_it(world: World) -> None:
     world.lists(10, world.at(10, 1))
     world.overlay.observe_write(world.at(12, 2))
@@ -181,6 +220,23 @@ def test_a_deletion_hides_an_own_creation_that_the_watch_has_yet_to_bring(world:
     assert world.value is None
     world.shows_end_of(world.at(13))
     assert world.value is None
+
+
+def test_a_predecessor_that_the_watch_brings_late_does_not_end_a_deletion(world: World) -> None:
+    # Ours: created at 11, deleted, created again at 13, deleted again. The watch is behind.
+    world.lists(10)
+    world.overlay.observe_write(world.at(13, 3, uid="u2"))
+    world.overlay.observe_delete(world.at(13, 3, uid="u2"))
+    world.shows(world.at(11, 1))
+    assert world.value is None
+    world.shows(world.at(12, 1, deletion_timestamp=datetime(2026, 1, 1, tzinfo=UTC)))
+    assert world.value is None
+    world.shows_end_of(world.at(12, 1))
+    world.shows(world.at(13, 3, uid="u2"))
+    assert world.value is None
+    world.shows_end_of(world.at(14, 3, uid="u2"))
+    world.shows(world.at(15, 4, uid="u3"))
+    assert world.value == 4
 
 
 def test_a_write_told_after_the_deletion_of_the_same_object_changes_nothing(world: World) -> None:

@@ -118,8 +118,9 @@ def test_a_name_that_is_taken_adds_nothing(store: WritableStore[Any]) -> None:
 
 @pytest.mark.rule("ST-10")
 def test_replace_swaps_content_and_indexes(store: WritableStore[Any], thing: Make) -> None:
-    former = store.replace({"ns/x": thing("x", 5)}, version(20))
-    assert sorted(former) == ["ns/t0", "ns/t1", "ns/t2", "ns/t3"]
+    replaced = store.replace({"ns/x": thing("x", 5)}, version(20))
+    assert replaced.content == store.snapshot()
+    assert sorted(replaced.former) == ["ns/t0", "ns/t1", "ns/t2", "ns/t3"]
     assert store.keys() == store.index_keys("parity", "odd") == ["ns/x"]
     assert store.index_values("parity") == ["odd"]
 
@@ -142,10 +143,58 @@ def test_an_index_function_that_raises_leaves_everything_as_it_was(thing: Make) 
         store.put("ns/a", thing("a", 0), version(2))
     assert (caught.value.index, caught.value.key) == ("picky", "ns/a")
     assert isinstance(caught.value.__cause__, ZeroDivisionError)
-    with pytest.raises(IndexFailed):
-        store.replace({"ns/b": thing("b", 0)}, version(3))
     assert store.keys() == store.index_keys("picky", "2") == ["ns/a"]
     assert store.resource_version == "1"
+
+
+@pytest.mark.rule("ST-12")
+def test_a_list_is_stored_without_what_cannot_be_indexed_and_that_stays_as_it_was(
+    thing: Make,
+) -> None:
+    store = WritableStore[Any]({"picky": lambda obj: [str(10 // obj.value)]})
+    store.put("ns/a", thing("a", 5), version(1))
+    store.put("ns/gone", thing("gone", 5), version(2))
+    listed = {f"ns/{name}": thing(name, value) for name, value in [("a", 0), ("b", 0), ("c", 1)]}
+    former, content, failed = store.replace(listed, version(3))
+    assert [(error.index, error.key) for error in failed] == [("picky", "ns/a"), ("picky", "ns/b")]
+    assert sorted(former) == ["ns/a", "ns/gone"]
+    assert {key: obj.value for key, obj in content.items()} == {"ns/c": 1, "ns/a": 5}
+    assert store.snapshot() == content
+    assert sorted(store.index_values("picky")) == ["10", "2"]
+    assert store.index_keys("picky", "2") == ["ns/a"]
+    assert store.resource_version == "3"
+
+
+@pytest.mark.rule("ST-12")
+def test_what_is_to_be_kept_is_kept_only_where_the_list_does_not_have_it(
+    store: WritableStore[Any], thing: Make
+) -> None:
+    content = store.replace({"ns/t0": thing("t0", 8)}, version(9), keep=["ns/t0", "ns/t1", "ns/x"])
+    assert {key: obj.value for key, obj in content.content.items()} == {"ns/t0": 8, "ns/t1": 1}
+    assert store.index_keys("parity", "odd") == ["ns/t1"]
+
+
+@pytest.mark.rule("ST-12")
+def test_no_index_function_keeps_an_object_from_being_removed_or_replaced(thing: Make) -> None:
+    """One that reads more than the object, or an object that somebody has changed."""
+    moody = [False]
+
+    def index(obj: Any) -> list[str]:
+        if moody[0] and obj.value < 10:
+            raise RuntimeError("not in the mood")
+        return [str(obj.value), "all"]
+
+    store = WritableStore[Any]({"moody": index})
+    for number, name in enumerate("abcd"):
+        store.put(f"ns/{name}", thing(name, number), version(number + 1))
+    moody[0] = True
+    assert store.remove("ns/a").value == 0
+    assert store.put("ns/b", thing("b", 10), version(5)).value == 1
+    assert sorted(store.index_keys("moody", "all")) == ["ns/b", "ns/c", "ns/d"]
+    assert sorted(store.index_values("moody")) == ["10", "2", "3", "all"]
+    store.replace({}, version(6), keep=["ns/c"])
+    assert sorted(store.index_values("moody")) == ["2", "all"]
+    assert store.by_index("moody", "2") == store.values()
 
 
 @pytest.mark.rule("ST-13")

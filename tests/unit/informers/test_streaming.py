@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import structlog
 
 from navarchos.client import ApiError, WatchEvent, WatchExpired
 from navarchos.client.errors import error_from_status
@@ -190,3 +191,35 @@ def test_objects_of_a_streamed_list_pass_the_transform_once(
     informer.start()
     fake_clock.settle()
     assert informer.store.get("ns/a").value == 10
+
+
+@pytest.mark.rule("RF-27")
+def test_a_list_whose_end_does_not_come_is_warned_of_every_ten_seconds_in_silence_too(
+    silent: SilentSource, informer_of: Make, fake_clock: FakeClock
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        informer_of(silent).start()
+        fake_clock.settle()
+        fake_clock.advance(31)
+        silent.streams[0].send(WatchEvent("BOOKMARK", None, ResourceVersion("9"), True))
+        fake_clock.settle()
+        fake_clock.advance(60)
+    warned = [log["seconds"] for log in logs if log["event"] == "streaming_list_is_slow"]
+    assert warned == [10, 20, 30], "and never again once it is complete"
+
+
+@pytest.mark.rule("RF-27")
+def test_a_client_that_declares_no_streaming_lists_is_never_asked_for_one(
+    source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
+) -> None:
+    source.streams_lists = False
+    informer_of(source).start()
+    fake_clock.settle()
+    source.fail_watches(api_error(500))
+    fake_clock.advance(2)
+    assert asked(source) == [
+        ("list", "0", False),
+        ("watch", "10", False),
+        ("list", "10", False),
+        ("watch", "10", False),
+    ]

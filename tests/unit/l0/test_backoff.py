@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from navarchos.backoff import Backoff, BackoffTimer
+from navarchos.backoff import Backoff, BackoffTimer, KeyedBackoff
 from navarchos.errors import ConfigError
 from navarchos.testing import FakeClock
 
@@ -38,3 +38,72 @@ def test_the_count_starts_over_two_minutes_after_the_last_reset(fake_clock: Fake
 def test_a_policy_that_cannot_work_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Backoff(**bad)
+
+
+@pytest.mark.rule("WQ-32")
+def test_each_key_doubles_its_own_delay_up_to_the_cap(fake_clock: FakeClock) -> None:
+    backoff = KeyedBackoff[str](1.0, 5.0, clock=fake_clock)
+    assert backoff.get("a") == 0
+    assert [backoff.next("a") for _ in range(5)] == [1, 2, 4, 5, 5]
+    assert (backoff.next("b"), backoff.get("a")) == (1, 5)
+    backoff.reset("a")
+    backoff.reset("never seen")
+    assert (backoff.get("a"), backoff.next("a")) == (0, 1)
+
+
+@pytest.mark.rule("WQ-32")
+def test_a_key_starts_over_after_more_than_twice_the_cap(fake_clock: FakeClock) -> None:
+    backoff = KeyedBackoff[str](1.0, 5.0, clock=fake_clock)
+    backoff.next("a")
+    fake_clock.advance(10)
+    assert backoff.next("a") == 2
+    fake_clock.advance(10.001)
+    assert backoff.get("a") == 2
+    assert backoff.next("a") == 1
+
+
+@pytest.mark.rule("WQ-32")
+def test_the_random_share_is_one_of_the_delay_before(fake_clock: FakeClock) -> None:
+    backoff = KeyedBackoff[str](1.0, 100.0, jitter=0.5, clock=fake_clock, rand=lambda: 0.5)
+    assert [backoff.next("a") for _ in range(3)] == [1.25, 2.8125, 6.328125]
+    capped = KeyedBackoff[str](8.0, 10.0, jitter=1.0, clock=fake_clock, rand=lambda: 0.99)
+    assert [capped.next("a"), capped.next("a")] == [8.0 * 1.99, 10.0]
+
+
+@pytest.mark.rule("WQ-32")
+def test_whether_a_key_is_in_backoff_is_told_since_an_event_or_its_last_failure(
+    fake_clock: FakeClock,
+) -> None:
+    backoff = KeyedBackoff[str](2.0, 60.0, clock=fake_clock)
+    event = fake_clock.monotonic()
+    assert not backoff.is_in_backoff_since("a", event)
+    assert not backoff.is_in_backoff_since_update("a", event)
+    backoff.next("a")
+    fake_clock.advance(1.5)
+    assert backoff.is_in_backoff_since("a", event)
+    assert backoff.is_in_backoff_since_update("a", event + 1.9)
+    assert not backoff.is_in_backoff_since_update("a", event + 2.0)
+    fake_clock.advance(0.5)
+    assert not backoff.is_in_backoff_since("a", event)
+    assert backoff.is_in_backoff_since("a", event + 1)
+    fake_clock.advance(200)
+    now = fake_clock.monotonic()
+    assert not backoff.is_in_backoff_since("a", now)
+    assert not backoff.is_in_backoff_since_update("a", now)
+
+
+@pytest.mark.rule("WQ-32")
+def test_collecting_forgets_only_keys_that_would_start_over(fake_clock: FakeClock) -> None:
+    backoff = KeyedBackoff[str](1.0, 5.0, clock=fake_clock)
+    backoff.next("old")
+    fake_clock.advance(6)
+    backoff.next("new")
+    fake_clock.advance(5)
+    backoff.collect()
+    assert (backoff.get("old"), backoff.get("new")) == (0, 1)
+
+
+@pytest.mark.parametrize("bad", [{"initial": 0.0}, {"initial": 1.0, "jitter": -1.0}])
+def test_a_backoff_by_key_that_cannot_work_is_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ConfigError):
+        KeyedBackoff[str](cap=5.0, **bad)

@@ -37,6 +37,7 @@ class FakeLock:
         self.timeouts: list[float] = []
         self.events: list[str] = []
         self.before: Callable[[str], None] | None = None
+        self.after: Callable[[str], None] | None = None
         self.hangs = False
         self._clock = clock
         self._seen = 0
@@ -63,6 +64,8 @@ class FakeLock:
         if self._seen != self.lease.version:
             raise Conflict(Status(code=409))
         self._seen = self.lease.write(record)
+        if self.after is not None:
+            self.after("update")
 
     def record_event(self, message: str) -> None:
         self.events.append(message)
@@ -120,7 +123,7 @@ class Candidate:
     def finish(self) -> None:
         """End it however it stands; for the end of a test."""
         self.lock.hangs = False
-        self.lock.before = None
+        self.lock.before = self.lock.after = None
         self.stop.stop("test over")
         if self.token is not None:
             self.token.stop("test over")

@@ -386,3 +386,32 @@ def test_never_two_at_work_whoever_is_cut_off(candidate: Make, fake_clock: FakeC
         assert sum(each.leads for each in candidates) <= 1
     # Each was cut off for longer than a leader can bear, and said so.
     assert any(isinstance(each.outcome, LeaseLost) for each in candidates)
+
+
+@pytest.mark.rule("OP-63")
+def test_a_candidate_that_hears_of_a_free_lease_does_not_wait_for_its_next_try(
+    candidate: Make, fake_clock: FakeClock
+) -> None:
+    a, b = candidate("a"), candidate("b")
+    a.start()
+    b.start()
+    b.elector.try_now()
+    fake_clock.settle()
+    assert a.leads
+    assert not b.leads
+    a.halt()
+    assert not b.leads
+    b.elector.try_now()
+    fake_clock.settle()
+    assert b.leads
+
+
+def test_news_of_a_free_lease_means_nothing_to_its_holder(
+    candidate: Make, fake_clock: FakeClock
+) -> None:
+    a = candidate("a")
+    a.start()
+    calls = len(a.lock.calls)
+    a.elector.try_now()
+    fake_clock.settle()
+    assert len(a.lock.calls) == calls

@@ -1,12 +1,16 @@
 """The three controllers in one manager, against a server: nobody plays a part."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.clocks import HeldClock
 
 from navarchos.client import Client, ClientConfig
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator import assembly
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
@@ -28,7 +32,8 @@ LIMIT = 60.0
 class Watcher:
     """Follows every write to the server, in order."""
 
-    def __init__(self, server: ApiServer) -> None:
+    def __init__(self, server: ApiServer, on_done: Callable[[], object] = lambda: None) -> None:
+        self._on_done = on_done
         self._reached = threading.Condition()
         self._phases: dict[str, str] = {}  # guarded by _reached
         self.steps: dict[str, Step] = {}
@@ -39,6 +44,12 @@ class Watcher:
     def wait_for(self, rollout: str, phase: str) -> None:
         with self._reached:
             assert self._reached.wait_for(lambda: self._phases.get(rollout) == phase, LIMIT)
+
+    def wait_for_step(self, replacement: str, step: Step) -> None:
+        """Wait until it has reached that step, or gone beyond."""
+        reached = list(Step)[list(Step).index(step) :]
+        with self._reached:
+            assert self._reached.wait_for(lambda: self.steps.get(replacement) in reached, LIMIT)
 
     def _on_change(self, change: Change) -> None:
         obj: Any = change.object
@@ -52,7 +63,11 @@ class Watcher:
             step = Step(status["step"]["name"])
             if step is Step.RESERVED and self.steps.get(name) is not step:
                 self.order.append(obj["spec"]["nodeName"])
-            self.steps[name] = step
+            if step is Step.DONE and self.steps.get(name) is not step:
+                self._on_done()
+            with self._reached:
+                self.steps[name] = step
+                self._reached.notify_all()
             in_flight = sum(step.in_flight for step in self.steps.values())
             self.most_in_flight = max(self.most_in_flight, in_flight)
 
@@ -65,10 +80,9 @@ def client(server: ApiServer) -> Iterator[Client]:
         stop.stop("the test is over")
 
 
-@pytest.fixture
-def running(client: Client) -> Iterator[Manager]:
-    """The operator, running."""
-    manager = Manager(client)
+@contextmanager
+def operator_runs(client: Client, clock: Clock = SYSTEM_CLOCK) -> Iterator[Manager]:
+    manager = Manager(client, clock=clock)
     assembly.build(manager)
     stop = StopToken()
     threads = ThreadGroup("operator", stop=stop)
@@ -77,6 +91,13 @@ def running(client: Client) -> Iterator[Manager]:
     stop.stop("the test is over")
     assert threads.join(LIMIT)
     threads.raise_failure()
+
+
+@pytest.fixture
+def running(client: Client) -> Iterator[Manager]:
+    """The operator, running."""
+    with operator_runs(client) as manager:
+        yield manager
 
 
 def add_nodes(server: ApiServer, *names: str, **labels: str) -> None:
@@ -108,6 +129,25 @@ def test_a_rollout_of_the_published_form_runs_from_end_to_end(
         assert node.spec.unschedulable
 
 
+@pytest.mark.rule("N-23")
+def test_nodes_are_patched_and_never_replaced_even_without_any_labels(
+    server: ApiServer, client: Client, running: Manager
+) -> None:
+    """What kubelets and others write to a node meanwhile is never overwritten."""
+    watcher = Watcher(server)
+    server.install({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
+    spec = {"nodeSelectors": [{"matchAll": True}]}
+    client.resource(NODE_ROLLOUTS).create({"metadata": {"name": "roll"}, "spec": spec})
+    watcher.wait_for("roll", "Completed")
+    writes = [
+        record.verb
+        for record in server.audit
+        if record.resource == "nodes" and record.verb not in {"get", "list", "watch"}
+    ]
+    assert set(writes) == {"patch"}
+    assert set(client.resource(NODES).get("bare").metadata.labels) == {DRAIN_COMPLETED_LABEL}
+
+
 @pytest.mark.rule("OP-22")
 def test_the_limit_holds_and_is_used(server: ApiServer, client: Client, running: Manager) -> None:
     watcher = Watcher(server)
@@ -117,6 +157,30 @@ def test_the_limit_holds_and_is_used(server: ApiServer, client: Client, running:
     watcher.wait_for("roll", "Completed")
     assert watcher.order == [f"n{number}" for number in range(4)]
     assert watcher.most_in_flight == 3
+
+
+@pytest.mark.rule("OP-23")
+@pytest.mark.rule("N-15")
+def test_the_next_node_starts_in_the_moment_in_which_one_is_done(
+    server: ApiServer, client: Client
+) -> None:
+    """No back-off, no resync and no timer stand between two nodes.
+
+    The operator's time stands still from the moment in which a node is done. Whatever
+    waited for time to pass would never start the next one.
+    """
+    clock, nodes = HeldClock(speed=10), ["n0", "n1", "n2"]
+    watcher = Watcher(server, on_done=clock.hold)
+    add_nodes(server, *nodes)
+    with operator_runs(client, clock):
+        spec = {"nodeSelectors": [{"matchAll": True}]}
+        client.resource(NODE_ROLLOUTS).create({"metadata": {"name": "roll"}, "spec": spec})
+        for before, after in pairwise(nodes):
+            watcher.wait_for_step(f"roll-{before}", Step.DONE)
+            watcher.wait_for_step(f"roll-{after}", Step.RESERVED)
+            clock.go_on()
+        watcher.wait_for("roll", "Completed")
+    assert watcher.order == nodes
 
 
 @pytest.mark.rule("OP-07")

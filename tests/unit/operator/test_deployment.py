@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from navarchos._version import __version__
 from navarchos.cli.manager import manager
 from navarchos.cli.manifests import manifests as command
-from navarchos.operator.deployment import FILE_NAMES, deployment_files, manifests
+from navarchos.operator.deployment import FILE_NAMES, manifests, metrics_access, to_files
 from navarchos.runtime import ManagerOptions
 from navarchos.testing.apiserver import ApiServer
 
@@ -44,6 +44,24 @@ def test_checked_in_files_are_what_the_declarations_say() -> None:
     result = CliRunner().invoke(command, ["--check", str(CHECKED_IN)])
     assert result.output == ""
     assert result.exit_code == 0
+
+
+@pytest.mark.rule("OP-62")
+@pytest.mark.rule("MG-16")
+def test_rights_for_secure_metrics_lie_apart_and_are_not_granted_by_the_rest() -> None:
+    found = CHECKED_IN.parent / "secure-metrics"
+    result = CliRunner().invoke(command, ["--metrics-secure", "--check", str(found)])
+    assert (result.output, result.exit_code) == ("", 0)
+    asks, reads, binding = manifest_list = list[Any](metrics_access())
+    wanted = {
+        ("authentication.k8s.io", "tokenreviews", "create"),
+        ("authorization.k8s.io", "subjectaccessreviews", "create"),
+    }
+    assert set(grants(asks)) == wanted
+    assert not wanted & {grant for manifest in ROLES for grant in grants(manifest)}
+    assert binding["roleRef"]["name"] == asks["metadata"]["name"] != reads["metadata"]["name"]
+    assert reads["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    ApiServer().install(*manifest_list)
 
 
 @pytest.mark.rule("OP-62")
@@ -81,7 +99,7 @@ def test_only_its_own_lease_is_changed_and_only_where_it_is() -> None:
     ]
     assert found == [
         ("kube-system", ["create"], None),
-        ("kube-system", ["get", "update"], ["navarchos-leader-election"]),
+        ("kube-system", ["get", "list", "watch", "update"], ["navarchos-leader-election"]),
     ]
 
 
@@ -156,7 +174,7 @@ def test_a_drained_node_takes_one_pod_of_the_manager_at_a_time() -> None:
 def test_an_api_server_takes_every_manifest_in_the_order_of_the_files() -> None:
     documents = [
         document
-        for _, text in sorted(deployment_files().items())
+        for _, text in sorted(to_files(manifests()).items())
         for document in yaml.safe_load_all(text)
     ]
     assert len(documents) == len(MANIFESTS)

@@ -67,10 +67,11 @@ class Feed:
 
     def __init__(self, *, synced: bool = True, name: str = "feed") -> None:
         self.name = name
-        self.synced = synced
+        self.synced = StopToken()
+        if synced:
+            self.synced.stop()
         self.starts = 0
         self.stops = 0
-        self.caught_up: list[object] = [True]
         self.requests: Requests | None = None
 
     def start(self, requests: Requests) -> None:
@@ -78,15 +79,10 @@ class Feed:
         self.requests = requests
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
-        if not self.synced:
-            stop.wait(timeout)
-        return self.synced
-
-    def catch_up(self, timeout: float | None, stop: StopToken) -> bool:
-        answer = self.caught_up.pop(0) if len(self.caught_up) > 1 else self.caught_up[0]
-        if isinstance(answer, Exception):
-            raise answer
-        return bool(answer)
+        either = stop.child()
+        self.synced.on_stop(lambda: either.stop("synced"))
+        either.wait(timeout)
+        return self.synced.is_set()
 
     def stop(self) -> None:
         self.stops += 1

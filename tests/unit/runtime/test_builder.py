@@ -19,13 +19,18 @@ from navarchos.informers import SharedInformer
 from navarchos.runtime import (
     Builder,
     Channel,
+    Controller,
+    ControllerOptions,
     Manager,
+    ManagerOptions,
+    ReconcileObjects,
     Request,
+    Result,
     resource_version_changed,
     when,
 )
 from navarchos.testing import FakeClock
-from navarchos.workqueue import ItemExponential
+from navarchos.workqueue import ItemExponential, PriorityQueue
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Thing)
 
@@ -147,7 +152,7 @@ def test_common_filters_come_before_a_watchs_own_and_spare_other_sources(
         .for_(THINGS, when=when(is_big))
         .where(when(lambda thing: thing.metadata.name != "hidden"))
         .watches_channel(channel)
-        .watches_source(feed)
+        .watches_raw(feed)
         .build(script)
     )
     start()
@@ -178,6 +183,153 @@ def test_settings_reach_the_controller(manager: Manager, script: Script) -> None
     sample = manager.instruments.registry.get_sample_value
     labels = {"controller": "things"}
     assert sample("controller_runtime_max_concurrent_reconciles", labels) == 3
+
+
+@pytest.mark.rule("RT-28")
+def test_a_change_predicate_drops_resyncs_and_a_known_wait_comes_all_the_same(
+    client: FakeClient, fake_clock: FakeClock, run: Callable[..., Running]
+) -> None:
+    options = ManagerOptions(sync_period=60)
+    manager = Manager(client, options=options, clock=fake_clock)  # type: ignore[arg-type]  # a client for tests
+    filtered, plain = Script(), Script()
+    filtered.answers = [Result(requeue_after=500)]
+    Builder(manager, "filtered").for_(THINGS, when=resource_version_changed).build(filtered)
+    Builder(manager, "plain").for_(THINGS).build(plain)
+    client.source(THINGS).put(make_thing("a"))
+    run(manager.run)
+    fake_clock.settle()
+    for _ in range(4):
+        fake_clock.advance(100)
+        fake_clock.settle()
+    assert len(plain.calls) >= 4
+    assert len(filtered.calls) == 1
+    fake_clock.advance(100)
+    fake_clock.settle()
+    assert len(filtered.calls) == 2
+
+
+def manager_with(client: FakeClient, clock: FakeClock, **defaults: object) -> Manager:
+    options = ManagerOptions(controllers=ControllerOptions(**defaults))  # type: ignore[arg-type]  # as given
+    return Manager(client, options=options, clock=clock)  # type: ignore[arg-type]  # a client for tests
+
+
+def workers_of(manager: Manager, controller: Controller) -> float | None:
+    return manager.instruments.registry.get_sample_value(
+        "controller_runtime_max_concurrent_reconciles", {"controller": controller.name}
+    )
+
+
+@pytest.mark.rule("CT-02")
+def test_a_controller_has_safe_settings_by_default(manager: Manager, script: Script) -> None:
+    controller = Builder(manager).for_(THINGS).build(script)
+    assert workers_of(manager, controller) == 1
+    assert controller.needs_leader_election
+    assert not controller.wants_warm_up
+    assert controller._recover
+    assert controller._limit is None
+    assert controller._intake._timeout == 120
+    assert isinstance(controller.queue, PriorityQueue)
+
+
+@pytest.mark.rule("CT-02")
+def test_a_managers_settings_count_where_the_builder_says_nothing(
+    client: FakeClient, fake_clock: FakeClock, script: Script
+) -> None:
+    manager = manager_with(
+        client,
+        fake_clock,
+        workers=7,
+        needs_leader_election=False,
+        warm_up=True,
+        recover=False,
+        reconcile_timeout=30.0,
+    )
+    plain = Builder(manager, "plain").for_(THINGS).build(script)
+    assert workers_of(manager, plain) == 7
+    assert (plain.needs_leader_election, plain.wants_warm_up, plain._recover) == (
+        False,
+        True,
+        False,
+    )
+    assert plain._limit is not None
+    told = (
+        Builder(manager, "told")
+        .for_(THINGS)
+        .with_workers(2)
+        .with_leader_election()
+        .with_recovery()
+        .build(script)
+    )
+    assert workers_of(manager, told) == 2
+    assert (told.needs_leader_election, told._recover) == (True, True)
+
+
+@pytest.mark.rule("CT-02")
+def test_workers_can_be_set_by_kind_and_group(
+    client: FakeClient, fake_clock: FakeClock, script: Script
+) -> None:
+    manager = manager_with(
+        client,
+        fake_clock,
+        workers=2,
+        workers_by_kind={"Thing.example.org": 5, "Node": 3, "Part": 9, "Part.example.com": 9},
+    )
+    told = {
+        "things": Builder(manager).for_(THINGS),
+        "nodes": Builder(manager).for_(NODES),
+        "parts": Builder(manager).for_(PARTS),
+        "own": Builder(manager, "own").for_(THINGS).with_workers(1),
+        "none": Builder(manager, "none").watches(THINGS, map=lambda _: []),
+    }
+    workers = {name: workers_of(manager, built.build(script)) for name, built in told.items()}
+    assert workers == {"things": 5, "nodes": 3, "parts": 2, "own": 1, "none": 2}
+
+
+def test_a_debounce_reaches_the_controller(
+    manager: Manager,
+    client: FakeClient,
+    script: Script,
+    start: Callable[[], Running],
+    fake_clock: FakeClock,
+) -> None:
+    Builder(manager).for_(THINGS).with_debounce(2).build(script)
+    start()
+    for size in range(5):
+        client.source(THINGS).put(make_thing("a", size=size))
+        fake_clock.settle()
+    assert names(script) == []
+    fake_clock.advance(2)
+    fake_clock.settle()
+    assert names(script) == ["a"]
+
+
+@pytest.mark.rule("CT-27")
+def test_an_object_is_handed_over_while_it_exists(
+    manager: Manager,
+    client: FakeClient,
+    start: Callable[[], Running],
+    fake_clock: FakeClock,
+) -> None:
+    seen: list[tuple[str, int]] = []
+
+    def reconcile(thing: Thing) -> Result:
+        seen.append((thing.metadata.name, thing.spec.size))
+        return Result(requeue_after=60)
+
+    controller = (
+        Builder(manager).for_(THINGS).build(ReconcileObjects(manager.lister(THINGS), reconcile))
+    )
+    client.source(THINGS).put(make_thing("a", size=7))
+    start()
+    assert seen == [("a", 7)]
+    client.source(THINGS).delete("ns/a")
+    fake_clock.settle()
+    assert seen == [("a", 7)]
+    sample = manager.instruments.registry.get_sample_value
+    labels = {"controller": controller.name}
+    assert sample("controller_runtime_reconcile_errors_total", labels) == 0
+    labels["result"] = "success"
+    assert sample("controller_runtime_reconcile_total", labels) == 1
 
 
 def test_a_watch_can_be_narrowed(manager: Manager, script: Script) -> None:

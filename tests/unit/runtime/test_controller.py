@@ -1,3 +1,4 @@
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -27,6 +28,7 @@ from navarchos.runtime import (
     TerminalError,
     current_pass,
 )
+from navarchos.runtime.sources import Requests
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.workqueue import ItemExponential
@@ -108,8 +110,10 @@ def test_workers_start_only_after_every_source_has_synced(bench: Bench) -> None:
     bench.clock.settle()
     bench.send("a")
     assert bench.names == []
-    late.synced = True
-    bench.advance(120)
+    bench.advance(119)
+    assert bench.names == []
+    late.synced.stop()
+    bench.clock.settle()
     assert bench.names == ["a"]
     assert running.end() is None
 
@@ -137,6 +141,160 @@ def test_a_stop_during_sync_is_no_error(bench: Bench) -> None:
     _, running = bench.start()
     assert running.end() is None
     assert bench.feed.stops == 1
+
+
+class Gated(Feed):
+    """A source whose start does not return until a gate is opened."""
+
+    def __init__(self, clock: FakeClock, name: str = "gated") -> None:
+        super().__init__(name=name)
+        self.gate = StopToken(clock=clock)
+
+    def start(self, requests: Requests) -> None:
+        self.gate.wait()
+        super().start(requests)
+
+
+@pytest.mark.rule("CT-04")
+def test_sources_start_and_sync_side_by_side(bench: Bench) -> None:
+    slow = Gated(bench.clock)
+    controller = bench.controller()
+    controller.watch(slow)
+    after = Feed()
+    controller.watch(after)
+    bench._run(controller.run)
+    bench.clock.settle()
+    assert (bench.feed.starts, after.starts) == (1, 1)
+    bench.send("a")
+    assert bench.names == []
+    slow.gate.stop()
+    bench.clock.settle()
+    assert bench.names == ["a"]
+
+
+@pytest.mark.rule("CT-05")
+def test_a_source_whose_start_blocks_is_an_error_of_its_own(bench: Bench) -> None:
+    bench.feed = Gated(bench.clock, name="stuck")
+    _, running = bench.start(cache_sync_timeout=10)
+    bench.clock.advance(10)
+    running.join()
+    assert isinstance(running.error, SyncTimeout)
+    assert running.error.unsynced == ("stuck of controller things, whose start has not returned",)
+    bench.feed.gate.stop()
+    bench.clock.settle()
+    assert (bench.feed.starts, bench.feed.stops) == (1, 1)  # it is not left on
+
+
+def test_a_source_whose_start_fails_ends_the_controller_with_that_error(bench: Bench) -> None:
+    class Broken(Feed):
+        def start(self, requests: Requests) -> None:
+            raise ZeroDivisionError
+
+    controller = bench.controller()
+    controller.watch(Broken())
+    running = bench._run(controller.run).join()
+    assert isinstance(running.error, ZeroDivisionError)
+    assert bench.feed.stops == bench.feed.starts
+
+
+@pytest.mark.rule("CT-06")
+@pytest.mark.rule("CT-08")
+def test_sources_start_once_though_warm_up_and_run_come_together(bench: Bench) -> None:
+    bench.feed = Feed(synced=False)
+    controller = bench.controller()
+    stop = StopToken(clock=bench.clock)
+    warm = [bench._run(lambda _: controller.warm_up(stop)) for _ in range(2)]
+    running = bench._run(controller.run)
+    bench.clock.settle()
+    later = Feed()
+    controller.watch(later)
+    bench.feed.synced.stop()
+    bench.clock.settle()
+    bench.send("a")
+    later.send("b")
+    bench.clock.settle()
+    assert (bench.feed.starts, later.starts) == (1, 1)
+    assert bench.names == ["a", "b"]
+    assert [each.join().error for each in warm] == [None, None]
+    assert running.end() is None
+    assert (bench.feed.stops, later.stops) == (1, 1)
+
+
+@pytest.mark.rule("CT-08")
+def test_a_warm_up_feeds_the_queue_and_reconciles_nothing(bench: Bench) -> None:
+    controller = bench.controller()
+    bench._run(controller.warm_up).join()
+    bench.send("a", "b")
+    assert (bench.names, len(controller.queue)) == ([], 2)
+    running = bench._run(controller.run)
+    bench.clock.settle()
+    assert bench.names == ["a", "b"]
+    assert running.end() is None
+
+
+@pytest.mark.rule("CT-08")
+def test_what_a_warm_up_began_can_be_ended_without_a_run(bench: Bench) -> None:
+    controller = bench.controller()
+    bench._run(controller.warm_up).join()
+    controller.queue.add(A, after=60)
+    controller.close()
+    controller.close()
+    assert bench.feed.stops == 1
+    assert [t.name for t in threading.enumerate() if t.name.startswith("nav-")] == []
+
+
+@pytest.mark.rule("CT-03")
+def test_a_controller_leaves_no_thread_behind(bench: Bench) -> None:
+    _, running = bench.start(workers=3, reconcile_timeout=10)
+    bench.script.answers = [Result(requeue_after=60)]
+    bench.send("a")
+    assert running.end() is None
+    assert [t.name for t in threading.enumerate() if t.name.startswith("nav-")] == []
+
+
+def test_many_events_of_a_key_give_one_reconcile_after_the_debounce(bench: Bench) -> None:
+    bench.start(debounce=2)
+    for _ in range(10):
+        bench.send("a", "b")
+        bench.advance(0.19)
+    assert bench.names == []
+    bench.advance(0.2)
+    assert bench.names == ["a", "b"]
+    bench.advance(10)
+    assert bench.names == ["a", "b"]
+
+
+def test_a_key_that_never_rests_is_reconciled_all_the_same(bench: Bench) -> None:
+    bench.start(debounce=2)
+    for _ in range(100):
+        bench.send("a")
+        bench.advance(0.1)
+    assert 4 <= len(bench.names) <= 5
+
+
+def test_events_during_a_reconcile_are_debounced_as_well(bench: Bench) -> None:
+    gate = StopToken(clock=bench.clock)
+    bench.script.before = lambda _: gate.wait()
+    bench.start(debounce=2)
+    bench.send("a")
+    bench.advance(2)
+    assert bench.names == ["a"]
+    bench.send("a")
+    bench.advance(1)
+    gate.stop()
+    bench.clock.settle()
+    assert bench.names == ["a"]
+    bench.send("a")
+    bench.advance(1)
+    assert bench.names == ["a", "a"]
+    bench.advance(10)
+    assert bench.names == ["a", "a"]
+
+
+@pytest.mark.parametrize("seconds", [-1.0, float("nan")])
+def test_a_debounce_must_be_a_wait(seconds: float) -> None:
+    with pytest.raises(ConfigError, match="debounce"):
+        Controller("things", Script(), debounce=seconds)
 
 
 @pytest.mark.rule("CT-06")
@@ -407,25 +565,6 @@ def test_a_time_limit_must_leave_time() -> None:
         Controller("things", Script(), reconcile_timeout=0)
 
 
-@pytest.mark.rule("OP-21")
-def test_catching_up_comes_before_the_first_reconcile(bench: Bench) -> None:
-    error = ServerError(Status(code=500, reason="InternalError", message="down"))
-    bench.feed.caught_up = [error, False, True]
-    bench.start(catch_up=True)
-    bench.send("a")
-    assert bench.names == []
-    bench.advance(1)
-    assert bench.names == []
-    bench.advance(1)
-    assert bench.names == ["a"]
-
-
-def test_a_stop_ends_catching_up(bench: Bench) -> None:
-    bench.feed.caught_up = [False]
-    _, running = bench.start(catch_up=True)
-    assert running.end() is None
-
-
 @pytest.mark.rule("MT-02")
 def test_each_reconcile_counts_once(bench: Bench) -> None:
     bench.script.answers = [DONE, Result(requeue=True), Result(requeue_after=1), Result(0.0)]
@@ -434,6 +573,71 @@ def test_each_reconcile_counts_once(bench: Bench) -> None:
     for result, count in (("success", 2), ("requeue", 1), ("requeue_after", 1), ("error", 0)):
         assert bench.metric("reconcile_total", result=result) == count
     assert bench.metric("reconcile_time_seconds_count") == 4
+
+
+@pytest.mark.rule("MT-03")
+def test_failures_are_counted_by_what_they_are(bench: Bench) -> None:
+    def obedient(request: Request) -> None:
+        if request.name == "slow":
+            current_pass().stop.wait()
+            current_pass().stop.raise_if_set()
+
+    bench.script.before = obedient
+    bench.script.answers = [
+        NavarchosError("no"),
+        TerminalError("never"),
+        ZeroDivisionError(),
+        DONE,
+        Result(requeue=True),
+    ]
+    _, running = bench.start(reconcile_timeout=10, limiter=ItemExponential(1e6, 1e6))
+    bench.send("error", "terminal", "panic", "fine", "again", "slow")
+    bench.advance(10)
+    counts = {
+        name: bench.metric(f"{name}_total")
+        for name in (
+            "reconcile_errors",
+            "terminal_reconcile_errors",
+            "reconcile_panics",
+            "reconcile_timeouts",
+        )
+    }
+    assert counts == {
+        "reconcile_errors": 4,  # the terminal one, the panic and the timeout included
+        "terminal_reconcile_errors": 1,
+        "reconcile_panics": 1,
+        "reconcile_timeouts": 1,
+    }
+    assert running.end() is None
+
+
+BOUNDS = """.005 .01 .025 .05 .1 .15 .2 .25 .3 .35 .4 .45 .5 .6 .7 .8 .9 1 1.25 1.5 1.75 2 2.5 3
+    3.5 4 4.5 5 6 7 8 9 10 15 20 25 30 40 50 60"""
+
+
+@pytest.mark.rule("MT-04")
+def test_reconciles_are_timed_in_the_buckets_that_dashboards_know(bench: Bench) -> None:
+    gate = StopToken(clock=bench.clock)
+    bench.script.before = lambda _: gate.wait()
+    bench.start()
+    bench.send("a")
+    bench.advance(1.1)
+    gate.stop()
+    bench.clock.settle()
+    (family,) = [
+        family
+        for family in bench.instruments.registry.collect()
+        if family.name == "controller_runtime_reconcile_time_seconds"
+    ]
+    counts = {
+        float(sample.labels["le"]): sample.value
+        for sample in family.samples
+        if sample.name.endswith("_bucket")
+    }
+    bounds = [float(bound) for bound in BOUNDS.split()]
+    assert list(counts) == [*bounds, float("inf")]
+    assert [bound for bound, count in counts.items() if count == 0] == bounds[: bounds.index(1.25)]
+    assert bench.metric("reconcile_time_seconds_sum") == pytest.approx(1.1)
 
 
 @pytest.mark.rule("MT-05")

@@ -1,21 +1,34 @@
 """The manager on virtual time, against scripted sources."""
 
 import socket
+import threading
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import structlog
 from prometheus_client import CollectorRegistry, ProcessCollector
-from tests.unit.runtime.conftest import PARTS, THINGS, FakeClient, Running, Script, make_thing
+from tests.unit.runtime.conftest import (
+    PARTS,
+    THINGS,
+    FakeClient,
+    Feed,
+    Running,
+    Script,
+    Thing,
+    ThingSpec,
+    make_thing,
+)
 
 from navarchos.client import ServerError
 from navarchos.client.status import Status
 from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, Stopped
-from navarchos.informers import SyncTimeout
+from navarchos.informers import CacheMutated, KindOptions, SyncTimeout
 from navarchos.instrument import Instruments
+from navarchos.meta import key_of
 from navarchos.runtime import Builder, GracePeriodExceeded, Manager, ManagerOptions, Request
-from navarchos.runtime.servers import metrics_route
+from navarchos.runtime.servers import MetricsPages
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 
@@ -110,6 +123,27 @@ def test_runnables_start_when_caches_are_filled_and_leaders_come_last(world: Wor
     assert running.end() is None
 
 
+@pytest.mark.rule("MG-03")
+def test_without_election_a_manager_is_elected_once_what_needs_it_has_started(
+    world: World,
+) -> None:
+    """What the signal wakes finds the leaders' group open: what it adds runs there and then."""
+    manager = world.manager()
+    ran = threading.Event()
+    in_time: list[bool] = []
+
+    def add_one() -> None:
+        manager.add(Call(lambda _: ran.set()))
+        in_time.append(ran.wait(5))
+
+    manager.elected.on_stop(add_one)
+    assert not manager.elected.is_set()
+    running = world.start(manager)
+    assert in_time == [True]
+    assert manager.elected.is_set()
+    assert running.end() is None
+
+
 @pytest.mark.rule("MG-08")
 def test_groups_end_one_after_the_other_while_caches_still_serve(world: World) -> None:
     manager = world.manager()
@@ -133,7 +167,53 @@ def test_groups_end_one_after_the_other_while_caches_still_serve(world: World) -
     assert source.open_streams() == []
 
 
-@pytest.mark.rule("MG-05")
+@pytest.mark.rule("MG-01")
+@pytest.mark.rule("CT-08")
+def test_a_controller_that_warms_up_is_fed_before_anybody_leads(world: World) -> None:
+    manager = world.manager()
+    script, feeds = Script(), {"warm": Feed(synced=False), "cold": Feed()}
+    warm = Builder(manager, "warm").watches_raw(feeds["warm"]).with_warm_up().build(script)
+    Builder(manager, "cold").watches_raw(feeds["cold"]).build(script)
+    running = world.start(manager)
+    assert (feeds["warm"].starts, feeds["cold"].starts) == (1, 0)
+    assert not manager.elected.is_set()
+    feeds["warm"].send("a")
+    assert len(warm.queue) == 1
+    feeds["warm"].synced.stop()
+    world.clock.settle()
+    assert manager.elected.is_set()
+    assert (feeds["warm"].starts, feeds["cold"].starts) == (1, 1)
+    assert [request.name for request in script.calls] == ["a"]
+    assert running.end() is None
+    assert (feeds["warm"].stops, feeds["cold"].stops) == (1, 1)
+
+
+@pytest.mark.rule("MG-08")
+@pytest.mark.rule("CT-08")
+def test_a_stop_during_the_warm_up_ends_it(world: World) -> None:
+    manager = world.manager()
+    feed = Feed(synced=False)
+    Builder(manager, "warm").watches_raw(feed).with_warm_up().build(Script())
+    running = world.start(manager)
+    assert running.end() is None
+    assert (feed.starts, feed.stops) == (1, 1)
+    assert not manager.elected.is_set()
+
+
+@pytest.mark.rule("CT-08")
+def test_a_warm_up_that_takes_too_long_ends_the_manager(world: World) -> None:
+    manager = world.manager(cache_sync_timeout=10)
+    feed = Feed(synced=False)
+    Builder(manager, "warm").watches_raw(feed).with_warm_up().build(Script())
+    running = world.start(manager)
+    world.clock.advance(10)
+    running.join()
+    assert isinstance(running.error, SyncTimeout)
+    assert running.error.unsynced == ("feed of controller warm",)
+    assert feed.stops == 1
+
+
+@pytest.mark.rule("MG-05", "IF-08")
 def test_a_second_run_is_an_error(world: World) -> None:
     manager = world.manager()
     world.start(manager)
@@ -357,6 +437,45 @@ def test_an_informer_asked_for_later_starts_at_once(world: World) -> None:
     assert running.end() is None
 
 
+@pytest.mark.rule("IF-12")
+def test_what_caches_keep_of_a_kind_is_an_option(world: World) -> None:
+    trim = msgspec.structs.replace
+    kinds = {THINGS: KindOptions[Thing](transform=lambda thing: trim(thing, spec=ThingSpec()))}
+    manager = world.manager(kinds=kinds)
+    for resource in (THINGS, PARTS):
+        world.client.source(resource).put(make_thing("a", size=7))
+    listers = [manager.lister(THINGS), manager.lister(PARTS)]
+    running = world.start(manager)
+    assert [lister.get("a", "ns").spec.size for lister in listers] == [0, 7]
+    assert running.end() is None
+
+
+@pytest.mark.rule("ST-15", "MG-06")
+def test_a_crash_inside_of_a_cache_ends_the_process(world: World) -> None:
+    manager = world.manager()
+    world.client.source(THINGS).put(make_thing("a", labels={}))
+    lister = manager.lister(THINGS)
+    running = world.start(manager)
+    labels: Any = lister.get("a", "ns").metadata.labels
+    labels["somebody"] = "was here"
+    world.advance(1)
+    assert isinstance(running.join().error, CacheMutated)
+
+
+@pytest.mark.rule("IF-09")
+def test_every_object_is_looked_at_again_after_ten_hours_or_so(world: World) -> None:
+    manager = world.manager()
+    world.client.source(THINGS).put(make_thing("a"))
+    again: list[str] = []
+    manager.informer(THINGS).add_handler(on_update=lambda old, new: again.append(key_of(new)))
+    running = world.start(manager)
+    world.advance(9 * 3600 - 1)
+    assert again == []
+    world.advance(2 * 3600 + 1)
+    assert again == ["ns/a"]
+    assert running.end() is None
+
+
 def test_a_stop_from_a_reconcile_is_orderly(world: World) -> None:
     """A worker must not wait for itself (RT-09)."""
     manager = world.manager()
@@ -399,7 +518,7 @@ def test_metrics_of_others_are_served_too(world: World) -> None:
     requests = instruments.counter("rest_client_requests_total", "Requests", ("code",))
     requests.labels("200").inc()
     manager = Manager(world.client, instruments=instruments)  # type: ignore[arg-type]  # as above
-    answer = metrics_route(manager.instruments.registry)("/metrics", {})
+    answer = MetricsPages(manager.instruments.registry).route("/metrics", {})
     assert b'rest_client_requests_total{code="200"} 1.0' in answer.body
     with pytest.raises(ConfigError, match="instruments"):
         Manager(world.client, instruments=instruments, registry=CollectorRegistry())  # type: ignore[arg-type]  # as above

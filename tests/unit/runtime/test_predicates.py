@@ -34,7 +34,7 @@ def test_a_change_predicate_passes_updates_of_its_part_only(
     assert predicate.update(OLD, new)
     assert not predicate.update(OLD, OLD)  # RT-28: resyncs are dropped, too
     assert predicate.create(OLD)
-    assert predicate.delete(OLD)
+    assert predicate.delete(OLD, state_unknown=False)
 
 
 @pytest.mark.rule("CT-24")
@@ -51,7 +51,7 @@ def test_a_function_is_asked_about_the_new_object() -> None:
     assert big.update(OLD, make_thing("a", size=7))
     assert not big.update(make_thing("a", size=7), OLD)
     assert not big.create(OLD)
-    assert not big.delete(OLD)
+    assert not big.delete(OLD, state_unknown=False)
 
 
 class Asked:
@@ -68,12 +68,16 @@ class Asked:
     def update(self, old: object, new: object) -> bool:
         return self.create(new)
 
-    def delete(self, obj: object) -> bool:
+    def delete(self, obj: object, *, state_unknown: bool) -> bool:
         return self.create(obj)
 
 
 def answers(predicate: Predicate[Thing]) -> set[bool]:
-    return {predicate.create(OLD), predicate.update(OLD, OLD), predicate.delete(OLD)}
+    return {
+        predicate.create(OLD),
+        predicate.update(OLD, OLD),
+        predicate.delete(OLD, state_unknown=False),
+    }
 
 
 @pytest.mark.rule("CT-24")

@@ -71,7 +71,7 @@ def test_a_lease_is_created_under_any_name_and_then_only_it_is_touched() -> None
     assert create["verbs"] == ["create"]
     assert "resourceNames" not in create
     assert others["resourceNames"] == ["mine"]
-    assert others["verbs"] == ["get", "update"]
+    assert others["verbs"] == ["get", "list", "watch", "update"]
 
 
 def test_owning_with_a_hold_on_deletion_takes_a_right_that_no_request_shows() -> None:

@@ -13,7 +13,10 @@ from navarchos.runtime import (
     EnqueueMapped,
     EnqueueObject,
     InformerSource,
+    Predicate,
     Request,
+    all_of,
+    any_of,
     resource_version_changed,
     when,
 )
@@ -165,6 +168,50 @@ def test_a_tombstone_counts_as_the_object_it_holds(
     assert [line["event"] for line in logs] == ["deleted_object_unknown"]
 
 
+class Ends:
+    """A predicate that writes down what it is told of deletions."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[str, bool]] = []
+
+    def create(self, obj: Thing) -> bool:
+        return True
+
+    def update(self, old: Thing, new: Thing) -> bool:
+        return True
+
+    def delete(self, obj: Thing, *, state_unknown: bool) -> bool:
+        self.told.append((obj.metadata.name, state_unknown))
+        return not state_unknown
+
+
+@pytest.mark.rule("CT-20")
+@pytest.mark.parametrize("combine", [all_of, any_of])
+def test_predicates_are_told_when_the_last_state_is_unknown(
+    combine: Callable[[Ends], Predicate[Thing]],
+    fake_clock: FakeClock,
+    server: FakeSource[Thing],
+    queue: Queue,
+    started: Callable,
+) -> None:
+    for name in ("seen", "missed"):
+        server.put(make_thing(name))
+    ends = Ends()
+    started(EnqueueObject(), combine(ends))
+    queue.take()
+    server.delete("ns/seen")
+    fake_clock.settle()
+    # It goes while nobody watches; the next list is without it.
+    server.delete("ns/missed", notify=False)
+    server.compact()
+    server.break_watches()
+    fake_clock.settle()
+    fake_clock.advance(5)
+    fake_clock.settle()
+    assert ends.told == [("seen", False), ("missed", True)]
+    assert queue.take() == [("seen", 0)]
+
+
 @pytest.mark.rule("CT-20")
 def test_an_object_without_metadata_is_told_and_dropped(
     informer: SharedInformer[Thing], queue: Queue
@@ -175,14 +222,6 @@ def test_an_object_without_metadata_is_told_and_dropped(
         source._added({"kind": "Thing"}, False)  # type: ignore[arg-type]  # the point of the test
     assert queue.take() == []
     assert [line["event"] for line in logs] == ["object_without_metadata"]
-
-
-def test_catching_up_is_the_informers(
-    fake_clock: FakeClock, server: FakeSource[Thing], started: Callable
-) -> None:
-    source = started(EnqueueObject())
-    server.put(make_thing("a"))
-    assert source.catch_up(30, StopToken(clock=fake_clock))
 
 
 @pytest.mark.rule("CT-19")
@@ -206,7 +245,6 @@ def test_a_channel_keeps_what_was_sent_early_once_each(queue: Queue) -> None:
 def test_a_channel_has_nothing_to_wait_for(queue: Queue) -> None:
     source = ChannelSource(Channel(), "wake-ups")
     assert source.wait_for_sync(0, StopToken())
-    assert source.catch_up(0, StopToken())
     assert source.name == "wake-ups"
 
 

@@ -1,5 +1,6 @@
 """The examples of docs/testing.md do what they say."""
 
+import inspect
 import re
 import runpy
 from pathlib import Path
@@ -21,5 +22,7 @@ def functions() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", sorted(functions()))
-def test_the_documents_examples_pass(name: str) -> None:
-    functions()[name]()
+def test_the_documents_examples_pass(name: str, request: pytest.FixtureRequest) -> None:
+    example = functions()[name]
+    fixtures = inspect.signature(example).parameters
+    example(**{fixture: request.getfixturevalue(fixture) for fixture in fixtures})

@@ -1,10 +1,11 @@
 import threading
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
 
 from navarchos.testing import FakeClock
-from navarchos.workqueue import DelayingQueue, ItemExponential, RateLimitingQueue
+from navarchos.workqueue import DelayingQueue, ItemExponential, PriorityQueue, RateLimitingQueue
 
 
 def ready(queue: DelayingQueue[str]) -> list[str]:
@@ -25,12 +26,13 @@ def queue(fake_clock: FakeClock) -> Iterator[DelayingQueue[str]]:
 
 
 @pytest.mark.rule("WQ-10")
+@pytest.mark.rule("WQ-12")
 def test_a_delayed_key_appears_at_its_time_and_not_before(
     fake_clock: FakeClock, queue: DelayingQueue[str]
 ) -> None:
     queue.add_after("a", 5)
     fake_clock.settle()
-    assert len(queue) == 0  # WQ-12
+    assert len(queue) == 0
     fake_clock.advance(4.999)
     assert ready(queue) == []
     fake_clock.advance(0.001)
@@ -103,6 +105,62 @@ def test_overtaken_times_do_not_pile_up(queue: DelayingQueue[str]) -> None:
     assert len(queue._delays._heap) < 100
 
 
+def test_only_the_priority_of_a_key_that_waits_may_change(fake_clock: FakeClock) -> None:
+    queue = PriorityQueue[str](clock=fake_clock)
+    queue.add("a", after=5)
+    for priority in range(200):
+        queue.add("a", after=9, priority=priority)
+    assert len(queue._delays._heap) == 1
+    fake_clock.settle()
+    fake_clock.advance(5)
+    loan = queue.get(timeout=0)
+    assert loan is not None
+    assert loan.priority == 199
+    queue.shut_down()
+
+
+class CountingClock(FakeClock):
+    """Counts how often somebody began to wait: each is one more run of a thread."""
+
+    waits = 0
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        self.waits += 1
+        return super().wait(condition, timeout)
+
+
+@pytest.mark.rule("WQ-13")
+@pytest.mark.parametrize("kind", [DelayingQueue, PriorityQueue])
+def test_keys_that_wait_cost_no_processor(kind: type) -> None:
+    clock = CountingClock()
+    queue = kind(clock=clock)
+    for number in range(10_000):
+        queue.add_after(number, 3_600 + number)
+    clock.settle(threads=1)
+    waits = clock.waits
+    assert waits <= 2  # one per earliest time, not one per key
+    clock.advance(3_599)
+    assert clock.waits == waits
+    clock.advance(1)
+    assert (clock.waits, len(queue)) == (waits + 1, 1)
+    queue.shut_down()
+
+
+@pytest.mark.parametrize("kind", [DelayingQueue, PriorityQueue])
+def test_a_key_that_waits_costs_less_than_250_bytes(fake_clock: FakeClock, kind: type) -> None:
+    keys = [f"key-{number}" for number in range(20_000)]
+    queue = kind(clock=fake_clock)
+    tracemalloc.start()
+    try:
+        for number, key in enumerate(keys):
+            queue.add_after(key, 3_600 + number)
+        now, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert now / len(keys) < 250
+    queue.shut_down()
+
+
 @pytest.mark.rule("CT-03")
 def test_a_queue_without_delays_has_no_thread() -> None:
     queue = DelayingQueue[str](name="q")
@@ -111,6 +169,8 @@ def test_a_queue_without_delays_has_no_thread() -> None:
     queue.shut_down()
 
 
+@pytest.mark.rule("WQ-12")
+@pytest.mark.rule("WQ-13")
 @pytest.mark.rule("RT-33")
 @pytest.mark.parametrize("how", ["shut_down", "shut_down_with_drain"])
 def test_any_shutdown_drops_waiting_keys_and_ends_the_thread(

@@ -140,6 +140,53 @@ def test_a_key_that_was_passed_over_keeps_its_place(queue: PriorityQueue[str]) -
 
 
 @pytest.mark.rule("WQ-24")
+def test_keys_that_were_passed_over_keep_their_places_however_their_loans_close(
+    queue: PriorityQueue[str],
+) -> None:
+    for key in "abc":
+        queue.add(key)
+    loans = {key: lend(queue) for key in "abc"}
+    for key in "abc":
+        queue.add(key)
+    with pytest.raises(QueueTimeout):
+        queue.get(timeout=0)
+    queue.add("d")
+    for key in "cab":
+        loans[key].done()
+    assert [key for key, _ in ready(queue)] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.rule("WQ-24")
+def test_a_key_that_was_raised_after_it_was_passed_over_is_lent_once(
+    queue: PriorityQueue[str],
+) -> None:
+    queue.add("a")
+    loan = lend(queue)
+    queue.add("a")
+    with pytest.raises(QueueTimeout):
+        queue.get(timeout=0)
+    queue.add("a", priority=5)
+    loan.done()
+    assert ready(queue) == [("a", 5)]
+
+
+@pytest.mark.rule("WQ-24")
+def test_a_getter_that_waits_receives_a_passed_over_key_when_its_loan_closes(
+    fake_clock: FakeClock, queue: PriorityQueue[str], spawn: Callable
+) -> None:
+    queue.add("a")
+    loan = lend(queue)
+    got = spawn(lambda: lend_waiting(queue))
+    fake_clock.settle(threads=1)
+    queue.add("a")
+    fake_clock.settle(threads=1)
+    assert got == []
+    loan.done()
+    fake_clock.settle()
+    assert got == ["a"]
+
+
+@pytest.mark.rule("WQ-24")
 def test_len_leaves_out_keys_that_wait(fake_clock: FakeClock, queue: PriorityQueue[str]) -> None:
     queue.add("a", after=5)
     queue.add("b")
@@ -247,7 +294,7 @@ def test_raised_keys_leave_no_pile_of_dead_entries(queue: PriorityQueue[str]) ->
     queue.add("urgent", priority=10**9)
     for priority in range(10_000):
         queue.add("a", priority=priority)
-    assert len(queue._heap) < 100
+    assert len(queue._levels) < 100
     assert ready(queue) == [("urgent", 10**9), ("a", 9_999)]
 
 

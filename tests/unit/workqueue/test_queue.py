@@ -142,6 +142,25 @@ def test_drain_waits_for_a_key_that_was_added_while_on_loan(
 
 
 @pytest.mark.rule("WQ-06")
+def test_a_second_drain_waits_for_what_the_first_is_owed(
+    fake_clock: FakeClock, spawn: Callable
+) -> None:
+    queue = WorkQueue[str](clock=fake_clock)
+    queue.add("a")
+    loan = lend(queue)
+    queue.add("a")
+    first = spawn(queue.shut_down_with_drain)
+    fake_clock.settle(threads=1)
+    loan.done()
+    second = spawn(queue.shut_down_with_drain)
+    fake_clock.settle(threads=2)
+    assert (first, second) == ([], [])
+    lend(queue).done()
+    wait_until_all([first, second])
+    assert (first, second) == ([True], [True])
+
+
+@pytest.mark.rule("WQ-06")
 def test_drain_does_not_wait_for_keys_that_nobody_took() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
@@ -173,6 +192,22 @@ def test_a_plain_shutdown_releases_a_drain(fake_clock: FakeClock, spawn: Callabl
         queue.shut_down()
         wait_until_all([drained])
         assert drained == [False]
+
+
+@pytest.mark.rule("WQ-07")
+def test_a_released_drain_says_that_a_key_given_back_dirty_was_still_owed(
+    fake_clock: FakeClock, spawn: Callable
+) -> None:
+    queue = WorkQueue[str](clock=fake_clock)
+    queue.add("a")
+    loan = lend(queue)
+    queue.add("a")
+    drained = spawn(queue.shut_down_with_drain)
+    fake_clock.settle(threads=1)
+    loan.done()
+    queue.shut_down()
+    wait_until_all([drained])
+    assert drained == [False]
 
 
 @pytest.mark.rule("RT-09")

@@ -12,7 +12,7 @@ import msgspec
 from rich.console import Console
 
 from navarchos import logs
-from navarchos.cli.sandbox.manifests import Manifest, load
+from navarchos.cli.manifest_files import Manifest, load
 from navarchos.cli.sandbox.runner import Outcome, Sandbox, SandboxOptions
 from navarchos.cli.sandbox.view import LiveView, PlainView, SilentView, View
 

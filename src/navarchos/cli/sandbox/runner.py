@@ -11,10 +11,11 @@ from types import TracebackType
 from typing import Final, Self
 
 from navarchos._version import __version__
+from navarchos.cli import manifest_files as files
+from navarchos.cli.exits import ExitStatus
 from navarchos.cli.failure import Failure
-from navarchos.cli.sandbox import manifests as files
+from navarchos.cli.manifest_files import Manifest
 from navarchos.cli.sandbox.manager_process import ManagerProcess
-from navarchos.cli.sandbox.manifests import Manifest
 from navarchos.cli.sandbox.observer import Observer, Snapshot
 from navarchos.cli.sandbox.report import Report, why_not_completed
 from navarchos.cli.sandbox.view import View
@@ -163,7 +164,7 @@ class Sandbox:
             self._server.write_kubeconfig(path)
         except OSError as error:
             raise Failure(
-                f"--kubeconfig {path}: cannot be written: {error.strerror}", status=2
+                f"--kubeconfig {path}: cannot be written: {error.strerror}", status=ExitStatus.USAGE
             ) from error
         stack.callback(path.unlink, missing_ok=True)
         return path

@@ -1,7 +1,7 @@
 """The live view, and the plain lines for those without a terminal."""
 
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from types import TracebackType
 from typing import Final, Protocol, Self
 
@@ -11,11 +11,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from navarchos.cli.progress.summary import summarize_rollout
+from navarchos.cli.progress.text import remaining_time
 from navarchos.cli.sandbox.observer import NodeView, Snapshot
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api.v1alpha1 import NodeRollout, RolloutPhase, Step
 
-__all__ = ["LiveView", "PlainView", "SilentView", "View", "choose_rows", "remaining_time"]
+__all__ = ["LiveView", "PlainView", "SilentView", "View", "choose_rows"]
 
 _STYLES: Final = {
     Step.WAITING: "dim",
@@ -111,29 +113,16 @@ def render(snapshot: Snapshot, *, rows: int, now: datetime) -> RenderableType:
 
 
 def _rollout_line(rollout: NodeRollout, now: datetime) -> RenderableType:
-    status = rollout.status
-    total, done = len(status.nodes), status.replacements_completed_count
-    phase = status.phase or RolloutPhase.NEW
+    seen = summarize_rollout(rollout, (), ())
     grid = Table.grid(padding=(0, 1))
     grid.add_row(
-        Text(rollout.metadata.name, style="bold"),
-        ProgressBar(total=max(total, 1), completed=done, width=30),
-        f"{done}/{total}",
-        Text(phase, style="bold red" if phase is RolloutPhase.HALTED else "bold"),
-        remaining_time(rollout, now),
+        Text(seen.name, style="bold"),
+        ProgressBar(total=max(seen.nodes, 1), completed=seen.completed, width=30),
+        f"{seen.completed}/{seen.nodes}",
+        Text(seen.phase, style="bold red" if seen.phase is RolloutPhase.HALTED else "bold"),
+        remaining_time(seen, now),
     )
     return grid
-
-
-def remaining_time(rollout: NodeRollout, now: datetime) -> str:
-    """Say in words how long the rollout still takes."""
-    status = rollout.status
-    if status.phase in {RolloutPhase.COMPLETED, RolloutPhase.HALTED}:
-        return ""
-    if status.estimated_completion is None:
-        return "no estimate yet"
-    left = max(status.estimated_completion - now, timedelta())
-    return f"about {int(left.total_seconds())} s left"
 
 
 def choose_rows(nodes: Iterable[NodeView], rows: int) -> list[NodeView]:

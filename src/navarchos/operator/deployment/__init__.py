@@ -4,6 +4,11 @@
 them; `workload` is the process, as the published README installs it.
 """
 
-from navarchos.operator.deployment.files import FILE_NAMES, deployment_files, manifests
+from navarchos.operator.deployment.files import (
+    FILE_NAMES,
+    manifests,
+    metrics_access,
+    to_files,
+)
 
-__all__ = ["FILE_NAMES", "deployment_files", "manifests"]
+__all__ = ["FILE_NAMES", "manifests", "metrics_access", "to_files"]

@@ -11,12 +11,15 @@ from navarchos.operator.deployment.settings import (
     EVENTS_NAMESPACE,
     LABELS,
     LEASE,
+    METRICS_ACCESS,
+    METRICS_READER,
     NAME,
     NAMESPACE,
 )
+from navarchos.runtime import reviews
 from navarchos.runtime.rbac import Subject, role, role_binding
 
-__all__ = ["bindings", "rights", "roles", "service_account"]
+__all__ = ["bindings", "metrics_access", "rights", "roles", "service_account"]
 
 _SUBJECT = Subject(NAME, NAMESPACE)
 
@@ -55,4 +58,19 @@ def bindings() -> list[Manifest]:
     """Return what gives each role to the manager, in the order of `roles`."""
     return [
         role_binding(NAME, _SUBJECT, namespace=namespace, labels=LABELS) for namespace in rights()
+    ]
+
+
+def metrics_access() -> list[Manifest]:
+    """Return what `--metrics-secure` takes: rights to ask who may, and a role for who may.
+
+    Not part of `roles`: the shipped manager serves its metrics to everybody, so it would
+    have rights that it never uses. Nobody has the second role until it is bound.
+    """
+    reader = role(METRICS_READER, (), labels=LABELS)
+    reader["rules"] = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    return [
+        role(METRICS_ACCESS, reviews.RIGHTS, labels=LABELS),
+        reader,
+        role_binding(METRICS_ACCESS, _SUBJECT, labels=LABELS),
     ]

@@ -1,13 +1,18 @@
 """The manifests as files: one for each kind of object, named as in 2019."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from navarchos.crd import Manifest, to_yaml
-from navarchos.operator.deployment.access import bindings, roles, service_account
+from navarchos.operator.deployment.access import (
+    bindings,
+    metrics_access,
+    roles,
+    service_account,
+)
 from navarchos.operator.deployment.workload import deployment, disruption_budget
 
-__all__ = ["FILE_NAMES", "deployment_files", "manifests"]
+__all__ = ["FILE_NAMES", "manifests", "metrics_access", "to_files"]
 
 FILE_NAMES: Final[Mapping[str, str]] = {
     "ServiceAccount": "serviceaccount.yaml",
@@ -32,13 +37,14 @@ def manifests() -> list[Manifest]:
     return sorted(found, key=lambda manifest: order.index(str(manifest["kind"])))
 
 
-def deployment_files(*, header: str = "") -> dict[str, str]:
+def to_files(found: Iterable[Manifest], *, header: str = "") -> dict[str, str]:
     """Return the text of each file by its name.
 
     Args:
+        found: The objects; those of one kind share a file.
         header: Lines of a comment on top, without the number sign.
     """
     by_file: dict[str, list[Manifest]] = {}
-    for manifest in manifests():
+    for manifest in found:
         by_file.setdefault(FILE_NAMES[str(manifest["kind"])], []).append(manifest)
-    return {name: to_yaml(found, header=header) for name, found in by_file.items()}
+    return {name: to_yaml(each, header=header) for name, each in by_file.items()}

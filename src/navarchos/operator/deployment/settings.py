@@ -10,7 +10,9 @@ __all__ = [
     "IMAGE",
     "LABELS",
     "LEASE",
+    "METRICS_ACCESS",
     "METRICS_PORT",
+    "METRICS_READER",
     "NAME",
     "NAMESPACE",
 ]
@@ -20,6 +22,12 @@ NAMESPACE: Final = "kube-system"
 LABELS: Final = {"app": NAME}
 
 LEASE: Final = "navarchos-leader-election"
+
+METRICS_ACCESS: Final = f"{NAME}-metrics-auth"
+"""The role that lets the manager ask who may look at its metrics."""
+
+METRICS_READER: Final = f"{NAME}-metrics-reader"
+"""The role of those who may."""
 
 EVENTS_NAMESPACE: Final = "default"
 """Where events about objects without a namespace go; ours are about no others."""

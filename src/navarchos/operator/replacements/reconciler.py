@@ -35,7 +35,6 @@ class ReplacementReconciler(Reconciler):
 
     def reconcile(self, request: Request) -> Result:
         """Run one pass of admission, or move one node as far as it goes now."""
-        self._objects.catch_up_once()
         if request == ADMISSION:
             after = self._admission.run()
             return DONE if after is None else Result(requeue_after=after)

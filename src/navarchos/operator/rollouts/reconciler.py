@@ -64,7 +64,6 @@ class RolloutReconciler(Reconciler):
             TerminalError: Its spec cannot be understood; only an edit helps.
             CreationFailed: Some replacements could not be created.
         """
-        self._objects.catch_up_once()
         rollout = self._objects.rollouts.find(request.name)
         if rollout is None or rollout.metadata.deletion_timestamp is not None:
             # Its children go with it: the garbage collector sees to that (OP-07).

@@ -30,6 +30,7 @@ _TYPE_META: Final = (
     r'struct { APIVersion string "json:\"apiVersion,omitempty\"";'
     r' Kind string "json:\"kind,omitempty\"" }'
 )
+_MANAGERS: Final = TYPES.schema("meta.ObjectMeta").properties["managedFields"]
 _SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream made it
 
 
@@ -45,6 +46,9 @@ class Options:
             `ApiServer.install` may ask for.
         patching: What is decoded is the result of a patch, which words refusals
             differently.
+        manager: Who is to manage the fields that the write changes; empty leaves managers
+            as they are.
+        applying: The object already says who manages what.
         warnings: Texts for `Warning` headers; grows while the request runs.
     """
 
@@ -53,15 +57,20 @@ class Options:
     origin: Origin | None = None
     keep_status: bool = False
     patching: bool = False
+    manager: str = ""
+    applying: bool = False
     warnings: list[str] = field(default_factory=list)
 
 
 def read_object(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     """Return a private copy of the body, freed of what the kind does not know.
 
+    `managedFields` are the exception: they are shared, and only checked.
+
     Raises:
         StatusError: 400, or 422 for the result of a patch.
     """
+    body, managers = _without_managers(body)
     obj = copy_json(body)
     if not isinstance(obj, dict):
         raise bad_request(
@@ -73,6 +82,8 @@ def read_object(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     obj["metadata"] = obj.get("metadata") or {}
     try:
         _check_types(kind, obj)
+        if managers is not None:
+            check_types(managers, _MANAGERS, owner="ObjectMeta", path="metadata.managedFields")
     except DecodeFault as fault:
         raise _undecodable(kind, obj, str(fault), options) from fault
     _drop_unknown(kind, obj, options)
@@ -82,9 +93,19 @@ def read_object(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     else:
         drop_empty(obj["metadata"], kind.schema.properties["metadata"])
     _drop_empty_maps(obj["metadata"])
-    obj["metadata"].pop("managedFields", None)
     obj["metadata"].pop("selfLink", None)
+    if managers is not None:
+        obj["metadata"]["managedFields"] = managers
     return kind.view.decode(obj) if kind.view else obj
+
+
+def _without_managers(body: JsonValue) -> tuple[JsonValue, JsonValue]:
+    """Take `managedFields` out of a body: they are large, and copied by nobody."""
+    metadata = body.get("metadata") if isinstance(body, dict) else None
+    if not isinstance(metadata, dict) or "managedFields" not in metadata:
+        return body, None
+    rest = {key: value for key, value in metadata.items() if key != "managedFields"}
+    return {**body, "metadata": rest}, metadata["managedFields"]
 
 
 def _check_types(kind: Kind, obj: JsonObject) -> None:

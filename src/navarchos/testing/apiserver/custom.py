@@ -10,7 +10,7 @@ from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, meta
 from navarchos.testing.apiserver.schema import (
     Schema,
     apply_defaults,
-    drop_nulls_with_defaults,
+    drop_nulls,
     prune,
     schema_from_openapi,
 )
@@ -152,7 +152,7 @@ def _strategy(schema: Schema) -> Strategy:
     )
 
     def default(obj: JsonObject) -> None:
-        drop_nulls_with_defaults(obj, body)
+        drop_nulls(obj, body)
         apply_defaults(obj, body)
 
     def validate(obj: JsonObject) -> list[FieldError]:

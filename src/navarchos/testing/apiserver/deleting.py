@@ -169,14 +169,17 @@ def _marked(obj: JsonObject, grace: int, finalizers: list[str]) -> JsonObject:
     else:
         metadata.pop("finalizers", None)
     first = "deletionTimestamp" not in metadata
+    # Upstream's store of definitions marks them itself: no grace, no new generation.
+    is_definition = marked.get("kind") == "CustomResourceDefinition"
     if first or grace < int(metadata.get("deletionGracePeriodSeconds") or 0):
         at = datetime.now(UTC) + timedelta(seconds=grace)
         metadata["deletionTimestamp"] = timestamp(at)
-        metadata["deletionGracePeriodSeconds"] = grace
-    if first and metadata.get("generation"):
+        if not is_definition:
+            metadata["deletionGracePeriodSeconds"] = grace
+    if first and metadata.get("generation") and not is_definition:
         metadata["generation"] += 1
     if dig(marked, "spec", "finalizers") and marked.get("kind") == "Namespace":
         marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
-    if first and marked.get("kind") == "CustomResourceDefinition":
+    if first and is_definition:
         mark_terminating(marked)
     return marked

@@ -183,7 +183,7 @@ def _aggregated_resource(kind: Kind) -> JsonObject:
         "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
-        "verbs": list(kind.verbs),
+        "verbs": _verbs(kind),
     }
     if kind.short_names:
         found["shortNames"] = list(kind.short_names)

@@ -23,6 +23,7 @@ from navarchos.testing.apiserver.objects import (
     meta,
     timestamp,
 )
+from navarchos.testing.apiserver.ownership.booking import set_managers
 from navarchos.testing.apiserver.selectors import label_selector_matches
 from navarchos.testing.apiserver.status import (
     Cause,
@@ -35,11 +36,12 @@ from navarchos.testing.apiserver.status import (
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.writing import Api, Options, require
 
-__all__ = ["evict"]
+__all__ = ["charge", "evict"]
 
 _BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
 _VERSIONS: Final = frozenset({"policy/v1", "policy/v1beta1"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_MYSELF: Final = "kube-apiserver"  # a client of its own where it writes budgets
 _MOST_DISRUPTED: Final = 2000
 _RETRY_AFTER: Final = 10
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -70,20 +72,39 @@ def evict(
         if _needs_no_budget(pod.obj):
             delete(api, kind, namespace, name, deletion, options)
             return _SUCCESS
-        budgets = _budgets_of(api, pod)
-        if len(budgets) > 1:
-            raise StatusError(500, "", _SEVERAL)
-        spent = _spendable(budgets, pod.obj)
-        # Upstream spends the budget first and lets its controller give it back;
-        # the answer is the same 409, and sparing it keeps the arithmetic exact.
-        check_preconditions(kind, pod, deletion)
+        _spend(api, kind, pod, deletion, options)
         if not options.dry_run:
-            if spent is not None:
-                _decrement(api, spent, name, options)
             _mark_disrupted(api, kind, pod, options)
         # Checked above, against the pod as it was before it was marked.
         delete(api, kind, namespace, name, replace(deletion, version=""), options)
         return _SUCCESS
+
+
+def charge(
+    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: Options
+) -> None:
+    """Do what an eviction does before it touches the pod: use its budget up, if it has one.
+
+    Raises:
+        StatusError: As `evict`.
+    """
+    deletion = _read(body, name, options)
+    with api.store.transaction():
+        pod = require(api, kind, namespace, name)
+        if not _needs_no_budget(pod.obj):
+            _spend(api, kind, pod, deletion, options)
+
+
+def _spend(api: Api, kind: Kind, pod: Entry, deletion: Deletion, options: Options) -> None:
+    budgets = _budgets_of(api, pod)
+    if len(budgets) > 1:
+        raise StatusError(500, "", _SEVERAL)
+    spent = _spendable(budgets, pod.obj)
+    # Upstream spends the budget first and lets its controller give it back;
+    # the answer is the same 409, and sparing it keeps the arithmetic exact.
+    check_preconditions(kind, pod, deletion)
+    if spent is not None and not options.dry_run:
+        _decrement(api, spent, pod.name, options)
 
 
 def _spendable(budgets: list[Entry], pod: JsonObject) -> Entry | None:
@@ -184,6 +205,10 @@ def _decrement(api: Api, budget: Entry, pod: str, options: Options) -> None:
                 "message": "",
             },
         )
+    kind = api.kinds.by_bucket(_BUDGETS)
+    assert kind is not None, "it is built in"
+    own = Options(manager=_MYSELF)
+    set_managers(api.kinds, kind, obj, budget.obj, own, "status")
     api.store.put(_BUDGETS, obj, origin=options.origin)
 
 

@@ -1,13 +1,23 @@
-"""Faults on demand: refusals, delays, broken connections, and watches that go wrong."""
+"""Faults on demand: refusals, delays, broken connections, old answers, wrong watches.
 
+How they strike stands in `striking`.
+"""
+
+import random
+import secrets
 import threading
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from navarchos.errors import ConfigError
+from navarchos.logs import get_logger
 from navarchos.testing.apiserver.status import StatusError
 
-__all__ = ["Fault", "Faults"]
+__all__ = ["EVERYDAY_FAULTS", "Fault", "Faults"]
+
+_log = get_logger(__name__)
 
 _REASONS: Final = {
     403: "Forbidden",
@@ -26,7 +36,8 @@ _REASONS: Final = {
 class Fault:
     """What goes wrong, for which requests, and how often.
 
-    Every pattern that is given must match; one that is empty matches all. The
+    Every pattern that is given must match; one that is empty matches all. A fault
+    that only some requests can suffer, such as one of watches, hits no others. The
     actions of one fault happen together: `delay` first.
 
     Attributes:
@@ -36,15 +47,26 @@ class Fault:
         name: The object's name.
         user_agent: A part of the `User-Agent` header.
         times: How many requests are hit; `None` hits all.
+        probability: How likely one that matches is hit; see `Faults.seed`.
         delay: Seconds to wait before anything else.
         status: Answer with this HTTP status instead of serving.
         reason: The `Status` reason; the usual one of that status by default.
         message: The `Status` message.
-        retry_after: Seconds for `Retry-After`, with `status`.
-        reset: Cut the connection instead of answering.
+        retry_after: Seconds for `Retry-After`, with `status`; 0 sends none.
+        reset: Cut the connection instead of serving the request.
+        lose_answer: Serve the request, then cut the connection instead of answering.
+        lag: Answer reads from a cache that is so many seconds behind. As upstream,
+            only those are answered from a cache that name a `resourceVersion`; one
+            that it has not yet seen gets 504, without upstream's wait of 3 s.
+        expire_continue: Answer a page that is asked for by a token with 410 and a token
+            to go on with, as after a compaction.
+        charge_only: Let an eviction pass its budget and go no further, as one whose
+            server dies then: the slot stays spent until whoever keeps budgets gives it
+            back, upstream after 2 minutes. The answer is `status`, or none.
         drop_after: End the watch properly after so many events.
         half_close_after: End the connection without ending the stream.
         stall_after: Keep the watch open and silent.
+        stall_within: The same, within the line that follows.
         truncate_after: Cut the connection within the line that follows.
         lose: Leave the event with this number (from 1) out.
         duplicate: Send the event with this number twice.
@@ -55,15 +77,21 @@ class Fault:
     name: str = ""
     user_agent: str = ""
     times: int | None = 1
+    probability: float = 1.0
     delay: float = 0.0
     status: int | None = None
     reason: str = ""
     message: str = ""
     retry_after: int = 0
     reset: bool = False
+    lose_answer: bool = False
+    lag: float = 0.0
+    expire_continue: bool = False
+    charge_only: bool = False
     drop_after: int | None = None
     half_close_after: int | None = None
     stall_after: int | None = None
+    stall_within: int | None = None
     truncate_after: int | None = None
     lose: int | None = None
     duplicate: int | None = None
@@ -73,25 +101,37 @@ class Fault:
             raise ConfigError("times", self.times, "at least 1, or None for always")
         if self.delay < 0:
             raise ConfigError("delay", self.delay, "seconds, not negative")
+        if self.lag < 0:
+            raise ConfigError("lag", self.lag, "seconds, not negative")
+        if not 0 < self.probability <= 1:
+            raise ConfigError("probability", self.probability, "more than 0, at most 1")
 
     @property
     def is_for_watches(self) -> bool:
         """Whether it acts on the events of a watch."""
         numbers = (
-            self.drop_after, self.half_close_after, self.stall_after, self.truncate_after,
-            self.lose, self.duplicate,
+            self.drop_after, self.half_close_after, self.stall_after, self.stall_within,
+            self.truncate_after, self.lose, self.duplicate,
         )  # fmt: skip
         return any(number is not None for number in numbers)
 
-    def matches(self, verb: str, resource: str, name: str, user_agent: str) -> bool:
-        """Return whether a request is hit."""
-        if self.is_for_watches and verb != "watch":
-            return False
+    def matches(self, asked: "Asked") -> bool:
+        """Return whether a request can be hit."""
         return (
-            self.verb in {"", verb}
-            and self.resource in {"", resource}
-            and self.name in {"", name}
-            and self.user_agent in user_agent
+            self.verb in {"", asked.verb}
+            and self.resource in {"", asked.resource}
+            and self.name in {"", asked.name}
+            and self.user_agent in asked.user_agent
+            and self._can_be_suffered(asked)
+        )
+
+    def _can_be_suffered(self, asked: "Asked") -> bool:
+        return (
+            (asked.verb == "watch" or not self.is_for_watches)
+            and (asked.verb != "watch" or not self.lose_answer)
+            and (asked.verb == "evict" or not self.charge_only)
+            and (asked.from_cache or not self.lag)
+            and (asked.continues or not self.expire_continue)
         )
 
     def error(self) -> StatusError | None:
@@ -108,6 +148,64 @@ class Fault:
         )
 
 
+EVERYDAY_FAULTS: Final = (
+    Fault(delay=0.05),
+    Fault(status=429, retry_after=1),
+    Fault(status=429),
+    Fault(status=500),
+    Fault(status=503),
+    Fault(reset=True),
+    Fault(lose_answer=True),
+    Fault(verb="update", status=409),
+    Fault(verb="patch", status=409),
+    Fault(verb="watch", status=410),
+    Fault(verb="list", lag=1.0),
+    Fault(expire_continue=True),
+    Fault(drop_after=1),
+    Fault(half_close_after=1),
+    Fault(truncate_after=1),
+    Fault(duplicate=1),
+)
+"""What a client has to live with. A watch that loses events breaks what Kubernetes promises,
+and one that stalls takes the time after which its client gives up: those are not among them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What faults go by in a request.
+
+    Attributes:
+        verb: As in `Fault`.
+        resource: The plural, or nothing.
+        name: The object's name, or nothing.
+        user_agent: The header.
+        from_cache: It is a read that upstream answers from its cache.
+        continues: It asks for the next page of a list.
+    """
+
+    verb: str
+    resource: str = ""
+    name: str = ""
+    user_agent: str = ""
+    from_cache: bool = False
+    continues: bool = False
+
+
+@dataclass(slots=True)
+class _Dice:
+    """Draws that depend on the seed and on how often the same was asked, and on nothing else.
+
+    So a run can be repeated though its threads take turns otherwise.
+    """
+
+    seed: int
+    thrown: Counter[tuple[str, ...]] = field(default_factory=Counter)
+
+    def throw(self, *what: str) -> random.Random:
+        self.thrown[what] += 1
+        return random.Random(repr((self.seed, what, self.thrown[what])))  # noqa: S311 - no secret
+
+
 class Faults:
     """The faults that are waiting to happen, in the order they were added.
 
@@ -117,6 +215,9 @@ class Faults:
     def __init__(self) -> None:
         self._faults_lock = threading.Lock()
         self._left: list[tuple[Fault, int | None]] = []  # guarded by _faults_lock
+        self._dice = _Dice(0)  # guarded by _faults_lock
+        self._rate = 0.0  # guarded by _faults_lock
+        self._among: Sequence[Fault] = ()  # guarded by _faults_lock
 
     def add(self, fault: Fault) -> None:
         """Arm a fault."""
@@ -124,26 +225,88 @@ class Faults:
             self._left.append((fault, fault.times))
 
     def clear(self) -> None:
-        """Disarm all."""
+        """Disarm all, those that come at random, too."""
         with self._faults_lock:
             self._left.clear()
+            self._rate, self._among = 0.0, ()
+
+    def seed(self, seed: int) -> None:
+        """Begin anew to draw for faults with a `probability`.
+
+        What the n-th request of a verb, a resource and a user agent suffers follows
+        from the seed: whoever asks for the same in the same order suffers the same.
+        """
+        with self._faults_lock:
+            self._dice = _Dice(seed)
+
+    def shake(
+        self,
+        *,
+        rate: float = 0.1,
+        seed: int | None = None,
+        among: Sequence[Fault] = EVERYDAY_FAULTS,
+    ) -> int:
+        """Let a share of all requests go wrong at random, until `clear`.
+
+        Faults that were added come first. The seed is logged, to be used again.
+
+        Args:
+            rate: How likely a request is hit, if any of `among` can hit it.
+            seed: As for `seed`; drawn without one.
+            among: One that matches is taken, each as likely. `times` and
+                `probability` are not looked at.
+
+        Returns:
+            The seed.
+
+        Raises:
+            ConfigError: The rate is no share.
+        """
+        if not 0 <= rate <= 1:
+            raise ConfigError("rate", rate, "a share of the requests, 0 to 1")
+        seed = secrets.randbits(32) if seed is None else seed
+        with self._faults_lock:
+            self._dice = _Dice(seed)
+            self._rate, self._among = rate, tuple(among)
+        _log.info("faults_shaken", seed=seed, rate=rate)
+        return seed
 
     @property
     def pending(self) -> tuple[Fault, ...]:
-        """The faults that have not yet happened as often as they should."""
+        """The added faults that have not yet happened as often as they should."""
         with self._faults_lock:
             return tuple(fault for fault, _ in self._left)
 
-    def take(self, verb: str, resource: str, name: str, user_agent: str) -> Fault | None:
-        """Return the first fault that hits a request, and use it up once."""
-        if not self._left:
-            return None  # the usual case, without the lock: a stale look is harmless
+    @property
+    def is_armed(self) -> bool:
+        """Whether any request may go wrong. A stale look, without the lock, is harmless."""
+        return bool(self._left or self._rate)
+
+    def take(self, asked: Asked) -> Fault | None:
+        """Return the fault that hits a request, and use it up once."""
         with self._faults_lock:
-            for index, (fault, left) in enumerate(self._left):
-                if fault.matches(verb, resource, name, user_agent):
-                    if left == 1:
-                        del self._left[index]
-                    elif left is not None:
-                        self._left[index] = (fault, left - 1)
-                    return fault
+            return self._take_added_locked(asked) or self._take_any_locked(asked)
+
+    def _take_added_locked(self, asked: Asked) -> Fault | None:
+        for index, (fault, left) in enumerate(self._left):
+            if not fault.matches(asked) or not self._strikes_locked(fault, index, asked):
+                continue
+            if left == 1:
+                del self._left[index]
+            elif left is not None:
+                self._left[index] = (fault, left - 1)
+            return fault
         return None
+
+    def _strikes_locked(self, fault: Fault, index: int, asked: Asked) -> bool:
+        if fault.probability == 1:
+            return True
+        stream = (str(index), asked.verb, asked.resource, asked.user_agent)
+        return self._dice.throw(*stream).random() < fault.probability
+
+    def _take_any_locked(self, asked: Asked) -> Fault | None:
+        candidates = [fault for fault in self._among if fault.matches(asked)]
+        if not candidates:
+            return None
+        drawn = self._dice.throw("any", asked.verb, asked.resource, asked.user_agent)
+        return drawn.choice(candidates) if drawn.random() < self._rate else None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from navarchos.testing.apiserver.applying import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
 from navarchos.testing.apiserver.deleting import Deletion, delete, read_deletion
 from navarchos.testing.apiserver.discovery import VERSION, discover
@@ -36,16 +37,23 @@ from navarchos.testing.apiserver.requests import (
 from navarchos.testing.apiserver.reviews import review
 from navarchos.testing.apiserver.scale import read_scale, write_scale
 from navarchos.testing.apiserver.status import (
+    FieldError,
     StatusError,
     bad_request,
+    forbidden_field,
+    invalid,
+    invalid_value,
     method_not_allowed,
+    required,
+    too_long,
     unsupported_by_router,
     unsupported_media_type,
+    unsupported_value,
 )
 from navarchos.testing.apiserver.store import Entry, Origin
 from navarchos.testing.apiserver.writing import Api, Options, create, modify, replace
 
-__all__ = ["Call", "Request", "route", "serve"]
+__all__ = ["Call", "Request", "read_eviction", "route", "serve"]
 
 _HEALTH: Final = frozenset({"/healthz", "/readyz", "/livez"})
 _OBJECT_FORMS: Final = ("Table", "PartialObjectMetadata")
@@ -55,6 +63,8 @@ _PRESERVED: Final = (
     " remove them or set propagationPolicy=Orphan to suppress this warning"
 )
 _VALIDATION: Final = ("Ignore", "Warn", "Strict")
+_OPTION_KINDS: Final = {"update": "UpdateOptions", "patch": "PatchOptions"}
+_LONGEST_MANAGER: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +85,12 @@ class Call:
     """What a request is: the verb, and what it is about.
 
     `target` is `None` for what is no resource: discovery, health and the like.
+    `selected` is the name to which a field selector limits a request for many.
     """
 
     verb: str
     target: Target | None = None
+    selected: str = ""
 
     @property
     def resource(self) -> str:
@@ -103,7 +115,16 @@ def route(api: Api, request: Request) -> Call:
     verb = _verb(request, target)
     if not verb or (verb not in target.kind.verbs and verb != "evict"):
         raise method_not_allowed()
-    return Call(verb, target)
+    return Call(verb, target, "" if target.name else _selected_name(request))
+
+
+def _selected_name(request: Request) -> str:
+    """Return the name that authorization and audit see, as upstream's RequestInfo does."""
+    for term in request.query.get("fieldSelector", "").split(","):
+        field, _, value = term.partition("=")
+        if field.strip() == "metadata.name":
+            return value.removeprefix("=").strip()
+    return ""
 
 
 def _verb(request: Request, target: Target) -> str:
@@ -186,9 +207,17 @@ def _serve_create(api: Api, target: Target, request: Request) -> Answer:
     return _written(kind, entry, form, options, 201)
 
 
+def read_eviction(request: Request) -> tuple[JsonValue, Options]:
+    """Return body and options of an eviction.
+
+    Raises:
+        StatusError: 400, 415 or 422.
+    """
+    return read_body(request.content_type, request.body), _options(request, "evict")
+
+
 def _serve_evict(api: Api, target: Target, request: Request) -> Answer:
-    options = _options(request, "evict")
-    body = read_body(request.content_type, request.body)
+    body, options = read_eviction(request)
     return json_answer(evict(api, target.kind, target.namespace, target.name, body, options), 201)
 
 
@@ -207,8 +236,12 @@ def _serve_update(api: Api, target: Target, request: Request) -> Answer:
 
 def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
     kind = target.kind
-    options = _options(request, "patch")
+    media = request.content_type.partition(";")[0].strip()
+    _check_patch_format(kind, media)
+    options = _options(request, "patch", applying=media == APPLY_PATCH)
     options.patching = True
+    if media == APPLY_PATCH:
+        return _serve_apply(api, target, request, options)
     change = _patch(kind, request, scaling=target.subresource == "scale")
     if target.subresource == "scale":
         return json_answer(write_scale(api, target, change, options))
@@ -219,12 +252,26 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
     return _written(kind, entry, form, options, 200)
 
 
+def _serve_apply(api: Api, target: Target, request: Request, options: Options) -> Answer:
+    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
+    config = read_configuration(request.body, options)
+    entry, created = apply(
+        api, target.kind, target.namespace, target.name, config, options,
+        subresource=target.subresource, force=_flag(request.query, "force"),
+    )  # fmt: skip
+    return _written(target.kind, entry, form, options, 201 if created else 200)
+
+
+def _check_patch_format(kind: Kind, media: str) -> None:
+    if kind.custom is None:
+        if media not in {JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH, APPLY_PATCH}:
+            raise unsupported_by_router()
+    elif media not in {JSON_PATCH, MERGE_PATCH, APPLY_PATCH}:
+        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
+
+
 def _patch(kind: Kind, request: Request, *, scaling: bool) -> Callable[[JsonObject], JsonValue]:
     media = request.content_type.partition(";")[0].strip()
-    if kind.custom is None and media not in {JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH}:
-        raise unsupported_by_router()
-    if kind.custom is not None and media not in {JSON_PATCH, MERGE_PATCH}:
-        raise unsupported_media_type((JSON_PATCH, MERGE_PATCH, APPLY_PATCH))
     patch = read_body("application/json", request.body)
     if media == JSON_PATCH:
         return lambda obj: apply_json_patch(obj, patch)
@@ -322,26 +369,53 @@ def _item(kind: Kind, entry: Entry) -> JsonObject:
     return {key: value for key, value in served.items() if key not in {"kind", "apiVersion"}}
 
 
-def _options(request: Request, verb: str) -> Options:
+def _options(request: Request, verb: str, *, applying: bool = False) -> Options:
     query = request.query
     dry_run = query.get("dryRun", "")
-    if dry_run not in {"", "All"}:
-        raise _bad_option("dryRun", [dry_run], ("All",))
     validation = query.get("fieldValidation") or "Warn"
+    manager = query.get("fieldManager", "")
+    errors = []
+    if applying and not manager:
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if verb == "patch" and not applying and query.get("force"):
+        errors.append(forbidden_field("force", "may not be specified for non-apply patch"))
+    errors += _manager_errors(manager)
+    if dry_run not in {"", "All"}:
+        errors.append(unsupported_value("dryRun", [dry_run], ("All",)))
     if validation not in _VALIDATION:
-        raise _bad_option("fieldValidation", validation, ("", *sorted(_VALIDATION)))
+        choices = ("", *sorted(_VALIDATION))
+        errors.append(unsupported_value("fieldValidation", validation, choices))
+    if errors:
+        kind = _OPTION_KINDS.get(verb, "CreateOptions")
+        raise invalid(kind, "meta.k8s.io", "", errors)
     return Options(
         dry_run=bool(dry_run),
         field_validation=validation,
         origin=Origin(verb, request.user_agent),
+        manager=manager or _manager_of(request.user_agent),
     )
 
 
-def _bad_option(name: str, value: JsonValue, choices: tuple[str, ...]) -> StatusError:
-    from navarchos.testing.apiserver.status import invalid, unsupported_value
+def _manager_errors(manager: str) -> list[FieldError]:
+    errors = []
+    if len(manager.encode()) > _LONGEST_MANAGER:
+        errors.append(too_long("fieldManager", _LONGEST_MANAGER))
+    for index, letter in enumerate(manager):
+        if not letter.isprintable():
+            text = f"invalid character U+{ord(letter):04X} (at position {index})"
+            errors.append(invalid_value("fieldManager", manager, text))
+    return errors
 
-    error = unsupported_value(name, value, choices)
-    return invalid("CreateOptions", "meta.k8s.io", "", [error])
+
+def _manager_of(user_agent: str) -> str:
+    """Return who manages what a client writes that does not say so itself."""
+    name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
+    return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore") or "unknown"
+
+
+def _flag(query: Mapping[str, str], name: str) -> bool:
+    """Read a boolean as upstream does: whatever is there is true, unless it says not."""
+    return name in query and query[name].lower() not in {"false", "0"}
 
 
 def _written(kind: Kind, entry: Entry, form: Form, options: Options, status: int) -> Answer:

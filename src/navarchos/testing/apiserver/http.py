@@ -13,9 +13,11 @@ from aiohttp import web
 from navarchos.logs import get_logger
 from navarchos.testing.apiserver.faults import Fault, Faults
 from navarchos.testing.apiserver.handler import Call, Request, route, serve
+from navarchos.testing.apiserver.listening import Listener
 from navarchos.testing.apiserver.objects import encode
 from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options, with_warnings
 from navarchos.testing.apiserver.status import StatusError
+from navarchos.testing.apiserver.striking import Cut, FaultyStream, asked_by, strike
 from navarchos.testing.apiserver.watching import WakeHub, Watch
 from navarchos.testing.apiserver.writing import Api
 
@@ -23,6 +25,7 @@ __all__ = ["AuditRecord", "HttpFrontend", "Record"]
 
 _LARGEST_BODY: Final = 3 * 1024 * 1024
 _AUDIT_LENGTH: Final = 10_000
+_SHUTDOWN: Final = 0.2
 _VERBS: Final = (
     "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "evict",
 )  # fmt: skip
@@ -86,15 +89,11 @@ class Record:
         if target is None:
             return
         record = AuditRecord(
-            call.verb, call.resource, target.subresource, target.namespace, target.name,
-            user_agent, code,
+            call.verb, call.resource, target.subresource, target.namespace,
+            target.name or call.selected, user_agent, code,
         )  # fmt: skip
         with self._record_lock:
             self._audit.append(record)
-
-
-class _Cut(Exception):
-    """The connection is to be cut without an answer."""
 
 
 class HttpFrontend:
@@ -120,25 +119,30 @@ class HttpFrontend:
         self._bookmark_interval = bookmark_interval
         self._streaming = streaming
         self._stopping = asyncio.Event()
-        self._runner: web.ServerRunner | None = None
+        self._server: web.Server | None = None
+        self._listener: Listener | None = None
 
     async def start(self, host: str, port: int) -> int:
         """Listen; returns the port."""
-        server = web.Server(
+        self._server = web.Server(
             self._handle, handler_cancellation=True, request_factory=self._request, access_log=None
         )
-        self._runner = web.ServerRunner(server, shutdown_timeout=0.2)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port, backlog=1024)
-        await site.start()
-        return int(self._runner.addresses[0][1])
+        self._listener = Listener(self._server, host, port)
+        return self._listener.port
 
     async def stop(self) -> None:
         """End open watches properly, then close all connections."""
         self._stopping.set()
         self._hub.close()
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._server is None or self._listener is None:
+            return
+        await self._listener.stop()
+        self._server.pre_shutdown()
+        await self._server.shutdown(_SHUTDOWN)
+        # Handlers that were cancelled end in tasks of their own.
+        if others := asyncio.all_tasks() - {asyncio.current_task()}:
+            await asyncio.wait(others)
+        await self._listener.abort()
 
     @staticmethod
     def _request(
@@ -162,7 +166,7 @@ class HttpFrontend:
         self._record.count(call, request.user_agent)
         try:
             response, code = await self._serve(raw, request, call)
-        except _Cut:
+        except Cut:
             _cut(raw)
             response, code = web.Response(), 0
         except ConnectionError:
@@ -175,31 +179,26 @@ class HttpFrontend:
     async def _serve(
         self, raw: web.BaseRequest, request: Request, call: Call
     ) -> tuple[web.StreamResponse, int]:
+        api, fault = self._api, None
+        if self._faults.is_armed:
+            fault = self._faults.take(asked_by(call, request))
         try:
-            fault = self._faults.take(call.verb, call.resource, call.name, request.user_agent)
             if fault is not None:
-                await self._suffer(fault)
+                api = await strike(fault, api, call, request)
             if call.verb == "watch":
                 return await self._watch(raw, request, call, fault), 200
-            answer = serve(self._api, call, request)
+            answer = serve(api, call, request)
         except StatusError as error:
             answer = _refusal(error)
-        except (_Cut, ConnectionError):
+        except (Cut, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours is an answer, too
             _log.exception("request_failed", method=request.method, path=request.path)
             message = f"Internal error occurred: {error!r}"
             answer = _refusal(StatusError(500, "InternalError", message))
+        if fault is not None and fault.lose_answer:
+            raise Cut
         return _respond(answer), answer.status
-
-    async def _suffer(self, fault: Fault) -> None:
-        if fault.delay:
-            await asyncio.sleep(fault.delay)
-        if fault.reset:
-            raise _Cut
-        error = fault.error()
-        if error is not None:
-            raise error
 
     async def _watch(
         self, raw: web.BaseRequest, request: Request, call: Call, fault: Fault | None
@@ -217,69 +216,13 @@ class HttpFrontend:
         response = web.StreamResponse(headers={"Content-Type": "application/json"})
         response.enable_chunked_encoding()
         await response.prepare(raw)
-        stream = _FaultyStream(raw, response, fault, self._stopping)
+        stream = FaultyStream(raw, response, fault, self._stopping)
         async with aclosing(watch.lines()) as batches:
             async for batch in batches:
                 if not await stream.send(batch):
                     break
         await response.write_eof()
         return response
-
-
-class _FaultyStream:
-    """Writes watch lines, wrongly where a fault says so."""
-
-    def __init__(
-        self,
-        raw: web.BaseRequest,
-        response: web.StreamResponse,
-        fault: Fault | None,
-        stopping: asyncio.Event,
-    ) -> None:
-        self._raw = raw
-        self._response = response
-        self._fault = fault if fault is not None and fault.is_for_watches else None
-        self._stopping = stopping
-        self._sent = 0
-
-    async def send(self, lines: Sequence[bytes]) -> bool:
-        """Write lines; returns False when the stream is to end."""
-        if self._fault is None:
-            if lines:
-                await self._response.write(b"".join(lines))
-            return True
-        if not lines:
-            return await self._obey(self._fault, b"")
-        for line in lines:
-            if not await self._send_one(self._fault, line):
-                return False
-        return True
-
-    async def _send_one(self, fault: Fault, line: bytes) -> bool:
-        if not await self._obey(fault, line):
-            return False
-        self._sent += 1
-        if self._sent == fault.lose:
-            return True
-        await self._response.write(line * 2 if self._sent == fault.duplicate else line)
-        return await self._obey(fault, b"")
-
-    async def _obey(self, fault: Fault, upcoming: bytes) -> bool:
-        if self._sent == fault.truncate_after and upcoming:
-            await self._response.write(upcoming[: len(upcoming) // 2])
-            raise _Cut
-        if self._sent == fault.drop_after:
-            return False
-        if self._sent == fault.half_close_after:
-            transport = self._raw.transport
-            if transport is not None and transport.can_write_eof():
-                transport.write_eof()
-            await self._stopping.wait()
-            raise _Cut
-        if self._sent == fault.stall_after:
-            await self._stopping.wait()
-            return False
-        return True
 
 
 async def _read(raw: web.BaseRequest) -> Request:

@@ -55,6 +55,7 @@ class Strategy:
         prepare_create: Sets what the server owns in a new object.
         prepare_update: Restores what an update may not touch; (new, old).
         validate: Errors of an object by itself.
+        validate_create: Errors of a new object, beside those.
         validate_update: Errors of a change; (new, old).
         status_on_create: A new object may come with a status.
     """
@@ -70,6 +71,7 @@ class Strategy:
     prepare_create: _Mutate = _leave
     prepare_update: _Compare = _leave_both
     validate: _Validate = _accept
+    validate_create: _Validate = _accept
     validate_update: _ValidateUpdate = _accept_update
     status_on_create: bool = False
 
@@ -114,6 +116,7 @@ class Kind:
         type_name: Name in the table of built-in types; empty for custom kinds.
         bucket: Where its objects are kept; several versions share one.
         stored_version: `apiVersion` of the stored objects.
+        empty: What a new object is before anybody has said anything; without a kind.
     """
 
     group: str
@@ -134,6 +137,7 @@ class Kind:
     custom: Custom | None = None
     view: View | None = None
     stored_version: str = ""
+    empty: JsonObject = field(default_factory=dict)
 
     @property
     def api_version(self) -> str:

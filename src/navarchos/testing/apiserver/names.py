@@ -54,6 +54,7 @@ _QUALIFIED_TEXT: Final = (
     " with an alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for"
     f" validation is '{_QUALIFIED}')"
 )
+_PREFIX_TEXT: Final = " with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
 _LABEL_VALUE_TEXT: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.',"
     " and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or"
@@ -110,7 +111,7 @@ def validate_qualified_name(key: str) -> list[str]:
     """Check the key of a label, annotation, taint or finalizer."""
     prefix, slash, name = key.rpartition("/")
     if key.count("/") > 1:
-        return [f"a qualified name {_QUALIFIED_TEXT.removeprefix('name part ')}"]
+        return [f"a valid label key {_QUALIFIED_TEXT.removeprefix('name part ')}{_PREFIX_TEXT}"]
     wrong = []
     if slash and not prefix:
         wrong.append("prefix part must be non-empty")

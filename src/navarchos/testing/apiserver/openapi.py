@@ -5,6 +5,12 @@ from typing import Final
 
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, copy_json, encode
+from navarchos.testing.apiserver.patches import (
+    APPLY_PATCH,
+    JSON_PATCH,
+    MERGE_PATCH,
+    STRATEGIC_PATCH,
+)
 from navarchos.testing.apiserver.requests import Answer, json_answer
 from navarchos.testing.apiserver.types import TYPES
 
@@ -15,11 +21,7 @@ _INFO: Final = {"title": "Kubernetes", "version": "v1.34.1"}
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _OBJECT_META: Final = f"#/components/schemas/{_META}.ObjectMeta"
 _WRITES: Final = {"post": "post", "put": "put", "patch": "patch"}
-_PATCH_TYPES: Final = (
-    "application/json-patch+json",
-    "application/merge-patch+json",
-    "application/strategic-merge-patch+json",
-)
+_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
 def openapi(path: str, kinds: Kinds) -> Answer | None:
@@ -155,7 +157,7 @@ def _kind_body(kind: Kind) -> JsonObject:
 
 def _patch_body(kind: Kind) -> JsonObject:
     """Name the patch formats: kubectl decides by them how `apply` merges."""
-    accepted = _PATCH_TYPES if kind.custom is None else _PATCH_TYPES[:2]
+    accepted = (*_PATCH_TYPES, *(() if kind.custom else (STRATEGIC_PATCH,)))
     return {media: {"schema": {"type": "object"}} for media in accepted}
 
 
@@ -173,6 +175,8 @@ def _operation(kind: Kind, action: str, bodies: tuple[JsonObject, ...]) -> JsonO
 
 
 def _parameters(action: str) -> tuple[str, ...]:
+    if action == "patch":
+        return ("dryRun", "fieldManager", "fieldValidation", "force")
     if action in _WRITES:
         return ("dryRun", "fieldManager", "fieldValidation")
     return ("dryRun",) if action == "delete" else ()

@@ -18,11 +18,11 @@ from navarchos.testing.apiserver.requests import (
     check_list_options,
     read_version,
 )
-from navarchos.testing.apiserver.status import bad_request, expired, too_large_version
+from navarchos.testing.apiserver.status import StatusError, bad_request, expired, too_large_version
 from navarchos.testing.apiserver.store import Compacted, Entry, FutureVersion
 from navarchos.testing.apiserver.writing import Api, require
 
-__all__ = ["answer_object", "get", "list_objects", "select"]
+__all__ = ["answer_object", "expired_page", "get", "list_objects", "select"]
 
 _EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
@@ -108,7 +108,7 @@ def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entr
         try:
             return api.store.entries_at(bucket, namespace, version), version, after
         except Compacted as gone:
-            raise expired(_EXPIRED, continue_token=_token(-1, after)) from gone
+            raise expired_page(options.continue_token) from gone
     asked = read_version(options.version)
     with api.store.transaction():
         if options.version_match == "Exact" or (
@@ -118,6 +118,16 @@ def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entr
         if asked > api.store.version:
             raise too_large_version(asked, api.store.version)
         return api.store.entries(bucket, namespace), api.store.version, ""
+
+
+def expired_page(token: str) -> StatusError:
+    """Return the 410 for a page of a version that is gone, with a token to go on with.
+
+    Raises:
+        StatusError: 400, for what is no token.
+    """
+    _, after = _read_token(token)
+    return expired(_EXPIRED, continue_token=_token(-1, after))
 
 
 def _exactly(api: Api, target: Target, version: int) -> list[Entry]:

@@ -39,7 +39,9 @@ def write_scale(
             changed["metadata"]["resourceVersion"] = version
         return changed
 
-    entry = modify(api, target.kind, target.namespace, target.name, apply, options)
+    entry = modify(
+        api, target.kind, target.namespace, target.name, apply, options, subresource="scale"
+    )
     return _scale_of(target.kind, entry.obj)
 
 

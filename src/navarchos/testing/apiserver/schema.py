@@ -15,7 +15,7 @@ __all__ = [
     "NO_DEFAULT",
     "Schema",
     "apply_defaults",
-    "drop_nulls_with_defaults",
+    "drop_nulls",
     "prune",
     "schema_from_openapi",
     "unknown_fields",
@@ -44,6 +44,8 @@ class Schema:
         format: `date-time`, `int32` and so on.
         list_type: `atomic`, `set` or `map`.
         list_keys: The keys that tell the items of a `map` list apart.
+        atomic: A map or struct that has one manager as a whole.
+        implied: What an absent key counts as where items are told apart by it.
         merge_key: Key that strategic merge patches pair items by.
         merges: A strategic merge patch merges this list or set.
         retain_keys: A strategic merge patch may name the fields that stay.
@@ -67,6 +69,8 @@ class Schema:
     format: str = ""
     list_type: str = "atomic"
     list_keys: tuple[str, ...] = ()
+    atomic: bool = False
+    implied: JsonValue = None
     merge_key: str = ""
     merges: bool = False
     retain_keys: bool = False
@@ -118,6 +122,8 @@ def schema_from_openapi(source: Mapping[str, Any]) -> Schema:
         format=source.get("format") or "",
         list_type=source.get("x-kubernetes-list-type") or "atomic",
         list_keys=tuple(source.get("x-kubernetes-list-map-keys") or ()),
+        atomic=source.get("x-kubernetes-map-type") == "atomic",
+        implied=source.get("default"),
         required=tuple(source.get("required") or ()),
         keywords=source,
         rules=tuple(source.get("x-kubernetes-validations") or ()),
@@ -197,17 +203,20 @@ def apply_defaults(value: JsonValue, schema: Schema) -> None:
             apply_defaults(item, schema.items)
 
 
-def drop_nulls_with_defaults(value: JsonValue, schema: Schema) -> None:
-    """Remove, in place, nulls that a default replaces (null is "not said")."""
+def drop_nulls(value: JsonValue, schema: Schema) -> None:
+    """Remove, in place, the fields that are null where null is no value: it is "not said".
+
+    Before defaults are filled in (apiextensions-apiserver, schema/defaulting/prunenulls.go).
+    """
     if isinstance(value, dict):
         for key in list(value):
             child = schema.child(key)
             if child is None:
                 continue
-            if value[key] is None and child.has_default and not child.nullable:
+            if value[key] is None and not child.nullable:
                 del value[key]
             else:
-                drop_nulls_with_defaults(value[key], child)
+                drop_nulls(value[key], child)
     elif isinstance(value, list) and schema.items is not None:
         for item in value:
-            drop_nulls_with_defaults(item, schema.items)
+            drop_nulls(item, schema.items)

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from navarchos.client import ClientConfig
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
@@ -18,10 +19,12 @@ from navarchos.testing.apiserver.garbage import GarbageCollector
 from navarchos.testing.apiserver.http import AuditRecord, HttpFrontend, Record
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta
+from navarchos.testing.apiserver.ownership.managers import readable
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.watching import WakeHub
 from navarchos.testing.apiserver.writing import Api, Options, create, require
+from navarchos.testing.definitions import Source, load_definitions
 from navarchos.threads import ThreadGroup
 
 __all__ = ["ApiServer"]
@@ -52,10 +55,11 @@ class ApiServer:
         bookmark_interval: Seconds between bookmarks of a watch that allows them.
         history: How many events each kind keeps for watches.
         serve_streaming_lists: Whether `sendInitialEvents` is offered.
-        crds: CustomResourceDefinitions to begin with.
+        crds: CustomResourceDefinitions to begin with: objects, files or folders.
 
     Raises:
         ConfigError: A setting is out of range.
+        ManifestError: A definition cannot be read; see `load_definitions`.
         StatusError: A definition is invalid.
     """
 
@@ -66,7 +70,7 @@ class ApiServer:
         bookmark_interval: float = 60.0,
         history: int = 10_000,
         serve_streaming_lists: bool = True,
-        crds: Iterable[Mapping[str, object]] = (),
+        crds: Iterable[Source] = (),
     ) -> None:
         if bookmark_interval <= 0:
             raise ConfigError("bookmark_interval", bookmark_interval, "seconds, more than 0")
@@ -88,12 +92,17 @@ class ApiServer:
         self._store.subscribe(self._on_change)
         for name in _NAMESPACES:
             self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
-        self.install(*crds)
+        self.install(*load_definitions(*crds))
 
     def start(self) -> Self:
-        """Begin to listen; returns the server itself. Does nothing when running."""
+        """Begin to listen; returns the server itself. Does nothing when running.
+
+        Objects stay from run to run. Watches do not: those from versions before the
+        start get 410, as from a real server, which keeps events in its memory only.
+        """
         with self._lifecycle_lock:
             if self._running is None:
+                self._store.restart()
                 self._running = _Running(self._frontend, _HOST, self._wanted_port)
                 self._store.wake_with(self._running.wake)
                 self._running.call_soon(self._collector.collect)
@@ -131,6 +140,14 @@ class ApiServer:
             if self._running is None:
                 raise NotStarted("API server")
             return f"http://{_HOST}:{self._running.port}"
+
+    def client_config(self, *, user_agent: str = "navarchos-test") -> ClientConfig:
+        """Return how a client reaches this server.
+
+        Args:
+            user_agent: How `requests_by` tells that client from others.
+        """
+        return ClientConfig(self.url, user_agent=user_agent)
 
     def kubeconfig(self) -> JsonObject:
         """Return a kubeconfig whose current context is this server."""
@@ -202,7 +219,7 @@ class ApiServer:
             StatusError: 404, for the object or the kind.
         """
         kind = self._resource(plural, group)
-        return kind.to_served(require(self._api, kind, namespace or "", name).obj)
+        return _plain(kind.to_served(require(self._api, kind, namespace or "", name).obj))
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> list[JsonObject]:
         """Return the stored objects of a kind, in key order. Read-only.
@@ -212,7 +229,7 @@ class ApiServer:
         """
         kind = self._resource(plural, group)
         entries = self._store.entries(kind.bucket, namespace or "")
-        return [kind.to_served(entry.obj) for entry in entries]
+        return [_plain(kind.to_served(entry.obj)) for entry in entries]
 
     def _resource(self, plural: str, group: str) -> Kind:
         kind = self._kinds.by_resource(plural, group)
@@ -254,6 +271,14 @@ class ApiServer:
             bookmark_interval=self._bookmark_interval,
             streaming=self._streaming,
         )
+
+
+def _plain(obj: JsonObject) -> JsonObject:
+    """Return an object without what is only encoded in the store."""
+    if "managedFields" not in meta(obj):
+        return obj
+    metadata = {**meta(obj), "managedFields": readable(meta(obj)["managedFields"])}
+    return {**obj, "metadata": metadata}
 
 
 class _Running:

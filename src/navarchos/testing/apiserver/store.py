@@ -11,6 +11,7 @@ thread that wants the store.
 """
 
 import threading
+import time
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -62,7 +63,8 @@ class Change:
         type: `ADDED`, `MODIFIED` or `DELETED`.
         resource: Plural and group of the kind.
         object: The object after the write; for `DELETED` its last state, with
-            the version of the deletion. Read-only.
+            the version of the deletion. Read-only. `fieldsV1` in `managedFields` is
+            still encoded, as `msgspec.Raw`.
         previous: The object before the write, `None` for `ADDED`. Read-only.
         resource_version: The version that the write made.
         request: Who asked; `None` for writes of the server itself and of
@@ -96,12 +98,13 @@ class Entry:
 class Event:
     """One line of a bucket's log, with the encodings that watches share."""
 
-    __slots__ = ("entry", "lines", "previous", "type")
+    __slots__ = ("at", "entry", "lines", "previous", "type")
 
     def __init__(self, kind: ChangeType, entry: Entry, previous: Entry | None) -> None:
         self.type = kind
         self.entry = entry
         self.previous = previous
+        self.at = time.monotonic()
         # Watch lines by view, filled in by whoever needs one first. Only the
         # thread of the event loop touches it.
         self.lines: dict[object, bytes | None] = {}
@@ -184,6 +187,7 @@ class Store:
         self._store_lock = threading.RLock()
         self._version = 1  # guarded by _store_lock
         self._oldest = 1  # guarded by _store_lock; for buckets that are made later
+        self._watched_from = 1  # guarded by _store_lock; no watch resumes from before
         self._buckets: dict[BucketId, Bucket] = {}  # guarded by _store_lock
         self._listeners: list[Callable[[Change], None]] = []  # guarded by _store_lock
         self._pending: deque[Change] = deque()  # guarded by _store_lock
@@ -292,16 +296,35 @@ class Store:
                     then[event.entry.key] = event.previous
             return [then[key] for key in sorted(then)] if changed else list(then.values())
 
+    def as_of(self, bucket: BucketId, seconds: float) -> "Store":
+        """Return a store with one kind as it was so many seconds ago, as far as is known.
+
+        Its version is that of the last write which a cache that late could know of.
+        What is written to it is lost.
+        """
+        with self._store_lock:
+            held = self._bucket_locked(bucket)
+            seen = bisect_right(held.log, time.monotonic() - seconds, key=_time_of)
+            unseen = held.log[seen:]
+            past = Store(history=self._history)
+            past._version = unseen[0].version - 1 if unseen else self._version
+            then = past._bucket_locked(bucket)
+            found = self.entries_at(bucket, "", past._version)
+            then.entries = {entry.key: entry for entry in found}
+            then.keys = list(then.entries)
+            return past
+
     def cursor(self, bucket: BucketId, version: int) -> int:
-        """Return the log position just behind `version`.
+        """Return the log position just behind `version`, for a watch from there.
 
         Raises:
             Compacted: The log does not reach back that far.
         """
         with self._store_lock:
             held = self._bucket_locked(bucket)
-            if version < held.oldest:
-                raise Compacted(version, held.oldest)
+            oldest = max(held.oldest, self._watched_from)
+            if version < oldest:
+                raise Compacted(version, oldest)
             return held.base + bisect_right(held.log, version, key=_version_of)
 
     def events_since(self, bucket: BucketId, cursor: int) -> tuple[list[Event], int, int]:
@@ -324,6 +347,15 @@ class Store:
             for held in self._buckets.values():
                 held.forget(len(held.log))
                 held.oldest = self._version
+
+    def restart(self) -> None:
+        """Forget what watches can be resumed from; lists may go back as far as before.
+
+        A real server reads both from different places: events from its own memory, and
+        objects as they were from etcd.
+        """
+        with self._store_lock:
+            self._watched_from = self._version
 
     def drop(self, bucket: BucketId) -> None:
         """Forget an empty kind, log included."""
@@ -388,6 +420,10 @@ class Store:
 
 def _version_of(event: Event) -> int:
     return event.entry.version
+
+
+def _time_of(event: Event) -> float:
+    return event.at
 
 
 def _call(listener: Callable[[Change], None], change: Change) -> None:

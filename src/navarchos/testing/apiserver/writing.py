@@ -21,6 +21,11 @@ from navarchos.testing.apiserver.objects import (
     new_uid,
     timestamp,
 )
+from navarchos.testing.apiserver.ownership.booking import (
+    keep_times_if_same,
+    set_managers,
+    set_managers_of_new,
+)
 from navarchos.testing.apiserver.status import (
     Cause,
     FieldError,
@@ -149,6 +154,7 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> Non
     if kind.has_status and not kind.strategy.status_on_create:
         obj.pop("status", None)
     kind.strategy.default(obj)
+    set_managers_of_new(api.kinds, kind, obj, options)
     kind.strategy.prepare_create(obj)
     if options.keep_status and given is not None:
         obj["status"] = {**(obj.get("status") or {}), **given}
@@ -169,12 +175,13 @@ def _errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
     errors = validate_metadata(obj, kind.strategy.name_rule, namespaced=kind.namespaced)
     if kind.custom is None:
         errors += validate_finalizer_names(obj)
-    return errors + kind.strategy.validate(obj)
+    return errors + kind.strategy.validate(obj) + kind.strategy.validate_create(obj)
 
 
 def _refuse(kind: Kind, obj: JsonObject, errors: list[FieldError]) -> None:
     if errors:
-        raise invalid(kind.kind, kind.group, meta(obj).get("name") or "", errors)
+        # Upstream names the group that an object is stored in, not the one it was sent to.
+        raise invalid(kind.kind, kind.bucket.group, meta(obj).get("name") or "", errors)
 
 
 def replace(
@@ -233,7 +240,7 @@ def modify(
             new = _status_only(kind, new, entry.obj)
         elif kind.has_status:
             _keep_status(new, entry.obj)
-        return _commit_update(api, kind, entry, new, options)
+        return _commit_update(api, kind, entry, new, options, subresource)
 
 
 def _check_name(new: JsonObject, name: str) -> None:
@@ -291,7 +298,7 @@ def _status_only(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject:
         result["status"] = new["status"]
     else:
         result.pop("status", None)
-    for key in kind.strategy.status_metadata:
+    for key in (*kind.strategy.status_metadata, "managedFields"):
         if key in new["metadata"]:
             result["metadata"][key] = new["metadata"][key]
         else:
@@ -299,9 +306,12 @@ def _status_only(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject:
     return result
 
 
-def _commit_update(api: Api, kind: Kind, entry: Entry, new: JsonObject, options: Options) -> Entry:
+def _commit_update(
+    api: Api, kind: Kind, entry: Entry, new: JsonObject, options: Options, subresource: str
+) -> Entry:
     old = entry.obj
     kind.strategy.default(new)
+    set_managers(api.kinds, kind, new, old, options, subresource)
     kind.strategy.prepare_update(new, old)
     if kind.strategy.generation and _spec_changed(kind, new, old):
         new["metadata"]["generation"] = int(meta(old).get("generation") or 0) + 1
@@ -310,6 +320,7 @@ def _commit_update(api: Api, kind: Kind, entry: Entry, new: JsonObject, options:
         errors += kind.strategy.validate(new)
     errors += _finalizer_errors(new, old)
     _refuse(kind, new, errors + kind.strategy.validate_update(new, old))
+    keep_times_if_same(new, old)
     stored = kind.envelope(new)
     if stored == old:
         return entry

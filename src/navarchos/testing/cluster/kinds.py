@@ -72,6 +72,7 @@ class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     deletion_timestamp: datetime | None = None
     deletion_grace_period_seconds: int | None = None
     labels: Mapping[str, str] = {}
+    annotations: Mapping[str, str] = {}
     owner_references: tuple[OwnerReference, ...] = ()
 
 

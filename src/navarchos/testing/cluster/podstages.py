@@ -1,16 +1,35 @@
 """What happens to a pod next, and when: the kubelet's decisions."""
 
 import threading
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from navarchos.runtime.durations import parse_duration
 from navarchos.testing.cluster.kinds import Pod
+from navarchos.testing.cluster.options import Span
 
-__all__ = ["Stage", "StageTimers", "next_stage"]
+__all__ = [
+    "RUNS_FOR",
+    "STARTS_AFTER",
+    "TERMINATES_AFTER",
+    "Stage",
+    "StageTimers",
+    "next_stage",
+    "told_span",
+]
 
 K = TypeVar("K", bound=Hashable)
+
+STARTS_AFTER: Final = "kwok.x-k8s.io/starts-after"
+"""Annotation of a pod: how long it takes to start."""
+
+RUNS_FOR: Final = "kwok.x-k8s.io/runs-for"
+"""Annotation of a Job's pod: how long it runs until it succeeds."""
+
+TERMINATES_AFTER: Final = "kwok.x-k8s.io/terminates-after"
+"""Annotation of a pod: how long it takes to end."""
 
 
 class Stage(StrEnum):
@@ -41,6 +60,29 @@ def next_stage(pod: Pod, *, node_exists: bool) -> Stage | None:
     owner = pod.owner
     runs_to_its_end = owner is not None and owner.kind == "Job"
     return Stage.FINISH if pod.status.phase == "Running" and runs_to_its_end else None
+
+
+_TOLD: Final[Mapping[Stage, str]] = {
+    Stage.START: STARTS_AFTER,
+    Stage.FINISH: RUNS_FOR,
+    Stage.TERMINATE: TERMINATES_AFTER,
+}
+
+
+def told_span(pod: Pod, stage: Stage) -> Span | None:
+    """Return how long a stage takes by the pod's annotations, in simulated seconds.
+
+    They are the ones that kwok goes by (`navarchos.testing.controlplane.kubelets`), so
+    that a pod keeps its pace whoever runs it.
+
+    Raises:
+        ValueError: The annotation is no duration.
+    """
+    told = pod.metadata.annotations.get(_TOLD.get(stage, ""))
+    if told is None:
+        return None
+    seconds = parse_duration(told)
+    return Span(seconds, seconds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,16 +3,16 @@
 from typing import Any
 
 from navarchos.informers import SharedInformer
-from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster.kinds import Budget, DaemonSet, ReplicaSet, StatefulSet
 from navarchos.testing.cluster.pods import mirror_name
 from navarchos.testing.cluster.replicas import status_of
 from navarchos.testing.cluster.world import World, terminating
+from navarchos.testing.server import Server
 
 __all__ = ["unsettled"]
 
 
-def unsettled(world: World, server: ApiServer) -> str:
+def unsettled(world: World, server: Server) -> str:
     """Return the first thing that is not at rest yet, in words; "" if everything is.
 
     A cache that is behind may look settled, so what the caches say counts only when
@@ -25,7 +25,7 @@ def unsettled(world: World, server: ApiServer) -> str:
     return _pods(world) or _static_pods(world) or _workloads(world) or _behind(world, server)
 
 
-def _behind(world: World, server: ApiServer) -> str:
+def _behind(world: World, server: Server) -> str:
     for cache in _caches(world):
         cached = {o.metadata.uid: o.metadata.resource_version for o in cache.store.values()}
         resource = cache.resource

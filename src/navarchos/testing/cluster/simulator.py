@@ -7,13 +7,12 @@ from http import HTTPStatus
 from types import TracebackType
 from typing import Final, Self
 
-from navarchos.client import Client, ClientConfig
+from navarchos.client import Client
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStarted, NotStarted
 from navarchos.logs import get_logger
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.controllers import (
     cloud,
@@ -33,6 +32,7 @@ from navarchos.testing.cluster.options import ClusterOptions
 from navarchos.testing.cluster.population import populate
 from navarchos.testing.cluster.settling import unsettled
 from navarchos.testing.cluster.world import World
+from navarchos.testing.server import Server
 from navarchos.threads import ThreadGroup
 
 __all__ = ["Cluster", "ClusterStats"]
@@ -61,7 +61,7 @@ class ClusterStats:
 
 
 class Cluster:
-    """A simulated cluster on an in-process API server.
+    """A simulated cluster on an API server, in this process or real.
 
     ```python
     with ApiServer() as server, Cluster(server) as cluster:
@@ -90,7 +90,7 @@ class Cluster:
 
     def __init__(
         self,
-        server: ApiServer,
+        server: Server,
         *,
         options: ClusterOptions | None = None,
         clock: Clock = SYSTEM_CLOCK,
@@ -139,7 +139,11 @@ class Cluster:
         )
 
     def populate(self) -> None:
-        """Install namespaces, nodes, workloads and pods, settled and running."""
+        """Install namespaces, nodes, workloads and pods, settled and running.
+
+        Only on a server that keeps uids as given, which a real one does not: there pods
+        would not belong to their owners.
+        """
         population = populate(self.options, self._clock.now())
         self._machines = population.machines
         present = {found["metadata"]["name"] for found in self._server.list("namespaces")}
@@ -201,7 +205,7 @@ class Cluster:
     def _clients(self) -> Mapping[Agent, Client]:
         clients: dict[Agent, Client] = {}
         for agent in Agent:
-            config = ClientConfig(host=self._server.url, user_agent=agent.value)
+            config = self._server.client_config(user_agent=agent.value)
             clients[agent] = Client(config, clock=self._clock)
             self._cleanup.callback(clients[agent].close)
         return clients

@@ -15,6 +15,7 @@ from navarchos.testing.controlplane.binaries import Binary, Lookup, find_binarie
 from navarchos.testing.controlplane.controlplane import WATCHED, ControlPlane
 from navarchos.testing.controlplane.errors import (
     BinariesMissing,
+    CacheUnusable,
     ControlPlaneError,
     GuardLost,
     PartFailed,
@@ -32,6 +33,7 @@ __all__ = [
     "AuditEvent",
     "BinariesMissing",
     "Binary",
+    "CacheUnusable",
     "ControlPlane",
     "ControlPlaneError",
     "GuardLost",

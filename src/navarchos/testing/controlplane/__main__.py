@@ -8,7 +8,7 @@ from navarchos.errors import ConfigError
 from navarchos.testing.controlplane.binaries import Lookup
 from navarchos.testing.controlplane.building import find_module
 from navarchos.testing.controlplane.cache import Cache, cache_directory
-from navarchos.testing.controlplane.errors import BinariesMissing
+from navarchos.testing.controlplane.errors import ControlPlaneError
 from navarchos.testing.controlplane.obtaining import Obtainer
 from navarchos.testing.controlplane.tools import find_tools
 
@@ -44,7 +44,7 @@ def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> Non
         )
         for binary in obtainer.obtain(tools):
             click.echo(binary.path)
-    except (ConfigError, BinariesMissing) as error:
+    except (ConfigError, ControlPlaneError) as error:
         raise click.ClickException(str(error)) from error
 
 

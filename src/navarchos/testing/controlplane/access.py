@@ -11,11 +11,10 @@ import msgspec
 from navarchos.client import Client, RawResponse, Resource, TransportError
 from navarchos.testing.apiserver import BucketId, StatusError
 from navarchos.testing.controlplane.health import Look
+from navarchos.testing.definitions import DEFINITIONS, lacks
 
 __all__ = ["Access"]
 
-_CRD: Final = "CustomResourceDefinition"
-_CRDS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
 _ACCOUNTS: Final = BucketId("serviceaccounts", "")
 
 JsonObject = dict[str, Any]
@@ -45,6 +44,7 @@ class Access:
 
         Raises:
             StatusError: The server refuses it.
+            DefinitionNotReady: A definition's names are taken.
         """
         obj: JsonObject = dict(manifest)
         resource, has_status = self._by_kind(
@@ -137,29 +137,12 @@ class Access:
         )
 
     def _wait_until_usable(self, obj: JsonObject) -> None:
-        name, spec = obj["metadata"]["name"], obj.get("spec") or {}
-        if obj["kind"] == _CRD:
+        if obj["kind"] == DEFINITIONS.kind:
             with self._known_lock:
                 self._known.clear()
-            kind = BucketId(spec["names"]["plural"], spec["group"])
-            self._wait(lambda: self._unserved(name, kind))
+            self._wait(lambda: lacks(self._client, obj))
         elif obj["kind"] == "Namespace" and self._service_accounts:
-            self._wait(lambda: self.missing(_ACCOUNTS, name, "default"))
-
-    def _unserved(self, definition: str, kind: BucketId) -> str:
-        found = self.get(_CRDS, "", definition)
-        conditions = (found.get("status") or {}).get("conditions") or ()
-        state = {condition["type"]: condition for condition in conditions}
-        if state.get("NamesAccepted", {}).get("status") == "False":
-            raise StatusError(409, "Conflict", f"{definition}: {state['NamesAccepted']['message']}")
-        if state.get("Established", {}).get("status") != "True":
-            return f"{definition} is not established"
-        try:
-            # Discovery follows the condition after a moment.
-            self.list(kind, "")
-        except StatusError as error:
-            return str(error)
-        return ""
+            self._wait(lambda: self.missing(_ACCOUNTS, obj["metadata"]["name"], "default"))
 
     def missing(self, kind: BucketId, namespace: str, name: str) -> str:
         """Tell why an object cannot be read; `""` when it can."""

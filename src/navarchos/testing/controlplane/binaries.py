@@ -21,6 +21,10 @@ ASSETS: Final = "KUBEBUILDER_ASSETS"
 """The variable that envtest reads, too: a directory with the programs."""
 
 _VERSION_TIMEOUT: Final = 30.0
+_ADVICE: Final = (
+    "run `python -m navarchos.testing.controlplane` in a checkout, or point "
+    f"{ASSETS} at the programs"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,8 @@ def installed_version(tool: Tool, path: Path) -> Version | None:
             [str(path), *tool.version_arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",  # who knows what lies on a PATH
             timeout=_VERSION_TIMEOUT,
             check=False,
         )
@@ -137,7 +142,7 @@ def find_binaries(tools: Iterable[Tool], lookup: Lookup | None = None) -> dict[T
             missing.append(tool.name)
             attempts += [(f"{tool.name}: {way}", why) for way, why in result]
     if missing:
-        raise BinariesMissing(missing, attempts)
+        raise BinariesMissing(missing, attempts, _ADVICE)
     return found
 
 

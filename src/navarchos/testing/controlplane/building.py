@@ -76,16 +76,21 @@ def build(
         raise BuildFailed("there is no go toolchain on the PATH")
     if module is None:
         raise BuildFailed(f"there is no {_MODULE / 'go.mod'}: run in a checkout, or use --module")
-    done = subprocess.run(  # noqa: S603 - our own command
-        build_command(tool, output, go),
-        cwd=module,
-        env={**env, "CGO_ENABLED": "0"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        check=False,
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 - our own command
+            build_command(tool, output, go),
+            cwd=module,
+            # Neither a workspace around the checkout nor a habit of its owner has a say.
+            env={**env, "CGO_ENABLED": "0", "GO111MODULE": "on", "GOFLAGS": "", "GOWORK": "off"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise BuildFailed(f"{go} cannot be run: {error}") from error
     if done.returncode != 0:
         said = done.stdout.strip().splitlines()[-_LINES_SHOWN:]
         raise BuildFailed("\n    ".join(["go build failed:", *said]))

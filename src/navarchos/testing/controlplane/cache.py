@@ -4,17 +4,22 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
-from navarchos.testing.controlplane.tools import PINS
+from navarchos.testing.controlplane.tools import CONTROL_PLANE, PINS
 
 __all__ = ["Cache", "cache_directory"]
 
+_STAGING: Final = ".new-"
 
-def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of the pinned versions; it need not exist.
+
+def cache_directory(
+    environ: Mapping[str, str] | None = None, projects: Iterable[str] = CONTROL_PLANE
+) -> Path:
+    """Return the folder of the pinned versions of some projects; it need not exist.
 
     It lies below `XDG_CACHE_HOME`, or below `~/.cache` where that is not set or not
     absolute, as the XDG specification wants it. Its name carries all versions, so
@@ -23,7 +28,7 @@ def cache_directory(environ: Mapping[str, str] | None = None) -> Path:
     env = os.environ if environ is None else environ
     given = Path(env.get("XDG_CACHE_HOME") or "")
     base = given if given.is_absolute() else Path.home() / ".cache"
-    versions = "-".join(f"{project}-{version}" for project, version in PINS.items())
+    versions = "-".join(f"{project}-{PINS[project]}" for project in projects)
     return base / "navarchos" / "controlplane" / versions
 
 
@@ -43,7 +48,7 @@ class Cache:
 
     @contextmanager
     def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
-        """Keep other processes from filling the cache.
+        """Keep other processes from filling the cache; remove what killed ones left.
 
         Args:
             on_wait: Called when another process has it and must be waited for.
@@ -56,13 +61,15 @@ class Cache:
             except BlockingIOError:
                 on_wait()
                 fcntl.flock(file, fcntl.LOCK_EX)
+            for left in self.directory.glob(f"{_STAGING}*"):
+                shutil.rmtree(left)  # by a run that was killed: nobody else has the lock
             yield
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
         """Return a new directory on the cache's file system; it is removed again."""
         self.directory.mkdir(parents=True, exist_ok=True)
-        directory = Path(tempfile.mkdtemp(prefix=".new-", dir=self.directory))
+        directory = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self.directory))
         try:
             yield directory
         finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from navarchos.client import Client
+from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
@@ -27,6 +27,7 @@ from navarchos.testing.controlplane.kubeconfigs import (
 from navarchos.testing.controlplane.running import Options, Running, bring_up
 from navarchos.testing.controlplane.subscribing import Subscription
 from navarchos.testing.controlplane.tools import ETCD, KWOK, TOOLS
+from navarchos.testing.definitions import Source, load_definitions
 
 __all__ = ["WATCHED", "ControlPlane"]
 
@@ -74,16 +75,18 @@ class ControlPlane:
         controllers: Whether kube-controller-manager runs. Without it nothing makes
             service accounts, so pods need none.
         scheduler: Whether kube-scheduler runs.
-        crds: CustomResourceDefinitions to begin with.
+        crds: CustomResourceDefinitions to begin with: objects, files or folders.
         arguments: Further arguments by program, such as
             `{"kube-apiserver": ["--v=4"]}`; they win over ours.
-        timeout: Seconds that each server may take to become ready.
+        timeout: Seconds that each server may take to become ready. Three times
+            envtest's, as tests share machines; only what never comes up takes so long.
         lookup: Where the programs are looked for.
         stop: Setting it frees who waits in `start` or `install`.
         clock: Source of deadlines.
 
     Raises:
         ConfigError: A setting is out of range.
+        ManifestError: A definition cannot be read; see `load_definitions`.
     """
 
     def __init__(
@@ -91,7 +94,7 @@ class ControlPlane:
         *,
         controllers: bool = True,
         scheduler: bool = True,
-        crds: Iterable[Mapping[str, object]] = (),
+        crds: Iterable[Source] = (),
         arguments: Mapping[str, Sequence[str]] | None = None,
         timeout: float = 60.0,
         lookup: Lookup | None = None,
@@ -105,7 +108,7 @@ class ControlPlane:
             if name not in names:
                 raise ConfigError("arguments", name, f"programs are {', '.join(names)}")
         self._options = Options(controllers, scheduler, dict(arguments or {}), timeout)
-        self._crds = tuple(crds)
+        self._crds = load_definitions(*crds)
         self._lookup = lookup
         self._stop_token = stop if stop is not None else StopToken(clock=clock)
         self._clock = clock
@@ -209,7 +212,13 @@ class ControlPlane:
     def client(
         self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
     ) -> Client:
-        """Return a client, to be closed by its user.
+        """Return a client with that configuration, to be closed by its user."""
+        return Client(self.client_config(user_agent=user_agent, user=user, groups=groups))
+
+    def client_config(
+        self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
+    ) -> ClientConfig:
+        """Return how a client reaches the API server.
 
         Args:
             user_agent: How `requests_by` tells it from others.
@@ -221,7 +230,7 @@ class ControlPlane:
         pair = running.administrator
         if user:
             pair = running.issue_client(user, groups)
-        return Client(running.client_config(pair, user_agent))
+        return running.client_config(pair, user_agent)
 
     def install(self, *manifests: Mapping[str, object]) -> None:
         """Create objects as the administrator, with strict validation of fields.
@@ -231,6 +240,7 @@ class ControlPlane:
 
         Raises:
             StatusError: An object is refused; those before it are stored.
+            DefinitionNotReady: A definition's names are taken.
             PartNotReady: What was created is not usable in time.
         """
         access = self._now().access
@@ -299,10 +309,11 @@ class ControlPlane:
         return self._now().audit.events()
 
     def compact(self) -> None:
-        """Make etcd forget its history; pages from earlier versions get 410.
+        """Make etcd forget its history.
 
-        Watches are served from the API server's own memory, which keeps its part of the
-        history until `restart_apiserver`.
+        Watches and, of late, pages are served from the API server's own memory, which
+        keeps its part of the history until `restart_apiserver`; after that, those from
+        earlier versions get 410.
         """
         etcd.compact(self._now().layout.etcd_url)
 

@@ -3,6 +3,7 @@
 ```text
 ControlPlaneError(NavarchosError)
   BinariesMissing                    programs that could not be had, and why
+  CacheUnusable                      where programs are kept nothing can be written
   PartFailed                         a server ended by itself: its log's tail
   PartNotReady                       a server did not get ready in time
   GuardLost                          the process that keeps the servers is gone
@@ -10,10 +11,18 @@ ControlPlaneError(NavarchosError)
 """
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from navarchos.errors import NavarchosError
 
-__all__ = ["BinariesMissing", "ControlPlaneError", "GuardLost", "PartFailed", "PartNotReady"]
+__all__ = [
+    "BinariesMissing",
+    "CacheUnusable",
+    "ControlPlaneError",
+    "GuardLost",
+    "PartFailed",
+    "PartNotReady",
+]
 
 
 class ControlPlaneError(NavarchosError):
@@ -26,19 +35,37 @@ class BinariesMissing(ControlPlaneError):
     Attributes:
         names: The programs.
         attempts: Each way that was tried, and why it failed.
+        advice: What else can be done.
     """
 
-    def __init__(self, names: Sequence[str], attempts: Sequence[tuple[str, str]]) -> None:
-        super().__init__(tuple(names), tuple(attempts))
+    def __init__(
+        self, names: Sequence[str], attempts: Sequence[tuple[str, str]], advice: str
+    ) -> None:
+        super().__init__(tuple(names), tuple(attempts), advice)
         self.names = tuple(names)
         self.attempts = tuple(attempts)
+        self.advice = advice
 
     def __str__(self) -> str:
         tried = "".join(f"\n  {way}: {why}" for way, why in self.attempts)
-        return (
-            f"no {', '.join(self.names)}: run `python -m navarchos.testing.controlplane` in a "
-            f"checkout, or point KUBEBUILDER_ASSETS at the programs; tried:{tried}"
-        )
+        return f"no {', '.join(self.names)}: {self.advice}; tried:{tried}"
+
+
+class CacheUnusable(ControlPlaneError):
+    """Nothing can be written where programs are kept: no space, no right, no folder.
+
+    Attributes:
+        directory: The cache.
+        why: What the operating system says.
+    """
+
+    def __init__(self, directory: Path, why: str) -> None:
+        super().__init__(directory, why)
+        self.directory = directory
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"cannot keep programs in {self.directory}: {self.why}; XDG_CACHE_HOME moves it"
 
 
 class PartFailed(ControlPlaneError):

@@ -10,16 +10,9 @@ patch on the object's status.
 
 from typing import Final
 
+from navarchos.testing.cluster.podstages import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
+
 __all__ = ["RUNS_FOR", "STARTS_AFTER", "TERMINATES_AFTER", "kwok_config"]
-
-STARTS_AFTER: Final = "kwok.x-k8s.io/starts-after"
-"""Annotation of a pod: how long it takes to start."""
-
-RUNS_FOR: Final = "kwok.x-k8s.io/runs-for"
-"""Annotation of a Job's pod: how long it runs until it succeeds."""
-
-TERMINATES_AFTER: Final = "kwok.x-k8s.io/terminates-after"
-"""Annotation of a pod: how long it takes to end."""
 
 _NODE_READY: Final = """\
 apiVersion: kwok.x-k8s.io/v1alpha1

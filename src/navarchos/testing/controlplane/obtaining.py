@@ -2,15 +2,18 @@
 
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Final
 
-from navarchos.testing.controlplane.binaries import Binary, Lookup
+from navarchos.testing.controlplane.binaries import ASSETS, Binary, Lookup
 from navarchos.testing.controlplane.building import BuildFailed, build
 from navarchos.testing.controlplane.cache import Cache
-from navarchos.testing.controlplane.errors import BinariesMissing
+from navarchos.testing.controlplane.errors import BinariesMissing, CacheUnusable
 from navarchos.testing.controlplane.releases import Releases, ReleaseUnusable, release_of
 from navarchos.testing.controlplane.tools import Tool
 
 __all__ = ["Builder", "Fetcher", "Obtainer"]
+
+_ADVICE: Final = f"let the releases be reached, install Go, or point {ASSETS} at the programs"
 
 Fetcher = Callable[[Tool, Path], None]
 """Writes a published program to a file, or raises `ReleaseUnusable`."""
@@ -49,10 +52,24 @@ class Obtainer:
     def obtain(self, tools: Iterable[Tool]) -> list[Binary]:
         """Return the programs, all of them.
 
+        What is there is taken without a word to the cache, which need not be writable
+        then.
+
         Raises:
             BinariesMissing: Some could not be had in any way. The others are in the
                 cache.
+            CacheUnusable: Nothing can be written there; the rest was not tried.
         """
+        wanted = tuple(tools)
+        there = [self._lookup.find(tool) for tool in wanted]
+        if all(isinstance(each, Binary) for each in there):
+            return self._told(each for each in there if isinstance(each, Binary))
+        try:
+            return self._fill(wanted)
+        except OSError as error:
+            raise CacheUnusable(self._cache.directory, str(error)) from error
+
+    def _fill(self, tools: Iterable[Tool]) -> list[Binary]:
         with self._cache.locked(lambda: self._report("waiting for another run to end")):
             found: list[Binary] = []
             attempts: list[tuple[str, str]] = []
@@ -60,14 +77,19 @@ class Obtainer:
             for tool in tools:
                 result = self._obtain(tool)
                 if isinstance(result, Binary):
-                    found.append(result)
-                    self._report(_line(result))
+                    found += self._told([result])
                 else:
                     missing.append(tool.name)
                     attempts += [(f"{tool.name}: {way}", why) for way, why in result]
         if missing:
-            raise BinariesMissing(missing, attempts)
+            raise BinariesMissing(missing, attempts, _ADVICE)
         return found
+
+    def _told(self, found: Iterable[Binary]) -> list[Binary]:
+        binaries = list(found)
+        for binary in binaries:
+            self._report(_line(binary))
+        return binaries
 
     def _obtain(self, tool: Tool) -> Binary | list[tuple[str, str]]:
         # Under the lock: the run that was waited for may have brought it.

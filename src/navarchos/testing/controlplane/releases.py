@@ -1,14 +1,18 @@
 """Published releases: where they are, and the checksums that they must match."""
 
+import gzip
 import hashlib
 import json
 import platform
+import re
 import sys
 import tarfile
 import urllib.error
 import urllib.request
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
 from typing import BinaryIO, Final
 from urllib.parse import urlsplit
@@ -100,7 +104,13 @@ def _kwok(tool: Tool, version: str, arch: str) -> Release:
     )
 
 
-_RELEASES: Final = {"kubernetes": _kubernetes, "etcd": _etcd, "kwok": _kwok}
+def _kind(tool: Tool, version: str, arch: str) -> Release:
+    file = f"{tool.name}-linux-{arch}"
+    url = f"https://github.com/kubernetes-sigs/kind/releases/download/v{version}/{file}"
+    return Release(url, f"{url}.sha256sum", lambda text: _listed(text, file))
+
+
+_RELEASES: Final = {"kubernetes": _kubernetes, "etcd": _etcd, "kwok": _kwok, "kind": _kind}
 
 
 def _listed(text: str, file: str) -> str:
@@ -135,12 +145,15 @@ class Releases:
 
         Raises:
             ReleaseUnusable: It cannot be had, or its checksum differs; then the file
-                is not there.
+                is not there, or not whole where the archive is not.
+            OSError: The file cannot be written.
         """
         with self._open(release.checksum_url, _CONNECT_TIMEOUT) as response:
-            text = response.read(_SHORT).decode("utf-8", "replace")
+            text = _read(response, release.checksum_url, _SHORT).decode("utf-8", "replace")
         expected = release.read_checksum(text).lower()
-        if not expected:
+        digits = 2 * hashlib.new(release.algorithm).digest_size
+        # A page of some gateway in between is no checksum either.
+        if not re.fullmatch(rf"[0-9a-f]{{{digits}}}", expected):
             raise ReleaseUnusable(release.checksum_url, "names no checksum for the file")
         download = target.with_name(f"{target.name}.download")
         try:
@@ -155,12 +168,9 @@ class Releases:
     def _download(self, release: Release, target: Path) -> str:
         checksum = hashlib.new(release.algorithm)
         with self._open(release.url, _READ_TIMEOUT) as response, target.open("wb") as file:
-            try:
-                while chunk := response.read(_CHUNK):
-                    checksum.update(chunk)
-                    file.write(chunk)
-            except OSError as error:
-                raise ReleaseUnusable(release.url, f"broke off: {error}") from error
+            while chunk := _read(response, release.url, _CHUNK):
+                checksum.update(chunk)
+                file.write(chunk)
         return checksum.hexdigest()
 
     def _open(self, url: str, timeout: float) -> BinaryIO:
@@ -173,11 +183,18 @@ class Releases:
         except urllib.error.HTTPError as error:
             error.close()
             raise ReleaseUnusable(url, f"HTTP status {error.code}") from error
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             why = f"cannot be reached: {getattr(error, 'reason', error)}"
             self._unreachable[host] = why
             raise ReleaseUnusable(url, why) from error
         return response
+
+
+def _read(response: BinaryIO, url: str, size: int) -> bytes:
+    try:
+        return response.read(size)
+    except (OSError, HTTPException) as error:
+        raise ReleaseUnusable(url, f"broke off: {error!r}") from error
 
 
 def _unpack(release: Release, download: Path, target: Path) -> None:
@@ -192,5 +209,7 @@ def _unpack(release: Release, download: Path, target: Path) -> None:
             with member, target.open("wb") as file:
                 while chunk := member.read(_CHUNK):
                     file.write(chunk)
-    except (KeyError, tarfile.TarError) as error:
+    except KeyError as error:
         raise ReleaseUnusable(release.url, f"has no {release.member} in it") from error
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ReleaseUnusable(release.url, f"is no whole archive: {error}") from error

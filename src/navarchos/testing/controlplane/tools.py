@@ -12,7 +12,9 @@ from navarchos.errors import ConfigError
 __all__ = [
     "APISERVER",
     "CONTROLLER_MANAGER",
+    "CONTROL_PLANE",
     "ETCD",
+    "KIND",
     "KUBECTL",
     "KWOK",
     "PINS",
@@ -24,7 +26,10 @@ __all__ = [
     "parse_version",
 ]
 
-PINS: Final = {"kubernetes": "1.36.3", "etcd": "3.6.8", "kwok": "0.8.0"}
+CONTROL_PLANE: Final = ("kubernetes", "etcd", "kwok")
+"""The projects whose programs make a control plane."""
+
+PINS: Final = {"kubernetes": "1.36.3", "etcd": "3.6.8", "kwok": "0.8.0", "kind": "0.33.0"}
 """The version of each project."""
 
 _VERSION: Final = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
@@ -85,9 +90,10 @@ KUBECTL: Final = Tool(
     "kubectl", "kubernetes", "k8s.io/kubernetes/cmd/kubectl", ("version", "--client")
 )
 KWOK: Final = Tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
+KIND: Final = Tool("kind", "kind", "sigs.k8s.io/kind", ("version",))
 
 TOOLS: Final = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBECTL, KWOK)
-"""All of them."""
+"""All that a control plane on loopback takes. kind brings up another sort of cluster."""
 
 
 def find_tools(names: tuple[str, ...]) -> tuple[Tool, ...]:

@@ -15,6 +15,7 @@ from navarchos.testing.apiserver import Change, Fault
 # A drain from its beginning to its end
 
 
+@pytest.mark.rule("N-26")
 def test_a_node_is_cordoned_emptied_and_reported(world: World, process: Process) -> None:
     uid = world.node()
     world.pod("a")
@@ -141,6 +142,7 @@ def test_a_missing_node_is_gone(world: World, process: Process) -> None:
 
 
 @pytest.mark.rule("OP-41")
+@pytest.mark.rule("N-4")
 def test_a_node_that_is_replaced_during_its_drain_keeps_its_pods(
     world: World, process: Process
 ) -> None:
@@ -168,6 +170,7 @@ def test_a_node_that_is_replaced_during_its_drain_keeps_its_pods(
 
 
 @pytest.mark.rule("OP-41")
+@pytest.mark.rule("N-20")
 def test_a_foreign_cordon_survives_whatever_happens_to_the_drain(
     world: World, process: Process
 ) -> None:
@@ -287,6 +290,7 @@ def test_a_cordon_that_is_refused_is_told_in_status_and_tried_again(
 
 
 @pytest.mark.rule("OP-42")
+@pytest.mark.rule("N-8")
 def test_one_pod_that_may_not_go_refuses_the_drain_before_any_eviction(
     world: World, process: Process
 ) -> None:
@@ -399,10 +403,16 @@ def test_a_budget_blocks_until_it_is_free_and_the_drain_is_woken_at_once(
             "Forbidden",
         ),
         ({"status": 422, "message": 'admission webhook "w" denied the request'}, "WebhookDenied"),
+        # Two names in quotes, and what would be a format string.
+        (
+            {"status": 422, "message": 'admission webhook "w" denied the request: "a" 100%s {0}'},
+            "WebhookDenied",
+        ),
         ({"status": 503}, "Retry"),
         ({"status": 429, "retry_after": 7}, "InProgress"),
     ],
 )
+@pytest.mark.rule("N-18")
 def test_any_other_answer_blocks_with_its_message_and_is_tried_again(
     world: World, process: Process, fault: dict[str, Any], reason: str
 ) -> None:
@@ -463,6 +473,7 @@ def test_unchanged_facts_cause_no_write_and_changed_ones_one_a_second(
 
 
 @pytest.mark.rule("OP-40")
+@pytest.mark.rule("N-5")
 def test_many_blocked_pods_keep_a_pass_short(world: World, process: Process) -> None:
     world.node()
     for number in range(100):

@@ -1,8 +1,10 @@
 """Status as a function of the facts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +34,22 @@ def test_the_first_look_records_what_is_on_the_node(plan_pod: PlanPod, now: date
     assert [note.name for note in status.ignored_pods] == ["default/agent"]
     assert (status.total, status.evicted, status.ignored, status.remaining) == (2, 0, 1, 2)
     assert [owner.name for owner in status.evicted_owners] == ["web", "db"]
+
+
+@pytest.mark.rule("N-17")
+def test_pods_of_one_name_in_two_namespaces_are_two_pods(plan_pod: PlanPod, now: datetime) -> None:
+    def in_namespace(namespace: str) -> PlannedPod:
+        planned = plan_pod("db-0")
+        meta = msgspec.structs.replace(planned.pod.metadata, namespace=namespace, uid=namespace)
+        return replace(planned, pod=msgspec.structs.replace(planned.pod, metadata=meta))
+
+    both = DrainPlan(evict=(in_namespace("one"), in_namespace("two")))
+    status = to.recorded(NodeDrainStatus(), both, now=now)
+    assert (status.node_pods, status.total) == (("one/db-0", "two/db-0"), 2)
+    left = to.recorded(status, DrainPlan(evict=(in_namespace("two"),)), now=now)
+    assert left.evicted_pods == ("one/db-0",)
+    late = to.timed_out(left, DrainPlan(evict=(in_namespace("two"),)), 5, now=now)
+    assert [note.name for note in late.failed_pods] == ["two/db-0"]
 
 
 def test_what_left_is_derived_and_not_counted(plan_pod: PlanPod, now: datetime) -> None:

@@ -258,6 +258,7 @@ def pod(make: Any, owner: str = "uid-web", created: float = -10) -> PendingPod:
         ("Ignore", "uid-web", -10, False),
     ],
 )
+@pytest.mark.rule("N-6")
 def test_pending_pods_hold_up_the_next_node_by_policy(
     make: Any, policy: str, owner: str, created: float, *, waits: bool
 ) -> None:
@@ -279,6 +280,7 @@ def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Any) -> None:
     assert admit(seen, make.now).start == ("roll-b",)
 
 
+@pytest.mark.rule("N-6")
 def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: Any) -> None:
     strategy = {"pendingPodsTimeoutSeconds": 60}
     waiting = make.replacement("b", reason=Wait.PENDING_PODS, since=0, strategy=strategy)

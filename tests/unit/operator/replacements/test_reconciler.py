@@ -107,6 +107,7 @@ def test_a_node_that_is_not_there_is_completed_at_once(operator: Any, uid: str) 
 
 
 @pytest.mark.rule("OP-20")
+@pytest.mark.rule("N-4")
 def test_a_node_that_goes_between_admission_and_its_drain_is_left_alone(operator: Any) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
@@ -175,6 +176,7 @@ def test_a_replacement_that_changed_since_the_decision_is_not_started(operator: 
 
 
 @pytest.mark.rule("OP-25")
+@pytest.mark.rule("N-7")
 def test_a_failed_drain_is_given_back_and_tried_again_until_it_fails_for_good(
     operator: Any,
 ) -> None:

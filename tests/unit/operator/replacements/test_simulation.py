@@ -6,23 +6,23 @@ writes fail when it read an older version. That is what caches with own writes a
 the precondition on every status write give. Between passes nodes get drained, fail,
 vanish, and people pause, resume, and add rollouts.
 
-`NAVARCHOS_SEEDS` sets the number of runs; a failure names its seed.
+`tests/seeds.py` sets the number of runs; a failure names its seed.
 """
 
-import os
 import random
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 import pytest
+from tests.seeds import runs
 
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
 from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.admission import admit
 from navarchos.operator.replacements.world import World
 
-SEEDS = int(os.environ.get("NAVARCHOS_SEEDS", "300"))
+SEEDS = runs(300)
 STEPS = 60
 LIMITS = {"r0": 1, "r1": 3, "r2": 2}
 

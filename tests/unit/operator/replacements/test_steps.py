@@ -132,6 +132,7 @@ def test_each_attempt_has_a_drain_of_its_own(make: Any) -> None:
     assert drain_name(second) == "roll-a-attempt2"
 
 
+@pytest.mark.rule("N-9")
 def test_a_drain_carries_the_options_and_one_owner(make: Any) -> None:
     replacement = make.replacement("a", drain={"timeoutSeconds": 7}, paused=True)
     body: Any = drain_manifest(replacement)

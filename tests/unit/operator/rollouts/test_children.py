@@ -19,6 +19,7 @@ def created(make: Any, rollout: Any, **status: Any) -> NodeReplacement:
 
 
 @pytest.mark.rule("OP-02")
+@pytest.mark.rule("N-11")
 def test_a_child_has_a_deterministic_name_and_one_owner(make: Any) -> None:
     body: Any = manifest(make.rollout("roll"), NODE)
     assert body["metadata"]["name"] == "roll-a"
@@ -28,6 +29,7 @@ def test_a_child_has_a_deterministic_name_and_one_owner(make: Any) -> None:
     assert owner["blockOwnerDeletion"] is True
 
 
+@pytest.mark.rule("N-9")
 def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: Any) -> None:
     rollout = make.rollout(
         nodes=tuple("abcde"),

@@ -23,6 +23,7 @@ def named(name: str, priority: int = 0) -> dict[str, Any]:
 
 @pytest.mark.rule("OP-01")
 @pytest.mark.parametrize("priorities", [(30, 10), (10, 30)])
+@pytest.mark.rule("N-3")
 def test_the_highest_priority_of_all_matching_selectors_wins(
     make: Any, priorities: tuple[int, int]
 ) -> None:

@@ -14,7 +14,7 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
 from navarchos.operator.replacements.reconciler import ADMISSION
 from navarchos.operator.rollouts.creating import Children, CreationFailed
-from navarchos.runtime import Request
+from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
 
 EVERYTHING = {"nodeSelectors": [{"matchAll": True}]}
@@ -52,6 +52,7 @@ def test_a_rollout_replaces_its_nodes_one_by_one_in_order_of_priority(operator: 
 
 
 @pytest.mark.rule("OP-03")
+@pytest.mark.rule("N-22")
 def test_the_node_set_is_fixed_and_missing_names_are_reported(operator: Any) -> None:
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING, nodeNames=[{"name": "no-such-node"}])
@@ -67,6 +68,7 @@ def test_the_node_set_is_fixed_and_missing_names_are_reported(operator: Any) -> 
 
 
 @pytest.mark.rule("OP-03")
+@pytest.mark.rule("N-2")
 def test_a_rollout_that_matches_nothing_completes_at_once(operator: Any) -> None:
     operator.add_rollout(nodeSelectors=[{"matchLabels": {"no": "such"}}])
     operator.settle()
@@ -92,6 +94,7 @@ def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
 
 
 @pytest.mark.rule("OP-02")
+@pytest.mark.rule("N-10")
 def test_a_failure_to_create_one_keeps_the_others_and_is_made_up_for(operator: Any) -> None:
     for name in "abc":
         operator.add_node(name)
@@ -140,6 +143,7 @@ def test_a_new_leader_goes_on_where_the_old_one_stopped(operator: Any) -> None:
 
 
 @pytest.mark.rule("OP-04")
+@pytest.mark.rule("N-2")
 def test_only_own_children_count(operator: Any) -> None:
     operator.add_node("a")
     operator.add_node("b")
@@ -193,6 +197,7 @@ def test_pause_stops_starts_and_evictions_and_resume_goes_on(operator: Any) -> N
 
 
 @pytest.mark.rule("OP-07")
+@pytest.mark.rule("N-11")
 def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Any) -> None:
     for name in "ab":
         operator.add_node(name)
@@ -272,6 +277,7 @@ def test_a_rollout_goes_on_when_more_failures_are_allowed(operator: Any) -> None
 
 
 @pytest.mark.rule("OP-25")
+@pytest.mark.rule("N-7")
 def test_one_stuck_node_does_not_keep_the_others(operator: Any) -> None:
     for name in "abc":
         operator.add_node(name)
@@ -299,6 +305,7 @@ def test_unchanged_facts_cause_no_write(operator: Any) -> None:
     assert operator.server.requests.get("patch", 0) == before
 
 
+@pytest.mark.rule("N-12")
 def test_a_completed_rollout_is_deleted_after_its_time(operator: Any) -> None:
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING, ttlSecondsAfterFinished=60)
@@ -309,3 +316,15 @@ def test_a_completed_rollout_is_deleted_after_its_time(operator: Any) -> None:
     operator.clock.advance(61.0)
     operator.settle()
     assert operator.client.resource(NODE_ROLLOUTS).list().items == []
+
+
+@pytest.mark.rule("N-12")
+def test_a_completed_rollout_stays_for_ever_unless_it_says_otherwise(operator: Any) -> None:
+    """The original deleted it, and with it the record, after 48 hours."""
+    operator.add_node("a")
+    operator.add_rollout(**EVERYTHING)
+    operator.settle()
+    operator.finish("roll-a")
+    operator.clock.advance(400 * 24 * 3600.0)
+    assert operator.rollouts.reconcile(Request("", "roll")) == DONE
+    assert operator.rollout().status.phase == "Completed"

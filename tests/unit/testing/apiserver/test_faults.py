@@ -12,12 +12,11 @@ from navarchos.testing.apiserver import ApiServer, Fault
 
 
 @pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        running.install(
-            *({"apiVersion": "v1", "kind": "Node", "metadata": {"name": n}} for n in "abc")
-        )
-        yield running
+def server(api_server: ApiServer) -> ApiServer:
+    api_server.install(
+        *({"apiVersion": "v1", "kind": "Node", "metadata": {"name": n}} for n in "abc")
+    )
+    return api_server
 
 
 @pytest.fixture
@@ -143,7 +142,110 @@ def test_watch_faults_leave_other_requests_alone(
     assert len(server.faults.pending) == 1
 
 
-@pytest.mark.parametrize("setting", [{"times": 0}, {"delay": -1.0}])
+@pytest.mark.parametrize(
+    "setting",
+    [{"times": 0}, {"delay": -1.0}, {"lag": -1.0}, {"probability": 0.0}, {"probability": 1.1}],
+)
 def test_a_fault_that_makes_no_sense_is_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Fault(**setting)
+
+
+def test_a_share_that_makes_no_sense_is_refused(server: ApiServer) -> None:
+    with pytest.raises(ConfigError):
+        server.faults.shake(rate=1.5)
+
+
+def outcomes(server: ApiServer, pool: urllib3.PoolManager, count: int = 40) -> list[int]:
+    return [get(server, pool) for _ in range(count)]
+
+
+def test_a_seed_decides_which_requests_suffer(server: ApiServer, pool: urllib3.PoolManager) -> None:
+    server.faults.add(Fault(status=500, times=None, probability=0.5))
+    server.faults.seed(1)
+    first = outcomes(server, pool)
+    assert set(first) == {200, 500}
+    server.faults.seed(1)
+    assert outcomes(server, pool) == first
+    server.faults.seed(2)
+    assert outcomes(server, pool) != first
+
+
+def test_what_one_client_suffers_does_not_depend_on_others(
+    server: ApiServer, pool: urllib3.PoolManager
+) -> None:
+    server.faults.add(Fault(status=500, times=None, probability=0.5))
+    server.faults.seed(1)
+    alone = outcomes(server, pool)
+    server.faults.seed(1)
+    beside = []
+    for _ in alone:
+        beside.append(get(server, pool))
+        pool.request("GET", f"{server.url}/api/v1/nodes/a", headers={"User-Agent": "another"})
+        pool.request("GET", f"{server.url}/api/v1/pods")
+    assert beside == alone
+
+
+def test_a_fault_that_is_likely_happens_as_often_as_it_says(
+    server: ApiServer, pool: urllib3.PoolManager
+) -> None:
+    server.faults.add(Fault(status=500, times=3, probability=0.5))
+    assert outcomes(server, pool).count(500) == 3
+
+
+def test_shaking_goes_by_its_rate_and_seed_until_it_is_cleared(
+    server: ApiServer, pool: urllib3.PoolManager
+) -> None:
+    among = (Fault(status=500), Fault(status=503), Fault(verb="list", status=504))
+    seed = server.faults.shake(rate=0.5, among=among)
+    first = outcomes(server, pool)
+    assert set(first) == {200, 500, 503}, seed
+    assert server.faults.shake(rate=0.5, seed=seed, among=among) == seed
+    assert outcomes(server, pool) == first, seed
+    server.faults.clear()
+    assert set(outcomes(server, pool)) == {200}
+
+
+def test_a_watch_stalls_within_a_line(server: ApiServer, pool: urllib3.PoolManager) -> None:
+    server.faults.add(Fault(stall_within=1))
+    url = f"{server.url}/api/v1/nodes?watch=1"
+    timeout = urllib3.Timeout(connect=5.0, read=0.2)
+    with pool.request("GET", url, preload_content=False, timeout=timeout) as response:
+        assert shown(response.readline()) == ["a"]
+        assert response.read1().startswith(b'{"type":"ADDED"')  # and no end of it
+        with pytest.raises(urllib3.exceptions.ReadTimeoutError):
+            response.read1()
+
+
+@pytest.mark.parametrize(
+    ("query", "stale"),
+    [
+        ("", False),
+        ("resourceVersion=0", True),
+        ("resourceVersion=1&resourceVersionMatch=NotOlderThan", True),
+        ("resourceVersion=0&limit=1", True),
+        ("resourceVersion={}&resourceVersionMatch=Exact", False),
+        ("resourceVersion={}&limit=10", False),
+    ],
+)
+def test_only_what_a_cache_answers_is_stale(
+    server: ApiServer, pool: urllib3.PoolManager, query: str, stale: bool
+) -> None:
+    server.faults.add(Fault(lag=60.0))
+    version = server.list("nodes")[-1]["metadata"]["resourceVersion"]
+    url = f"{server.url}/api/v1/nodes?{query.format(version)}"
+    reply = pool.request("GET", url).json()
+    assert [item["metadata"]["name"] for item in reply["items"]] == ([] if stale else list("abc"))
+    assert bool(server.faults.pending) is not stale
+
+
+def test_a_cache_that_lags_knows_no_version_that_it_has_not_seen(
+    server: ApiServer, pool: urllib3.PoolManager
+) -> None:
+    server.faults.add(Fault(lag=60.0, times=None))
+    version = server.get("nodes", "a")["metadata"]["resourceVersion"]
+    url = f"{server.url}/api/v1/nodes/a?resourceVersion={version}"
+    reply = pool.request("GET", url)
+    assert (reply.status, reply.headers["Retry-After"]) == (504, "1")
+    assert "Too large resource version" in reply.json()["message"]
+    assert pool.request("GET", f"{server.url}/api/v1/nodes/a?resourceVersion=0").status == 404

@@ -13,9 +13,8 @@ Until = Callable[[Callable[[], bool]], None]
 
 
 @pytest.fixture
-def server() -> Iterator[ApiServer]:
-    with ApiServer() as running:
-        yield running
+def server(api_server: ApiServer) -> ApiServer:
+    return api_server
 
 
 @pytest.fixture

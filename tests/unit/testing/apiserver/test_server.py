@@ -1,12 +1,16 @@
 """The server as an object: life cycle, direct access, history, records."""
 
+import gc
 import json
+import socket
 import stat
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import urllib3
@@ -68,7 +72,7 @@ def test_stop_ends_open_watches_properly(server: ApiServer, pool: urllib3.PoolMa
 
 def test_a_port_that_is_taken_is_told_to_the_caller(server: ApiServer) -> None:
     port = int(server.url.rpartition(":")[2])
-    with pytest.raises(OSError, match="address already in use"):
+    with pytest.raises(OSError, match=r"(?i)address already in use"):
         ApiServer(port=port).start()
 
 
@@ -263,3 +267,21 @@ def test_writers_on_many_threads_get_distinct_versions(server: ApiServer) -> Non
         thread.join(30)
     versions = [n["metadata"]["resourceVersion"] for n in server.list("nodes")]
     assert len(set(versions)) == 80
+
+
+def test_connections_of_the_last_moment_are_closed_with_the_server() -> None:
+    with warnings.catch_warnings(record=True) as left_open:
+        warnings.simplefilter("always", ResourceWarning)
+        for _ in range(20):
+            connect_and_stop(connections=20)
+        gc.collect()
+    assert [str(found.message) for found in left_open] == []
+
+
+def connect_and_stop(*, connections: int) -> None:
+    server = ApiServer().start()
+    url = urlsplit(server.url)
+    made = [socket.create_connection((url.hostname, url.port)) for _ in range(connections)]
+    server.stop()
+    for connection in made:
+        connection.close()

@@ -7,18 +7,19 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
+from tests.cases.waiting import wait_for
 
 from navarchos.client import (
     Client,
     ClientConfig,
     Conflict,
+    ConnectFailed,
     NotFound,
     ResourceClient,
     TooManyRequests,
 )
-from navarchos.clock import SYSTEM_CLOCK
 from navarchos.errors import AlreadyStarted, NotStarted
-from navarchos.testing.apiserver import ApiServer, Change
+from navarchos.testing.apiserver import ApiServer, Fault
 from navarchos.testing.cluster import Cluster, ClusterOptions, Span
 from navarchos.testing.cluster.kinds import (
     DEPLOYMENTS,
@@ -55,8 +56,6 @@ class Play:
         self.client = client
         self.pods: ResourceClient[Pod] = client.resource(PODS)
         self.nodes: ResourceClient[Node] = client.resource(NODES)
-        self._news = threading.Event()
-        server.subscribe(self._on_change)
 
     def start(self, *, cordoned: str = "") -> None:
         """Start; a cordon before that is one that no scheduler has missed."""
@@ -67,11 +66,7 @@ class Play:
         assert self.cluster.wait_until_ready(LIMIT)
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
-        limit = SYSTEM_CLOCK.monotonic() + LIMIT
-        while not reached():
-            assert SYSTEM_CLOCK.monotonic() < limit, "it did not come to that"
-            self._news.wait(0.1)
-            self._news.clear()
+        wait_for("what the test is about", reached, LIMIT)
 
     def find(self, **labels: str) -> list[dict[str, Any]]:
         return [
@@ -100,9 +95,6 @@ class Play:
     def budget(self, name: str) -> dict[str, Any]:
         found = self.server.list("poddisruptionbudgets", group="policy")
         return next(b["status"] for b in found if b["metadata"]["name"] == name)
-
-    def _on_change(self, _change: Change) -> None:
-        self._news.set()
 
 
 def is_ready(pod: dict[str, Any]) -> bool:
@@ -210,6 +202,17 @@ def test_an_eviction_that_nothing_follows_is_forgotten_after_a_while(play: Play)
     budgets.patch("ledger", {"status": status}, "billing", subresource="status")
     play.wait_until(lambda: not play.budget("ledger").get("disruptedPods"))
     assert play.budget("ledger")["disruptionsAllowed"] == 1
+
+
+def test_the_slot_of_an_eviction_that_was_cut_off_comes_back_after_a_while(play: Play) -> None:
+    (pod, *_) = play.find(app="ledger")
+    play.server.faults.add(Fault(charge_only=True))
+    with pytest.raises(ConnectFailed):
+        play.evict(pod)
+    assert play.budget("ledger")["disruptionsAllowed"] == 0
+    assert list(play.budget("ledger")["disruptedPods"]) == [pod["metadata"]["name"]]
+    play.wait_until(lambda: play.budget("ledger")["disruptionsAllowed"] == 1)
+    play.evict(pod)
 
 
 def test_a_pod_that_is_deleted_below_its_budget_is_a_violation(make_play: MakePlay) -> None:

@@ -8,7 +8,16 @@ import pytest
 
 from navarchos.testing.cluster.kinds import Node, Pod, Taint
 from navarchos.testing.cluster.nodes import CORDON_TAINT, taints_of
-from navarchos.testing.cluster.podstages import Stage, StageTimers, next_stage
+from navarchos.testing.cluster.options import Span
+from navarchos.testing.cluster.podstages import (
+    RUNS_FOR,
+    STARTS_AFTER,
+    TERMINATES_AFTER,
+    Stage,
+    StageTimers,
+    next_stage,
+    told_span,
+)
 
 MakePod = Callable[..., Pod]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -35,6 +44,28 @@ def test_a_pod_goes_through_its_stages(
 def test_a_pod_without_its_node_is_collected_whatever_it_does(make_pod: MakePod) -> None:
     assert next_stage(make_pod(), node_exists=False) is Stage.COLLECT
     assert next_stage(make_pod(terminating=True), node_exists=False) is Stage.COLLECT
+
+
+@pytest.mark.parametrize(
+    ("stage", "annotation"),
+    [
+        (Stage.START, STARTS_AFTER),
+        (Stage.FINISH, RUNS_FOR),
+        (Stage.TERMINATE, TERMINATES_AFTER),
+    ],
+)
+def test_a_pod_may_tell_how_long_a_stage_takes(
+    make_pod: MakePod, stage: Stage, annotation: str
+) -> None:
+    told = make_pod(annotations={annotation: "1m500ms"})
+    assert told_span(told, stage) == Span(60.5, 60.5)
+    assert [other for other in Stage if told_span(told, other)] == [stage]
+    assert told_span(make_pod(), stage) is None
+
+
+def test_a_pace_that_is_no_duration_is_refused(make_pod: MakePod) -> None:
+    with pytest.raises(ValueError, match="'soon' is no duration"):
+        told_span(make_pod(annotations={STARTS_AFTER: "soon"}), Stage.START)
 
 
 def test_a_timer_keeps_its_first_time_until_the_stage_or_the_pod_is_another() -> None:

@@ -11,7 +11,7 @@ from navarchos.testing.controlplane.binaries import (
 )
 from navarchos.testing.controlplane.cache import Cache, cache_directory
 from navarchos.testing.controlplane.errors import BinariesMissing
-from navarchos.testing.controlplane.tools import APISERVER, ETCD, KWOK, Tool, Version
+from navarchos.testing.controlplane.tools import APISERVER, ETCD, KIND, KWOK, Tool, Version
 
 MakeProgram = Callable[[Path, str, str], Path]
 VersionOf = Callable[[Tool, Path], Version | None]
@@ -97,10 +97,22 @@ def test_a_program_that_fails_tells_no_version(tmp_path: Path) -> None:
     assert installed_version(ETCD, tmp_path / "nothing") is None
 
 
+def test_a_program_that_says_no_text_tells_no_version(tmp_path: Path) -> None:
+    program = tmp_path / "etcd"
+    program.write_text("#!/bin/sh\nprintf '\\377\\376'\n")
+    program.chmod(0o755)
+    assert installed_version(ETCD, program) is None
+
+
 def test_the_cache_is_below_the_users_cache_folder_and_named_by_versions(tmp_path: Path) -> None:
     directory = cache_directory({"XDG_CACHE_HOME": str(tmp_path)})
     assert directory.parent == tmp_path / "navarchos" / "controlplane"
     assert directory.name.startswith(f"kubernetes-{str(APISERVER.pinned)[1:]}-etcd-")
+
+
+def test_what_makes_no_control_plane_has_a_cache_of_its_own(tmp_path: Path) -> None:
+    directory = cache_directory({"XDG_CACHE_HOME": str(tmp_path)}, [KIND.project])
+    assert directory == tmp_path / "navarchos" / "controlplane" / f"kind-{str(KIND.pinned)[1:]}"
 
 
 @pytest.mark.parametrize("environ", [{}, {"XDG_CACHE_HOME": ""}, {"XDG_CACHE_HOME": "relative"}])

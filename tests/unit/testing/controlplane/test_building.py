@@ -28,13 +28,16 @@ def test_programs_are_stamped_with_their_version_and_free_of_paths() -> None:
     assert command[-3:] == ["-o", "/out/kube-apiserver", APISERVER.package]
 
 
-def test_the_build_runs_in_the_module_without_cgo(tmp_path: Path) -> None:
+def test_the_build_runs_in_the_module_whatever_its_owner_has_set(
+    tmp_path: Path,
+) -> None:
     # The seventh argument is the output.
-    environ = pretend_go(tmp_path, 'echo "$PWD CGO_ENABLED=$CGO_ENABLED" > "$6"')
+    environ = pretend_go(tmp_path, 'echo "$PWD $CGO_ENABLED $GOWORK [$GOFLAGS]" > "$6"')
+    environ |= {"GOFLAGS": "-mod=vendor", "GOWORK": "/elsewhere/go.work"}
     module = tmp_path / "module"
     module.mkdir()
     build(ETCD, tmp_path / "etcd", module, environ)
-    assert (tmp_path / "etcd").read_text() == f"{module} CGO_ENABLED=0\n"
+    assert (tmp_path / "etcd").read_text() == f"{module} 0 off []\n"
 
 
 def test_a_build_that_fails_shows_the_end_of_what_was_said(tmp_path: Path) -> None:
@@ -45,6 +48,13 @@ def test_a_build_that_fails_shows_the_end_of_what_was_said(tmp_path: Path) -> No
     assert lines[0] == "go build failed:"
     assert lines[-1].strip() == "no such module"
     assert len(lines) == 13
+
+
+def test_a_toolchain_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+    (tmp_path / "go").write_text("no program")
+    (tmp_path / "go").chmod(0o755)
+    with pytest.raises(BuildFailed, match=r"go cannot be run: .*Exec format error"):
+        build(ETCD, tmp_path / "etcd", tmp_path, {"PATH": str(tmp_path)})
 
 
 def test_without_a_toolchain_there_is_nothing_to_build_with(tmp_path: Path) -> None:

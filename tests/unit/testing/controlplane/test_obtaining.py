@@ -1,3 +1,5 @@
+import errno
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from navarchos.testing.controlplane.__main__ import main
 from navarchos.testing.controlplane.binaries import Lookup
 from navarchos.testing.controlplane.building import BuildFailed
 from navarchos.testing.controlplane.cache import Cache
-from navarchos.testing.controlplane.errors import BinariesMissing
+from navarchos.testing.controlplane.errors import BinariesMissing, CacheUnusable
 from navarchos.testing.controlplane.obtaining import Obtainer
 from navarchos.testing.controlplane.releases import ReleaseUnusable
 from navarchos.testing.controlplane.tools import ETCD, KWOK, Tool, Version
@@ -129,6 +131,50 @@ def test_a_second_run_waits_for_the_first_and_uses_what_it_brought(world: World)
     threads.raise_failure()
     assert world.calls == []
     assert "from cache" in world.lines[0]
+
+
+def test_what_a_killed_run_left_half_written_is_removed(world: World) -> None:
+    left = world.cache.directory / ".new-killed"
+    left.mkdir(parents=True)
+    (left / "etcd").write_text("half of it")
+    world.buildable[ETCD] = str(ETCD.pinned)
+    world.obtainer().obtain([ETCD])
+    assert {path.name for path in world.cache.directory.iterdir()} == {".lock", "etcd"}
+
+
+def test_a_full_disk_is_told_as_such_and_nothing_else_is_tried(world: World) -> None:
+    def fetch(tool: Tool, target: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    obtainer = Obtainer(
+        world.lookup, module=None, report=world.lines.append, fetch=fetch, build=world.build
+    )
+    with pytest.raises(CacheUnusable, match="No space left on device") as caught:
+        obtainer.obtain([ETCD, KWOK])
+    assert caught.value.directory == world.cache.directory
+    assert world.calls == []
+    assert {path.name for path in world.cache.directory.iterdir()} == {".lock"}
+
+
+def test_a_cache_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    cache = tmp_path / "file" / "cache"
+    environ = {"PATH": "", "KUBEBUILDER_ASSETS": ""}
+    done = CliRunner(env=environ).invoke(main, ["etcd", "--cache", str(cache)])
+    assert done.exit_code == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith(f"Error: cannot keep programs in {cache}: ")
+
+
+def test_no_cache_is_needed_where_all_is_there(
+    tmp_path: Path, make_program: Callable[[Path, str, str], Path]
+) -> None:
+    program = make_program(tmp_path / "assets", "etcd", str(ETCD.pinned))
+    (tmp_path / "file").touch()
+    cache = str(tmp_path / "file" / "cache")
+    environ = {"KUBEBUILDER_ASSETS": str(program.parent)}
+    done = CliRunner(env=environ).invoke(main, ["etcd", "--cache", cache])
+    assert (done.exit_code, done.stdout) == (0, f"{program}\n")
 
 
 def test_the_command_prints_paths_and_says_where_they_come_from(

@@ -12,7 +12,7 @@ from navarchos.testing.controlplane.releases import (
     ReleaseUnusable,
     release_of,
 )
-from navarchos.testing.controlplane.tools import ETCD, KUBECTL, KWOK, PINS
+from navarchos.testing.controlplane.tools import ETCD, KIND, KUBECTL, KWOK, PINS
 
 CONTENT = b"#!/bin/sh\n" * 1000
 
@@ -115,6 +115,13 @@ def test_kwoks_checksum_is_the_digest_of_what_was_uploaded() -> None:
     without = [{"name": "kwok-linux-amd64", "digest": None}]
     for text in (json.dumps({"assets": without}), json.dumps({"assets": []}), "{}", "<html>"):
         assert release.read_checksum(text) == ""
+
+
+def test_kind_publishes_a_checksum_beside_each_program() -> None:
+    release = release_of(KIND, "linux", "x86_64")
+    assert release.url.endswith(f"/v{PINS['kind']}/kind-linux-amd64")
+    assert release.checksum_url == f"{release.url}.sha256sum"
+    assert release.read_checksum("aaa  kind-linux-amd64\n") == "aaa"
 
 
 @pytest.mark.parametrize(("system", "machine"), [("darwin", "arm64"), ("linux", "riscv64")])

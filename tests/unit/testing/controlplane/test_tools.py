@@ -5,6 +5,7 @@ import pytest
 from navarchos.errors import ConfigError
 from navarchos.testing.controlplane.tools import (
     ETCD,
+    KIND,
     KUBECTL,
     PINS,
     TOOLS,
@@ -24,6 +25,7 @@ GO_MOD = Path(__file__).parents[3] / "e2e" / "controlplane" / "go.mod"
         ("Client Version: v1.36.3\nKustomize Version: v5.8.1\n", Version(1, 36, 3)),
         ("Client Version: v1.32.4-dispatcher\n", Version(1, 32, 4)),
         ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", Version(0, 8, 0)),
+        ("kind v0.33.0 go1.26.8 linux/amd64\n", Version(0, 33, 0)),
         ("no idea", None),
     ],
 )
@@ -46,6 +48,7 @@ def test_the_go_module_builds_the_pinned_versions() -> None:
     assert required["k8s.io/kubernetes"] == f"v{PINS['kubernetes']}"
     assert required["go.etcd.io/etcd/server/v3"] == f"v{PINS['etcd']}"
     assert required["sigs.k8s.io/kwok"] == f"v{PINS['kwok']}"
+    assert required["sigs.k8s.io/kind"] == f"v{PINS['kind']}"
 
 
 def test_every_staging_module_is_of_the_pinned_minor() -> None:
@@ -57,7 +60,14 @@ def test_every_staging_module_is_of_the_pinned_minor() -> None:
 
 def test_the_module_names_every_program() -> None:
     sources = GO_MOD.with_name("tools.go").read_text()
-    assert [tool.name for tool in TOOLS if f'"{tool.package}"' not in sources] == []
+    assert [tool.name for tool in (*TOOLS, KIND) if f'"{tool.package}"' not in sources] == []
+
+
+def test_the_documentation_names_the_pinned_versions() -> None:
+    rows = GO_MOD.parents[3].joinpath("docs", "controlplane.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows if row.startswith("|")]
+    versions = {row[0].lower(): row[1] for row in cells if row[0].lower() in PINS}
+    assert versions == PINS
 
 
 def test_tools_are_found_by_name_in_the_given_order() -> None:

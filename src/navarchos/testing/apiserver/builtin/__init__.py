@@ -77,6 +77,7 @@ def _kind(
         list_kind=f"{name}List",
         stored_version=stored_version,
         view=view,
+        empty=TYPES.empty(type_name),
     )
 
 
@@ -191,7 +192,7 @@ def _others() -> list[Kind]:
         ),
         _kind("coordination.k8s.io", "leases", "policy.Lease", strategy=leases.LEASE),
         _kind(
-            "events.k8s.io", "events", "policy.Event", short=["ev"], strategy=events.EVENT,
+            "events.k8s.io", "events", "policy.Event", short=["ev"], strategy=events.NEW_EVENT,
             bucket=BucketId("events", ""), stored_version="v1", view=events.EVENTS_VIEW,
         ),
         _kind(

@@ -100,7 +100,7 @@ def _validate(obj: JsonObject) -> list[FieldError]:
     if spec.get("scope") not in {"Cluster", "Namespaced"}:
         choices = ("Cluster", "Namespaced")
         errors.append(unsupported_value("spec.scope", spec.get("scope") or "", choices))
-    return errors + _version_errors(spec.get("versions") or [])
+    return errors + _version_errors(spec.get("versions") or []) + _stored_errors(obj)
 
 
 def _name_errors(names: JsonObject) -> list[FieldError]:
@@ -141,6 +141,22 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         else:
             errors += _schema_errors(schema, f"{where}.openAPIV3Schema")
     return errors
+
+
+def _stored_errors(obj: JsonObject) -> list[FieldError]:
+    """Refuse to forget a version that objects may still be stored in."""
+    named = {version.get("name") for version in obj["spec"].get("versions") or []}
+    return [
+        invalid_value(
+            f"status.storedVersions[{index}]",
+            stored,
+            f"missing from spec.versions; {stored} was previously a storage version, and must "
+            "remain in spec.versions until a storage migration ensures no data remains persisted "
+            f"in {stored} and removes {stored} from status.storedVersions",
+        )
+        for index, stored in enumerate(dig(obj, "status", "storedVersions", default=()) or ())
+        if stored and stored not in named
+    ]
 
 
 def _schema_errors(schema: JsonObject, at: str) -> list[FieldError]:

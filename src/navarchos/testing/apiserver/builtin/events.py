@@ -1,12 +1,17 @@
-"""Events: stored as core/v1, served by both groups."""
+"""Events: stored as core/v1, served by both groups.
 
+Only the newer one is strict (`pkg/apis/core/validation/events.go`).
+"""
+
+from dataclasses import replace
 from typing import Final
 
 from navarchos.testing.apiserver.kinds import Strategy, View
+from navarchos.testing.apiserver.names import validate_qualified_name
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta
 from navarchos.testing.apiserver.status import FieldError, invalid_value, required
 
-__all__ = ["EVENT", "EVENTS_VIEW"]
+__all__ = ["EVENT", "EVENTS_VIEW", "NEW_EVENT"]
 
 _RENAMED: Final = (
     ("involvedObject", "regarding"),
@@ -17,6 +22,13 @@ _RENAMED: Final = (
     ("count", "deprecatedCount"),
     ("reportingComponent", "reportingController"),
 )
+_LIMITS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+_FIXED: Final = (
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count",
+    "reason", "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
+"""In upstream's order; it compares the reason twice."""
+_NAMED: Final = {"reportingComponent": "reportingController"}
 _TO_NEW: Final = dict(_RENAMED)
 _TO_CORE: Final = {new: old for old, new in _RENAMED}
 
@@ -40,36 +52,73 @@ def _default(event: JsonObject) -> None:
 
 
 def _validate(event: JsonObject) -> list[FieldError]:
-    """Check what upstream does for both groups; the new fields oblige a new event."""
+    """Check what upstream does for both groups; an `eventTime` obliges to more."""
     errors = []
     involved = dig(event, "involvedObject", "namespace", default="")
     namespace = meta(event).get("namespace")
-    if involved and involved != namespace:
-        errors.append(
-            invalid_value("involvedObject.namespace", involved, "does not match event.namespace")
-        )
-    elif not involved and namespace not in {"default", "kube-system"}:
-        errors.append(
-            invalid_value("involvedObject.namespace", "", "does not match event.namespace")
-        )
-    if event.get("eventTime") is not None:
-        errors += _new_style_errors(event)
+    dated = event.get("eventTime") is not None
+    fits = involved == namespace or dated
+    if not involved:
+        fits = namespace == "default" or (dated and namespace == "kube-system")
+    if not fits:
+        why = "does not match event.namespace"
+        errors.append(invalid_value("involvedObject.namespace", involved, why))
+    return errors + (_reporting_errors(event) if dated else [])
+
+
+def _reporting_errors(event: JsonObject) -> list[FieldError]:
+    errors = []
+    controller = event.get("reportingComponent") or ""
+    if not controller:
+        errors.append(required("reportingComponent"))
+    errors += [
+        invalid_value("reportingComponent", controller, why)
+        for why in validate_qualified_name(controller)
+    ]
+    for field, limit in _LIMITS.items():
+        given = event.get(field) or ""
+        if not given and field != "message":
+            errors.append(required(field))
+        if len(given.encode()) > limit:
+            errors.append(invalid_value(field, "", f"can have at most {limit} characters"))
     return errors
 
 
-def _new_style_errors(event: JsonObject) -> list[FieldError]:
-    errors = [
-        required(field)
-        for field in ("reportingController", "reportingInstance", "action", "reason")
-        if not event.get(_TO_CORE.get(field, field))
-    ]
-    if len(event.get("message") or "") > 1024:
-        errors.append(invalid_value("message", "", "can have at most 1024 characters"))
-    kind = event.get("type")
+def _validate_new(event: JsonObject) -> list[FieldError]:
+    """Check what is asked of events that are created through the newer group."""
+    errors = _series_errors(event)
+    if event.get("eventTime") is None:
+        errors.append(required("eventTime"))
+    kind = event.get("type") or ""
     if kind not in {"Normal", "Warning"}:
-        errors.append(invalid_value("type", kind or "", f"has invalid value: {kind or ''}"))
+        errors.append(invalid_value("type", "", f"has invalid value: {kind}"))
+    return errors + [
+        invalid_value(field, "", "needs to be unset")
+        for field in ("firstTimestamp", "lastTimestamp", "count", "source")
+        if event.get(field)
+    ]
+
+
+def _validate_change(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Check a change through the newer group: all but metadata and the series stays."""
+    errors = [] if new.get("series") == old.get("series") else _series_errors(new)
+    return errors + [
+        invalid_value(_NAMED.get(field, field), new.get(field), "field is immutable")
+        for field in _FIXED
+        if (new.get(field) or None) != (old.get(field) or None)
+    ]
+
+
+def _series_errors(event: JsonObject) -> list[FieldError]:
+    series, errors = event.get("series"), []
+    if series is not None:
+        if int(series.get("count") or 0) < 2:
+            errors.append(invalid_value("series.count", "", "should be at least 2"))
+        if not series.get("lastObservedTime"):
+            errors.append(required("series.lastObservedTime"))
     return errors
 
 
 EVENT: Final = Strategy(create_on_update=True, default=_default, validate=_validate)
+NEW_EVENT: Final = replace(EVENT, validate_create=_validate_new, validate_update=_validate_change)
 EVENTS_VIEW: Final = View(decode=_decode, encode=_encode)

@@ -44,8 +44,6 @@ def _default_service(obj: JsonObject) -> None:
     if spec["type"] == "ExternalName":
         return
     spec.setdefault("internalTrafficPolicy", "Cluster")
-    spec.setdefault("ipFamilies", ["IPv4"])
-    spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
 def _allocate_address(obj: JsonObject) -> None:
@@ -57,10 +55,12 @@ def _allocate_address(obj: JsonObject) -> None:
         offset = int(meta(obj)["uid"].replace("-", "")[:8], 16) % 65000
         spec["clusterIP"] = str(_CLUSTER_NETWORK[offset + 2])
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
+    spec.setdefault("ipFamilies", ["IPv4"])
+    spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
 def _keep_address(new: JsonObject, old: JsonObject) -> None:
-    for field in ("clusterIP", "clusterIPs"):
+    for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if field in old["spec"]:
             new["spec"].setdefault(field, old["spec"][field])
 

@@ -103,6 +103,9 @@ def _default_job_spec(spec: JsonObject) -> None:
 
 def _default_job(obj: JsonObject) -> None:
     _default_job_spec(obj.setdefault("spec", {}))
+    labels = obj["spec"]["template"]["metadata"].get("labels")
+    if labels and not meta(obj).get("labels"):
+        obj["metadata"]["labels"] = labels  # upstream shares one map of both, and so do we
     obj.setdefault("status", {})
 
 
@@ -115,7 +118,7 @@ def _select_own_pods(obj: JsonObject) -> None:
     name = meta(obj).get("name") or ""
     labels = spec["template"]["metadata"].setdefault("labels", {})
     if not meta(obj).get("labels"):
-        obj["metadata"]["labels"] = labels  # upstream shares one map of both, and so do we
+        obj["metadata"]["labels"] = labels
     labels.update(
         {
             "controller-uid": uid,

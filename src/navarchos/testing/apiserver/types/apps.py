@@ -9,11 +9,11 @@ TYPES: Final = {
 Deployment
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:DeploymentSpec status:DeploymentStatus
 DeploymentSpec
-  replicas:*int selector!:meta.LabelSelectorSpec template!:core.PodTemplateSpec
+  replicas:*int selector!:*meta.LabelSelectorSpec template!:core.PodTemplateSpec
   strategy:DeploymentStrategy~ minReadySeconds:int revisionHistoryLimit:*int paused:bool
   progressDeadlineSeconds:*int
 DeploymentStrategy
-  type:str rollingUpdate:RollingUpdateDeployment
+  type:str rollingUpdate:*RollingUpdateDeployment
 RollingUpdateDeployment
   maxUnavailable:ios maxSurge:ios
 DeploymentStatus
@@ -25,7 +25,7 @@ DeploymentCondition
 ReplicaSet
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:ReplicaSetSpec status:ReplicaSetStatus
 ReplicaSetSpec
-  replicas:*int minReadySeconds:int selector!:meta.LabelSelectorSpec template:core.PodTemplateSpec
+  replicas:*int minReadySeconds:int selector!:*meta.LabelSelectorSpec template:core.PodTemplateSpec
 ReplicaSetStatus
   replicas!:int fullyLabeledReplicas:int readyReplicas:int availableReplicas:int
   terminatingReplicas:*int observedGeneration:int64 conditions:[WorkloadCondition]+type
@@ -34,13 +34,13 @@ WorkloadCondition
 StatefulSet
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:StatefulSetSpec status:StatefulSetStatus
 StatefulSetSpec
-  replicas:*int selector!:meta.LabelSelectorSpec template!:core.PodTemplateSpec
+  replicas:*int selector!:*meta.LabelSelectorSpec template!:core.PodTemplateSpec
   volumeClaimTemplates:[core.PersistentVolumeClaim] serviceName!:str podManagementPolicy:str
   updateStrategy:StatefulSetUpdateStrategy revisionHistoryLimit:*int minReadySeconds:int
-  persistentVolumeClaimRetentionPolicy:StatefulSetPersistentVolumeClaimRetentionPolicy
-  ordinals:StatefulSetOrdinals
+  persistentVolumeClaimRetentionPolicy:*StatefulSetPersistentVolumeClaimRetentionPolicy
+  ordinals:*StatefulSetOrdinals
 StatefulSetUpdateStrategy
-  type:str rollingUpdate:RollingUpdateStatefulSetStrategy
+  type:str rollingUpdate:*RollingUpdateStatefulSetStrategy
 RollingUpdateStatefulSetStrategy
   partition:*int maxUnavailable:ios
 StatefulSetPersistentVolumeClaimRetentionPolicy
@@ -54,10 +54,10 @@ StatefulSetStatus
 DaemonSet
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:DaemonSetSpec status:DaemonSetStatus
 DaemonSetSpec
-  selector!:meta.LabelSelectorSpec template!:core.PodTemplateSpec
+  selector!:*meta.LabelSelectorSpec template!:core.PodTemplateSpec
   updateStrategy:DaemonSetUpdateStrategy minReadySeconds:int revisionHistoryLimit:*int
 DaemonSetUpdateStrategy
-  type:str rollingUpdate:RollingUpdateDaemonSet
+  type:str rollingUpdate:*RollingUpdateDaemonSet
 RollingUpdateDaemonSet
   maxUnavailable:ios maxSurge:ios
 DaemonSetStatus

@@ -11,11 +11,11 @@ Job
 JobSpec
   parallelism:*int completions:*int activeDeadlineSeconds:*int64 podFailurePolicy:any
   successPolicy:any backoffLimit:*int backoffLimitPerIndex:*int maxFailedIndexes:*int
-  selector:meta.LabelSelectorSpec manualSelector:*bool template!:core.PodTemplateSpec
+  selector:*meta.LabelSelectorSpec manualSelector:*bool template!:core.PodTemplateSpec
   ttlSecondsAfterFinished:*int completionMode:*str suspend:*bool podReplacementPolicy:*str
   managedBy:*str
 JobStatus
-  conditions:[JobCondition]+type startTime:time completionTime:time active:int succeeded:int
+  conditions:[JobCondition]+type= startTime:time completionTime:time active:int succeeded:int
   failed:int terminating:*int completedIndexes:str failedIndexes:*str
   uncountedTerminatedPods:any ready:*int
 JobCondition

@@ -13,17 +13,18 @@ PodSpec
   volumes:[Volume]+name initContainers:[Container]+name containers!:[Container]+name
   ephemeralContainers:[EphemeralContainer]+name restartPolicy:str
   terminationGracePeriodSeconds:*int64 activeDeadlineSeconds:*int64 dnsPolicy:str
-  nodeSelector:{str} serviceAccountName:str serviceAccount:str
+  nodeSelector:{str}= serviceAccountName:str serviceAccount:str
   automountServiceAccountToken:*bool nodeName:str hostNetwork:bool hostPID:bool hostIPC:bool
-  shareProcessNamespace:*bool securityContext:PodSecurityContext
-  imagePullSecrets:[LocalObjectReference]+name hostname:str subdomain:str affinity:Affinity
+  shareProcessNamespace:*bool securityContext:*PodSecurityContext
+  imagePullSecrets:[LocalObjectReference]+name hostname:str subdomain:str affinity:*Affinity
   schedulerName:str tolerations:[Toleration] hostAliases:[HostAlias]+ip
-  priorityClassName:str priority:*int dnsConfig:PodDNSConfig
+  priorityClassName:str priority:*int dnsConfig:*PodDNSConfig
   readinessGates:[PodReadinessGate] runtimeClassName:*str enableServiceLinks:*bool
   preemptionPolicy:*str overhead:{quantity}
-  topologySpreadConstraints:[TopologySpreadConstraint]+topologyKey setHostnameAsFQDN:*bool
-  os:PodOS hostUsers:*bool schedulingGates:[PodSchedulingGate]+name
-  resourceClaims:[PodResourceClaim]+name resources:ResourceRequirements hostnameOverride:*str
+  topologySpreadConstraints:[TopologySpreadConstraint]+topologyKey,whenUnsatisfiable
+  setHostnameAsFQDN:*bool
+  os:*PodOS hostUsers:*bool schedulingGates:[PodSchedulingGate]+name
+  resourceClaims:[PodResourceClaim]+name resources:*ResourceRequirements hostnameOverride:*str
 PodOS
   name!:str
 PodSchedulingGate
@@ -67,7 +68,7 @@ TopologySpreadConstraint
   minDomains:*int nodeAffinityPolicy:*str nodeTaintsPolicy:*str matchLabelKeys:[str]
 Container
   name!:str image:str command:[str] args:[str] workingDir:str
-  ports:[ContainerPort]+containerPort envFrom:[EnvFromSource] env:[EnvVar]+name
+  ports:[ContainerPort]+containerPort,protocol envFrom:[EnvFromSource] env:[EnvVar]+name
   resources:ResourceRequirements resizePolicy:[ContainerResizePolicy] restartPolicy:*str
   restartPolicyRules:[any] volumeMounts:[VolumeMount]+mountPath
   volumeDevices:[VolumeDevice]+devicePath livenessProbe:Probe readinessProbe:Probe
@@ -76,14 +77,14 @@ Container
   stdin:bool stdinOnce:bool tty:bool
 EphemeralContainer
   name!:str image:str command:[str] args:[str] workingDir:str
-  ports:[ContainerPort]+containerPort envFrom:[EnvFromSource] env:[EnvVar]+name
+  ports:[ContainerPort]+containerPort,protocol envFrom:[EnvFromSource] env:[EnvVar]+name
   resources:ResourceRequirements resizePolicy:[ContainerResizePolicy] restartPolicy:*str
   volumeMounts:[VolumeMount]+mountPath volumeDevices:[VolumeDevice]+devicePath
   livenessProbe:Probe readinessProbe:Probe startupProbe:Probe lifecycle:Lifecycle
   terminationMessagePath:str terminationMessagePolicy:str imagePullPolicy:str
   securityContext:SecurityContext stdin:bool stdinOnce:bool tty:bool targetContainerName:str
 ContainerPort
-  name:str hostPort:int containerPort!:int protocol:str hostIP:str
+  name:str hostPort:int containerPort!:int protocol:str@TCP hostIP:str
 ContainerResizePolicy
   resourceName!:str restartPolicy!:str
 EnvFromSource
@@ -97,16 +98,16 @@ EnvVar
 EnvVarSource
   fieldRef:ObjectFieldSelector resourceFieldRef:ResourceFieldSelector
   configMapKeyRef:ConfigMapKeySelector secretKeyRef:SecretKeySelector fileKeyRef:any
-ObjectFieldSelector
+ObjectFieldSelector=
   apiVersion:str fieldPath!:str
-ResourceFieldSelector
+ResourceFieldSelector=
   containerName:str resource!:str divisor:quantity
-ConfigMapKeySelector
+ConfigMapKeySelector=
   name:str key!:str optional:*bool
-SecretKeySelector
+SecretKeySelector=
   name:str key!:str optional:*bool
 ResourceRequirements
-  limits:{quantity} requests:{quantity} claims:[ResourceClaim]
+  limits:{quantity} requests:{quantity} claims:[ResourceClaim]/name
 ResourceClaim
   name!:str request:str
 VolumeMount
@@ -139,9 +140,9 @@ Affinity
 NodeAffinity
   requiredDuringSchedulingIgnoredDuringExecution:NodeSelector
   preferredDuringSchedulingIgnoredDuringExecution:[PreferredSchedulingTerm]
-NodeSelector
+NodeSelector=
   nodeSelectorTerms!:[NodeSelectorTerm]
-NodeSelectorTerm
+NodeSelectorTerm=
   matchExpressions:[NodeSelectorRequirement] matchFields:[NodeSelectorRequirement]
 NodeSelectorRequirement
   key!:str operator!:str values:[str]
@@ -162,7 +163,7 @@ PodStatus
   observedGeneration:int64 phase:str conditions:[PodCondition]+type message:str reason:str
   nominatedNodeName:str hostIP:str hostIPs:[HostIP] podIP:str podIPs:[PodIP]+ip startTime:time
   initContainerStatuses:[ContainerStatus] containerStatuses:[ContainerStatus] qosClass:str
-  ephemeralContainerStatuses:[ContainerStatus] resize:str resourceClaimStatuses:[any]
+  ephemeralContainerStatuses:[ContainerStatus] resize:str resourceClaimStatuses:[any]/name
   extendedResourceClaimStatus:any
 HostIP
   ip!:str
@@ -174,7 +175,8 @@ PodCondition
 ContainerStatus
   name!:str state:ContainerState lastState:ContainerState ready!:bool restartCount!:int
   image!:str imageID!:str containerID:str started:*bool allocatedResources:{quantity}
-  resources:ResourceRequirements volumeMounts:[any] user:any allocatedResourcesStatus:[any]
+  resources:ResourceRequirements volumeMounts:[any]/mountPath user:any
+  allocatedResourcesStatus:[any]/name
   stopSignal:*str
 ContainerState
   waiting:ContainerStateWaiting running:ContainerStateRunning
@@ -229,7 +231,7 @@ PersistentVolumeClaim
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:PersistentVolumeClaimSpec
   status:PersistentVolumeClaimStatus
 PersistentVolumeClaimSpec
-  accessModes:[str] selector:meta.LabelSelectorSpec resources:VolumeResourceRequirements
+  accessModes:[str] selector:*meta.LabelSelectorSpec resources:VolumeResourceRequirements
   volumeName:str storageClassName:*str volumeMode:*str dataSource:any dataSourceRef:any
   volumeAttributesClassName:*str
 VolumeResourceRequirements
@@ -244,9 +246,9 @@ PersistentVolume
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:PersistentVolumeSpec
   status:PersistentVolumeStatus
 PersistentVolumeSpec
-  capacity:{quantity} accessModes:[str] claimRef:ObjectReference
+  capacity:{quantity} accessModes:[str] claimRef:*ObjectReference
   persistentVolumeReclaimPolicy:str storageClassName:str mountOptions:[str] volumeMode:*str
-  nodeAffinity:any volumeAttributesClassName:*str hostPath:HostPathVolumeSource local:any csi:any
+  nodeAffinity:any volumeAttributesClassName:*str hostPath:*HostPathVolumeSource local:any csi:any
   nfs:any iscsi:any gcePersistentDisk:any awsElasticBlockStore:any glusterfs:any rbd:any
   cinder:any cephfs:any fc:any flocker:any flexVolume:any azureFile:any vsphereVolume:any
   quobyte:any azureDisk:any photonPersistentDisk:any portworxVolume:any scaleIO:any storageos:any
@@ -297,14 +299,14 @@ NamespaceCondition
 Service
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:ServiceSpec status:ServiceStatus
 ServiceSpec
-  ports:[ServicePort]+port selector:{str} clusterIP:str clusterIPs:[str] type:str
+  ports:[ServicePort]+port,protocol selector:{str}= clusterIP:str clusterIPs:[str] type:str
   externalIPs:[str] sessionAffinity:str loadBalancerIP:str loadBalancerSourceRanges:[str]
   externalName:str externalTrafficPolicy:str healthCheckNodePort:int
   publishNotReadyAddresses:bool sessionAffinityConfig:any ipFamilies:[str] ipFamilyPolicy:*str
   allocateLoadBalancerNodePorts:*bool loadBalancerClass:*str internalTrafficPolicy:*str
   trafficDistribution:*str
 ServicePort
-  name:str protocol:str appProtocol:*str port!:int targetPort:ios nodePort:int
+  name:str protocol:str@TCP appProtocol:*str port!:int targetPort:ios nodePort:int
 ServiceStatus
   loadBalancer:any conditions:[meta.Condition]+type
 ConfigMap
@@ -315,14 +317,14 @@ Secret
 ServiceAccount
   apiVersion:str kind:str metadata:meta.ObjectMeta secrets:[ObjectReference]+name
   imagePullSecrets:[LocalObjectReference] automountServiceAccountToken:*bool
-LocalObjectReference
+LocalObjectReference=
   name:str
-ObjectReference
+ObjectReference=
   kind:str namespace:str name:str uid:str apiVersion:str resourceVersion:str fieldPath:str
 Event
   apiVersion:str kind:str metadata!:meta.ObjectMeta involvedObject!:ObjectReference reason:str
   message:str source:EventSource firstTimestamp:time? lastTimestamp:time? count:int type:str
-  eventTime:micro? series:EventSeries action:str related:ObjectReference
+  eventTime:micro? series:*EventSeries action:str related:*ObjectReference
   reportingComponent!:str reportingInstance!:str
 EventSource
   component:str host:str

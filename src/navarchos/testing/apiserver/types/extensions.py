@@ -11,7 +11,7 @@ CustomResourceDefinition
   status:CustomResourceDefinitionStatus
 CustomResourceDefinitionSpec
   group!:str names!:CustomResourceDefinitionNames scope!:str
-  versions!:[CustomResourceDefinitionVersion] conversion:CustomResourceConversion
+  versions!:[CustomResourceDefinitionVersion] conversion:*CustomResourceConversion
   preserveUnknownFields:bool
 CustomResourceDefinitionNames
   plural!:str singular:str shortNames:[str] kind!:str listKind:str categories:[str]

@@ -11,13 +11,13 @@ ObjectMeta
   generation:int64 creationTimestamp:time deletionTimestamp:time
   deletionGracePeriodSeconds:*int64 labels:{str} annotations:{str}
   ownerReferences:[OwnerReference]+uid finalizers:[str]+ managedFields:[ManagedFieldsEntry]
-OwnerReference
+OwnerReference=
   apiVersion!:str kind!:str name!:str uid!:str controller:*bool blockOwnerDeletion:*bool
 ManagedFieldsEntry
   manager:str operation:str apiVersion:str time:time fieldsType:str fieldsV1:any subresource:str
 ListMeta
   selfLink:str resourceVersion:str continue:str remainingItemCount:*int64
-LabelSelectorSpec
+LabelSelectorSpec=
   matchLabels:{str} matchExpressions:[LabelSelectorRequirement]
 LabelSelectorRequirement
   key!:str operator!:str values:[str]

@@ -13,8 +13,15 @@ type's name (`meta.ObjectMeta` for one of another table), `[T]` a list, `{T}` a
 map. `!` after the name marks a required field. After a list, `+key` says that a
 strategic merge patch pairs items by that key, `+` alone that it unites values;
 `~` after a type says that the patch may retain keys. `*` before a scalar is Go's
-pointer: zero is a value, elsewhere it is the absence of one. `?` after a time says
+pointer: zero is a value, elsewhere it is the absence of one. Before a struct it says
+that an object without the field lacks it; elsewhere it is there, and empty. That
+matters from the object's root down, as far as structs go. `?` after a time says
 that its absence shows, as null.
+
+Who manages what goes by the same keys, with others after commas (`+port,protocol`), or
+by those after `/` alone where no strategic merge patch knows them. `=` after a list, a map
+or a type's own name says that it has one manager as a whole. `str@TCP` is a string whose
+absence counts as TCP where items are told apart by it.
 """
 
 import re
@@ -29,6 +36,7 @@ __all__ = ["TypeTable", "load_types"]
 
 _TABLES: Final = (meta, core, apps, batch, policy, extensions, reviews)
 
+_WHOLE: Final = "="
 _FIELD: Final = re.compile(r"^(?P<name>[\w$-]+)(?P<required>!?):(?P<type>.+)$")
 
 _SCALARS: Final[Mapping[str, tuple[str, str]]] = {
@@ -46,6 +54,9 @@ _SCALARS: Final[Mapping[str, tuple[str, str]]] = {
 }
 
 
+_ZEROS: Final[Mapping[str, object]] = {"string": "", "integer": 0, "boolean": False}
+
+
 class TypeTable:
     """Schemas and OpenAPI definitions of named types. Read-only.
 
@@ -56,6 +67,7 @@ class TypeTable:
         self._fields: dict[str, list[tuple[str, bool, str]]] = {}
         self._prefixes: dict[str, str] = {}
         self._schemas: dict[str, Schema] = {}
+        self._atomic: set[str] = set()
 
     def add(self, table: str, prefix: str, text: str) -> None:
         """Read the types of one table.
@@ -70,8 +82,11 @@ class TypeTable:
             if not line.strip():
                 continue
             if not line[0].isspace():
-                current = self._fields.setdefault(f"{table}.{line.strip()}", [])
-                self._prefixes[f"{table}.{line.strip()}"] = prefix
+                name = f"{table}.{line.strip().removesuffix(_WHOLE)}"
+                current = self._fields.setdefault(name, [])
+                self._prefixes[name] = prefix
+                if line.strip().endswith(_WHOLE):
+                    self._atomic.add(name)
                 continue
             current.extend(self._read_field(table, token) for token in line.split())
 
@@ -79,13 +94,27 @@ class TypeTable:
         """Return the schema of a type; the same instance each time."""
         found = self._schemas.get(name)
         if found is None:
-            found = self._schemas[name] = Schema(type="object", name=name.rpartition(".")[2])
+            found = self._schemas[name] = Schema(
+                type="object", name=name.rpartition(".")[2], atomic=name in self._atomic
+            )
             for field, required, kind in self._fields[name]:
                 found.properties[field] = self._value(kind)
                 if required:
                     found.required += (field,)
                 if kind.endswith("?"):
                     found.shown_as_null += (field,)
+        return found
+
+    def empty(self, name: str) -> JsonObject:
+        """Return what an object of a type has before anybody has said anything."""
+        found: JsonObject = {}
+        for field, required, kind in self._fields[name]:
+            if kind.rstrip("~") in self._fields:
+                found[field] = self.empty(kind.rstrip("~"))
+            elif kind.endswith("?") or (required and kind.startswith("[")):
+                found[field] = None
+            elif required and _SCALARS.get(kind, ("", ""))[0] in _ZEROS:
+                found[field] = _ZEROS[_SCALARS[kind][0]]
         return found
 
     def names(self) -> tuple[str, ...]:
@@ -103,6 +132,8 @@ class TypeTable:
             "type": "object",
             "properties": {f: self._open(kind) for f, _, kind in self._fields[name]},
         }
+        if name in self._atomic:
+            found["x-kubernetes-map-type"] = "atomic"
         if required := [f for f, needed, _ in self._fields[name] if needed]:
             found["required"] = required
         return found
@@ -125,17 +156,18 @@ class TypeTable:
     def _value(self, kind: str) -> Schema:
         if kind.startswith("["):
             inner, _, suffix = kind[1:].rpartition("]")
-            merges = suffix.startswith("+")
+            keys = _list_keys(suffix)
             return Schema(
                 type="array",
                 items=self._value(inner),
-                merges=merges,
-                merge_key=suffix[1:],
-                list_type="set" if suffix == "+" else "map" if merges else "atomic",
-                list_keys=(suffix[1:],) if suffix[1:] else (),
+                merges=suffix.startswith("+"),
+                merge_key=keys[0] if keys and suffix.startswith("+") else "",
+                list_type=_list_type(suffix),
+                list_keys=keys,
             )
         if kind.startswith("{"):
-            return Schema(type="object", additional=self._value(kind[1:-1]))
+            inner, _, suffix = kind[1:].rpartition("}")
+            return Schema(type="object", additional=self._value(inner), atomic=suffix == _WHOLE)
         if kind.endswith("~"):
             return self._retaining(kind[:-1])
         if _scalar(kind) in _SCALARS:
@@ -145,8 +177,9 @@ class TypeTable:
                 format=form,
                 preserve=not written,
                 shows_zero=kind.startswith("*"),
+                implied=kind.partition("@")[2] or None,
             )
-        return self.schema(kind)
+        return self.schema(kind.removeprefix("*"))
 
     def _retaining(self, name: str) -> Schema:
         base = self.schema(name)
@@ -163,12 +196,15 @@ class TypeTable:
             inner, _, suffix = kind[1:].rpartition("]")
             return {"type": "array", "items": self._open(inner), **_merge_extensions(suffix)}
         if kind.startswith("{"):
-            return {"type": "object", "additionalProperties": self._open(kind[1:-1])}
+            inner, _, suffix = kind[1:].rpartition("}")
+            found: JsonObject = {"type": "object", "additionalProperties": self._open(inner)}
+            return {**found, "x-kubernetes-map-type": "atomic"} if suffix else found
         if kind.endswith("~"):
             return {**self._open(kind[:-1]), "x-kubernetes-patch-strategy": "retainKeys"}
         if _scalar(kind) in _SCALARS:
             return _open_scalar(_scalar(kind))
-        return {"allOf": [{"$ref": f"#/components/schemas/{self.definition_name(kind)}"}]}
+        name = self.definition_name(kind.removeprefix("*"))
+        return {"allOf": [{"$ref": f"#/components/schemas/{name}"}]}
 
 
 def _open_scalar(kind: str) -> JsonObject:
@@ -183,17 +219,28 @@ def _open_scalar(kind: str) -> JsonObject:
     return found
 
 
+def _list_keys(suffix: str) -> tuple[str, ...]:
+    """Return the keys of a list's items, the one of strategic merge patches first."""
+    keys = suffix.removesuffix(_WHOLE)[1:]
+    return tuple(keys.split(",")) if keys else ()
+
+
+def _list_type(suffix: str) -> str:
+    if not suffix or suffix.endswith(_WHOLE):
+        return "atomic"
+    return "set" if suffix == "+" else "map"
+
+
 def _merge_extensions(suffix: str) -> JsonObject:
-    if not suffix.startswith("+"):
-        return {"x-kubernetes-list-type": "atomic"}
-    if suffix == "+":
-        return {"x-kubernetes-list-type": "set", "x-kubernetes-patch-strategy": "merge"}
-    return {
-        "x-kubernetes-list-type": "map",
-        "x-kubernetes-list-map-keys": [suffix[1:]],
-        "x-kubernetes-patch-merge-key": suffix[1:],
-        "x-kubernetes-patch-strategy": "merge",
-    }
+    found: JsonObject = {"x-kubernetes-list-type": _list_type(suffix)}
+    keys = _list_keys(suffix)
+    if found["x-kubernetes-list-type"] == "map":
+        found["x-kubernetes-list-map-keys"] = [*keys]
+    if suffix.startswith("+"):
+        found["x-kubernetes-patch-strategy"] = "merge"
+        if keys:
+            found["x-kubernetes-patch-merge-key"] = keys[0]
+    return found
 
 
 def _innermost(kind: str) -> str:
@@ -203,7 +250,7 @@ def _innermost(kind: str) -> str:
 
 
 def _scalar(kind: str) -> str:
-    return kind.removeprefix("*").removesuffix("?")
+    return kind.removeprefix("*").removesuffix("?").partition("@")[0]
 
 
 def load_types() -> TypeTable:

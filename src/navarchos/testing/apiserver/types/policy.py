@@ -10,7 +10,7 @@ PodDisruptionBudget
   apiVersion:str kind:str metadata:meta.ObjectMeta spec:PodDisruptionBudgetSpec
   status:PodDisruptionBudgetStatus
 PodDisruptionBudgetSpec
-  minAvailable:ios selector:meta.LabelSelectorSpec maxUnavailable:ios
+  minAvailable:ios selector:*meta.LabelSelectorSpec maxUnavailable:ios
   unhealthyPodEvictionPolicy:*str
 PodDisruptionBudgetStatus
   observedGeneration:int64 disruptedPods:{time} disruptionsAllowed!:int currentHealthy!:int
@@ -27,11 +27,11 @@ LeaseSpec
 """,
     "io.k8s.api.events.v1": """
 Event
-  apiVersion:str kind:str metadata:meta.ObjectMeta eventTime:micro series:EventSeries
+  apiVersion:str kind:str metadata:meta.ObjectMeta eventTime:micro series:*EventSeries
   reportingController:str reportingInstance:str action:str reason:str
-  regarding:core.ObjectReference related:core.ObjectReference note:str type:str
-  deprecatedSource:core.EventSource deprecatedFirstTimestamp:time
-  deprecatedLastTimestamp:time deprecatedCount:int
+  regarding:core.ObjectReference related:*core.ObjectReference note:str type:str
+  deprecatedSource:core.EventSource deprecatedFirstTimestamp:time?
+  deprecatedLastTimestamp:time? deprecatedCount:int
 EventSeries
   count!:int lastObservedTime!:micro
 """,
@@ -40,7 +40,7 @@ Role
   apiVersion:str kind:str metadata:meta.ObjectMeta rules:[PolicyRule]
 ClusterRole
   apiVersion:str kind:str metadata:meta.ObjectMeta rules:[PolicyRule]
-  aggregationRule:AggregationRule
+  aggregationRule:*AggregationRule
 AggregationRule
   clusterRoleSelectors:[meta.LabelSelectorSpec]
 PolicyRule
@@ -49,9 +49,9 @@ RoleBinding
   apiVersion:str kind:str metadata:meta.ObjectMeta subjects:[Subject] roleRef!:RoleRef
 ClusterRoleBinding
   apiVersion:str kind:str metadata:meta.ObjectMeta subjects:[Subject] roleRef!:RoleRef
-Subject
+Subject=
   kind!:str apiGroup:str name!:str namespace:str
-RoleRef
+RoleRef=
   apiGroup!:str kind!:str name!:str
 """,
     "io.k8s.api.storage.v1": """

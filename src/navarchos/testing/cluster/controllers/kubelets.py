@@ -6,7 +6,7 @@ delaying queue, not in a thread of its node.
 
 import itertools
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address
 from typing import Final
 
@@ -16,10 +16,13 @@ from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.kinds import NODES, PODS, Node, Pod
 from navarchos.testing.cluster.options import Span
 from navarchos.testing.cluster.pods import finished_status, mirror_pod, running_status
-from navarchos.testing.cluster.podstages import Stage, StageTimers, next_stage
+from navarchos.testing.cluster.podstages import Stage, StageTimers, next_stage, told_span
 from navarchos.testing.cluster.world import BY_NODE, World
 
-__all__ = ["Kubelets", "StaticPods", "install"]
+__all__ = ["Kubelets", "Serves", "StaticPods", "install"]
+
+Serves = Callable[[Node], bool]
+"""Tells whether a node is the simulator's; others have a kubelet of their own."""
 
 _FIRST_POD_ADDRESS: Final = int(IPv4Address("100.96.0.1"))
 
@@ -27,8 +30,9 @@ _FIRST_POD_ADDRESS: Final = int(IPv4Address("100.96.0.1"))
 class Kubelets(Reconciler):
     """Starts and ends pods in simulated time."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, serves: Serves | None) -> None:
         self._world = world
+        self._serves = serves
         self._pods = world.writer(Agent.KUBELET, PODS)
         self._timers: StageTimers[Request] = StageTimers()
         self._addresses_lock = threading.Lock()
@@ -61,8 +65,10 @@ class Kubelets(Reconciler):
             yield from self.requests_for(pod)
 
     def _stage(self, pod: Pod) -> Stage | None:
-        exists = self._world.nodes.lister.find(pod.spec.node_name) is not None
-        return next_stage(pod, node_exists=exists)
+        node = self._world.nodes.lister.find(pod.spec.node_name)
+        if self._serves is not None and (node is None or not self._serves(node)):
+            return None
+        return next_stage(pod, node_exists=node is not None)
 
     def _duration(self, pod: Pod, stage: Stage) -> float:
         options, grace = self._world.options, pod.metadata.deletion_grace_period_seconds
@@ -74,7 +80,8 @@ class Kubelets(Reconciler):
         }
         limit = grace if stage is Stage.TERMINATE else None
         key = f"{stage}/{pod.metadata.namespace}/{pod.metadata.name}"
-        return self._world.durations.draw(spans[stage], key, limit=limit)
+        span = told_span(pod, stage) or spans[stage]
+        return self._world.durations.draw(span, key, limit=limit)
 
     def _act(self, pod: Pod, stage: Stage) -> None:
         try:
@@ -123,14 +130,17 @@ class Kubelets(Reconciler):
 class StaticPods(Reconciler):
     """Shows the static pod of each node, as its kubelet does (a mirror pod)."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, serves: Serves | None) -> None:
         self._world = world
+        self._serves = serves
         self._pods = world.writer(Agent.KUBELET, PODS)
 
     def reconcile(self, request: Request) -> Result:
         """Create the mirror pod of one node if it is missing."""
         node = self._world.nodes.lister.find(request.name)
         if node is None or node.metadata.deletion_timestamp is not None:
+            return DONE
+        if self._serves is not None and not self._serves(node):
             return DONE
         pod = mirror_pod(node.metadata.name, node.metadata.uid)
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
@@ -146,9 +156,16 @@ class StaticPods(Reconciler):
             yield Request("", owner.name)
 
 
-def install(world: World) -> None:
-    """Add both controllers to the manager."""
-    kubelets, static_pods = Kubelets(world), StaticPods(world)
+def install(world: World, *, serves: Serves | None = None) -> None:
+    """Add both controllers to the manager.
+
+    Args:
+        world: Theirs.
+        serves: Which nodes are the simulator's. By default all of them are, and pods
+            whose node is gone are collected, too; else that is left to the collector
+            that such a cluster has.
+    """
+    kubelets, static_pods = Kubelets(world, serves), StaticPods(world, serves)
     (
         Builder(world.manager, "kubelet")
         .watches(PODS, map=kubelets.requests_for)

@@ -1,0 +1,116 @@
+"""Manifests from files: read, checked by the server, created."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from navarchos.cli.exits import ExitStatus
+from navarchos.cli.failure import Failure
+from navarchos.client import Client, RawResponse
+from navarchos.client.status import status_of_answer
+from navarchos.crd import ManifestError, read_objects
+from navarchos.meta import Object
+
+__all__ = ["Manifest", "check", "create", "load"]
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """One object of a file."""
+
+    file: str
+    document: Mapping[str, object]
+
+    @property
+    def kind(self) -> str:
+        """The object's kind."""
+        return str(self.document["kind"])
+
+    @property
+    def name(self) -> str:
+        """The object's name, or what its name will begin with."""
+        metadata = cast("Mapping[str, object]", self.document.get("metadata") or {})
+        return str(metadata.get("name") or metadata.get("generateName") or "without a name")
+
+    def refuse(self, reason: str, *, status: ExitStatus = ExitStatus.USAGE) -> Failure:
+        """Return the line that says what is wrong with this object."""
+        return Failure(f"{self.file}: {self.kind} {self.name}: {reason}", status=status)
+
+
+def load(files: Sequence[Path]) -> list[Manifest]:
+    """Read every object of every file; nothing is created.
+
+    Raises:
+        Failure: A file is missing, not YAML, or holds something that is no object.
+    """
+    return [manifest for file in files for manifest in _load(file)]
+
+
+def _load(file: Path) -> list[Manifest]:
+    try:
+        found = read_objects(file)
+    except ManifestError as error:
+        raise Failure(str(error), status=ExitStatus.USAGE) from error
+    if not found:
+        why = f"{file}: holds no object; write a NodeRollout into it"
+        raise Failure(why, status=ExitStatus.USAGE)
+    return [Manifest(str(file), document) for document in found]
+
+
+def check(client: Client, manifests: Sequence[Manifest]) -> list[Mapping[str, object]]:
+    """Let the server judge every object without creating any.
+
+    Returns:
+        The objects as the server would store them, with defaults and names.
+
+    Raises:
+        Failure: The first object that the server refuses, with field and reason.
+    """
+    query = {"dryRun": "All", "fieldValidation": "Strict"}
+    return [_post(client, manifest, query) for manifest in manifests]
+
+
+def create(client: Client, manifests: Sequence[Manifest]) -> list[str]:
+    """Create the objects in order and return the names that the server gave them."""
+    made = [_post(client, manifest, {"fieldValidation": "Strict"}) for manifest in manifests]
+    return [msgspec.convert(obj, Object).metadata.name for obj in made]
+
+
+def _post(client: Client, manifest: Manifest, query: Mapping[str, str]) -> Mapping[str, object]:
+    answer = client.raw("POST", _collection(client, manifest), body=manifest.document, query=query)
+    if answer.status in {401, 403}:
+        raise manifest.refuse(_reason(answer), status=ExitStatus.UNREACHABLE)
+    if answer.status >= 400:
+        raise manifest.refuse(_reason(answer))
+    created: Mapping[str, object] = msgspec.json.decode(answer.body)
+    return created
+
+
+def _reason(answer: RawResponse) -> str:
+    status = status_of_answer(answer.status, answer.body)
+    for cause in status.causes:
+        if cause.field:
+            return f"{cause.field}: {cause.message}"
+    return status.message
+
+
+def _collection(client: Client, manifest: Manifest) -> str:
+    """Find the path to create an object of this kind at, by discovery."""
+    api_version = str(manifest.document["apiVersion"])
+    group, _, version = api_version.rpartition("/")
+    served = client.api_resources(group, version)
+    if not served:
+        raise manifest.refuse(f"no such apiVersion: {api_version}")
+    for resource in served:
+        if resource.kind == manifest.kind and "/" not in resource.name:
+            break
+    else:
+        raise manifest.refuse(f"{api_version} has no such kind")
+    root = f"/apis/{api_version}" if group else f"/api/{api_version}"
+    if not resource.namespaced:
+        return f"{root}/{resource.name}"
+    metadata = cast("Mapping[str, object]", manifest.document.get("metadata") or {})
+    return f"{root}/namespaces/{metadata.get('namespace') or 'default'}/{resource.name}"

@@ -1,0 +1,122 @@
+"""`navarchos plan`: what rollouts would do, and what would stop them."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from navarchos.cli.cluster import Cluster, all_of, cluster_options, output_option
+from navarchos.cli.exits import ExitStatus
+from navarchos.cli.manifest_files import Manifest, check, load
+from navarchos.cli.progress.text import MOST_LINES
+from navarchos.client import Client, Resource
+from navarchos.drain import BUDGETS, DAEMON_SETS, PODS
+from navarchos.meta import Object
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
+    NodeRollout,
+)
+from navarchos.operator.nodes import NODES
+from navarchos.operator.preflight import Facts, Finding, ForeseenRollout, foresee
+
+__all__ = ["plan"]
+
+_NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Object)
+
+
+class _Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    rollouts: tuple[ForeseenRollout, ...]
+    blocks: bool
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.option(
+    "-f",
+    "--filename",
+    "filenames",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    help="Manifest with NodeRollouts; repeatable.",
+)
+@output_option
+@cluster_options
+def plan(*, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluster: Cluster) -> int:
+    """Say what a rollout would do, from a file or from where the rollout NAME stands.
+
+    Nodes in order, their pods by what happens to them, and whatever would block or
+    delay. Nothing is written: the server judges files by a dry run. Exits 1 when
+    something would block.
+    """
+    if (name is None) == (not filenames):
+        raise click.UsageError("say which rollout: either its NAME, or -f FILE")
+    manifests = load(filenames) if filenames else []
+    for manifest in manifests:
+        if manifest.kind != NODE_ROLLOUTS.kind:
+            raise manifest.refuse("plan takes NodeRollouts only")
+    with cluster.connect() as client:
+        if name is not None:
+            rollouts = [client.resource(NODE_ROLLOUTS).get(name)]
+        else:
+            rollouts = _from_files(client, manifests)
+        foreseen = foresee(rollouts, _facts(client), datetime.now(UTC))
+    blocks = any(each.blocks for each in foreseen)
+    if as_json:
+        click.echo(msgspec.json.encode(_Plan(rollouts=foreseen, blocks=blocks)))
+    else:
+        click.echo("\n".join(line for each in foreseen for line in _lines(each)))
+    return ExitStatus.NO if blocks else ExitStatus.OK
+
+
+def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
+    return [msgspec.convert(judged, NodeRollout) for judged in check(client, manifests)]
+
+
+def _facts(client: Client) -> Facts:
+    return Facts(
+        nodes=[*all_of(client, NODES)],
+        pods=all_of(client, PODS),
+        budgets=all_of(client, BUDGETS),
+        daemon_sets=frozenset(
+            (each.metadata.namespace, each.metadata.name) for each in all_of(client, DAEMON_SETS)
+        ),
+        terminating=frozenset(
+            each.metadata.name
+            for each in all_of(client, _NAMESPACES)
+            if each.metadata.deletion_timestamp is not None
+        ),
+        rollouts=all_of(client, NODE_ROLLOUTS),
+        replacements=all_of(client, NODE_REPLACEMENTS),
+        drains=all_of(client, NODE_DRAINS),
+    )
+
+
+def _lines(rollout: ForeseenRollout) -> Iterable[str]:
+    verdict = "something would block" if rollout.blocks else "nothing would block"
+    yield f"{rollout.name}  {len(rollout.nodes)} nodes, {verdict}"
+    yield from _findings(rollout.findings)
+    for node in rollout.nodes:
+        pods = node.pods
+        counts = [f"{pods.evict} pods to evict", f"{pods.ignore} stay"]
+        counts += [f"{pods.wait} are going"] if pods.wait else []
+        counts += [f"{pods.refuse} refused"] if pods.refuse else []
+        head = f"{node.order:>4}  {node.name}  priority {node.priority}  {node.starts}"
+        yield f"{head}  {', '.join(counts)}"
+        yield from _findings(node.findings)
+    for budget in rollout.budgets:
+        if budget.bites:
+            allowed = f"{budget.disruptions_allowed} allowed now"
+            yield f"budget {budget.name}: {allowed}, {budget.pods} pods have to move"
+
+
+def _findings(findings: tuple[Finding, ...]) -> Iterable[str]:
+    for finding in findings[:MOST_LINES]:
+        what = " ".join(part for part in (finding.pod, finding.reason, *finding.budgets) if part)
+        yield f"      {finding.severity:<7} {what}: {finding.message}"
+    if len(findings) > MOST_LINES:
+        yield f"      and {len(findings) - MOST_LINES} more"

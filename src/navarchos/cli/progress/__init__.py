@@ -1,0 +1,1 @@
+"""How rollouts and drains are shown, wherever they are shown."""

@@ -1,0 +1,292 @@
+"""What there is to say of a rollout and of a drain. Pure; its JSON is the shape of `-o json`.
+
+Names, types and meaning of fields stay; new ones may come. A time that is not there is
+null, a list that is empty is there.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from navarchos.meta import controller_of
+from navarchos.operator.api.v1alpha1 import (
+    Blocker,
+    DrainPhase,
+    NodeDrain,
+    NodeReplacement,
+    NodeRollout,
+    RolloutPhase,
+    Step,
+)
+from navarchos.operator.replacements.waiting import Wait
+from navarchos.runtime.conditions import find_condition
+
+__all__ = [
+    "ENDED",
+    "Blocked",
+    "DrainSummary",
+    "Failed",
+    "InFlight",
+    "RolloutSummary",
+    "Summary",
+    "Waiting",
+    "summarize",
+    "summarize_drain",
+    "summarize_rollout",
+]
+
+ENDED: Final = frozenset({RolloutPhase.COMPLETED, RolloutPhase.HALTED})
+"""Phases that a rollout leaves by a person's hand only."""
+
+
+class InFlight(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A node that takes a slot."""
+
+    node: str
+    step: Step
+    since: datetime | None
+    deadline: datetime | None
+    pods_left: int
+
+
+class Blocked(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A pod that has to go and does not."""
+
+    node: str
+    namespace: str
+    pod: str
+    reason: str
+    budget: str
+    message: str
+    since: datetime | None
+    next_action: str
+
+
+class Failed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A node that failed for good, and how its last attempt did."""
+
+    node: str
+    reason: str
+    message: str
+
+
+class Waiting(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The first in line, and why it has not started."""
+
+    node: str
+    reason: str
+    message: str
+    since: datetime | None
+
+
+class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A rollout as it is shown. `blocked_count` counts all, `blocked` lists the first 50 a node."""
+
+    name: str
+    phase: RolloutPhase
+    paused: bool
+    nodes: int
+    completed: int
+    failed: tuple[Failed, ...]
+    in_flight: tuple[InFlight, ...]
+    waiting: Waiting | None
+    blocked: tuple[Blocked, ...]
+    blocked_count: int
+    started: datetime | None
+    ended: datetime | None
+    estimated_completion: datetime | None
+    message: str
+    next_action: str
+
+
+class DrainSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A drain as it is shown."""
+
+    name: str
+    node: str
+    phase: DrainPhase
+    paused: bool
+    reason: str
+    message: str
+    total: int
+    evicted: int
+    remaining: int
+    blocked: tuple[Blocked, ...]
+    blocked_count: int
+    started: datetime | None
+    ended: datetime | None
+
+
+class Summary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Rollouts, and the drains that no rollout made."""
+
+    rollouts: tuple[RolloutSummary, ...]
+    drains: tuple[DrainSummary, ...]
+
+
+def summarize(
+    rollouts: Iterable[NodeRollout],
+    replacements: Sequence[NodeReplacement],
+    drains: Sequence[NodeDrain],
+) -> Summary:
+    """Return what is shown of all, by name."""
+    return Summary(
+        rollouts=tuple(
+            summarize_rollout(rollout, replacements, drains)
+            for rollout in sorted(rollouts, key=lambda rollout: rollout.metadata.name)
+        ),
+        drains=tuple(
+            summarize_drain(drain)
+            for drain in sorted(drains, key=lambda drain: drain.metadata.name)
+            if controller_of(drain.metadata) is None
+        ),
+    )
+
+
+def summarize_rollout(
+    rollout: NodeRollout, replacements: Iterable[NodeReplacement], drains: Iterable[NodeDrain]
+) -> RolloutSummary:
+    """Return what is shown of a rollout; of the others' replacements and drains, nothing."""
+    children = _owned(rollout.metadata.uid, replacements)
+    own = {r.metadata.uid: r for r in children if r.status.current.in_flight}
+    active = [drain for drain in drains if _owner_uid(drain) in own]
+    status = rollout.status
+    blocked = tuple(b for drain in active for b in _blocked(drain))
+    waiting = _first_in_line(rollout, children)
+    return RolloutSummary(
+        name=rollout.metadata.name,
+        phase=status.phase or RolloutPhase.NEW,
+        paused=rollout.spec.paused,
+        nodes=len(status.nodes),
+        completed=status.replacements_completed_count,
+        failed=tuple(_failed(c) for c in children if c.status.current is Step.FAILED),
+        in_flight=tuple(
+            _in_flight(child, active) for child in children if child.status.current.in_flight
+        ),
+        waiting=waiting,
+        blocked=blocked,
+        blocked_count=sum(drain.status.blocked for drain in active),
+        started=status.start_timestamp,
+        ended=status.completion_timestamp,
+        estimated_completion=status.estimated_completion,
+        message=_message(rollout),
+        next_action=_next_action(rollout, waiting, blocked),
+    )
+
+
+def summarize_drain(drain: NodeDrain) -> DrainSummary:
+    """Return what is shown of a drain."""
+    status = drain.status
+    return DrainSummary(
+        name=drain.metadata.name,
+        node=drain.spec.node_name,
+        phase=status.phase or DrainPhase.PENDING,
+        paused=drain.spec.paused,
+        reason=status.reason,
+        message=status.message,
+        total=status.total,
+        evicted=status.evicted,
+        remaining=status.remaining,
+        blocked=tuple(_blocked(drain)),
+        blocked_count=status.blocked,
+        started=status.start_timestamp,
+        ended=status.completion_timestamp,
+    )
+
+
+def _owned(uid: str, replacements: Iterable[NodeReplacement]) -> list[NodeReplacement]:
+    owned = [r for r in replacements if _owner_uid(r) == uid]
+    return sorted(owned, key=lambda r: (-r.spec.replacement.priority, r.spec.node_name))
+
+
+def _owner_uid(obj: NodeReplacement | NodeDrain) -> str:
+    owner = controller_of(obj.metadata)
+    return owner.uid if owner is not None else ""
+
+
+def _in_flight(replacement: NodeReplacement, drains: Iterable[NodeDrain]) -> InFlight:
+    step = replacement.status.step
+    mine = [drain for drain in drains if _owner_uid(drain) == replacement.metadata.uid]
+    return InFlight(
+        node=replacement.spec.node_name,
+        step=replacement.status.current,
+        since=step.started_at if step is not None else None,
+        deadline=step.deadline if step is not None else None,
+        pods_left=sum(drain.status.remaining for drain in mine),
+    )
+
+
+def _blocked(drain: NodeDrain) -> Iterable[Blocked]:
+    return (_blocked_pod(drain.spec.node_name, blocker) for blocker in drain.status.blockers)
+
+
+def _blocked_pod(node: str, blocker: Blocker) -> Blocked:
+    return Blocked(
+        node=node,
+        namespace=blocker.namespace,
+        pod=blocker.pod,
+        reason=blocker.reason,
+        budget=blocker.budget,
+        message=blocker.message,
+        since=blocker.first_seen,
+        next_action=blocker.next_action,
+    )
+
+
+def _failed(replacement: NodeReplacement) -> Failed:
+    failures = replacement.status.failures
+    return Failed(
+        node=replacement.spec.node_name,
+        reason=failures[-1].reason if failures else "",
+        message=failures[-1].message if failures else "",
+    )
+
+
+def _first_in_line(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> Waiting | None:
+    """Return the first that waits for something else than its turn (Wait.QUEUED)."""
+    if rollout.status.phase in ENDED:
+        return None
+    waiting = [c for c in children if c.status.current is Step.WAITING]
+    for child in waiting:
+        step = child.status.step
+        if step is not None and step.reason and step.reason != Wait.QUEUED:
+            found = find_condition(child.status.conditions, "Waiting")
+            return Waiting(
+                node=child.spec.node_name,
+                reason=step.reason,
+                message=found.message if found is not None else "",
+                since=step.started_at,
+            )
+    return None
+
+
+def _message(rollout: NodeRollout) -> str:
+    conditions = rollout.status.conditions
+    for type_, wanted in (("Halted", "True"), ("ReplacementsCreated", "False"), ("NodesFound", "")):
+        found = find_condition(conditions, type_)
+        if found is not None and wanted in {"", found.status} and found.message:
+            return found.message
+    return ""
+
+
+def _next_action(rollout: NodeRollout, waiting: Waiting | None, blocked: Sequence[Blocked]) -> str:
+    """Say what happens next, or what a person has to do for it to happen."""
+    name, status = rollout.metadata.name, rollout.status
+    next_action = ""
+    if rollout.metadata.deletion_timestamp is not None:
+        next_action = "it is being deleted; nodes that are not empty are given back"
+    elif status.phase is RolloutPhase.HALTED:
+        next_action = f"mend what failed, then: navarchos resume {name}"
+    elif status.phase is RolloutPhase.COMPLETED:
+        pass
+    elif rollout.spec.paused:
+        next_action = f"navarchos resume {name}"
+    elif status.phase is None:
+        next_action = "a manager has to take it up: is navarchos manager running?"
+    elif blocked:
+        next_action = f"{blocked[0].namespace}/{blocked[0].pod}: {blocked[0].next_action}"
+    elif waiting is not None and not status.in_flight:
+        next_action = waiting.message
+    return next_action

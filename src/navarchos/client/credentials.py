@@ -1,0 +1,269 @@
+"""Credentials that change while the process runs: token files and exec plugins.
+
+After client-go's transport/token_source.go and plugin/pkg/client/auth/exec.
+"""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from navarchos.client.errors import TransportError
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import ConfigError
+from navarchos.logs import get_logger
+from navarchos.meta import parse_time
+
+__all__ = ["CredentialsFailed", "ExecPlugin", "PluginSettings", "TokenFile", "cluster_info"]
+
+_log = get_logger(__name__)
+
+_REREAD: Final = 60.0  # as client-go: kubelets rotate long before a token ends
+_PLUGIN_LIMIT: Final = 60.0
+_SHORT: Final = 300
+_GROUP: Final = "client.authentication.k8s.io"
+_VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
+
+
+class CredentialsFailed(TransportError):
+    """No credentials could be had, so the request was not sent.
+
+    Attributes:
+        source: The plugin's command, or the token's file.
+        hint: How to install the plugin, in the words of the kubeconfig.
+    """
+
+    def __init__(self, source: str, why: str, *, hint: str = "") -> None:
+        super().__init__(f"{source} gives no credentials: {why}{f'; {hint}' if hint else ''}")
+        self.source = source
+        self.hint = hint
+
+
+class TokenFile:
+    """A bearer token in a file, read again every minute and when the server refuses it.
+
+    Promises: while the file cannot be read, the last token is used, and a line is logged.
+
+    Threads: safe from any thread.
+
+    Raises:
+        CredentialsFailed: The file holds no token at the start.
+    """
+
+    def __init__(self, path: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._path = path
+        self._clock = clock
+        self._token_lock = threading.Lock()
+        self._token = self._read()  # guarded by _token_lock
+        self._until = clock.monotonic() + _REREAD  # guarded by _token_lock
+
+    def header(self) -> str:
+        """Return the value of the header `Authorization`."""
+        with self._token_lock:
+            if self._clock.monotonic() >= self._until:
+                self._reload()
+            return f"Bearer {self._token}"
+
+    def renew(self) -> None:
+        """Read the file now."""
+        with self._token_lock:
+            self._reload()
+
+    def _reload(self) -> None:
+        try:
+            self._token = self._read()
+        except CredentialsFailed as error:
+            _log.warning("token_file_unreadable", path=str(self._path), error=str(error))
+        self._until = self._clock.monotonic() + _REREAD
+
+    def _read(self) -> str:
+        try:
+            # Such files often end in a newline, which would end the header.
+            token = self._path.read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise CredentialsFailed(str(self._path), str(error)) from error
+        if not token:
+            raise CredentialsFailed(str(self._path), "the file is empty")
+        return token
+
+
+@dataclass(frozen=True)
+class PluginSettings:
+    """A kubeconfig user's `exec`.
+
+    Attributes:
+        command: The program; looked up in the PATH unless it has a slash.
+        api_version: Of `ExecCredential`, v1 or v1beta1.
+        args: Its arguments.
+        env: Variables beside the process's own. Not in the `repr`.
+        hint: What the kubeconfig says about installing it.
+        cluster: What it is told about the cluster, if it is.
+    """
+
+    command: str
+    api_version: str
+    _: KW_ONLY
+    args: Sequence[str] = ()
+    env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    hint: str = ""
+    cluster: Mapping[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        if self.api_version not in _VERSIONS:
+            known = " or ".join(_VERSIONS)
+            raise ConfigError("exec.apiVersion", self.api_version, f"it must be {known}")
+
+
+class _Status(msgspec.Struct, frozen=True, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: str | None = None
+
+
+class _Credential(msgspec.Struct, frozen=True, rename="camel"):
+    api_version: str
+    kind: str
+    status: _Status | None = None
+
+
+class ExecPlugin:
+    """Credentials that a program prints, run again when they expire or are refused.
+
+    The program has no terminal and no input, ever: a controller has nobody to ask. It
+    is killed after a minute.
+
+    Threads: safe from any thread; all wait for the one that runs the program.
+
+    Raises:
+        CredentialsFailed: The program gave none at the start.
+
+    Attributes:
+        cert_file: Where its client certificate is kept; `None` if it gives none. The
+            content changes when the program gives another.
+        key_file: Where the key is.
+    """
+
+    def __init__(self, settings: PluginSettings, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._directory = Path(tempfile.mkdtemp(prefix="navarchos-"))  # for this user alone
+        weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
+        self._status_lock = threading.Lock()
+        self._status = self._run()  # guarded by _status_lock
+        has_certificate = self._status.client_certificate_data is not None
+        self.cert_file = self._file("tls.crt") if has_certificate else None
+        self.key_file = self._file("tls.key") if has_certificate else None
+
+    def header(self) -> str:
+        """Return the value of the header `Authorization`; empty for certificates alone.
+
+        Raises:
+            CredentialsFailed: They had expired, and the program gave no others.
+        """
+        with self._status_lock:
+            if self._is_expired(self._status):
+                self._status = self._run()
+            return f"Bearer {self._status.token}" if self._status.token else ""
+
+    def renew(self) -> None:
+        """Run the program now.
+
+        Raises:
+            CredentialsFailed: It gave nothing.
+        """
+        with self._status_lock:
+            self._status = self._run()
+
+    def _is_expired(self, status: _Status) -> bool:
+        expires = _moment(status.expiration_timestamp)
+        return expires is not None and self._clock.now() >= expires
+
+    def _run(self) -> _Status:
+        status = self._parse(self._output())
+        if status.client_certificate_data is not None and status.client_key_data is not None:
+            self._keep("tls.crt", status.client_certificate_data)
+            self._keep("tls.key", status.client_key_data)
+        return status
+
+    def _output(self) -> bytes:
+        settings = self._settings
+        spec = {"interactive": False} | ({"cluster": settings.cluster} if settings.cluster else {})
+        info = {"apiVersion": settings.api_version, "kind": "ExecCredential", "spec": spec}
+        env = {**os.environ, **settings.env, "KUBERNETES_EXEC_INFO": json.dumps(info)}
+        try:
+            done = subprocess.run(  # noqa: S603 - the kubeconfig's user chose the program
+                [settings.command, *settings.args],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                env=env,
+                timeout=_PLUGIN_LIMIT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise self._failed(f"no answer within {_PLUGIN_LIMIT:g} s") from error
+        except OSError as error:
+            raise self._failed(error.strerror or str(error)) from error
+        if done.returncode:
+            said = " ".join(done.stderr.decode(errors="replace").split())[:_SHORT]
+            raise self._failed(f"it ended with {done.returncode}: {said}")
+        return done.stdout
+
+    def _parse(self, output: bytes) -> _Status:
+        try:
+            found = msgspec.json.decode(output, type=_Credential)
+            _moment((found.status or _Status()).expiration_timestamp)
+        except ValueError as error:
+            # The output is not shown: it may hold a secret.
+            raise self._failed("what it printed is no ExecCredential") from error
+        wanted, status = self._settings.api_version, found.status
+        if (found.kind, found.api_version) != ("ExecCredential", wanted):
+            raise self._failed(f"it printed {found.kind} {found.api_version}, not {wanted}")
+        pair = (status.client_certificate_data, status.client_key_data) if status else (None, None)
+        if status is None or (pair[0] is None) != (pair[1] is None):
+            raise self._failed("it printed a certificate without its key, or no status")
+        if not status.token and pair[0] is None:
+            raise self._failed("it printed neither a token nor a certificate")
+        return status
+
+    def _keep(self, name: str, content: str) -> None:
+        """Replace a file whole, so that no connection reads half of it."""
+        path = Path(self._file(name))
+        fresh = path.with_suffix(".new")
+        fresh.write_text(content)
+        fresh.replace(path)
+
+    def _file(self, name: str) -> str:
+        return str(self._directory / name)
+
+    def _failed(self, why: str) -> CredentialsFailed:
+        return CredentialsFailed(self._settings.command, why, hint=self._settings.hint)
+
+
+def _moment(text: str | None) -> datetime | None:
+    return parse_time(text) if text else None
+
+
+def cluster_info(cluster: Mapping[str, object], config_dir: Path) -> Mapping[str, object]:
+    """Return what a plugin with `provideClusterInfo` is told about its cluster."""
+    plain = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
+    told = {name: cluster[name] for name in plain if cluster.get(name)}
+    authority = cluster.get("certificate-authority-data")
+    if not authority and (path := cluster.get("certificate-authority")):
+        authority = base64.b64encode((config_dir / str(path)).read_bytes()).decode()
+    extensions = cluster.get("extensions")
+    for entry in extensions if isinstance(extensions, list) else ():
+        if entry.get("name") == f"{_GROUP}/exec":
+            told["config"] = entry.get("extension")
+    return told | ({"certificate-authority-data": authority} if authority else {})

@@ -1,0 +1,53 @@
+"""How one kind is cached, whoever asks for it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from navarchos.errors import ConfigError
+from navarchos.informers.ingest import Transform
+
+__all__ = ["DEFAULT_RESYNC", "KindOptions", "resync_default"]
+
+T = TypeVar("T")
+
+DEFAULT_RESYNC: Final = 36_000.0
+"""Seconds between resyncs where nobody says otherwise: ten hours, give or take (IF-09)."""
+
+_SPREAD: Final = 0.1
+
+
+@dataclass(frozen=True)
+class KindOptions(Generic[T]):
+    """What differs for one kind from what its factory does for all.
+
+    An asker's own namespace or selector takes precedence over these, and these over
+    the factory's defaults (IF-10).
+
+    Attributes:
+        namespace: Only this namespace; `None` for the factory's, empty for all.
+        label_selector: Only objects whose labels match.
+        field_selector: Only objects whose fields match.
+        resync_period: In seconds, 0 for never; `None` for the factory's.
+        transform: Trims each object before it is stored; `None` for the factory's.
+    """
+
+    namespace: str | None = None
+    label_selector: str = ""
+    field_selector: str = ""
+    resync_period: float | None = None
+    transform: Transform[T] | None = None
+
+    def __post_init__(self) -> None:
+        if self.resync_period is not None and self.resync_period < 0:
+            why = "a period is 0 for never, or more"
+            raise ConfigError("resync_period", self.resync_period, why)
+
+
+def resync_default(rand: Callable[[], float]) -> float:
+    """Return ten hours, up to a tenth more or less, so that kinds take turns (IF-09).
+
+    Args:
+        rand: Source of jitter, in [0, 1).
+    """
+    return DEFAULT_RESYNC * (1 - _SPREAD + 2 * _SPREAD * rand())

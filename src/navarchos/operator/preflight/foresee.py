@@ -1,0 +1,290 @@
+"""The order of the nodes, when each may start, and what would stop it. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from navarchos.drain import Budget, DrainPlan, Pod, budgets_of, classify
+from navarchos.errors import ConfigError
+from navarchos.meta import Object, controller_of
+from navarchos.operator.api.v1alpha1 import (
+    NodeDrain,
+    NodeReplacement,
+    NodeRollout,
+    PlannedNode,
+    RolloutPhase,
+)
+from navarchos.operator.drains.rules import Rules
+from navarchos.operator.preflight.findings import Finding, Reason, Severity, find
+from navarchos.operator.replacements.admission import Decisions, admit
+from navarchos.operator.replacements.drains import has_ended
+from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.world import PendingPod, World
+from navarchos.operator.rollouts.children import manifest, name_of_child
+from navarchos.operator.rollouts.plan import make_plan
+
+__all__ = [
+    "Facts",
+    "ForeseenBudget",
+    "ForeseenNode",
+    "ForeseenRollout",
+    "PodCounts",
+    "foresee",
+]
+
+_NOW: Final = "Now"
+_IN_FLIGHT: Final = "InFlight"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The cluster as it stands."""
+
+    nodes: Sequence[Object]
+    pods: Sequence[Pod] = ()
+    budgets: Sequence[Budget] = ()
+    daemon_sets: frozenset[tuple[str, str]] = frozenset()
+    """Namespace and name of each."""
+    terminating: frozenset[str] = frozenset()
+    """Namespaces that are being deleted."""
+    rollouts: Sequence[NodeRollout] = ()
+    replacements: Sequence[NodeReplacement] = ()
+    drains: Sequence[NodeDrain] = ()
+
+
+class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The pods of a node, by what happens to them."""
+
+    evict: int
+    wait: int
+    ignore: int
+    refuse: int
+
+
+class ForeseenNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A node of the rollout.
+
+    `starts` is `Now`, `InFlight`, or the reason why not: of the condition `Waiting`.
+    """
+
+    order: int
+    name: str
+    priority: int
+    starts: str
+    pods: PodCounts
+    findings: tuple[Finding, ...]
+
+
+class ForeseenBudget(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A budget that covers pods which have to move, on any node of the rollout."""
+
+    name: str
+    disruptions_allowed: int
+    pods: int
+    bites: bool
+
+
+class ForeseenRollout(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What a rollout would do. `blocks`: some finding has the severity `Blocks`."""
+
+    name: str
+    nodes: tuple[ForeseenNode, ...]
+    budgets: tuple[ForeseenBudget, ...]
+    findings: tuple[Finding, ...]
+    blocks: bool
+
+
+def foresee(
+    rollouts: Iterable[NodeRollout], facts: Facts, now: datetime
+) -> tuple[ForeseenRollout, ...]:
+    """Say what rollouts would do if they were there now, all of them together.
+
+    One that the cluster has already is foreseen from where it stands: nodes that are
+    finished are left out.
+
+    Promises: the same facts give the same answer; nothing is asked and nothing changed.
+    """
+    planned = [_Planned.of(rollout, facts) for rollout in rollouts]
+    decisions = admit(_world(planned, facts), now)
+    return tuple(_foresee(each, facts, decisions, now) for each in planned)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    rollout: NodeRollout
+    """As it will be when its replacements exist."""
+    nodes: tuple[PlannedNode, ...]
+    not_found: tuple[str, ...]
+    exists: bool
+
+    @classmethod
+    def of(cls, rollout: NodeRollout, facts: Facts) -> "_Planned":
+        status = rollout.status
+        if status.start_timestamp is not None:
+            over = {*status.replacements_completed, *status.replacements_failed}
+            left = tuple(node for node in status.nodes if node.name not in over)
+            return cls(rollout, left, status.nodes_not_found, exists=True)
+        plan = make_plan(rollout.spec, facts.nodes)
+        begun = msgspec.structs.replace(status, phase=RolloutPhase.IN_PROGRESS, nodes=plan.nodes)
+        rollout = msgspec.structs.replace(rollout, status=begun)
+        return cls(rollout, plan.nodes, plan.not_found, exists=False)
+
+    def replacements(self) -> list[NodeReplacement]:
+        """Return those that are still to be made."""
+        return [] if self.exists else [_replacement(self.rollout, node) for node in self.nodes]
+
+
+def _replacement(rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
+    return msgspec.convert(manifest(rollout, node), NodeReplacement)
+
+
+def _world(planned: Iterable[_Planned], facts: Facts) -> World:
+    kept = list(planned)
+    known = {rollout.metadata.uid: rollout for rollout in facts.rollouts}
+    alive = {replacement.metadata.uid for replacement in facts.replacements}
+    nodes = {node.metadata.name: node for node in facts.nodes}
+    return World(
+        replacements=[*facts.replacements, *(r for each in kept for r in each.replacements())],
+        rollouts=known | {each.rollout.metadata.uid: each.rollout for each in kept},
+        nodes=nodes,
+        orphaned=frozenset(
+            drain.spec.node_name
+            for drain in facts.drains
+            if not has_ended(drain)
+            and drain.spec.node_name in nodes
+            and (owner := controller_of(drain.metadata)) is not None
+            and owner.uid not in alive
+        ),
+        pending=[_pending(pod) for pod in facts.pods if _is_pending(pod)],
+    )
+
+
+def _is_pending(pod: Pod) -> bool:
+    return pod.status.phase == "Pending" and not pod.is_terminating
+
+
+def _pending(pod: Pod) -> PendingPod:
+    created, owner = pod.metadata.creation_timestamp, pod.controller
+    assert created is not None  # whatever a server has stored has one
+    key = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return PendingPod(key, owner.uid if owner is not None else "", created)
+
+
+def _foresee(
+    planned: _Planned, facts: Facts, decisions: Decisions, now: datetime
+) -> ForeseenRollout:
+    name = planned.rollout.metadata.name
+    general = list(_general(planned))
+    try:
+        rules = Rules.of(planned.rollout.spec.drain)
+    except ConfigError as error:
+        bad = Finding(severity=Severity.BLOCKS, reason=Reason.INVALID_SPEC, message=str(error))
+        return ForeseenRollout(name=name, nodes=(), budgets=(), findings=(bad,), blocks=True)
+    pods = _pods_by_node(facts.pods)
+    drains = {
+        node.name: classify(
+            pods.get(node.name, ()), rules.options, lambda *key: key in facts.daemon_sets, now=now
+        )
+        for node in planned.nodes
+    }
+    in_flight = frozenset(r.metadata.name for r in facts.replacements if r.status.current.in_flight)
+    by_namespace = _by_namespace(facts.budgets)
+    nodes = tuple(
+        ForeseenNode(
+            order=order,
+            name=node.name,
+            priority=node.priority,
+            starts=_starts(planned.rollout, node, in_flight, decisions),
+            pods=_counts(drains[node.name]),
+            findings=tuple(find(drains[node.name], rules, by_namespace, facts.terminating, now)),
+        )
+        for order, node in enumerate(planned.nodes, start=1)
+    )
+    found = [*general, *(finding for node in nodes for finding in node.findings)]
+    return ForeseenRollout(
+        name=name,
+        nodes=nodes,
+        budgets=_budgets(drains.values(), by_namespace, found),
+        findings=tuple(general),
+        blocks=any(finding.severity is Severity.BLOCKS for finding in found),
+    )
+
+
+def _general(planned: _Planned) -> Iterable[Finding]:
+    for missing in planned.not_found:
+        yield Finding(
+            severity=Severity.NOTE,
+            reason=Reason.NODE_NOT_FOUND,
+            message=f"no node is named {missing}",
+        )
+    if not planned.nodes and not planned.exists:
+        yield Finding(
+            severity=Severity.NOTE,
+            reason=Reason.NO_NODES_MATCHED,
+            message="no node matches spec.nodeSelectors or spec.nodeNames",
+        )
+
+
+def _pods_by_node(pods: Iterable[Pod]) -> Mapping[str, list[Pod]]:
+    found: dict[str, list[Pod]] = {}
+    for pod in pods:
+        found.setdefault(pod.spec.node_name, []).append(pod)
+    return found
+
+
+def _starts(
+    rollout: NodeRollout, node: PlannedNode, in_flight: frozenset[str], decisions: Decisions
+) -> str:
+    name = name_of_child(rollout, node.name)
+    if name in in_flight:
+        return _IN_FLIGHT
+    if name in decisions.start:
+        return _NOW
+    if name in decisions.expired:
+        return Wait.PENDING_PODS
+    # A replacement that does not exist yet is judged once it does.
+    return decisions.waiting.get(name, Wait.ROLLOUT_NOT_READY)
+
+
+def _counts(plan: DrainPlan) -> PodCounts:
+    return PodCounts(
+        evict=len(plan.evict),
+        wait=len(plan.wait),
+        ignore=len(plan.ignore),
+        refuse=len(plan.refuse),
+    )
+
+
+def _by_namespace(budgets: Iterable[Budget]) -> Mapping[str, list[Budget]]:
+    found: dict[str, list[Budget]] = {}
+    for budget in budgets:
+        found.setdefault(budget.metadata.namespace, []).append(budget)
+    return found
+
+
+def _budgets(
+    plans: Iterable[DrainPlan],
+    by_namespace: Mapping[str, Sequence[Budget]],
+    findings: Iterable[Finding],
+) -> tuple[ForeseenBudget, ...]:
+    pods: Counter[str] = Counter()
+    allowed: dict[str, int] = {}
+    for plan in plans:
+        for planned in plan.evict:
+            for budget in budgets_of(
+                planned.pod, by_namespace.get(planned.pod.metadata.namespace, ())
+            ):
+                name = f"{budget.metadata.namespace}/{budget.metadata.name}"
+                pods[name] += 1
+                allowed[name] = budget.status.disruptions_allowed
+    biting = {name for finding in findings for name in finding.budgets}
+    return tuple(
+        ForeseenBudget(
+            name=name, disruptions_allowed=allowed[name], pods=pods[name], bites=name in biting
+        )
+        for name in sorted(pods)
+    )

@@ -1,0 +1,277 @@
+"""The patch format `apply`: a client states the fields that it wants to manage."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from navarchos.testing.apiserver.bodies import Options
+from navarchos.testing.apiserver.decoding import json_name
+from navarchos.testing.apiserver.kinds import Kind
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, meta
+from navarchos.testing.apiserver.ownership.booking import writing_of
+from navarchos.testing.apiserver.ownership.checking import faults_of
+from navarchos.testing.apiserver.ownership.fieldsets import (
+    FieldSet,
+    difference,
+    path_text,
+    paths,
+    union,
+)
+from navarchos.testing.apiserver.ownership.managers import Manager, decode_claims, encode_claims
+from navarchos.testing.apiserver.ownership.structure import changed, fields_of
+from navarchos.testing.apiserver.ownership.tracking import Applied, Conflicts, Writing, applied
+from navarchos.testing.apiserver.status import (
+    Cause,
+    StatusError,
+    bad_request,
+    conflict,
+    not_found,
+)
+from navarchos.testing.apiserver.store import Entry, entry_key
+from navarchos.testing.apiserver.writing import Api, create, modify
+
+__all__ = ["apply", "read_configuration"]
+
+_KUBECTL: Final = "kubectl"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads YAML as the API does: times are strings; keys that come twice are remembered."""
+
+    def __init__(self, stream: Any) -> None:
+        super().__init__(stream)
+        self.repeated: list[str] = []
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                self.repeated.append(f'line {line}: key "{key.value}" already set in map')
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIME_TAG]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+def read_configuration(raw: bytes, options: Options) -> JsonObject:
+    """Decode what is applied: YAML, and JSON as a part of it.
+
+    Raises:
+        StatusError: 400, when it cannot be read, or says a thing twice and validation is
+            strict.
+    """
+    try:
+        found: JsonValue = msgspec.json.decode(raw)
+        repeated: list[str] = []
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found, repeated = _read_yaml(raw)
+    if found is None:
+        found = {}
+    if not isinstance(found, dict):
+        raise bad_request(
+            "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot"
+            f" unmarshal {json_name(found)} into Go value of type map[string]interface {{}}"
+        )
+    if repeated:
+        _report(repeated, options)
+    return found
+
+
+def _read_yaml(raw: bytes) -> tuple[JsonValue, list[str]]:
+    try:
+        loader = _Loader(raw)
+        try:
+            return loader.get_single_data(), loader.repeated
+        finally:
+            loader.dispose()
+    except yaml.YAMLError as error:
+        raise bad_request(
+            f"error decoding YAML: error converting YAML to JSON: yaml: {error}"
+        ) from error
+
+
+def _report(repeated: list[str], options: Options) -> None:
+    if options.field_validation == "Strict":
+        listed = "\n  ".join(repeated)
+        raise bad_request(
+            "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
+            f"  {listed}"
+        )
+    if options.field_validation == "Warn":
+        options.warnings += repeated
+
+
+def apply(
+    api: Api,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    config: JsonObject,
+    options: Options,
+    *,
+    subresource: str = "",
+    force: bool = False,
+) -> tuple[Entry, bool]:
+    """Apply a configuration in the name of `options.manager`.
+
+    Returns:
+        The object, and whether it is new.
+
+    Raises:
+        StatusError: 409 with a cause for each field that others manage, unless `force`;
+            500 for fields that the schema does not have, as upstream. Nothing is stored.
+    """
+    options.applying = True
+    writing = writing_of(api.kinds, kind, options.manager, subresource)
+
+    def change(live: JsonObject) -> JsonObject:
+        return _apply_to(writing, live, config, force=force)
+
+    with api.store.transaction():
+        if api.store.get(kind.bucket, entry_key(namespace, name)) is None:
+            if subresource:
+                raise not_found(kind.resource, name)
+            return _create(api, kind, namespace, name, change, options), True
+        entry = modify(api, kind, namespace, name, change, options, subresource=subresource)
+        return entry, False
+
+
+def _create(
+    api: Api,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    change: Callable[[JsonObject], JsonObject],
+    options: Options,
+) -> Entry:
+    obj = change({})
+    if uid := meta(obj).get("uid"):
+        why = (
+            f"uid mismatch: the provided object specified uid {uid}, and no existing object was"
+            " found"
+        )
+        raise conflict(kind.resource, name, why)
+    found = meta(obj).get("name")
+    if not found:
+        raise bad_request(
+            f"the name of the object ({name} based on URL) was undeterminable: name must be"
+            " provided"
+        )
+    if found != name:
+        raise bad_request(
+            f"the name of the object ({found}) does not match the name on the URL ({name})"
+        )
+    meta(obj).pop("resourceVersion", None)  # says nothing of what is not there
+    return create(api, kind, namespace, obj, options)
+
+
+def _apply_to(writing: Writing, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:
+    """Return the object with the configuration applied, and who manages what of it now."""
+    _check_configuration(writing.kind, config)
+    metadata = dict(meta(live))
+    claims = decode_claims(metadata.pop("managedFields", None))
+    if live:
+        live = {**live, "metadata": metadata}
+    try:
+        outcome = applied(writing, claims, live, config, force=force)
+    except Conflicts as conflicts:
+        rest = _not_from_before(writing, live, conflicts.fields)
+        if rest:
+            raise _conflict(rest) from conflicts
+        outcome = applied(writing, claims, live, config, force=True)
+    return _with_managers(writing, live, config, outcome)
+
+
+def _with_managers(
+    writing: Writing, live: JsonObject, config: JsonObject, outcome: Applied
+) -> JsonObject:
+    obj = live if outcome.obj is None else outcome.obj
+    metadata = dict(meta(obj))
+    annotations = metadata.get("annotations") or {}
+    if writing.name == _KUBECTL and annotations.get(_LAST_APPLIED):
+        metadata["annotations"] = {**annotations, _LAST_APPLIED: _last_applied(config)}
+    if outcome.claims:
+        metadata["managedFields"] = encode_claims(outcome.claims)
+    return {**obj, "metadata": metadata}
+
+
+def _last_applied(config: JsonObject) -> str:
+    """Return what client-side apply would have noted, so that it can take over again."""
+    metadata = dict(meta(config))
+    if "annotations" in metadata:
+        kept = {k: v for k, v in metadata["annotations"].items() if k != _LAST_APPLIED}
+        metadata["annotations"] = kept
+    text = msgspec.json.encode({**config, "metadata": metadata}, order="sorted").decode()
+    return text + "\n"
+
+
+def _not_from_before(
+    writing: Writing, live: JsonObject, conflicts: dict[Manager, FieldSet]
+) -> dict[Manager, FieldSet]:
+    """Return the conflicts without those that client-side apply has left behind.
+
+    What kubectl applied itself before, and what nobody has changed since, it may take
+    (apimachinery, managedfields, lastappliedmanager.go).
+    """
+    text = (meta(live).get("annotations") or {}).get(_LAST_APPLIED)
+    if writing.name != _KUBECTL or not text:
+        return conflicts
+    try:
+        before = msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return conflicts
+    kind = writing.kind
+    if before.get("apiVersion") != kind.api_version or faults_of(before, kind.schema):
+        return conflicts
+    since = changed(before, live, kind.schema)
+    own = difference(fields_of(before, kind.schema), union(since.written, since.removed))
+    rest = {manager: difference(fields, own) for manager, fields in conflicts.items()}
+    return {manager: fields for manager, fields in rest.items() if fields}
+
+
+def _check_configuration(kind: Kind, config: JsonObject) -> None:
+    group, _, version = str(config.get("apiVersion") or "").rpartition("/")
+    shown = f"{group}/{version}, Kind={config.get('kind') or ''}"
+    if (config.get("apiVersion"), config.get("kind")) != (kind.api_version, kind.kind):
+        raise bad_request(f"invalid object type: {shown}")
+    if meta(config).get("managedFields") is not None:
+        raise bad_request("metadata.managedFields must be nil")
+    if faults := faults_of(config, kind.schema):
+        place = f"{meta(config).get('namespace') or ''}/{meta(config).get('name') or ''}"
+        raise StatusError(
+            500, "", f"failed to create typed patch object ({place}; {shown}): {faults}"
+        )
+
+
+def _conflict(fields: dict[Manager, FieldSet]) -> StatusError:
+    """Return 409, in the words of apimachinery, managedfields, conflict.go."""
+    found = [
+        (manager, path_text(path)) for manager in sorted(fields) for path in paths(fields[manager])
+    ]
+    causes = [
+        Cause("FieldManagerConflict", f"conflict with {manager}", path) for manager, path in found
+    ]
+    if len(found) == 1:
+        [(manager, path)] = found
+        text = f"1 conflict: conflict with {manager}: {path}"
+    else:
+        lines = [
+            line
+            for manager in sorted(fields)
+            for line in (
+                f"conflicts with {manager}:",
+                *(f"- {path}" for one, path in found if one == manager),
+            )
+        ]
+        text = f"{len(found)} conflicts: " + "\n".join(lines)
+    details = {"causes": [cause.to_json() for cause in causes]}
+    return StatusError(409, "Conflict", f"Apply failed with {text}", details=details)

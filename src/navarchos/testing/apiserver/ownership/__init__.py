@@ -1,0 +1,1 @@
+"""Server-side apply: who manages which field of an object."""

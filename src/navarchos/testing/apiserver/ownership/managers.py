@@ -1,0 +1,164 @@
+"""Who manages what of an object: `metadata.managedFields`, decoded.
+
+Identity, order and limits are those of apimachinery, package managedfields.
+
+Stored objects keep their sets of fields encoded, as `msgspec.Raw`. As trees of dicts they
+would be larger than the objects themselves; decoding takes microseconds, and only writers
+have to.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import msgspec
+
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode
+from navarchos.testing.apiserver.ownership.fieldsets import FieldSet, union
+
+__all__ = [
+    "APPLY",
+    "UPDATE",
+    "Claim",
+    "Claims",
+    "Manager",
+    "capped",
+    "decode_claims",
+    "encode_claims",
+    "is_reset",
+    "readable",
+    "same_but_for_times",
+]
+
+APPLY: Final = "Apply"
+UPDATE: Final = "Update"
+
+_MOST_UPDATERS: Final = 10
+_ANCIENT: Final = "ancient-changes"
+_TYPE: Final = "FieldsV1"
+
+
+class Manager(NamedTuple):
+    """Who writes, and how; one entry of `managedFields` for each.
+
+    Attributes:
+        name: `fieldManager`, or the first part of the user agent.
+        operation: `APPLY` or `UPDATE`.
+        version: The apiVersion of an update; empty for who applies: one entry whatever
+            the version.
+        subresource: Through which the write came, if any.
+    """
+
+    name: str
+    operation: str
+    version: str = ""
+    subresource: str = ""
+
+    def __str__(self) -> str:
+        """Return the manager as conflicts name it."""
+        through = f" with subresource {encode(self.subresource).decode()}"
+        using = f" using {self.version}" if self.operation == UPDATE else ""
+        return encode(self.name).decode() + (through if self.subresource else "") + using
+
+
+class Claim(NamedTuple):
+    """The fields of one manager, in the terms of a version; `time` may be empty."""
+
+    fields: FieldSet
+    version: str
+    time: str = ""
+
+
+Claims: TypeAlias = dict[Manager, Claim]
+"""All managers of an object. Treat as read-only."""
+
+
+def is_reset(entries: JsonValue) -> bool:
+    """Return whether a writer asks to forget all managers, with `[]` or `[{}]`."""
+    return entries in ([], [{}])
+
+
+def decode_claims(entries: JsonValue) -> Claims:
+    """Read `managedFields`; what makes no sense as a whole says nothing."""
+    found: Claims = {}
+    for entry in entries or ():
+        operation, version = entry.get("operation"), entry.get("apiVersion")
+        if operation not in {APPLY, UPDATE} or not version or entry.get("fieldsType") != _TYPE:
+            return {}
+        manager = Manager(
+            entry.get("manager") or "",
+            operation,
+            "" if operation == APPLY else version,
+            entry.get("subresource") or "",
+        )
+        found[manager] = Claim(_fields(entry.get("fieldsV1")), version, entry.get("time") or "")
+    return found
+
+
+def _fields(written: JsonValue) -> FieldSet:
+    found = msgspec.json.decode(written) if isinstance(written, msgspec.Raw) else written
+    return found if isinstance(found, dict) else {}
+
+
+def readable(entries: Sequence[JsonObject]) -> JsonValue:
+    """Return stored `managedFields` as plain JSON."""
+    return msgspec.json.decode(encode(entries))
+
+
+def encode_claims(claims: Claims) -> list[JsonObject]:
+    """Return `managedFields` to be stored, as upstream orders it: by operation, time, name."""
+    return [
+        _entry(manager, claim)
+        for manager, claim in sorted(claims.items(), key=lambda item: _order(*item))
+    ]
+
+
+def _order(manager: Manager, claim: Claim) -> tuple[str, ...]:
+    return manager.operation, claim.time, manager.name, claim.version, manager.subresource
+
+
+def _entry(manager: Manager, claim: Claim) -> JsonObject:
+    entry: JsonObject = {}
+    if manager.name:
+        entry["manager"] = manager.name
+    entry |= {"operation": manager.operation, "apiVersion": claim.version}
+    if claim.time:
+        entry["time"] = claim.time
+    fields = msgspec.Raw(msgspec.json.encode(claim.fields, order="sorted"))
+    entry |= {"fieldsType": _TYPE, "fieldsV1": fields}
+    if manager.subresource:
+        entry["subresource"] = manager.subresource
+    return entry
+
+
+def same_but_for_times(one: Sequence[JsonObject], other: Sequence[JsonObject]) -> bool:
+    """Return whether two lists of managers differ in their times at most."""
+    return len(one) == len(other) and all(
+        _timeless(left) == _timeless(right) for left, right in zip(one, other, strict=True)
+    )
+
+
+def _timeless(entry: JsonObject) -> dict[str, Any]:
+    return {key: value for key, value in entry.items() if key != "time"}
+
+
+def capped(claims: Claims) -> Claims:
+    """Return claims with the oldest updaters as one, when there are more than ten."""
+    updaters = [manager for manager in claims if manager.operation == UPDATE]
+    excess = len(updaters) - _MOST_UPDATERS
+    if excess <= 0:
+        return claims
+    result = dict(claims)
+    first: dict[str, Manager] = {}
+    for manager in sorted(updaters, key=lambda one: (claims[one].time, one)):
+        if excess <= 0:
+            break
+        version = claims[manager].version
+        if version not in first:
+            first[version] = manager
+            continue
+        bucket = Manager(_ANCIENT, UPDATE, version)
+        older = result.pop(bucket, None) or result.pop(first[version])
+        claim = result.pop(manager)
+        result[bucket] = Claim(union(claim.fields, older.fields), version, claim.time)
+        excess -= 1
+    return result

@@ -1,0 +1,380 @@
+"""What a schema makes of a value: its fields, changes, merges and removals.
+
+A map is granular unless its schema says atomic; a list only when its items can be told
+apart, by keys (`map`) or by value (`set`). Whatever else is one leaf. What no schema
+describes is granular as far as it consists of maps.
+
+The rules are those of sigs.k8s.io/structured-merge-diff, package typed.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue
+from navarchos.testing.apiserver.ownership.fieldsets import (
+    EMPTY,
+    LEAF,
+    FieldSet,
+    as_member,
+    field,
+    is_member,
+    item_by_keys,
+    item_by_value,
+    name_of,
+    union,
+)
+from navarchos.testing.apiserver.schema import Schema
+
+__all__ = [
+    "Comparison",
+    "ElementFault",
+    "changed",
+    "element_of",
+    "fields_of",
+    "fitted",
+    "is_granular_list",
+    "merged",
+    "named_members",
+    "removed",
+    "schema_below",
+]
+
+_UNTYPED: Final = Schema(preserve=True)
+
+
+class ElementFault(Exception):
+    """An item of a list cannot be told from others; the text is upstream's."""
+
+
+class Comparison(NamedTuple):
+    """How one object differs from another."""
+
+    added: FieldSet = EMPTY
+    modified: FieldSet = EMPTY
+    removed: FieldSet = EMPTY
+
+    @property
+    def written(self) -> FieldSet:
+        """Fields that have a new value."""
+        return union(self.modified, self.added)
+
+
+def schema_below(schema: Schema, key: str) -> Schema:
+    """Return the schema of a field or of a map's value."""
+    return schema.child(key) or _UNTYPED
+
+
+def is_granular_list(schema: Schema) -> bool:
+    """Return whether items of such a list are owned one by one."""
+    return schema.type == "array" and schema.list_type != "atomic"
+
+
+def _is_map(value: JsonValue, schema: Schema) -> bool:
+    return isinstance(value, dict) and not schema.atomic
+
+
+def _is_list(value: JsonValue, schema: Schema) -> bool:
+    return isinstance(value, list) and is_granular_list(schema)
+
+
+def _items(schema: Schema) -> Schema:
+    return schema.items or _UNTYPED
+
+
+def element_of(item: JsonValue, schema: Schema) -> str:
+    """Return the path element of an item of a granular list.
+
+    Raises:
+        ElementFault: It has none.
+    """
+    if not schema.list_keys:
+        return _element_of_value(item)
+    if item is None:
+        raise ElementFault("associative list with keys may not have a null element")
+    if not isinstance(item, dict):
+        raise ElementFault("associative list with keys may not have non-map elements")
+    keys = {}
+    for name in schema.list_keys:
+        if name in item:
+            keys[name] = item[name]
+        elif (implied := _items(schema).properties.get(name, _UNTYPED).implied) is not None:
+            keys[name] = implied
+    if not keys:
+        listed = " ".join(f'"{name}"' for name in schema.list_keys)
+        raise ElementFault(
+            f"associative list with keys has an element that omits all key fields [{listed}] (and"
+            " doesn't have default values for any key fields)"
+        )
+    return item_by_keys(keys)
+
+
+def _element_of_value(item: JsonValue) -> str:
+    if isinstance(item, dict):
+        raise ElementFault("associative list without keys has an element that's a map type")
+    if isinstance(item, list):
+        raise ElementFault("not supported: associative list with lists as elements")
+    if item is None:
+        raise ElementFault("associative list without keys has an element that's an explicit null")
+    return item_by_value(item)
+
+
+def _by_element(items: list[Any], schema: Schema) -> dict[str, list[JsonValue]]:
+    found: dict[str, list[JsonValue]] = {}
+    for item in items:
+        found.setdefault(element_of(item, schema), []).append(item)
+    return found
+
+
+def fields_of(value: JsonObject, schema: Schema) -> FieldSet:
+    """Return the fields that an applied configuration is about."""
+    return _own_map(value, schema)
+
+
+def _own(value: JsonValue, schema: Schema) -> FieldSet | None:
+    """Return the node of a value; `None` when neither it nor anything below is owned."""
+    if _is_map(value, schema):
+        return _own_map(value, schema) or None
+    if _is_list(value, schema):
+        return {
+            element: LEAF if len(same) > 1 else as_member(_own(same[0], _items(schema)))
+            for element, same in _by_element(value, schema).items()
+        } or None
+    return LEAF
+
+
+def _own_map(value: JsonObject, schema: Schema) -> FieldSet:
+    found: FieldSet = {}
+    for key, item in value.items():
+        node = _own(item, schema_below(schema, key))
+        if item is None or item == {} or key not in schema.properties:
+            node = as_member(node)
+        if node is not None:
+            found[field(key)] = node
+    return found
+
+
+def _whole(value: JsonValue, schema: Schema) -> FieldSet:
+    """Return the node of a value that came or went with all that is below it."""
+    if value and _is_map(value, schema):
+        below = {field(k): _whole(v, schema_below(schema, k)) for k, v in value.items()}
+        return as_member(below)
+    if value and _is_list(value, schema):
+        return as_member(
+            {
+                element: LEAF if len(same) > 1 else _whole(same[0], _items(schema))
+                for element, same in _by_element(value, schema).items()
+            }
+        )
+    return LEAF
+
+
+def changed(old: JsonObject, new: JsonObject, schema: Schema) -> Comparison:
+    """Compare two objects.
+
+    Raises:
+        ElementFault: A list has an item that cannot be told from others.
+    """
+    if old == new:
+        return Comparison()
+    return _compare_maps(old, new, schema)
+
+
+def _compare_maps(
+    old: Mapping[str, JsonValue], new: Mapping[str, JsonValue], schema: Schema
+) -> Comparison:
+    found = Comparison({}, {}, {})
+    for key, item in new.items():
+        if key not in old:
+            found.added[field(key)] = _whole(item, schema_below(schema, key))
+        elif old[key] != item:
+            _note(found, field(key), old[key], item, schema_below(schema, key))
+    for key, item in old.items():
+        if key not in new:
+            found.removed[field(key)] = _whole(item, schema_below(schema, key))
+    return found
+
+
+def _compare_lists(old: list[Any], new: list[Any], schema: Schema) -> Comparison:
+    found = Comparison({}, {}, {})
+    before, after = _by_element(old, schema), _by_element(new, schema)
+    items = _items(schema)
+    for element, now in after.items():
+        was = before.get(element, [])
+        if was == now:
+            continue
+        if len(was) <= 1 and len(now) <= 1:
+            if was:
+                _note(found, element, was[0], now[0], items)
+            else:
+                found.added[element] = _whole(now[0], items)
+        elif len(was) > 1 and len(now) > 1:
+            found.modified[element] = LEAF
+        elif len(was) > 1:  # one of them stays, and can be told from others again
+            found.added[element] = _whole(now[0], items)
+            found.removed[element] = LEAF
+        else:
+            if was:
+                found.removed[element] = _whole(was[0], items)
+            found.added[element] = LEAF
+    for element, was in before.items():
+        if element not in after:
+            found.removed[element] = LEAF if len(was) > 1 else _whole(was[0], items)
+    return found
+
+
+def _note(found: Comparison, element: str, old: JsonValue, new: JsonValue, schema: Schema) -> None:
+    """Add the difference of two values under `element`."""
+    if (old or new) and _both(_is_map, old, new, schema):
+        below = _compare_maps(old or {}, new or {}, schema)
+    elif (old or new) and _both(_is_list, old, new, schema):
+        below = _compare_lists(old or [], new or [], schema)
+    else:
+        found.modified[element] = LEAF
+        return
+    for total, part in zip(found, below, strict=True):
+        if part:
+            total[element] = part
+
+
+def _both(is_one: Any, old: JsonValue, new: JsonValue, schema: Schema) -> bool:
+    """Return whether both are of a sort; null is of either."""
+    return (old is None or is_one(old, schema)) and (new is None or is_one(new, schema))
+
+
+def merged(live: JsonObject, applied: JsonObject, schema: Schema) -> JsonObject:
+    """Return an object with what was applied laid over it. Neither is changed.
+
+    Raises:
+        ElementFault: A list has an item that cannot be told from others.
+    """
+    result = dict(live)
+    for key, item in applied.items():
+        if key in live:
+            result[key] = _merge(live[key], item, schema_below(schema, key))
+        else:
+            result[key] = item
+    return result
+
+
+def _merge(live: JsonValue, applied: JsonValue, schema: Schema) -> JsonValue:
+    if (live or applied) and _both(_is_map, live, applied, schema):
+        return merged(live or {}, applied or {}, schema)
+    if (live or applied) and _both(_is_list, live, applied, schema):
+        return _merge_lists(live or [], applied or [], schema)
+    return applied
+
+
+def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[Any]:
+    return _ListMerge(live, applied, schema).run()
+
+
+class _ListMerge:
+    """Merges items in pairs. The order is the applied one; the rest stays with its neighbours."""
+
+    def __init__(self, live: list[Any], applied: list[Any], schema: Schema) -> None:
+        self._items = _items(schema)
+        self._ours = [(element_of(item, schema), item) for item in live]
+        self._theirs = [(element_of(item, schema), item) for item in applied]
+        self._before = _unique(self._ours)
+        self._wanted = dict(self._theirs)
+        # What both have, as far as it is still to come, in the applied order.
+        self._shared = [element for element, _ in self._theirs if element in self._before]
+        self._done: set[str] = set()
+        self._result: list[Any] = []
+
+    def run(self) -> list[Any]:
+        left = right = 0
+        while left < len(self._ours) or right < len(self._theirs):
+            if left < len(self._ours) and right < len(self._theirs):
+                element = self._ours[left][0]
+                if element == self._theirs[right][0]:
+                    self._take(element)
+                    left, right = left + 1, right + 1
+                    continue
+                if element in self._wanted and self._shared and self._shared[0] != element:
+                    left += 1  # it comes where the applied order has it
+                    continue
+            if left < len(self._ours):
+                element, item = self._ours[left]
+                left += element not in self._wanted or element in self._done
+                if element not in self._wanted:
+                    self._result.append(item)
+                    continue
+            if right < len(self._theirs):
+                self._take(self._theirs[right][0])
+                right += 1
+        return self._result
+
+    def _take(self, element: str) -> None:
+        was, now = self._before.get(element), self._wanted[element]
+        self._result.append(now if was is None else _merge(was, now, self._items))
+        self._done.add(element)
+        if self._shared and self._shared[0] == element:
+            del self._shared[0]
+
+
+def _unique(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    """Return items by element; one that is there twice is replaced, not merged with."""
+    found: dict[str, JsonValue] = {}
+    for element, item in items:
+        found[element] = None if element in found else item
+    return found
+
+
+def removed(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
+    """Return a value without the fields of a set; `None` when nothing is left of it."""
+    if not fields:
+        return value
+    if _is_map(value, schema):
+        left: JsonValue = _remove_keys(value, fields, schema)
+    elif _is_list(value, schema):
+        left = _remove_items(value, fields, schema)
+    else:
+        return None if isinstance(value, dict | list) else value
+    return left or None
+
+
+def _remove_keys(value: JsonObject, fields: FieldSet, schema: Schema) -> JsonObject:
+    left: JsonObject = {}
+    for key, item in value.items():
+        node = fields.get(field(key))
+        if node is None:
+            left[key] = item
+        elif not is_member(node):
+            left[key] = removed(item, node, schema_below(schema, key))
+    return left
+
+
+def _remove_items(value: list[Any], fields: FieldSet, schema: Schema) -> list[Any]:
+    left = []
+    for item in value:
+        node = fields.get(element_of(item, schema))
+        if node is None:
+            left.append(item)
+        elif not is_member(node):
+            left.append(removed(item, node, _items(schema)))
+    return left
+
+
+def named_members(fields: FieldSet, schema: Schema) -> FieldSet:
+    """Return a set with those fields as members that a schema names and that have some below."""
+    found: FieldSet = {}
+    for element, node in fields.items():
+        if not node:
+            found[element] = node
+            continue
+        name = name_of(element)
+        below = named_members(node, schema_below(schema, name) if name else _items(schema))
+        found[element] = as_member(below) if name in schema.properties else below
+    return found
+
+
+def fitted(fields: FieldSet, schema: Schema) -> FieldSet:
+    """Return a set as a schema has it that may have become atomic where it was granular."""
+    found: FieldSet = {}
+    for element, node in fields.items():
+        name = name_of(element)
+        child = schema_below(schema, name) if name else _items(schema)
+        whole = child.atomic or (child.type == "array" and child.list_type == "atomic")
+        found[element] = LEAF if whole or not node else fitted(node, child)
+    return found

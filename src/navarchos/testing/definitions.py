@@ -1,0 +1,339 @@
+"""CustomResourceDefinitions onto an API server, and off it again.
+
+From files, folders or objects, on any server: ours, a real one, somebody's cluster.
+After controller-runtime's `pkg/envtest/crd.go`, and stricter where that is silent: what
+is missing, empty or contradicts itself is an error.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from navarchos.client import (
+    MANY_WRITERS,
+    AlreadyExists,
+    Client,
+    NotFound,
+    Resource,
+    ResourceClient,
+    Upserted,
+    create_or_update,
+    retry_on_conflict,
+)
+from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.crd import Manifest, ManifestError, read_objects
+from navarchos.errors import NavarchosError, Stopped
+from navarchos.stopping import StopToken
+
+__all__ = [
+    "DEFINITIONS",
+    "DefinitionNotReady",
+    "Source",
+    "install_definitions",
+    "lacks",
+    "load_definitions",
+    "uninstall_definitions",
+]
+
+Source: TypeAlias = Mapping[str, object] | str | os.PathLike[str]
+"""A definition as an object, or the path of a file or a folder of them."""
+
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+    type=dict,
+)
+"""The kind of definitions themselves."""
+
+_TIMEOUT: Final = 10.0  # this and the next as envtest (TE-02)
+_PERIOD: Final = 0.1
+_READ: Final = frozenset({".yaml", ".yml", ".json"})
+_GIVEN: Final = "an object given"
+
+_Definitions: TypeAlias = ResourceClient[dict[str, Any]]
+_Json: TypeAlias = Mapping[str, Any]
+
+
+class DefinitionNotReady(NavarchosError):
+    """A definition that the server does not serve, or does not let go.
+
+    Attributes:
+        name: The definition.
+        why: What the last look at it found.
+        seconds: How long it was waited for; 0 where waiting is of no use.
+    """
+
+    def __init__(self, name: str, why: str, seconds: float) -> None:
+        super().__init__(name, why, seconds)
+        self.name = name
+        self.why = why
+        self.seconds = seconds
+
+    def __str__(self) -> str:
+        waited = f", after {self.seconds:g} s" if self.seconds else ""
+        return f"CustomResourceDefinition {self.name} {self.why}{waited}"
+
+
+def load_definitions(*sources: Source, missing_ok: bool = False) -> list[Manifest]:
+    """Return the definitions of all sources, in order, each once.
+
+    Of a folder, the files `*.yaml`, `*.yml` and `*.json` are read, by name, those of
+    folders in it are not. Objects of other kinds in files are passed over.
+
+    Args:
+        sources: See `Source`.
+        missing_ok: Pass over paths where there is nothing.
+
+    Raises:
+        ManifestError: A path is missing; it holds no definition; an object is none; two
+            definitions have one name and differ.
+    """
+    found: dict[str, tuple[str, Manifest]] = {}
+    for source in sources:
+        for origin, definition in _definitions_of(source, missing_ok=missing_ok):
+            name = _name(origin, definition)
+            first, other = found.setdefault(name, (origin, definition))
+            if other != definition:
+                why = f"{name} differs from the one of the same name of {first}: give one of them"
+                raise ManifestError(origin, why)
+    return [definition for _, definition in found.values()]
+
+
+def install_definitions(
+    client: Client,
+    *sources: Source,
+    missing_ok: bool = False,
+    timeout: float = _TIMEOUT,
+    stop: StopToken | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> list[Upserted[Mapping[str, Any]]]:
+    """Create definitions, or bring those that exist to what is given, and wait for them.
+
+    Promises: when it returns, each is `Established`, discovery shows each version that
+    is served, and their collections answer. Several processes may install the same ones
+    at once. One that is being removed is waited for and created anew.
+
+    Does not promise: that a server which had a definition already judges by the new
+    schema; that takes it another moment.
+
+    Args:
+        client: Somebody who may get, create and update definitions and list objects.
+        sources: See `Source`.
+        missing_ok: Pass over paths where there is nothing.
+        timeout: Seconds until all have to be served.
+        stop: Ends the wait, with `Stopped`.
+        clock: Source of deadlines and waits.
+
+    Returns:
+        What the server had when each was written, and whether it was created.
+
+    Raises:
+        ManifestError: See `load_definitions`; nothing was written.
+        DefinitionNotReady: One is not served in time, or never will be because its
+            names are taken.
+        ApiError: The server refuses one; those before it are stored.
+    """
+    wanted = load_definitions(*sources, missing_ok=missing_ok)
+    definitions = client.resource(DEFINITIONS)
+    wait = _Wait(timeout, stop, clock)
+    written = []
+    for definition in wanted:
+        name = str(_part(definition, "metadata")["name"])
+        wait.until(name, partial(_leaving, definitions, name))
+        written.append(
+            retry_on_conflict(
+                partial(_upsert, definitions, name, definition),
+                policy=MANY_WRITERS,
+                clock=clock,
+                stop=stop,
+            )
+        )
+    for definition in wanted:
+        name = str(_part(definition, "metadata")["name"])
+        wait.until(name, partial(lacks, client, definition))
+    return written
+
+
+def uninstall_definitions(
+    client: Client,
+    *sources: Source,
+    missing_ok: bool = False,
+    timeout: float = _TIMEOUT,
+    stop: StopToken | None = None,
+    clock: Clock = SYSTEM_CLOCK,
+) -> None:
+    """Remove definitions, **and with them all objects of their kinds**; wait for the end.
+
+    Those that are not there are passed over.
+
+    Args:
+        client: Somebody who may get and delete definitions.
+        sources: See `Source`; only the names count.
+        missing_ok: Pass over paths where there is nothing.
+        timeout: Seconds until all have to be gone.
+        stop: Ends the wait, with `Stopped`.
+        clock: Source of deadlines and waits.
+
+    Raises:
+        ManifestError: See `load_definitions`; nothing was removed.
+        DefinitionNotReady: One is still there, because of an object with a finalizer,
+            say.
+        ApiError: The server refuses; those before it are being removed.
+    """
+    unwanted = load_definitions(*sources, missing_ok=missing_ok)
+    definitions = client.resource(DEFINITIONS)
+    names = [str(_part(definition, "metadata")["name"]) for definition in unwanted]
+    for name in names:
+        try:
+            definitions.delete(name)
+        except NotFound:
+            continue
+    wait = _Wait(timeout, stop, clock)
+    for name in names:
+        wait.until(name, partial(_present, definitions, name))
+
+
+def lacks(client: Client, definition: Manifest) -> str:
+    """Tell why the kind of a stored definition cannot be used yet; `""` when it can.
+
+    Asks the server anew each time.
+
+    Raises:
+        DefinitionNotReady: It never will be: its names are taken.
+    """
+    name = str(_part(definition, "metadata")["name"])
+    try:
+        found = client.resource(DEFINITIONS).get(name)
+    except NotFound:
+        return "is not there"
+    status = found.get("status") or {}  # null where nobody has looked at it yet
+    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    if conditions.get("NamesAccepted", {}).get("status") == "False":
+        why = f"has names that are taken: {conditions['NamesAccepted'].get('message', '')}"
+        raise DefinitionNotReady(name, why, 0.0)
+    if conditions.get("Established", {}).get("status") != "True":
+        return "is not established"
+    spec = _part(definition, "spec")
+    group, plural = spec["group"], spec["names"]["plural"]
+    for version in spec["versions"]:
+        path = f"/apis/{group}/{version['name']}"
+        if version.get("served") and not _is_served(client, path, plural):
+            return f"is not served as {group}/{version['name']}"
+    return ""
+
+
+def _is_served(client: Client, path: str, plural: str) -> bool:
+    answer = client.raw("GET", path)
+    if answer.status != HTTPStatus.OK:
+        return False
+    names = {each["name"] for each in msgspec.json.decode(answer.body)["resources"]}
+    if plural not in names:
+        return False
+    # Discovery may be ahead of what answers requests for objects.
+    return client.raw("GET", f"{path}/{plural}", query={"limit": "1"}).status == HTTPStatus.OK
+
+
+class _Wait:
+    """One deadline for several waits."""
+
+    def __init__(self, timeout: float, stop: StopToken | None, clock: Clock) -> None:
+        self._timeout = timeout
+        self._stop = stop if stop is not None else StopToken(clock=clock)
+        self._clock = clock
+        self._deadline = clock.monotonic() + timeout
+
+    def until(self, name: str, look: Callable[[], str]) -> None:
+        """Return when `look` finds nothing amiss."""
+        while why := look():
+            if self._clock.monotonic() >= self._deadline:
+                raise DefinitionNotReady(name, why, self._timeout)
+            if self._stop.wait(_PERIOD):
+                raise Stopped(self._stop.reason or "stopped")
+
+
+def _leaving(definitions: _Definitions, name: str) -> str:
+    found = _find(definitions, name)
+    leaving = found is not None and "deletionTimestamp" in found["metadata"]
+    return "is still being removed" if leaving else ""
+
+
+def _present(definitions: _Definitions, name: str) -> str:
+    found = _find(definitions, name)
+    if found is None:
+        return ""
+    held = ", ".join(found["metadata"].get("finalizers", ())) or "nothing"
+    return f"is still there, held by {held}"
+
+
+def _find(definitions: _Definitions, name: str) -> _Json | None:
+    try:
+        return definitions.get(name)
+    except NotFound:
+        return None
+
+
+def _upsert(definitions: _Definitions, name: str, wanted: Manifest) -> Upserted[Mapping[str, Any]]:
+    def mutate(definition: dict[str, Any]) -> None:
+        definition["spec"] = wanted["spec"]
+        for field in ("labels", "annotations"):
+            definition["metadata"].pop(field, None)
+            if given := _part(wanted, "metadata").get(field):
+                definition["metadata"][field] = given
+
+    try:
+        return create_or_update(definitions, name, mutate)
+    except AlreadyExists:  # somebody else installs the same: bring theirs to what is given
+        return create_or_update(definitions, name, mutate)
+
+
+def _definitions_of(source: Source, *, missing_ok: bool) -> Iterator[tuple[str, Manifest]]:
+    if isinstance(source, Mapping):
+        yield _GIVEN, source
+        return
+    path = Path(source)
+    if not path.exists():
+        if missing_ok:
+            return
+        raise ManifestError(str(path), "there is no such file or folder")
+    found = [
+        (str(file), document)
+        for file in _files(path)
+        for document in read_objects(file)
+        if document["kind"] == DEFINITIONS.kind
+    ]
+    if not found:
+        raise ManifestError(str(path), f"holds no {DEFINITIONS.kind}")
+    yield from found
+
+
+def _files(path: Path) -> Sequence[Path]:
+    if not path.is_dir():
+        return (path,)
+    return sorted(file for file in path.iterdir() if file.suffix in _READ and file.is_file())
+
+
+def _name(origin: str, definition: Manifest) -> str:
+    """Return what a definition is called, after a look at what the rest relies on."""
+    kind = definition.get("apiVersion"), definition.get("kind")
+    if kind != (DEFINITIONS.api_version, DEFINITIONS.kind):
+        why = f"holds a {kind[0]} {kind[1]}: only {DEFINITIONS.api_version} can be installed"
+        raise ManifestError(origin, why)
+    name = _part(definition, "metadata").get("name")
+    if not isinstance(name, str) or not name:
+        raise ManifestError(origin, f"a {DEFINITIONS.kind} without metadata.name")
+    if not _part(definition, "spec"):
+        raise ManifestError(origin, f"{name} has no spec")
+    return name
+
+
+def _part(definition: Manifest, field: str) -> _Json:
+    part = definition.get(field)
+    return part if isinstance(part, Mapping) else {}

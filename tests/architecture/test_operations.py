@@ -1,0 +1,83 @@
+"""docs/operations.md has an entry for every state that a person can meet."""
+
+import ast
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import pytest
+
+from navarchos.cli.exits import ExitStatus
+from navarchos.drain import Answer
+from navarchos.drain import Reason as PodReason
+from navarchos.operator.api.v1alpha1 import DrainPhase, ReplacementPhase, RolloutPhase, Step
+from navarchos.operator.drains.status import DrainReason
+from navarchos.operator.events import EventReason
+from navarchos.operator.preflight import Reason as PlanReason
+from navarchos.operator.replacements.waiting import Wait
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+OPERATOR = ROOT / "src" / "navarchos" / "operator"
+
+
+def part(title: str) -> set[str]:
+    """The first cells, in backquotes, of the tables under a heading and those below it."""
+    level = title.split(maxsplit=1)[0]
+    end = rf"(?=^#{{1,{len(level)}}} |\Z)"
+    found = re.search(rf"^{re.escape(title)}$(.*?){end}", PAGE, re.MULTILINE | re.DOTALL)
+    assert found, f"no heading {title!r}"
+    return set(re.findall(r"^\| `?([\w]+)`? \|", found[1], re.MULTILINE))
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("### NodeRollout", RolloutPhase),
+        ("### NodeReplacement", [*ReplacementPhase, *Step]),
+        ("### NodeDrain", DrainPhase),
+        ("## Conditions and their reasons", DrainReason),
+        ("### Reasons to wait", Wait),
+        ("## Why a pod stays", [*PodReason, *(a for a in Answer if not a.is_done)]),
+        ("## Events", EventReason),
+        ("## Commands", [str(status.value) for status in ExitStatus]),
+    ],
+)
+def test_every_phase_and_reason_has_its_entry(title: str, words: list[StrEnum]) -> None:
+    assert {str(word) for word in words} - part(title) == set()
+
+
+def test_every_finding_of_a_plan_has_its_entry() -> None:
+    everywhere = part("## Why a pod stays") | part("## Conditions and their reasons")
+    assert {str(reason) for reason in PlanReason} - everywhere == set()
+
+
+def test_every_word_in_a_condition_has_its_entry() -> None:
+    """Conditions, and reasons that are no enum's, stand as literals where they are set."""
+    words = {word for folder in ("rollouts", "replacements") for word in literals(folder)}
+    assert len(words) > 20
+    assert words - part("## Conditions and their reasons") == set()
+
+
+def literals(folder: str) -> Iterator[str]:
+    for path in sorted((OPERATOR / folder).rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        exported = {
+            id(node)
+            for statement in tree.body
+            if isinstance(statement, ast.Assign)
+            and isinstance(statement.targets[0], ast.Name)
+            and statement.targets[0].id == "__all__"
+            for node in ast.walk(statement)
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and id(node) not in exported:
+                word = node.value
+                if isinstance(word, str) and WORD.fullmatch(word) and word not in NO_REASONS:
+                    yield word
+
+
+WORD = re.compile(r"([A-Z][a-z]+)+")
+NO_REASONS = {"True", "False", "NodeRollout", "Pod"}
+"""Words of that form which are statuses and kinds."""

@@ -1,0 +1,291 @@
+"""One case: nodes, workloads and objects of its own, watched from beginning to end."""
+
+import hashlib
+import os
+import re
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from tests.cases import manifests
+from tests.cases.checker import Checker
+from tests.cases.managers import ManagerProcess
+from tests.cases.target import JsonObject, Target
+from tests.cases.waiting import wait_for
+
+from navarchos.client import Propagation, ignore_not_found
+from navarchos.testing.controlplane.guarding import Guard
+
+__all__ = ["Case", "case_name"]
+
+_OURS: Final = ("NodeRollout", "NodeReplacement", "NodeDrain")
+_WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
+
+
+def case_name(test: str) -> str:
+    """Return a name for objects from the name of a test: of no other one, nor another run's."""
+    words = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))
+    unique = hashlib.sha256(f"{test} {os.getpid()}".encode()).hexdigest()
+    return f"{words[:30].strip('-')}-{unique[:4]}"
+
+
+class Case:
+    """What a case does to the cluster, and what it waits for.
+
+    Attributes:
+        name: Of its namespace and its rollout; the beginning of its nodes' names.
+        target: The cluster.
+        checker: Watches everything; fails the case on any excess.
+    """
+
+    def __init__(
+        self, name: str, target: Target, checker: Checker, guard: Guard, account: Path
+    ) -> None:
+        self.name = name
+        self.target = target
+        self.checker = checker
+        self._guard = guard
+        self._account = account
+        self._managers: list[ManagerProcess] = []
+        self._has_namespace = False
+
+    # What it makes.
+
+    def add_nodes(self, count: int, *, first: int = 1, **labels: str) -> list[str]:
+        """Make nodes and wait until they are ready."""
+        names = [f"{self.name}-{number}" for number in range(first, first + count)]
+        for name in names:
+            node = manifests.node(name, self.name, **labels)
+            if not self.target.runs_kwok:
+                node["status"] = manifests.ready_status(name)
+            self.target.create(node)
+        self.wait_until_ready(names)
+        return names
+
+    def wait_until_ready(self, names: Sequence[str]) -> None:
+        """Wait until nodes can take pods."""
+        for name in names:
+            wait_for(f"node {name} to be ready", lambda: self._takes_pods(name))  # noqa: B023 - called at once
+
+    def add(self, *made: JsonObject) -> None:
+        """Make objects in the case's namespace, and wait until they have settled."""
+        if not self._has_namespace:
+            self.target.create(manifests.namespace(self.name))
+            self._has_namespace = True
+        self.target.create(*made)
+        self.settle()
+
+    def settle(self) -> None:
+        """Wait until workloads have the pods they want, and budgets know them."""
+        lacking: list[str] = []
+
+        def is_settled() -> bool:
+            lacking[:] = self._unsettled()
+            return not lacking
+
+        try:
+            wait_for(f"the workloads of {self.name}", is_settled)
+        except AssertionError as error:
+            error.add_note(f"still lacking: {lacking}")
+            raise
+
+    def create(self, manifest: JsonObject) -> JsonObject:
+        """Make one object of ours."""
+        (made,) = self.target.create(manifest)
+        return made
+
+    def roll(self, **spec: object) -> JsonObject:
+        """Make a rollout over the nodes of the case."""
+        return self.create(manifests.rollout(self.name, **spec))
+
+    def change_budget(self, name: str, **spec: object) -> None:
+        """Change what a budget asks for; the checker knows of it first."""
+        budgets, body = self.target.of("PodDisruptionBudget"), {"spec": spec}
+        self.checker.expect(budgets.patch(name, body, self.name, dry_run=True))
+        budgets.patch(name, body, self.name)
+
+    def delete(self, kind: str) -> None:
+        """Delete the object of that kind that bears the case's name, as kubectl does.
+
+        What it owns follows it later.
+        """
+        self.target.of(kind).delete(self.name, propagation=Propagation.BACKGROUND)
+
+    def manager(self, *arguments: str, name: str = "") -> ManagerProcess:
+        """Start a manager and wait until it is ready."""
+        name = f"{self.name}-{name or 'manager'}"
+        process = ManagerProcess(self._guard, name, self._account, *arguments)
+        self._managers.append(process)
+        process.start()
+        return process
+
+    # What it looks at.
+
+    def status(self, kind: str = "NodeRollout", name: str = "") -> dict[str, Any]:
+        """Return the status of an object; empty while there is none."""
+        found = self.target.find(kind, name or self.name)
+        return (found or {}).get("status") or {}
+
+    def phase(self, kind: str = "NodeRollout", name: str = "") -> str:
+        """Return the phase of an object; empty while there is none."""
+        phase = self.status(kind, name).get("phase", "")
+        assert isinstance(phase, str)
+        return phase
+
+    def wait_for_phase(
+        self, phase: str, kind: str = "NodeRollout", name: str = "", timeout: float = 60.0
+    ) -> dict[str, Any]:
+        """Wait for a phase; returns the status then."""
+        what = f"{kind} {name or self.name} to be {phase}"
+        try:
+            wait_for(what, lambda: self.phase(kind, name) == phase, timeout)
+        except AssertionError as error:
+            error.add_note(self._describe())
+            raise
+        return self.status(kind, name)
+
+    def node(self, name: str) -> JsonObject:
+        """Return a node."""
+        return self.target.get("Node", name)
+
+    def is_cordoned(self, name: str) -> bool:
+        """Tell whether no new pod may come to a node."""
+        return bool(self.node(name)["spec"].get("unschedulable"))
+
+    def pods(self, node: str = "") -> list[JsonObject]:
+        """Return the pods of the case, or those of one of its nodes."""
+        found = self.target.list("Pod", self.name)
+        return [each for each in found if not node or each["spec"].get("nodeName") == node]
+
+    def replacement(self, node: str) -> str:
+        """Return the name of the replacement of a node, by its rollout."""
+        return f"{self.name}-{node}"
+
+    def events(self, name: str) -> dict[str, list[JsonObject]]:
+        """Return the events about an object of ours, by reason."""
+        found: dict[str, list[JsonObject]] = {}
+        for event in self.target.list("Event", "default"):
+            if event["regarding"]["name"] == name:
+                found.setdefault(event["reason"], []).append(event)
+        return found
+
+    def logs(self) -> dict[str, str]:
+        """Return what the managers have logged, by name."""
+        return {manager.name: manager.log() for manager in self._managers}
+
+    # Its end.
+
+    def judge(self) -> None:
+        """Fail on anything that must never happen."""
+        self.checker.settle()
+        self.checker.judge_the_end()
+        violations = self.checker.violations
+        assert not violations, "\n".join(map(str, violations))
+
+    def end(self) -> None:
+        """Stop the managers, and take away what the case made."""
+        with ExitStack() as stack:
+            # The last one first, and all of them however the others fail.
+            stack.callback(self._remove)
+            for manager in self._managers:
+                stack.callback(self._stop, manager)
+
+    def _describe(self) -> str:
+        """Return all that matters, for people who ask why nothing goes on."""
+        kinds = {kind: self.target.list(kind) for kind in _OURS}
+        kinds["Pod"] = self.pods()
+        for each in (each for found in kinds.values() for each in found):
+            each["metadata"].pop("managedFields", None)
+        return yaml.safe_dump(kinds)
+
+    def _stop(self, manager: ManagerProcess) -> None:
+        if manager.is_started:
+            status = manager.stop()
+            assert status == 0, f"{manager.name} ended with {status}:\n{manager.log()[-3000:]}"
+
+    def _remove(self) -> None:
+        for kind in _OURS:
+            for each in self.target.list(kind):
+                self._remove_ours(kind, each)
+        wait_for("the end of our objects", lambda: not any(map(self.target.list, _OURS)))
+        for node in self._nodes():
+            self.target.patch("Node", node, {"spec": {"unschedulable": None}})
+        if self._has_namespace:
+            self._remove_workloads()
+        for node in self._nodes():
+            self.target.of("Node").delete(node)
+
+    def _remove_ours(self, kind: str, each: JsonObject) -> None:
+        name = each["metadata"]["name"]
+        with ignore_not_found():
+            # Nobody is left who would undo its cordon.
+            self.target.patch(kind, name, {"metadata": {"finalizers": None}})
+            self.target.of(kind).delete(name, propagation=Propagation.BACKGROUND)
+
+    def _remove_workloads(self) -> None:
+        self.target.of("Namespace").delete(self.name)
+        for kind in _WORKLOADS:
+            for each in self.target.list(kind, self.name):
+                with ignore_not_found():
+                    name = each["metadata"]["name"]
+                    self.target.of(kind).delete(name, self.name, propagation=Propagation.BACKGROUND)
+        wait_for(f"the end of the pods of {self.name}", self._no_pods)
+
+    def _no_pods(self) -> bool:
+        pods = self.pods()
+        for pod in pods:
+            with ignore_not_found():
+                self.target.of("Pod").delete(
+                    pod["metadata"]["name"], self.name, grace_period_seconds=0
+                )
+        return not pods
+
+    def _nodes(self) -> list[str]:
+        selector = f"{manifests.CASE_LABEL}={self.name}"
+        found = self.target.list("Node", label_selector=selector)
+        return [node["metadata"]["name"] for node in found]
+
+    def _takes_pods(self, name: str) -> bool:
+        node = self.node(name)
+        conditions = node.get("status", {}).get("conditions", ())
+        ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+        keys = [taint["key"] for taint in node["spec"].get("taints", ())]
+        return ready and "node.kubernetes.io/not-ready" not in keys
+
+    def _unsettled(self) -> list[str]:
+        """Return what does not have its pods yet."""
+        lacking = []
+        for kind in _WORKLOADS:
+            for each in self.target.list(kind, self.name):
+                wanted, ready = _replicas(kind, each)
+                if wanted != ready:
+                    lacking.append(f"{kind} {each['metadata']['name']}: {ready} of {wanted}")
+        pods = [pod for pod in self.pods() if (pod["status"].get("phase") != "Running")]
+        lacking += [f"pod {pod['metadata']['name']}" for pod in pods]
+        for each in self.target.list("PodDisruptionBudget", self.name):
+            status = each.get("status", {})
+            if status.get("currentHealthy", 0) != self._matching(each):
+                lacking.append(f"budget {each['metadata']['name']}")
+        return lacking
+
+    def _matching(self, budget: JsonObject) -> int:
+        labels = budget["spec"]["selector"]["matchLabels"]
+        pods = self.pods()
+        return sum(labels.items() <= pod["metadata"].get("labels", {}).items() for pod in pods)
+
+
+def _replicas(kind: str, workload: JsonObject) -> tuple[int, int]:
+    spec, status = workload["spec"], workload.get("status", {})
+    match kind:
+        case "Deployment":
+            return spec["replicas"], status.get("availableReplicas", 0)
+        case "StatefulSet":
+            return spec["replicas"], status.get("readyReplicas", 0)
+        case "DaemonSet":
+            # Before its controller has seen it, it wants -1.
+            seen = "observedGeneration" in status
+            return status["desiredNumberScheduled"] if seen else -1, status.get("numberReady", 0)
+        case _:
+            return spec["parallelism"], status.get("ready", 0) + status.get("succeeded", 0)

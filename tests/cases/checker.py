@@ -1,0 +1,308 @@
+"""No violation, ever: an observer of its own that sees every change of a case.
+
+It talks to the server on a connection of its own and knows nothing but watch events.
+The rules, besides those of `navarchos.testing.cluster.invariants`:
+
+- **In flight.** Never are more nodes reserved, cordoned or drained at once than the
+  case declares: counted by replacements, and again by the cordons of the nodes
+  themselves. Each count is of one kind, so events of two kinds that overtake one
+  another do not disturb it.
+- **Cordons.** When a case ends, no node bears a cordon of ours whose drain is gone,
+  unless the node has been drained.
+
+Who ended a pod is not in a watch event, but the API server says on the pod that it
+was evicted. A pod that ends without such a mark was deleted, which passes over its
+budget and is judged as strictly; except for what the cluster itself does to pods
+whose node is gone.
+"""
+
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Final, Self
+
+from tests.cases.waiting import wait_for
+
+from navarchos.client import Client, Resource
+from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.testing.apiserver import BucketId, Change, Origin
+from navarchos.testing.cluster.invariants import InvariantChecker
+from navarchos.testing.controlplane.subscribing import Subscription
+
+__all__ = ["LATE_BINDING", "WATCHED", "Checker", "Violation"]
+
+JsonObject = dict[str, Any]
+
+
+def _resource(group: str, plural: str, kind: str, *, namespaced: bool) -> Resource[JsonObject]:
+    version = "v1"
+    return Resource(group, version, plural, kind, namespaced=namespaced, type=dict)
+
+
+# In the order in which they are entered at the start: what is judged comes last.
+WATCHED: Final = (
+    _resource("", "nodes", "Node", namespaced=False),
+    _resource("policy", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
+    _resource("apps", "deployments", "Deployment", namespaced=True),
+    _resource("apps", "replicasets", "ReplicaSet", namespaced=True),
+    _resource("apps", "statefulsets", "StatefulSet", namespaced=True),
+    NODE_ROLLOUTS.projected(dict),
+    NODE_REPLACEMENTS.projected(dict),
+    NODE_DRAINS.projected(dict),
+    _resource("", "pods", "Pod", namespaced=True),
+)
+"""The kinds whose changes are seen."""
+
+_BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
+
+# What the cluster itself does to pods is nobody's voluntary disruption.
+_OF_THE_CLUSTER: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
+
+LATE_BINDING: Final = 3.0
+"""Seconds for which a scheduler may not have heard of a cordon yet, on a busy machine."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Something that must never happen, and did."""
+
+    what: str
+    about: str
+    detail: str
+
+
+class Checker:
+    """Watches one case from its beginning to its end.
+
+    Lifecycle: a context manager; its watches have begun when it is entered. `settle`
+    waits until all that has happened is known, `violations` is the verdict.
+
+    Threads: safe from any thread.
+
+    Args:
+        client: A connection of the checker's own. Closed with it.
+        in_flight: How many nodes may be in flight; `None` is any number.
+        late_binding: Seconds after a cordon in which a pod may still be bound.
+    """
+
+    def __init__(
+        self, client: Client, *, in_flight: int | None = 1, late_binding: float = LATE_BINDING
+    ) -> None:
+        self.in_flight = in_flight
+        self.bypasses_budgets = False
+        self._client = client
+        self._invariants = InvariantChecker(late_binding_tolerance=late_binding)
+        self._cleanup = ExitStack()
+        self._seen_lock = threading.Lock()
+        self._seen: dict[BucketId, dict[str, JsonObject]] = {}  # guarded by _seen_lock; by uid
+        self._cordoned: list[str] = []  # guarded by _seen_lock
+        self._drained: list[str] = []  # guarded by _seen_lock
+        self._most = 0  # guarded by _seen_lock
+        self._found: list[Violation] = []  # guarded by _seen_lock
+        self._evictions: Counter[str] = Counter()  # guarded by _seen_lock
+
+    def __enter__(self) -> Self:
+        self._cleanup.callback(self._client.close)
+        subscription = Subscription(self._client, WATCHED, self.observe, announce_present=True)
+        self._cleanup.callback(subscription.close)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._cleanup.close()
+
+    @property
+    def cordoned(self) -> Sequence[str]:
+        """The nodes that we cordoned, in the order in which that happened."""
+        with self._seen_lock:
+            return tuple(self._cordoned)
+
+    @property
+    def drained(self) -> Sequence[str]:
+        """The nodes that were labelled as drained, in the order in which that happened."""
+        with self._seen_lock:
+            return tuple(self._drained)
+
+    @property
+    def most_in_flight(self) -> int:
+        """The most nodes that were in flight at one moment."""
+        with self._seen_lock:
+            return self._most
+
+    def evictions(self, namespace: str) -> int:
+        """Return how many pods of a namespace were evicted."""
+        with self._seen_lock:
+            return self._evictions[namespace]
+
+    @property
+    def violations(self) -> list[Violation]:
+        """What was broken so far."""
+        of_pods = [
+            Violation(found.what, found.object, found.detail)
+            for found in self._invariants.violations
+            if not (self.bypasses_budgets and found.what == "BudgetViolated")
+        ]
+        with self._seen_lock:
+            return [*of_pods, *self._found]
+
+    def settle(self) -> None:
+        """Wait until the watches have told all that has happened."""
+        for resource in WATCHED:
+            wait_for(f"the last events of {resource}", lambda: self._knows_all(resource))  # noqa: B023 - called at once
+
+    def judge_the_end(self) -> None:
+        """Look for cordons that nobody will undo. Call `settle` first."""
+        with self._seen_lock:
+            drains = {
+                f"{drain['metadata']['name']}/{uid}"
+                for uid, drain in self._of(NODE_DRAINS.plural).items()
+            }
+            for node in self._of("nodes").values():
+                owner = _cordoned_by(node)
+                if owner and not _is_drained(node) and owner not in drains:
+                    self._report_locked(
+                        "CordonLeft",
+                        node["metadata"]["name"],
+                        f"it was cordoned by drain {owner}, which is gone",
+                    )
+
+    def expect(self, budget: JsonObject) -> None:
+        """Judge by a budget as somebody is about to make it.
+
+        The watch of pods may tell what a change allowed before that of budgets tells of
+        the change.
+        """
+        self._invariants.observe(
+            Change(
+                type="MODIFIED",
+                resource=_BUDGETS,
+                object=budget,
+                previous=None,
+                resource_version=int(budget["metadata"]["resourceVersion"]),
+                request=None,
+            )
+        )
+
+    def observe(self, change: Change) -> None:
+        """Enter a change, and judge it."""
+        with self._seen_lock:
+            kind = change.resource.plural
+            origin = self._origin_locked(change) if kind == "pods" else None
+            seen = self._seen.setdefault(change.resource, {})
+            uid = change.object["metadata"]["uid"]
+            before = seen.get(uid)
+            if change.type == "DELETED":
+                seen.pop(uid, None)
+            else:
+                seen[uid] = change.object
+            if kind == "nodes" and change.type != "DELETED":
+                self._node_locked(before, change.object)
+            elif kind == NODE_REPLACEMENTS.plural:
+                self._count_locked("replacements", self._replacements_in_flight())
+        self._invariants.observe(
+            Change(
+                type=change.type,
+                resource=change.resource,
+                object=change.object,
+                previous=change.previous,
+                resource_version=change.resource_version,
+                request=origin,
+            )
+        )
+
+    def _origin_locked(self, change: Change) -> Origin | None:
+        """Tell who ends a pod, as far as the pod shows it."""
+        pod = change.object
+        mark = next(
+            (
+                condition.get("reason", "")
+                for condition in (pod.get("status") or {}).get("conditions") or ()
+                if condition.get("type") == "DisruptionTarget" and condition.get("status") == "True"
+            ),
+            "",
+        )
+        if mark == "EvictionByEvictionAPI":
+            if change.type == "MODIFIED" and _begins_to_end(change):
+                self._evictions[pod["metadata"]["namespace"]] += 1
+            return Origin("evict", "somebody")
+        if mark in _OF_THE_CLUSTER or not self._node_exists(pod):
+            return None
+        return Origin("delete", "somebody")
+
+    def _node_exists(self, pod: Mapping[str, Any]) -> bool:
+        name = pod["spec"].get("nodeName", "")
+        return any(node["metadata"]["name"] == name for node in self._of("nodes").values())
+
+    def _node_locked(self, before: JsonObject | None, node: JsonObject) -> None:
+        name = node["metadata"]["name"]
+        if _cordoned_by(node) and not (before and _cordoned_by(before)):
+            self._cordoned.append(name)
+        if _is_drained(node) and not (before and _is_drained(before)):
+            self._drained.append(name)
+        busy = {
+            each["metadata"]["name"]
+            for each in self._of("nodes").values()
+            if _cordoned_by(each) and not _is_drained(each)
+        }
+        self._count_locked("cordoned nodes", busy)
+
+    def _replacements_in_flight(self) -> set[str]:
+        return {
+            each["spec"]["nodeName"]
+            for each in self._of(NODE_REPLACEMENTS.plural).values()
+            if (each.get("status") or {}).get("phase") == "InProgress"
+        }
+
+    def _count_locked(self, what: str, names: set[str]) -> None:
+        self._most = max(self._most, len(names))
+        if self.in_flight is not None and len(names) > self.in_flight:
+            self._report_locked(
+                "TooManyInFlight",
+                ", ".join(sorted(names)),
+                f"{len(names)} {what} at once, {self.in_flight} may be",
+            )
+
+    def _report_locked(self, what: str, about: str, detail: str) -> None:
+        violation = Violation(what, about, detail)
+        if violation not in self._found:
+            self._found.append(violation)
+
+    def _of(self, plural: str) -> Mapping[str, JsonObject]:
+        return next((seen for kind, seen in self._seen.items() if kind.plural == plural), {})
+
+    def _knows_all(self, resource: Resource[JsonObject]) -> bool:
+        listed = self._client.resource(resource).list().items
+        with self._seen_lock:
+            seen = self._seen.get(BucketId(resource.plural, resource.group), {})
+            return _versions(listed) == _versions(seen.values())
+
+
+def _versions(objects: Any) -> dict[str, str]:
+    return {each["metadata"]["uid"]: each["metadata"]["resourceVersion"] for each in objects}
+
+
+def _begins_to_end(change: Change) -> bool:
+    before = change.previous
+    return bool(change.object["metadata"].get("deletionTimestamp")) and not (
+        before and before["metadata"].get("deletionTimestamp")
+    )
+
+
+def _cordoned_by(node: Mapping[str, Any]) -> str:
+    """Return the drain whose cordon the node bears; empty when it is not ours."""
+    if not node.get("spec", {}).get("unschedulable"):
+        return ""
+    annotations: Mapping[str, str] = node["metadata"].get("annotations") or {}
+    return annotations.get(CORDONED_BY_ANNOTATION, "")
+
+
+def _is_drained(node: Mapping[str, Any]) -> bool:
+    return DRAIN_COMPLETED_LABEL in (node["metadata"].get("labels") or {})

@@ -1,0 +1,47 @@
+"""The real kubectl, as somebody at a terminal uses it."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Kubectl"]
+
+
+@dataclass(frozen=True)
+class Kubectl:
+    """The real kubectl, with a configuration and a cache of its own."""
+
+    path: Path
+    kubeconfig: Path
+    home: Path
+
+    def run(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        """Run it; `text` is its standard input."""
+        return subprocess.run(
+            [str(self.path), *words],
+            input=text,
+            env={
+                "PATH": os.environ.get("PATH", os.defpath),
+                "HOME": str(self.home),
+                "KUBECONFIG": str(self.kubeconfig),
+                "KUBECACHEDIR": str(self.home / "cache"),
+            },
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def __call__(self, *words: str, text: str | None = None) -> str:
+        """Run it; return what it prints. It must succeed, without a warning."""
+        done = self.run(*words, text=text)
+        assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
+        assert not done.stderr, f"kubectl {' '.join(words)} warns: {done.stderr}"
+        return done.stdout
+
+    def refused(self, *words: str, text: str | None = None) -> str:
+        """Run it; return what it complains about. It must fail."""
+        done = self.run(*words, text=text)
+        assert done.returncode != 0, f"kubectl {' '.join(words)} says: {done.stdout}"
+        return done.stderr

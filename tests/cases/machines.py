@@ -1,0 +1,138 @@
+"""The simulator's kubelets and cloud at work on a real server.
+
+They are written on this framework, so a case that uses them runs two programs of
+ours against the real thing: the operator, and these.
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Final, Self
+
+from tests.cases.manifests import CASE_LABEL
+from tests.cases.target import KINDS, JsonObject, Target
+
+from navarchos.client import NotFound, ResourceClient, ignore_already_exists
+from navarchos.clock import SYSTEM_CLOCK
+from navarchos.meta import format_time
+from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.runtime import Manager, ManagerOptions
+from navarchos.stopping import StopToken
+from navarchos.testing.cluster import ClusterOptions, Span
+from navarchos.testing.cluster.agents import Agent
+from navarchos.testing.cluster.controllers import cloud, kubelets
+from navarchos.testing.cluster.kinds import Node
+from navarchos.testing.cluster.nodes import Machine
+from navarchos.testing.cluster.world import World
+from navarchos.threads import ThreadGroup
+
+__all__ = ["PACE", "Machines"]
+
+PACE: Final = ClusterOptions(
+    speed=1.0,  # pods may say in seconds how long they take
+    terminate_label=DRAIN_COMPLETED_LABEL,
+    pod_start=Span(0.1, 0.2),
+    pod_termination=Span(0.1, 0.3),
+    pod_quarantine=Span(0.2, 0.2),
+    machine_termination=Span(0.4, 0.6),
+    machine_boot=Span(1.7, 2.2),
+)
+"""How fast the simulator is in cases."""
+
+_STOP_TIMEOUT: Final = 20.0
+_HEARTBEAT: Final = 10.0
+_LEASE_SECONDS: Final = 40
+_LEASES: Final = "kube-node-lease"
+
+
+class Machines:
+    """Replaces drained nodes, and runs the pods of cases when told to.
+
+    Args:
+        target: Where.
+        machines: Those that run now. The cloud replaces each that is drained.
+        kubelets: Whether the simulator's kubelets run the pods of the nodes of cases.
+            Nobody else must then.
+
+    Lifecycle: a context manager; on exit every thread has ended.
+    """
+
+    def __init__(self, target: Target, machines: Sequence[Machine], *, kubelets: bool) -> None:
+        self._target = target
+        self._machines = machines
+        self._kubelets = kubelets
+        self._stop = StopToken()
+        self._threads = ThreadGroup("machines", stop=self._stop)
+        self._cleanup = ExitStack()
+        self._cloud: cloud.Cloud | None = None
+
+    @property
+    def replaced(self) -> int:
+        """How many machines have been replaced so far."""
+        return self._cloud.replaced if self._cloud is not None else 0
+
+    def __enter__(self) -> Self:
+        clients = {agent: self._target.connect(agent.value) for agent in Agent}
+        for client in clients.values():
+            self._cleanup.callback(client.close)
+        options = ManagerOptions(metrics_address="0", health_address="0", component="simulator")
+        manager = Manager(clients[Agent.CONTROLLERS], options=options)
+        world = World(manager, clients, PACE, SYSTEM_CLOCK, self._stop)
+        if self._kubelets:
+            kubelets.install(world, serves=_is_of_a_case)
+            leases = clients[Agent.KUBELET].resource(KINDS["Lease"])
+            manager.add(_Heartbeats(world, leases))
+        self._cloud = cloud.install(world, self._machines)
+        self._threads.start("manager", lambda: manager.run(self._stop))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stop.stop("the case is over")
+        joined = self._threads.join(_STOP_TIMEOUT)
+        self._cleanup.close()
+        assert joined, f"threads left: {self._threads.running()}"
+        self._threads.raise_failure()
+
+
+def _is_of_a_case(node: Node) -> bool:
+    """Tell a node that a case made from those that have a kubelet of their own."""
+    return CASE_LABEL in node.metadata.labels
+
+
+class _Heartbeats:
+    """Renews the leases of the nodes of cases, as kubelets do: without it nodes count as lost."""
+
+    def __init__(self, world: World, leases: ResourceClient[JsonObject]) -> None:
+        self._world = world
+        self._leases = leases
+
+    def run(self, stop: StopToken) -> None:
+        """Renew until told to stop."""
+        while not stop.is_set():
+            for node in filter(_is_of_a_case, self._world.nodes.lister.list()):
+                self._renew(node.metadata.name)
+            stop.wait(_HEARTBEAT)
+
+    def _renew(self, name: str) -> None:
+        now = format_time(self._world.clock.now())
+        spec = {
+            "holderIdentity": name,
+            "leaseDurationSeconds": _LEASE_SECONDS,
+            "renewTime": now.replace("Z", ".000000Z"),
+        }
+        try:
+            self._leases.patch(name, {"spec": spec}, _LEASES)
+        except NotFound:
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": name, "namespace": _LEASES},
+                "spec": spec,
+            }
+            with ignore_already_exists():
+                self._leases.create(lease, _LEASES)

@@ -1,0 +1,123 @@
+"""The manager as a process of its own, as the shipped Deployment runs it."""
+
+import http.client
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from tests.cases.target import CONFIG
+from tests.cases.waiting import wait_for
+
+from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.ports import HOST
+
+__all__ = ["LEASE", "LEASE_NAMESPACE", "ManagerProcess", "shipped_arguments"]
+
+LEASE: Final = "navarchos-leader-election"
+LEASE_NAMESPACE: Final = "kube-system"
+
+# A lease moves as fast as it may, so that cases that kill its holder do not take long.
+QUICK_LEASE: Final = ("--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms")
+
+
+def shipped_arguments() -> list[str]:
+    """Return the arguments that the shipped Deployment gives to the manager."""
+    text = (CONFIG / "deploy" / "deployment.yaml").read_text(encoding="utf-8")
+    deployment: Any = yaml.safe_load(text)
+    (container,) = deployment["spec"]["template"]["spec"]["containers"]
+    return list(container["args"])
+
+
+class ManagerProcess:
+    """One replica: `navarchos manager` with a kubeconfig of the shipped ServiceAccount.
+
+    It runs under a guard, so that it ends with the tests however they end.
+
+    Args:
+        guard: Whose child it is.
+        name: Of the process; its log bears it.
+        kubeconfig: Whom it is.
+        arguments: More arguments; they win over the shipped ones.
+    """
+
+    def __init__(self, guard: Guard, name: str, kubeconfig: Path, *arguments: str) -> None:
+        self._guard = guard
+        self.name = name
+        self._command = (
+            *(sys.executable, "-m", "navarchos.cli", "manager"),
+            *shipped_arguments(),
+            *(f"--kubeconfig={kubeconfig}", "--log-level=debug"),
+            *(f"--metrics-addr={HOST}:0", f"--health-addr={HOST}:0"),
+            *QUICK_LEASE,
+            *arguments,
+        )
+        self.is_started = False
+        self._logged_before = 0
+
+    def start(self) -> None:
+        """Start it, or start it again after its end, and wait until it is ready."""
+        self.launch()
+        wait_for(f"{self.name} to be ready\n{self.log()}", self.is_ready)
+
+    def launch(self) -> None:
+        """Start it, or start it again after its end, ready or not."""
+        self._logged_before = len(self.log())
+        self._guard.start(self.name, *self._command)
+        self.is_started = True
+
+    def stop(self) -> int:
+        """Send it SIGTERM, wait for its end, and return its exit status."""
+        self.is_started = False
+        return self._guard.stop_server(self.name)
+
+    def kill(self) -> None:
+        """Send it SIGKILL, and wait for its end."""
+        self._guard.signal(self.name, signal.SIGKILL)
+        wait_for(f"the end of {self.name}", lambda: self.exit_status() is not None)
+        self.is_started = False
+
+    def exit_status(self) -> int | None:
+        """Return its exit status; `None` while it runs."""
+        return self._guard.status()[self.name]
+
+    def is_ready(self) -> bool:
+        """Whether it says that it is ready. Fails when it has ended."""
+        assert self.exit_status() is None, f"{self.name} ended:\n{self.log()}"
+        try:
+            return self._get("health", "/readyz")[0] == 200
+        except OSError:
+            return False
+
+    def is_leader(self) -> bool:
+        """Whether it holds the lease, by its own account."""
+        return 'leader_election_master_status{name="' + LEASE + '"} 1.0' in self.metrics()
+
+    def metrics(self) -> str:
+        """Return its metrics."""
+        return self._get("metrics", "/metrics")[1]
+
+    def log(self) -> str:
+        """Return all it has logged."""
+        path = self._guard.directory / f"{self.name}.log"
+        return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
+
+    def port(self, server: str) -> int:
+        """Return the port that one of its servers got in its present life."""
+        for line in self.log()[self._logged_before :].splitlines(keepends=True):
+            if '"http_listening"' in line and line.endswith("\n"):
+                entry = json.loads(line)
+                if entry["server"] == server:
+                    return int(entry["port"])
+        raise ConnectionRefusedError(f"{self.name} does not listen for {server} yet")
+
+    def _get(self, server: str, path: str) -> tuple[int, str]:
+        connection = http.client.HTTPConnection(HOST, self.port(server), timeout=5)
+        try:
+            connection.request("GET", path)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+        finally:
+            connection.close()

@@ -1,0 +1,131 @@
+"""A cluster that cases run on, as its administrator sees it."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+from tests.cases.waiting import wait_for
+
+from navarchos.client import Client, NotFound, Resource, ResourceClient
+from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
+from navarchos.testing.controlplane import AuditEvent
+from navarchos.testing.controlplane.kubeconfigs import write_private
+
+__all__ = ["CONFIG", "GROUP", "KINDS", "Target"]
+
+JsonObject = dict[str, Any]
+
+CONFIG: Final = Path(__file__).parents[2] / "config"
+GROUP: Final = NODE_ROLLOUTS.group
+
+_BUILT_IN: Final = (
+    ("v1", "namespaces", "Namespace", False),
+    ("v1", "nodes", "Node", False),
+    ("v1", "pods", "Pod", True),
+    ("v1", "serviceaccounts", "ServiceAccount", True),
+    ("apps/v1", "deployments", "Deployment", True),
+    ("apps/v1", "replicasets", "ReplicaSet", True),
+    ("apps/v1", "statefulsets", "StatefulSet", True),
+    ("apps/v1", "daemonsets", "DaemonSet", True),
+    ("batch/v1", "jobs", "Job", True),
+    ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
+    ("coordination.k8s.io/v1", "leases", "Lease", True),
+    ("events.k8s.io/v1", "events", "Event", True),
+)
+
+
+def _built_in(api_version: str, plural: str, kind: str, namespaced: bool) -> Resource[JsonObject]:
+    group, _, version = api_version.rpartition("/")
+    return Resource(group, version, plural, kind, namespaced=namespaced, type=dict)
+
+
+KINDS: Final[Mapping[str, Resource[JsonObject]]] = {
+    resource.kind: resource
+    for resource in (
+        *(_built_in(*each) for each in _BUILT_IN),
+        NODE_ROLLOUTS.projected(dict),
+        NODE_REPLACEMENTS.projected(dict),
+        NODE_DRAINS.projected(dict),
+    )
+}
+"""Every kind that cases write or read, by name; objects are plain dictionaries."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """A cluster, as its administrator sees it.
+
+    Attributes:
+        kubeconfig: The administrator's.
+        client: The administrator's, for what cases do to the cluster.
+        audit: Reads the audit log from its beginning; `None` where we cannot see it.
+        has_accounts: Whether a pod needs a service account, and a manager rights.
+        runs_kwok: Whether kwok is the kubelet of nodes that are marked for it.
+        lacks_kubelets: Whether nobody runs the nodes of cases, so that each case has to
+            bring kubelets.
+    """
+
+    kubeconfig: Path
+    client: Client
+    audit: Callable[[], Iterator[AuditEvent]] | None = None
+    has_accounts: bool = True
+    runs_kwok: bool = True
+    lacks_kubelets: bool = False
+
+    def of(self, kind: str) -> ResourceClient[JsonObject]:
+        """Return the verbs of a kind."""
+        return self.client.resource(KINDS[kind])
+
+    def create(self, *manifests: JsonObject) -> list[JsonObject]:
+        """Create objects; a namespace is waited for until pods can be made in it."""
+        made = []
+        for manifest in manifests:
+            namespace = manifest["metadata"].get("namespace", "")
+            made.append(self.of(manifest["kind"]).create(manifest, namespace))
+            if manifest["kind"] == "Namespace" and self.has_accounts:
+                name = manifest["metadata"]["name"]
+                wait_for(
+                    f"the service account of namespace {name}",
+                    lambda: self.find("ServiceAccount", "default", name),  # noqa: B023 - called at once
+                )
+        return made
+
+    def get(self, kind: str, name: str, namespace: str = "") -> JsonObject:
+        """Return an object."""
+        return self.of(kind).get(name, namespace)
+
+    def find(self, kind: str, name: str, namespace: str = "") -> JsonObject | None:
+        """Return an object, or `None`."""
+        try:
+            return self.get(kind, name, namespace)
+        except NotFound:
+            return None
+
+    def list(self, kind: str, namespace: str = "", **options: str) -> list[JsonObject]:
+        """Return the objects of a kind."""
+        return self.of(kind).list(namespace, **options).items
+
+    def patch(
+        self, kind: str, name: str, body: JsonObject, namespace: str = "", subresource: str = ""
+    ) -> JsonObject:
+        """Change an object by a merge patch."""
+        return self.of(kind).patch(name, body, namespace, subresource=subresource)
+
+    def connect(self, user_agent: str) -> Client:
+        """Return another client of the administrator, to be closed by its user."""
+        return Client.from_config(kubeconfig=self.kubeconfig, user_agent=user_agent)
+
+    def write_account_kubeconfig(self, path: Path, namespace: str, name: str) -> None:
+        """Write a kubeconfig with a token of a service account, and nothing else's."""
+        body = {"spec": {"expirationSeconds": 3600}}
+        accounts = self.of("ServiceAccount")
+        answer: Any = accounts.create_subresource(name, "token", body, namespace)
+        config = yaml.safe_load(self.kubeconfig.read_text(encoding="utf-8"))
+        (context,) = (c for c in config["contexts"] if c["name"] == config["current-context"])
+        context["context"] |= {"user": name, "namespace": namespace}
+        config["contexts"] = [context]
+        config["users"] = [{"name": name, "user": {"token": answer["status"]["token"]}}]
+        write_private(path, json.loads(json.dumps(config)))

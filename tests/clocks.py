@@ -1,0 +1,78 @@
+"""Clocks that tests give to code that waits."""
+
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+__all__ = ["HeldClock", "JumpingClock"]
+
+
+class JumpingClock:
+    """Every wait ends at once, at its deadline; what happens meanwhile is up to the test.
+
+    For one thread, which may talk to a server in real time between two waits.
+    """
+
+    def __init__(self) -> None:
+        self.passed = 0.0
+        self.meanwhile: Callable[[float], object] = lambda passed: None
+
+    def monotonic(self) -> float:
+        return self.passed
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.passed)
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        assert timeout is not None
+        self.passed += timeout
+        condition.release()
+        try:
+            self.meanwhile(self.passed)
+        finally:
+            condition.acquire()
+        return False
+
+
+class HeldClock:
+    """Runs beside real time, some times as fast, and stands still while it is held.
+
+    While it does no wait comes to its deadline: whoever goes on then has been told to,
+    and has not waited for time to pass. For threads that block on sockets as well.
+    """
+
+    def __init__(self, *, speed: float) -> None:
+        self._speed = speed
+        self._held_lock = threading.Lock()
+        self._passed = 0.0  # guarded by _held_lock; up to _since
+        self._since: float | None = time.monotonic()  # guarded by _held_lock; None: held
+
+    def hold(self) -> None:
+        """Stand still. Takes no lock but its own."""
+        with self._held_lock:
+            self._passed, self._since = self._now_locked(), None
+
+    def go_on(self) -> None:
+        with self._held_lock:
+            self._passed, self._since = self._now_locked(), time.monotonic()
+
+    def monotonic(self) -> float:
+        with self._held_lock:
+            return self._now_locked()
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=self.monotonic())
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        if timeout is None:
+            return condition.wait()
+        deadline = self.monotonic() + timeout
+        # A short turn: callers loop, and time may be held or go on in between.
+        woken = condition.wait(min(max(timeout, 0.0) / self._speed, 0.02))
+        return woken or self.monotonic() < deadline
+
+    def _now_locked(self) -> float:
+        if self._since is None:
+            return self._passed
+        return self._passed + (time.monotonic() - self._since) * self._speed

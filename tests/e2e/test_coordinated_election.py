@@ -1,0 +1,136 @@
+"""The API server elects: candidates of two versions, one lease."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, Final
+
+import pytest
+from tests.cases.waiting import wait_for
+
+from navarchos.client import Client
+from navarchos.clock import SYSTEM_CLOCK
+from navarchos.leaderelection import LEASE_CANDIDATES, LEASES, Coordination, LeaseLost
+from navarchos.meta import format_micro_time
+from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
+from navarchos.stopping import StopToken
+from navarchos.testing.controlplane import ControlPlane
+from navarchos.threads import ThreadGroup
+
+GATE: Final = (
+    "--feature-gates=CoordinatedLeaderElection=true",
+    "--runtime-config=coordination.k8s.io/v1beta1=true",
+)
+LEASE: Final = "coordinated"
+NAMESPACE: Final = "default"
+
+
+@pytest.fixture(scope="module")
+def plane() -> Iterator[ControlPlane]:
+    with ControlPlane(
+        controllers=False, scheduler=False, arguments={"kube-apiserver": GATE}
+    ) as plane:
+        yield plane
+
+
+class Member:
+    """A manager of some version, in a thread; tells when it works."""
+
+    at_work: Final[list[str]] = []
+
+    def __init__(self, plane: ControlPlane, name: str, version: str) -> None:
+        self.name = name
+        self.error: BaseException | None = None
+        self.stop = StopToken()
+        self._client = plane.client(user_agent=name)
+        lease = LeaderElectionOptions(
+            LEASE, NAMESPACE, identity=name, coordination=Coordination("1.5.0", version)
+        )
+        self.manager = Manager(self._client, options=ManagerOptions(leader_election=lease))
+        self.manager.add(self)
+        self._threads = ThreadGroup(name, stop=StopToken())
+        self._threads.start("", self._run)
+
+    def run(self, stop: StopToken) -> None:
+        """Be at work, which must never be two."""
+        self.at_work.append(self.name)
+        assert self.at_work == [self.name]
+        stop.wait()
+        self.at_work.remove(self.name)
+
+    def leads(self) -> bool:
+        return self.at_work == [self.name]
+
+    def end(self) -> None:
+        self.stop.stop("the test is over")
+        assert self._threads.join(60)
+        self._client.close()
+
+    def _run(self) -> None:
+        try:
+            self.manager.run(self.stop)
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            self.error = error
+
+
+@pytest.fixture
+def member(plane: ControlPlane) -> Iterator[Callable[[str, str], Member]]:
+    with ExitStack() as stack:
+
+        def make(name: str, version: str) -> Member:
+            made = Member(plane, name, version)
+            stack.callback(made.end)
+            return made
+
+        yield make
+
+
+@pytest.fixture
+def client(plane: ControlPlane) -> Iterator[Client]:
+    with plane.client() as client:
+        yield client
+
+
+def spec(client: Client) -> dict[str, Any]:
+    found: Any = client.resource(LEASES).get(LEASE, NAMESPACE)["spec"]
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.rule("LE-22")
+@pytest.mark.timeout(300)
+def test_the_server_names_the_oldest_version_and_the_next_one_when_it_ends(
+    member: Callable[[str, str], Member], client: Client
+) -> None:
+    # As ordinary election leaves it; the server must outlive that.
+    client.resource(LEASES).create(
+        {"metadata": {"name": LEASE}, "spec": {"leaseDurationSeconds": 1}}, NAMESPACE
+    )
+    new = member("new", "1.5.0")
+    wait_for("the only candidate to lead", new.leads)
+    assert spec(client)["strategy"] == "OldestEmulationVersion"
+    old = member("old", "1.4.0")
+    # The server prefers it; the holder lets go, and ends, as one whose lease is lost.
+    wait_for("the older version to lead", old.leads, timeout=90)
+    assert isinstance(new.error, LeaseLost)
+    candidates = client.resource(LEASE_CANDIDATES)
+    ping = format_micro_time(SYSTEM_CLOCK.now())
+    candidates.patch("old", {"spec": {"pingTime": ping}}, NAMESPACE)
+    wait_for(
+        "an answer to the ping, long before the five minutes of a renewal",
+        lambda: candidates.get("old", NAMESPACE)["spec"]["renewTime"] > ping,
+    )
+    again = member("again", "1.5.0")
+    wait_for(
+        "the third candidate",
+        lambda: (
+            {each["metadata"]["name"] for each in candidates.list(NAMESPACE).items}
+            == {"old", "again"}
+        ),
+    )
+    old.end()
+    assert old.error is None
+    wait_for("the next one to lead", again.leads, timeout=90)
+    again.end()
+    assert again.error is None
+    assert candidates.list(NAMESPACE).items == []
+    assert spec(client)["leaseDurationSeconds"] == 1

@@ -1,0 +1,255 @@
+"""What changes under a manager that runs: definitions come late, credentials do not last.
+
+On a control plane of its own, which presents a certificate under a second name that is
+renewed by one new authority after the other.
+"""
+
+import json
+import os
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+import pytest
+import yaml
+from tests.cases import clusters, manifests
+from tests.cases.fixtures import run_case
+from tests.cases.installing import install
+from tests.cases.kubectl import Kubectl
+from tests.cases.managers import ManagerProcess
+from tests.cases.target import CONFIG, GROUP, Target
+from tests.cases.waiting import wait_for
+
+from navarchos.client import Resource
+from navarchos.stopping import StopToken
+from navarchos.testing.controlplane import ControlPlane
+from navarchos.testing.controlplane.certificates import Authority
+from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.kubeconfigs import write_private
+
+ROTATION: Final = float(os.environ.get("NAVARCHOS_ROTATION_SECONDS", "60"))
+"""How long credentials are exchanged; 300 is five minutes."""
+PERIOD: Final = 10.0
+NAME: Final = "rotating.test"
+SECRETS: Final[Resource[dict[str, Any]]] = Resource(
+    "", "v1", "secrets", "Secret", namespaced=True, type=dict
+)
+
+pytestmark = pytest.mark.timeout(300 + 2 * ROTATION)
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole, as kubelets do."""
+    fresh = path.with_suffix(".new")
+    fresh.write_text(text, encoding="utf-8")
+    fresh.replace(path)
+
+
+class Rotation:
+    """The server's certificate under `NAME`, and what a pod would have mounted.
+
+    The files of both sides are replaced as they are on a cluster: first everybody trusts
+    the new authority as well, then the server shows what it has signed.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.certificate, self.key = directory / "server.crt", directory / "server.key"
+        self.trusted, self.token = directory / "ca.crt", directory / "token"
+        self._authorities: list[str] = []
+        self.bound_to = ""
+        self.prepare()
+        self.switch()
+
+    def prepare(self) -> None:
+        """Let a new authority be trusted beside the last one, and no older ones."""
+        number = len(self._authorities)
+        directory = self._directory / f"authority-{number}"
+        directory.mkdir()
+        authority = Authority(directory)
+        self._next = authority.issue_server("server", [NAME])
+        self._authorities.append(authority.files.certificate.read_text(encoding="utf-8"))
+        replace_file(self.trusted, "".join(self._authorities[-2:]))
+
+    def switch(self) -> None:
+        """Give the server the certificate of the newest authority."""
+        shutil.copy(self._next.key, self.key)
+        replace_file(self.certificate, self._next.certificate.read_text(encoding="utf-8"))
+
+    def is_shown(self, plane: ControlPlane) -> bool:
+        """Whether the server has taken the certificate up: the newest authority signed it."""
+        newest = ssl.create_default_context(cadata=self._authorities[-1])
+        url = urlsplit(plane.url)
+        assert url.hostname is not None
+        assert url.port is not None
+        try:
+            with (
+                socket.create_connection((url.hostname, url.port), timeout=10) as plain,
+                newest.wrap_socket(plain, server_hostname=NAME),
+            ):
+                return True
+        except ssl.SSLCertVerificationError:
+            return False
+
+    def renew_token(self, target: Target) -> None:
+        """Put a new token in place, and make the one before worthless."""
+        former, self.bound_to = self.bound_to, f"token-{time.monotonic_ns()}"
+        secrets = target.client.resource(SECRETS)
+        secrets.create({"metadata": {"name": self.bound_to}}, "kube-system")
+        bound = {"apiVersion": "v1", "kind": "Secret", "name": self.bound_to}
+        body = {"spec": {"expirationSeconds": 3600, "boundObjectRef": bound}}
+        answer: Any = target.of("ServiceAccount").create_subresource(
+            "navarchos", "token", body, "kube-system"
+        )
+        replace_file(self.token, str(answer["status"]["token"]))
+        if former:
+            secrets.delete(former, "kube-system")
+
+    def write_kubeconfig(self, path: Path, target: Target) -> None:
+        """Write a kubeconfig whose credentials are these files."""
+        target.write_account_kubeconfig(path, "kube-system", "navarchos")
+        config = yaml.safe_load(path.read_text(encoding="utf-8"))
+        for entry in config["clusters"]:
+            entry["cluster"].pop("certificate-authority-data", None)
+            entry["cluster"] |= {
+                "certificate-authority": str(self.trusted),
+                "tls-server-name": NAME,
+            }
+        for entry in config["users"]:
+            entry["user"] = {"tokenFile": str(self.token)}
+        path.unlink()
+        write_private(path, json.loads(json.dumps(config)))
+
+
+@pytest.fixture(scope="module")
+def rotation(tmp_path_factory: pytest.TempPathFactory) -> Rotation:
+    return Rotation(tmp_path_factory.mktemp("rotation"))
+
+
+@pytest.fixture(scope="module")
+def plane(rotation: Rotation) -> Iterator[ControlPlane]:
+    pair = f"{rotation.certificate},{rotation.key}:{NAME}"
+    arguments = {"kube-apiserver": [f"--tls-sni-cert-key={pair}"]}
+    with ControlPlane(arguments=arguments) as plane:
+        plane.kwok()
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def changing(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    with clusters.real(plane, tmp_path_factory.mktemp("changing")) as target:
+        yield target
+
+
+@pytest.fixture
+def kubectl(changing: Target, kubectl_path: Path, tmp_path: Path) -> Kubectl:
+    """The administrator's kubectl; the operator is installed."""
+    kubectl = Kubectl(kubectl_path, changing.kubeconfig, tmp_path)
+    install(kubectl)
+    return kubectl
+
+
+def samples(manager: ManagerProcess, name: str) -> float:
+    """Return the sum of the series of a metric."""
+    lines = manager.metrics().splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{"))
+
+
+@pytest.mark.rule("OP-61")
+def test_definitions_that_come_later_are_waited_for_without_a_crash(
+    request: pytest.FixtureRequest,
+    changing: Target,
+    kubectl: Kubectl,
+    guard: Guard,
+    tmp_path: Path,
+) -> None:
+    kubectl("delete", "-f", str(CONFIG / "crds"), "--wait=false")
+    # Once a server was seen to take more than two minutes for it, instead of seconds.
+    kinds = ("get", "crds", "-o", "name")
+    wait_for("the end of the kinds", lambda: not kubectl(*kinds), timeout=240)
+    account = tmp_path / "account"
+    changing.write_account_kubeconfig(account, "kube-system", "navarchos")
+    managers = [ManagerProcess(guard, f"early-{name}", account) for name in ("one", "two")]
+    try:
+        for manager in managers:
+            manager.launch()
+        for manager in managers:
+            wait_for("a line about it", lambda m=manager: "waiting_for_kinds" in m.log())
+        StopToken().wait(11)  # they look again every five seconds
+        for manager in managers:
+            assert not manager.is_ready(), "ready without its kinds"
+            told = [line for line in manager.log().splitlines() if "waiting_for_kinds" in line]
+            assert len(told) == 1, told
+            assert f"nodedrains.{GROUP}" in told[0]
+            assert "kubectl create -f config/crds" in told[0]
+            assert manager.exit_status() is None
+        kubectl("create", "-f", str(CONFIG / "crds"))
+        for manager in managers:
+            wait_for(f"{manager.name} to be ready", manager.is_ready)
+        with run_case(request.node, changing, guard, account) as case:
+            node, _ = case.add_nodes(2)
+            case.add(manifests.deployment(case.name, "web", 2, ends_in="0.5s"))
+            case.roll(nodeSelectors=[], nodeNames=[{"name": node}])
+            case.wait_for_phase("Completed")
+        assert [manager.stop() for manager in managers] == [0, 0]
+    finally:
+        for manager in managers:
+            if manager.is_started:
+                manager.stop()
+
+
+@pytest.mark.usefixtures("kubectl")
+def test_no_reconcile_fails_while_token_and_authority_are_exchanged_again_and_again(
+    request: pytest.FixtureRequest,
+    plane: ControlPlane,
+    changing: Target,
+    rotation: Rotation,
+    guard: Guard,
+    tmp_path: Path,
+) -> None:
+    account = tmp_path / "account"
+    rotation.renew_token(changing)
+    rotation.write_kubeconfig(account, changing)
+    rounds = int(ROTATION / PERIOD)
+    with run_case(request.node, changing, guard, account) as case:
+        nodes = case.add_nodes(rounds)
+        case.add(manifests.daemon_set(case.name, "agent"))
+        manager = case.manager("--sync-period=5s")
+        for number, node in enumerate(nodes):
+            began = time.monotonic()
+            rotate(rotation, plane, changing)
+            name = f"{case.name}-{number}"
+            case.create(
+                manifests.rollout(case.name, name, nodeSelectors=[], nodeNames=[{"name": node}])
+            )
+            StopToken().wait(max(0.0, began + PERIOD - time.monotonic()))
+            case.wait_for_phase("Completed", name=name)
+        assert_nothing_failed(manager, rounds)
+
+
+def rotate(rotation: Rotation, plane: ControlPlane, target: Target) -> None:
+    """Exchange everything; connections that are open stay so until a 401."""
+    rotation.prepare()
+    rotation.switch()
+    wait_for("the server to show its new certificate", lambda: rotation.is_shown(plane))
+    rotation.renew_token(target)
+
+
+def assert_nothing_failed(manager: ManagerProcess, rounds: int) -> None:
+    refused = [
+        line
+        for line in manager.metrics().splitlines()
+        if line.startswith("rest_client_requests_total") and 'code="401"' in line
+    ]
+    # Or nothing was shown: tokens that were taken back have been sent, and renewed.
+    assert sum(float(line.rpartition(" ")[2]) for line in refused) >= rounds - 1
+    assert samples(manager, "controller_runtime_reconcile_total") > rounds
+    failures = ("reconcile_errors", "terminal_reconcile_errors", "reconcile_panics")
+    for name in (*failures, "reconcile_timeouts"):
+        assert samples(manager, f"controller_runtime_{name}_total") == 0, manager.log()
+    assert manager.is_leader()

@@ -1,0 +1,129 @@
+"""What the framework's tests get: a client of whichever server it is, and room of their own.
+
+Everything here holds for each API server (`--server`). Objects of cluster-wide kinds are
+named after the test's namespace, so that no two tests meet.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from tests.integration.framework.defining import defined
+from tests.integration.framework.kinds import (
+    CONFIG_MAPS,
+    GIZMO_DEFINITION,
+    GIZMOS,
+    NODES,
+    ConfigMap,
+    Gizmo,
+)
+from tests.integration.framework.real import Account, account_in
+from tests.integration.framework.waiting import LIMIT
+from tests.namespaces import namespace_of_its_own
+from tests.servers import IN_PROCESS, Served
+
+from navarchos.backoff import Backoff
+from navarchos.client import Client, NotFound, ResourceClient
+from navarchos.informers import SharedInformer
+from navarchos.testing.faultproxy import FaultProxy
+
+
+@pytest.fixture
+def client(served: Served) -> Iterator[Client]:
+    """A client of somebody who may do everything."""
+    with Client(served.config) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace(client: Client) -> Iterator[str]:
+    """A namespace of the test's own."""
+    with namespace_of_its_own(client, "framework-") as name:
+        yield name
+
+
+@pytest.fixture
+def our_server(served: Served) -> Served:
+    """The server, if this run has started it: nobody else's is restarted."""
+    if served.server is None:
+        pytest.skip("the server is somebody else's: it is not restarted")
+    return served
+
+
+@pytest.fixture
+def account(served: Served, client: Client, namespace: str) -> Iterator[Account]:
+    """A service account without rights."""
+    if served.kind == IN_PROCESS:
+        pytest.skip("our own server knows no users: a real one does, in make e2e")
+    with account_in(namespace, client, served.config) as account:
+        yield account
+
+
+@pytest.fixture
+def network(served: Served) -> Iterator[FaultProxy]:
+    """A way to the server that can be cut."""
+    with FaultProxy(served.config.host) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def node(client: Client, namespace: str) -> Iterator[str]:
+    """The name of a node of the test's own."""
+    client.resource(NODES).create({"metadata": {"name": namespace}})
+    yield namespace
+    try:
+        client.resource(NODES).delete(namespace)
+    except NotFound:
+        return
+
+
+@pytest.fixture(scope="session")
+def gizmos_served(served: Served) -> Iterator[None]:
+    """Let the server serve `GIZMOS`."""
+    with Client(served.config) as client, defined(client, {GIZMOS: GIZMO_DEFINITION}):
+        yield
+
+
+@pytest.fixture
+def gizmos(client: Client, gizmos_served: None) -> ResourceClient[Gizmo]:
+    """The verbs of a custom kind."""
+    return client.resource(GIZMOS)
+
+
+@pytest.fixture
+def maps(client: Client) -> ResourceClient[ConfigMap]:
+    return client.resource(CONFIG_MAPS)
+
+
+@pytest.fixture(params=[True, False], ids=["streaming", "listing"])
+def informer_of(
+    request: pytest.FixtureRequest, maps: ResourceClient[ConfigMap], namespace: str
+) -> Iterator[Callable[..., SharedInformer[Any]]]:
+    made: list[SharedInformer[Any]] = []
+
+    def make(**options: Any) -> SharedInformer[Any]:
+        options = {
+            "namespace": namespace,
+            "streaming": request.param,
+            "client": maps,
+            # Clusters put a map of their own into every namespace.
+            "label_selector": "test=yes",
+            "backoff": Backoff(base=0.02, cap=0.2),
+            **options,
+        }
+        made.append(SharedInformer(options.pop("client"), **options))
+        return made[-1]
+
+    yield make
+    for informer in made:
+        informer.stop("the test is over")
+        assert informer.join(LIMIT)
+
+
+@pytest.fixture
+def create(maps: ResourceClient[ConfigMap], namespace: str) -> Callable[..., ConfigMap]:
+    def make(name: str, **data: str) -> ConfigMap:
+        metadata = {"name": name, "labels": {"test": "yes"}}
+        return maps.create({"metadata": metadata, "data": data}, namespace)
+
+    return make

@@ -1,0 +1,110 @@
+"""A server that goes away and comes back, under everything that talks to it.
+
+These tests have a server of their own each, as others would not like it.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap
+from tests.integration.framework.waiting import LIMIT, RESTARTS, Seen
+from tests.servers import Served, serve
+
+from navarchos.client import Client, ResourceClient, WatchExpired
+from navarchos.informers import SharedInformer
+from navarchos.testing.faultproxy import FaultProxy, Kind, WireFault
+
+Create = Callable[..., ConfigMap]
+MakeInformer = Callable[..., "SharedInformer[Any]"]
+
+pytestmark = RESTARTS
+
+
+@pytest.fixture
+def served(pytestconfig: pytest.Config) -> Iterator[Served]:
+    """A server of the test's own."""
+    with serve(pytestconfig.getoption("--server")) as server:
+        yield server
+
+
+def test_a_server_that_comes_back_is_followed_again(
+    our_server: Served, create: Create, informer_of: MakeInformer
+) -> None:
+    create("a")
+    informer = informer_of()
+    seen = Seen()
+    informer.add_handler(seen)
+    informer.start()
+    seen.wait(("initial", "a"))
+    our_server.restart()
+    create("b")
+    seen.wait(("add", "b"))
+    assert ("gone", "a") not in seen.calls
+    assert seen.names("initial") == ["a"], "nothing is told twice"
+
+
+def test_a_client_goes_on_with_a_server_that_comes_back(
+    our_server: Served, maps: ResourceClient[ConfigMap], namespace: str, create: Create
+) -> None:
+    """The connections that it kept are of no use any more, which nobody notices."""
+    created = create("a")
+    our_server.restart()
+    assert maps.get("a", namespace).metadata.uid == created.metadata.uid
+    start = maps.list(namespace).resource_version
+    with maps.watch(namespace, resource_version=start) as events:
+        create("b")
+        event = next(event for event in events if event.object is not None)
+    assert event.object is not None
+    assert event.object.metadata.name == "b"
+
+
+def test_a_server_that_comes_back_has_forgotten_its_events_and_knows_its_pages(
+    our_server: Served, maps: ResourceClient[ConfigMap], namespace: str, create: Create
+) -> None:
+    """Events were in its memory; objects as they were are in etcd."""
+    for name in ("a", "b", "c"):
+        create(name)
+    chosen = {"label_selector": "test=yes"}
+    first = maps.list_page(namespace, limit=2, **chosen)
+    create("d")
+    our_server.restart()
+    with (
+        maps.watch(namespace, resource_version=first.resource_version) as events,
+        pytest.raises(WatchExpired),
+    ):
+        next(iter(events))
+    second = maps.list_page(namespace, limit=2, continue_token=first.continue_token, **chosen)
+    assert [each.metadata.name for each in (*first.items, *second.items)] == ["a", "b", "c"]
+
+
+def test_what_ended_while_a_server_was_away_is_told_once(
+    our_server: Served,
+    maps: ResourceClient[ConfigMap],
+    namespace: str,
+    create: Create,
+    informer_of: MakeInformer,
+    network: FaultProxy,
+) -> None:
+    """The informer misses the end, and comes back with a version that nobody knows."""
+    for name in ("a", "b"):
+        create(name)
+    with Client(replace(our_server.config, host=network.url)) as client:
+        informer = informer_of(client=client.resource(CONFIG_MAPS))
+        seen = Seen()
+        informer.add_handler(seen)
+        informer.start()
+        seen.wait(("initial", "a"), ("initial", "b"))
+        network.refuse()
+        network.strike(WireFault(Kind.CUT))
+        assert network.wait_for_strikes(1, timeout=LIMIT)
+        maps.delete("a", namespace)
+        our_server.restart()
+        create("c")
+        network.heal()
+        seen.wait(("gone", f"{namespace}/a"), ("add", "c"))
+        assert seen.names("gone") == [f"{namespace}/a"]
+        assert seen.names("delete") == []
+        informer.stop()
+        assert informer.join(LIMIT)

@@ -1,0 +1,164 @@
+"""A person at a terminal plans, watches and steers rollouts, and drains a node."""
+
+import json
+import os
+import signal
+import subprocess
+from typing import Any, Protocol
+
+import pytest
+from tests.cases import manifests
+from tests.cases.case import Case
+from tests.cases.waiting import wait_for
+
+pytestmark = pytest.mark.timeout(240)
+
+
+class Finished(Protocol):
+    status: int
+    stdout: str
+    stderr: str
+    result: dict[str, Any]
+
+
+class CommandLine(Protocol):
+    def run(self, *arguments: str, timeout: float = ...) -> Finished: ...
+    def start(self, *arguments: str) -> "subprocess.Popen[str]": ...
+
+
+class Terminal:
+    """The command line, set to a case's cluster."""
+
+    def __init__(self, navarchos: CommandLine, case: Case) -> None:
+        self._navarchos = navarchos
+        self._at = ("--kubeconfig", str(case.target.kubeconfig))
+
+    def run(self, *arguments: str, status: int = 0) -> Finished:
+        done = self._navarchos.run(*arguments, *self._at)
+        assert done.status == status, done.stdout + done.stderr
+        return done
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        return self._navarchos.start(*arguments, *self._at)
+
+    def rollout(self, name: str) -> dict[str, Any]:
+        (found,) = self.run("status", name, "-o", "json").result["rollouts"]
+        assert isinstance(found, dict)
+        return found
+
+
+@pytest.fixture
+def terminal(navarchos: CommandLine, case: Case) -> Terminal:
+    return Terminal(navarchos, case)
+
+
+def hold(case: Case) -> None:
+    """Give the case pods that a budget keeps where they are."""
+    case.add(
+        manifests.deployment(case.name, "web", 2),
+        manifests.budget(case.name, "web", minAvailable=2),
+    )
+
+
+@pytest.mark.rule("N-9")
+def test_a_rollout_is_planned_watched_paused_resumed_and_aborted(
+    case: Case, terminal: Terminal, tmp_path: Any
+) -> None:
+    first, second = case.add_nodes(2)
+    hold(case)
+    manifest = manifests.rollout(case.name, nodeSelectors=[])
+    manifest["spec"]["nodeNames"] = [
+        {"name": first},
+        {"name": second, "replacement": {"priority": -1}},
+    ]
+    path = tmp_path / "rollout.json"
+    path.write_text(json.dumps(manifest), encoding="utf-8")
+
+    planned = terminal.run("plan", "-f", str(path), "-o", "json", status=1).result
+    (rollout,) = planned["rollouts"]
+    assert [(n["name"], n["starts"]) for n in rollout["nodes"]] == [
+        (first, "Now"),
+        (second, "HigherPriority"),
+    ]
+    budget = f"{case.name}/web"
+    reasons = {(f["reason"], *f["budgets"]) for n in rollout["nodes"] for f in n["findings"]}
+    assert reasons == {("BudgetNeverAllows", budget)}
+    assert [b["name"] for b in rollout["budgets"] if b["bites"]] == [budget]
+    assert case.target.list("NodeRollout") == []
+
+    case.manager()
+    case.create(manifest)
+    wait_for("a blocker", lambda: terminal.rollout(case.name)["blocked"])
+    seen = terminal.rollout(case.name)
+    assert [node["node"] for node in seen["inFlight"]] == [first]
+    blocker = seen["blocked"][0]
+    assert (blocker["namespace"], blocker["node"], blocker["budget"]) == (case.name, first, budget)
+    assert blocker["since"]
+    assert blocker["nextAction"] == "evicted as soon as the budget allows it"
+    shown = terminal.run("status").stdout
+    assert f"{blocker['pod']} on {first}  BlockedByBudget {budget} for " in shown
+
+    paused = terminal.run("pause", case.name, "-o", "json").result
+    assert (paused["action"], paused["changed"]) == ("Paused", True)
+    assert list(paused["nodes"]) == [first]
+    wait_for("the pause", lambda: terminal.rollout(case.name)["paused"])
+    assert terminal.rollout(case.name)["nextAction"] == f"navarchos resume {case.name}"
+    assert "was paused already" in terminal.run("pause", case.name).stdout
+    assert "no longer paused" in terminal.run("resume", case.name).stdout
+    assert "nothing held it" in terminal.run("resume", case.name).stdout
+
+    aborted = terminal.run("abort", case.name, "-o", "json").result
+    assert aborted["nodes"] == {first: "GivenBack"}
+    for kind in ("NodeRollout", "NodeReplacement", "NodeDrain"):
+        assert case.target.list(kind) == []
+    assert not case.is_cordoned(first)
+
+
+@pytest.mark.long
+def test_a_halted_rollout_is_watched_to_its_halt_and_resumed_once_mended(
+    case: Case, terminal: Terminal
+) -> None:
+    (name,) = case.add_nodes(1)
+    case.add(manifests.pod(case.name, "bare", name))
+    case.manager()
+    case.roll(strategy={"retries": 0})
+    watched = terminal.run("status", case.name, "--watch", status=1)
+    assert "mend what failed" in watched.stdout
+    seen = terminal.rollout(case.name)
+    assert [(f["node"], f["reason"]) for f in seen["failed"]] == [(name, "PodsRefused")]
+    case.target.of("Pod").delete("bare", case.name)
+    wait_for("the pod to go", lambda: not case.pods(name))
+    assert "failed attempts are forgiven" in terminal.run("resume", case.name).stdout
+    last = terminal.run("status", case.name, "--watch", "-o", "json").result
+    assert last["rollouts"][0]["phase"] == "Completed"
+    refused = terminal.run("pause", case.name, status=1)
+    assert "is Completed" in refused.stderr
+
+
+def test_a_drain_by_hand_reports_and_outlives_ctrl_c(case: Case, terminal: Terminal) -> None:
+    first, second = case.add_nodes(2)
+    hold(case)
+    case.target.patch("Node", second, {"spec": {"unschedulable": True}})
+    case.manager()
+    process = terminal.start("drain", first, "-o", "json")
+    assert process.stdout is not None
+    for line in process.stdout:
+        if json.loads(line)["blocked"]:
+            break
+    os.kill(process.pid, signal.SIGINT)
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    (drain,) = case.target.list("NodeDrain")
+    name = drain["metadata"]["name"]
+    assert said.strip().endswith(f"kubectl delete ndrain {name}")
+    assert drain["metadata"].get("deletionTimestamp") is None
+    assert name in terminal.run("status").stdout
+
+    case.change_budget("web", minAvailable=0)
+    case.target.patch("Node", second, {"spec": {"unschedulable": False}})
+    case.wait_for_phase("Completed", "NodeDrain", name)
+    case.target.of("NodeDrain").delete(name)
+    wait_for("the node to be given back", lambda: not case.is_cordoned(first))
+    last = terminal.run("drain", first, "-o", "json").result
+    assert (last["node"], last["phase"], last["remaining"]) == (first, "Completed", 0)
+    assert last["blocked"] == []

@@ -1,0 +1,155 @@
+"""One candidate of the election chaos: a manager whose leader writes, and does nothing else.
+
+    python -m tests.races.election_member URL IDENTITY
+
+Says `ready` when it competes. Standard input brings a line each for steps of its wall
+clock, in seconds, and for `AMBUSH`: then a writer that has found itself leading stops the
+whole process just before it sends. The end of the input asks this process to end. Ends
+with `LOST` when the lease was lost.
+"""
+
+import itertools
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+from navarchos.client import Client, ClientConfig, ClientError, Resource
+from navarchos.clock import SystemClock
+from navarchos.leaderelection import LEASES, LeaseLost
+from navarchos.meta import Object
+from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+LEASE: Final = ("chaos", "kube-system")
+BOOK: Final = ("book", "default")
+
+# The fence shuts 1.75 s after a renewal was sent, 1.25 s before anybody may take over: by
+# so much the machine that runs the test may be late with a request that has left in time.
+LEASE_DURATION: Final = 3.0
+RENEW_DEADLINE: Final = 1.5
+RETRY_PERIOD: Final = 0.25
+
+LOST: Final = 3
+AMBUSH: Final = "ambush"
+
+MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=Object)
+
+_WRITERS: Final = 3
+_PAUSE: Final = 0.05
+_REQUEST_TIMEOUT: Final = 1.0
+
+
+class SteppingClock(SystemClock):
+    """The machine's clock, but for the date, which a test moves."""
+
+    def __init__(self) -> None:
+        self.offset = timedelta()
+
+    def now(self) -> datetime:
+        """Return the date, as far as this process knows."""
+        return super().now() + self.offset
+
+    def follow(self, lines: Iterable[str]) -> None:
+        """Step by as many seconds as each line says."""
+        for line in lines:
+            self.offset += timedelta(seconds=float(line))
+
+
+class Ambush:
+    """A place between a writer's last look and its request, where it can be stopped."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._laid = False  # guarded by _lock
+
+    def lay(self, lines: Iterable[str]) -> Iterable[str]:
+        """Take the lines that concern us out of the others."""
+        for line in lines:
+            if line.strip() == AMBUSH:
+                with self._lock:
+                    self._laid = True
+            else:
+                yield line
+
+    def pass_by(self) -> None:
+        """Stop the process if somebody lies in wait, once."""
+        with self._lock:
+            caught, self._laid = self._laid, False
+        if caught:
+            os.kill(os.getpid(), signal.SIGSTOP)
+
+
+class Writer:
+    """Writes as fast as one may who leads, signed with the transition that made it leader."""
+
+    def __init__(self, manager: Manager, identity: str, ambush: Ambush) -> None:
+        self._leases = manager.client.resource(LEASES)
+        self._maps = manager.client.resource(MAPS)
+        self._identity = identity
+        self._ambush = ambush
+
+    def run(self, stop: StopToken) -> None:
+        """Write until told to stop. What fails is tried again: the network is bad."""
+        signature: dict[str, str] = {}
+        for number in itertools.count():
+            if stop.wait(_PAUSE):
+                return
+            if signature:
+                self._ambush.pass_by()
+            try:
+                if not signature:
+                    signature = self._signature()
+                data = signature | {"number": str(number)}  # a patch that changes nothing is none
+                self._maps.patch(BOOK[0], {"data": data}, BOOK[1], timeout=_REQUEST_TIMEOUT)
+            except ClientError as error:
+                sys.stderr.write(f"not written: {error}\n")
+
+    def _signature(self) -> dict[str, str]:
+        spec = self._leases.get(*LEASE, timeout=_REQUEST_TIMEOUT)["spec"]
+        assert isinstance(spec, dict)
+        return {"holder": self._identity, "transitions": str(spec["leaseTransitions"])}
+
+
+class _Ready:
+    def run(self, stop: StopToken) -> None:
+        """Say that this process competes."""
+        sys.stdout.write("ready\n")
+        sys.stdout.flush()
+
+
+def main(url: str, identity: str) -> int:
+    """Compete until standard input ends or the lease is lost."""
+    clock, stop, ambush = SteppingClock(), StopToken(), Ambush()
+    with Client(ClientConfig(url, user_agent=identity, timeout=2.0), clock=clock) as client:
+        lease = LeaderElectionOptions(
+            *LEASE,
+            identity=identity,
+            lease_duration=LEASE_DURATION,
+            renew_deadline=RENEW_DEADLINE,
+            retry_period=RETRY_PERIOD,
+        )
+        manager = Manager(client, options=ManagerOptions(leader_election=lease), clock=clock)
+        for _ in range(_WRITERS):
+            manager.add(Writer(manager, identity, ambush))
+        manager.add(_Ready(), needs_leader=False)
+
+        def listen() -> None:
+            clock.follow(ambush.lay(sys.stdin))
+            stop.stop("standard input has ended")
+
+        ThreadGroup("stdin", stop=StopToken()).start("", listen)
+        try:
+            manager.run(stop, install_signals=True)
+        except LeaseLost as error:
+            sys.stderr.write(f"{error}\n")
+            return LOST
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,111 @@
+"""Processes of an operator, in threads: a manager with a controller that marks config maps."""
+
+import threading
+import urllib.error
+import urllib.request
+from dataclasses import replace
+from typing import Final
+
+from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap
+from tests.integration.framework.waiting import LIMIT
+
+from navarchos.client import Client, ClientConfig
+from navarchos.runtime import (
+    DONE,
+    Builder,
+    CachedClient,
+    LeaderElectionOptions,
+    Manager,
+    ManagerOptions,
+    Reconciler,
+    Request,
+    Result,
+    when,
+)
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+__all__ = ["LEASE", "Copier", "Replica"]
+
+LEASE: Final = "copier"
+
+
+class Copier(Reconciler):
+    """Marks each object, once, through the cache."""
+
+    def __init__(self, maps: CachedClient[ConfigMap], mark: str) -> None:
+        self._maps = maps
+        self._mark = mark
+        self.marked = threading.Event()
+
+    def reconcile(self, request: Request) -> Result:
+        found = self._maps.lister.find(request.name, request.namespace)
+        if found is not None and "by" not in found.data:
+            self._maps.patch(request.name, {"data": {"by": self._mark}}, request.namespace)
+            self.marked.set()
+        return DONE
+
+
+class Replica:
+    """One process of an operator, in a thread."""
+
+    def __init__(
+        self,
+        config: ClientConfig,
+        namespace: str,
+        name: str,
+        *,
+        election: bool,
+        renew_deadline: float = 10.0,
+        retry_period: float = 0.1,
+    ) -> None:
+        self.client = Client(replace(config, user_agent=name))
+        lease = LeaderElectionOptions(
+            name=LEASE,
+            namespace=namespace,
+            identity=name,
+            lease_duration=1.5 * renew_deadline,
+            renew_deadline=renew_deadline,
+            retry_period=retry_period,
+        )
+        options = ManagerOptions(
+            metrics_address="127.0.0.1:0",
+            health_address="127.0.0.1:0",
+            leader_election=lease if election else None,
+        )
+        self.manager = Manager(self.client, options=options)
+        self.copier = Copier(self.manager.writer(CONFIG_MAPS), name)
+        ours = when(lambda found: found.metadata.namespace == namespace)
+        builder = Builder(self.manager, "copier").for_(CONFIG_MAPS, when=ours)
+        builder.build(self.copier)
+        self.stop = StopToken()
+        self.error: BaseException | None = None
+        self._threads = ThreadGroup(f"replica-{name}", stop=StopToken())
+
+    def start(self) -> "Replica":
+        self._threads.start("", self._run)
+        return self
+
+    def join(self) -> "Replica":
+        assert self._threads.join(LIMIT), self._threads.running()
+        return self
+
+    def end(self) -> None:
+        self.stop.stop("the test is over")
+        self.join()
+        self.client.close()
+
+    def get(self, path: str, *, health: bool = False) -> tuple[int, str]:
+        port = self.manager.health_port if health else self.manager.metrics_port
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=LIMIT) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.read().decode()
+
+    def _run(self) -> None:
+        try:
+            self.manager.run(self.stop)
+        except Exception as error:  # noqa: BLE001 - for the test to look at
+            self.error = error

@@ -1,0 +1,1 @@
+"""Which rules of the specification the tests pin, and which none does: `make rules`."""

@@ -1,0 +1,57 @@
+from pathlib import Path
+
+import pytest
+
+from navarchos.cli.failure import Failure
+from navarchos.cli.manifest_files import load
+
+ROLLOUT = """
+apiVersion: navarchos.pusher.com/v1alpha1
+kind: NodeRollout
+metadata: {generateName: rollout-}
+"""
+
+
+def write(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_every_object_of_every_file_is_read(tmp_path: Path) -> None:
+    two = write(tmp_path / "two.yml", f"{ROLLOUT}---\n{ROLLOUT}---\n")
+    one = write(tmp_path / "one.yml", "kind: List\nitems: [{apiVersion: v1, kind: Pod}]")
+    found = load([two, one])
+    assert [(m.kind, m.name) for m in found] == [
+        ("NodeRollout", "rollout-"),
+        ("NodeRollout", "rollout-"),
+        ("Pod", "without a name"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("a: [", "not YAML"),
+        ("- 1", "a list is no object"),
+        ("kind: Pod", "without apiVersion"),
+        ("apiVersion: v1", "without kind"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: [1]", "metadata must be a mapping"),
+        ("apiVersion: v1\nkind: Pod\nspec: {a: [{no: 1}]}", "quote the key that says no"),
+        ("", "holds no object"),
+        ("---\n---\n", "holds no object"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_refused_by_name(
+    tmp_path: Path, text: str, reason: str
+) -> None:
+    path = write(tmp_path / "bad.yml", text)
+    with pytest.raises(Failure) as caught:
+        load([path])
+    assert str(caught.value).startswith(f"{path}: ")
+    assert reason in str(caught.value)
+    assert caught.value.status == 2
+
+
+def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Failure, match=r"none\.yml: cannot be read: No such file"):
+        load([tmp_path / "none.yml"])

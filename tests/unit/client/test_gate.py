@@ -1,0 +1,133 @@
+"""A gate before writes: what must not leave this process does not."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from navarchos.client import BufferedAnswer, Client, HttpRequest, RequestTimeout
+from navarchos.errors import Stopped
+
+Make = Callable[..., Any]
+
+
+class Gate:
+    """Open for so many questions, then shut."""
+
+    def __init__(self, opens: int, left: float = 30.0) -> None:
+        self.opens = opens
+        self.left = left
+        self.asked = 0
+
+    def __call__(self) -> float:
+        self.asked += 1
+        if self.asked > self.opens:
+            raise Stopped("shut")
+        return self.left
+
+
+def echo(peer: Any) -> None:
+    while (request := peer.receive()) is not None:
+        peer.answer(f"{request.method} {request.body.decode()}".encode())
+
+
+def test_writes_pass_an_open_gate_and_reads_any(serve: Make, connect: Make) -> None:
+    gate = Gate(opens=100)
+    client: Client = connect(serve(echo).url).gated(gate)
+    assert client.raw("POST", "/a", body=b"x").body == b"POST x"
+    asked = gate.asked
+    assert asked
+    shut = client.gated(Gate(opens=0))
+    assert shut.raw("GET", "/a").body == b"GET "
+    with pytest.raises(Stopped, match="shut"):
+        shut.raw("DELETE", "/a")
+
+
+def test_the_client_itself_has_no_gate(serve: Make, connect: Make) -> None:
+    client: Client = connect(serve(echo).url)
+    client.gated(Gate(opens=0))
+    assert client.raw("POST", "/a", body=b"x").body == b"POST x"
+
+
+@pytest.mark.rule("RT-20")
+@pytest.mark.parametrize("opens", [1, 2])
+def test_a_gate_that_shuts_after_the_decision_still_holds_the_bytes_back(
+    serve: Make, connect: Make, opens: int
+) -> None:
+    """Shut while connecting, or between head and body: the server never gets a request."""
+    seen: list[object] = []
+
+    def read(peer: Any) -> None:
+        try:
+            request = peer.receive()
+        except (OSError, ValueError):
+            return
+        # A body that is shorter than was promised is no request.
+        promised = int(request.headers["content-length"]) if request else 0
+        if request and len(request.body) == promised:
+            seen.append(request)
+            peer.answer(b"")
+
+    server = serve(read)
+    client: Client = connect(server.url)
+    with pytest.raises(Stopped, match="shut"):
+        client.gated(Gate(opens)).raw("POST", "/a", body=b"x")
+    assert client.raw("POST", "/a", body=b"y").status == 200
+    assert [request.body for request in seen] == [b"y"]  # type: ignore[attr-defined]  # as received
+
+
+def test_a_write_waits_no_longer_than_the_gate_allows(connect: Make) -> None:
+    timeouts = []
+
+    def answer(request: HttpRequest) -> BufferedAnswer:
+        timeouts.append(request.timeout)
+        return BufferedAnswer(200, {}, b"{}")
+
+    client: Client = connect(answer, timeout=30.0).gated(Gate(opens=100, left=7.0))
+    client.raw("POST", "/a")
+    client.raw("POST", "/a", timeout=3.0)
+    client.raw("GET", "/a", timeout=30.0)
+    assert timeouts[0] == 7.0
+    assert timeouts[1] == pytest.approx(3.0, abs=0.5)
+    assert timeouts[2] == pytest.approx(30.0, abs=0.5)
+
+
+@pytest.mark.parametrize("gated", [True, False])
+def test_what_got_no_answer_is_dropped_and_not_delivered_late(
+    serve: Make, connect: Make, gated: bool
+) -> None:
+    """A reset empties the kernel's buffer; an ordinary end would deliver what is in it."""
+    ends: list[str] = []
+
+    def silent(peer: Any) -> None:
+        peer.receive()
+        peer.socket.settimeout(20)
+        try:
+            ends.append("closed" if peer.socket.recv(1) == b"" else "data")
+        except ConnectionResetError:
+            ends.append("reset")
+
+    server = serve(silent)
+    client: Client = connect(server.url)
+    sender = client.gated(Gate(opens=100)) if gated else client
+    with pytest.raises(RequestTimeout):
+        sender.raw("POST", "/a", body=b"x", timeout=0.2)
+    server.stop()
+    assert ends == ["reset" if gated else "closed"]
+
+
+def test_an_idle_connection_is_closed_as_ever(serve: Make, connect: Make) -> None:
+    ends: list[bytes] = []
+
+    def answer_then_wait(peer: Any) -> None:
+        peer.receive()
+        peer.answer(b"")
+        peer.socket.settimeout(20)
+        ends.append(peer.socket.recv(1))
+
+    server = serve(answer_then_wait)
+    client: Client = connect(server.url)
+    client.gated(Gate(opens=100)).raw("POST", "/a", body=b"x")
+    client.close()
+    server.stop()
+    assert ends == [b""]

@@ -1,0 +1,62 @@
+"""What was started before a fork refuses to work after it, instead of hanging."""
+
+import os
+import threading
+import warnings
+from collections.abc import Callable
+
+import pytest
+
+from navarchos.errors import Forked
+from navarchos.forking import ForkGuard
+from navarchos.stopping import StopToken
+from navarchos.threads import ThreadGroup
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+def test_a_guard_refuses_in_a_child_only_and_only_what_was_started(
+    in_child: Callable[[Callable[[], object]], str],
+) -> None:
+    started, new = ForkGuard("the thing"), ForkGuard("another")
+    started.start()
+    started.check()
+    new.check()
+    said = in_child(started.check)
+    assert said.startswith("Forked: the thing was started before this process was forked")
+    assert in_child(new.check) == ""
+    assert in_child(lambda: (new.start(), new.check())) == ""
+    started.check()
+
+
+@pytest.mark.rule("RT-31")
+def test_a_thread_group_refuses_to_start_and_join_in_a_child_even_if_its_lock_is_held(
+    in_child: Callable[[Callable[[], object]], str],
+) -> None:
+    stop = StopToken()
+    group = ThreadGroup("workers", stop=stop)
+    group.start("one", stop.wait)
+    with group._ended:  # as if another thread was in the middle of something
+        assert "Forked" in in_child(group.join)
+        assert "Forked" in in_child(lambda: group.start("two", lambda: None))
+    stop.stop()
+    assert group.join(20)
+
+
+def test_a_group_that_is_new_may_be_used_in_a_child(
+    in_child: Callable[[Callable[[], object]], str],
+) -> None:
+    stop = StopToken()
+    group, ran = ThreadGroup("workers", stop=stop), threading.Event()
+
+    def work() -> None:
+        group.start("one", ran.set)
+        assert ran.wait(20)
+        assert group.join(20)
+
+    assert in_child(work) == ""
+
+
+def test_the_error_is_one_of_the_life_cycle() -> None:
+    with warnings.catch_warnings(), pytest.raises(RuntimeError, match="make and start another"):
+        raise Forked("x")

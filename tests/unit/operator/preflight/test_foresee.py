@@ -1,0 +1,232 @@
+"""A pool with one prepared fault shows that fault, and the pools beside it show none."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from navarchos.drain import Budget, Pod
+from navarchos.operator.api.v1alpha1 import DrainPhase, NodeRollout, RolloutPhase, Step
+from navarchos.operator.preflight import Facts, ForeseenRollout, Severity, foresee
+
+OWNED = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
+DAEMON = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "ds"}
+READY = [{"type": "Ready", "status": "True"}]
+AGO = "2026-01-01T11:00:00Z"
+
+
+def pod(name: str, node: str = "bad", **fields: Any) -> Pod:
+    given = {
+        "metadata": {
+            "name": name,
+            "namespace": "shop",
+            "uid": f"uid-{name}",
+            "labels": {"app": "web"},
+            "creationTimestamp": AGO,
+            "ownerReferences": [{**OWNED, "controller": True}],
+        },
+        "spec": {"nodeName": node},
+        "status": {"phase": "Running", "conditions": READY},
+    }
+    for part, changes in fields.items():
+        given[part] = {**given[part], **changes}
+    return msgspec.convert(given, Pod)
+
+
+def budget(name: str = "web", *, policy: str = "", app: str = "web", **status: int) -> Budget:
+    return msgspec.convert(
+        {
+            "metadata": {"name": name, "namespace": "shop", "generation": 1},
+            "spec": {
+                "selector": {"matchLabels": {"app": app}},
+                "unhealthyPodEvictionPolicy": policy,
+            },
+            "status": {"observedGeneration": 1, **status},
+        },
+        Budget,
+    )
+
+
+NEVER = budget(disruptionsAllowed=0, currentHealthy=2, desiredHealthy=2, expectedPods=2)
+EXHAUSTED = budget(disruptionsAllowed=0, currentHealthy=2, desiredHealthy=2, expectedPods=3)
+ALLOWS = budget(disruptionsAllowed=1, currentHealthy=3, desiredHealthy=2, expectedPods=3)
+UNREADY = {"status": {"conditions": []}}
+
+
+def run(make: Any, facts: dict[str, Any], **drain: Any) -> ForeseenRollout:
+    nodes = [make.node("bad"), make.node("good")]
+    rollout = make.rollout(phase=None, nodeSelectors=[{"matchAll": True}], drain=drain)
+    daemon_sets = frozenset({("shop", "logs")})
+    given = {"daemon_sets": daemon_sets, **facts}
+    given["pods"] = [*given.get("pods", ()), pod("fine", "good", metadata={"labels": {}})]
+    (foreseen,) = foresee([rollout], Facts(nodes=nodes, **given), make.now)
+    return foreseen
+
+
+@pytest.mark.parametrize(
+    ("pods", "budgets", "drain", "reason", "severity"),
+    [
+        ([pod("a", metadata={"ownerReferences": []})], [], {}, "UnmanagedPod", "Blocks"),
+        (
+            [pod("a", metadata={"ownerReferences": []})],
+            [],
+            {"force": True},
+            "UnmanagedPod",
+            "Note",
+        ),
+        ([pod("a", spec={"volumes": [{"emptyDir": {}}]})], [], {}, "LocalStorage", "Note"),
+        (
+            [pod("a", spec={"volumes": [{"emptyDir": {}}]})],
+            [],
+            {"deleteEmptyDirData": False},
+            "LocalStorage",
+            "Blocks",
+        ),
+        (
+            [pod("a", metadata={"ownerReferences": [{**DAEMON, "controller": True}]})],
+            [],
+            {"ignoreDaemonSets": False},
+            "DaemonSetNotIgnored",
+            "Blocks",
+        ),
+        (
+            [
+                pod(
+                    "a",
+                    metadata={"ownerReferences": [{**DAEMON, "name": "gone", "controller": True}]},
+                )
+            ],
+            [],
+            {},
+            "DaemonSetGone",
+            "Blocks",
+        ),
+        ([pod("a")], [NEVER], {}, "BudgetNeverAllows", "Blocks"),
+        ([pod("a")], [EXHAUSTED], {}, "BudgetExhausted", "Delays"),
+        ([pod("a")], [ALLOWS, budget("second")], {}, "MultipleBudgets", "Blocks"),
+        (
+            [pod("a")],
+            [NEVER],
+            {"escalation": [{"afterSeconds": 0, "action": "Delete"}]},
+            "BudgetBypassed",
+            "Note",
+        ),
+        ([pod("a", metadata={"deletionTimestamp": AGO})], [], {}, "StuckTerminating", "Delays"),
+    ],
+)
+def test_a_fault_is_found_on_the_node_that_has_it_and_on_no_other(
+    make: Any,
+    pods: list[Pod],
+    budgets: list[Budget],
+    drain: dict[str, Any],
+    reason: str,
+    severity: str,
+) -> None:
+    foreseen = run(make, {"pods": pods, "budgets": budgets}, **drain)
+    bad, good = foreseen.nodes
+    assert [(f.reason, f.severity, f.pod) for f in bad.findings] == [(reason, severity, "shop/a")]
+    assert good.findings == ()
+    assert foreseen.blocks is (severity == Severity.BLOCKS)
+
+
+@pytest.mark.parametrize(
+    ("pods", "budgets", "drain"),
+    [
+        ([pod("a")], [ALLOWS], {}),
+        ([pod("a")], [budget(app="other"), budget("two", app="other")], {}),
+        ([pod("a")], [NEVER], {"disableEviction": True}),
+        ([pod("a", status={"phase": "Succeeded"})], [NEVER], {}),
+        ([pod("a", status={"phase": "Pending", "conditions": []})], [NEVER], {}),
+        ([pod("a", **UNREADY)], [NEVER], {}),
+        ([pod("a", **UNREADY)], [budget(policy="AlwaysAllow", expectedPods=1)], {}),
+        ([pod("a", metadata={"ownerReferences": [{**DAEMON, "controller": True}]})], [NEVER], {}),
+        ([pod("a", metadata={"labels": {"app": "no"}})], [NEVER], {}),
+    ],
+)
+def test_what_is_no_fault_gives_no_alarm(
+    make: Any, pods: list[Pod], budgets: list[Budget], drain: dict[str, Any]
+) -> None:
+    foreseen = run(make, {"pods": pods, "budgets": budgets}, **drain)
+    assert [node.findings for node in foreseen.nodes] == [(), ()]
+    assert not foreseen.blocks
+
+
+def test_a_namespace_in_deletion_is_waited_for(make: Any) -> None:
+    facts = {"pods": [pod("a")], "budgets": [NEVER], "terminating": frozenset({"shop"})}
+    (bad, good) = run(make, facts).nodes
+    assert [f.reason for f in bad.findings] == ["NamespaceTerminating"]
+    assert [f.reason for f in good.findings] == ["NamespaceTerminating"]
+
+
+def test_names_and_selectors_that_match_nothing_are_said(make: Any) -> None:
+    rollout = make.rollout(phase=None, nodeNames=[{"name": "typo"}])
+    (foreseen,) = foresee([rollout], Facts(nodes=[make.node("a")]), make.now)
+    assert [f.reason for f in foreseen.findings] == ["NodeNotFound", "NoNodesMatched"]
+    assert not foreseen.blocks
+
+
+def test_order_and_starts_are_those_of_the_operator(make: Any) -> None:
+    nodes = [make.node("old", created=-9000), make.node("first"), make.node("young")]
+    rollout = make.rollout(
+        phase=None,
+        nodeNames=[{"name": "first", "replacement": {"priority": 7}}],
+        nodeSelectors=[{"matchAll": True}],
+    )
+    (foreseen,) = foresee([rollout], Facts(nodes=nodes), make.now)
+    assert [(n.order, n.name, n.priority, n.starts) for n in foreseen.nodes] == [
+        (1, "first", 7, "Now"),
+        (2, "old", 0, "HigherPriority"),
+        (3, "young", 0, "HigherPriority"),
+    ]
+
+
+def test_another_rollout_of_a_higher_priority_goes_first(make: Any) -> None:
+    other = make.rollout("other")
+    busy = make.replacement("b", rollout="other", step=Step.DRAINING, replacement={"priority": 9})
+    rollout = make.rollout("mine", phase=None, nodeNames=[{"name": "a"}])
+    facts = Facts(nodes=[make.node("a"), make.node("b")], rollouts=[other], replacements=[busy])
+    (foreseen,) = foresee([rollout], facts, make.now)
+    assert [n.starts for n in foreseen.nodes] == ["HigherPriority"]
+
+
+def test_a_rollout_under_way_is_foreseen_from_where_it_stands(make: Any) -> None:
+    rollout: NodeRollout = make.rollout(
+        phase=RolloutPhase.IN_PROGRESS,
+        nodes=("a", "b", "c"),
+        status={"replacements_completed": ("a",)},
+    )
+    children = [
+        make.replacement("a", step=Step.DONE),
+        make.replacement("b", step=Step.DRAINING),
+        make.replacement("c"),
+    ]
+    facts = Facts(
+        nodes=[make.node(name) for name in "abc"],
+        rollouts=[rollout],
+        replacements=children,
+        drains=[make.drain(children[1], phase=DrainPhase.DRAINING)],
+    )
+    (foreseen,) = foresee([rollout], facts, make.now)
+    assert [(n.name, n.starts) for n in foreseen.nodes] == [
+        ("b", "InFlight"),
+        ("c", "MaxConcurrent"),
+    ]
+
+
+def test_budgets_that_bite_are_told_from_those_that_do_not(make: Any) -> None:
+    facts = {
+        "pods": [pod("a"), pod("b", metadata={"labels": {"app": "easy"}})],
+        "budgets": [NEVER, budget("easy", app="easy", disruptionsAllowed=2)],
+    }
+    foreseen = run(make, facts)
+    assert [(b.name, b.disruptions_allowed, b.pods, b.bites) for b in foreseen.budgets] == [
+        ("shop/easy", 2, 1, False),
+        ("shop/web", 0, 1, True),
+    ]
+
+
+def test_a_drain_spec_that_cannot_work_blocks(make: Any) -> None:
+    selector = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
+    foreseen = run(make, {}, podSelector=selector)
+    assert [(f.reason, f.severity) for f in foreseen.findings] == [("InvalidSpec", "Blocks")]
+    assert foreseen.blocks
