@@ -124,6 +124,9 @@ class _Ready:
 
 def main(url: str, identity: str) -> int:
     """Compete until standard input ends or the lease is lost."""
+    # The manager listens while it runs. Whoever asks a process to end that is ending anyway,
+    # or that the interpreter is taking down, shall not change what it ends with.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     clock, stop, ambush = SteppingClock(), StopToken(), Ambush()
     with Client(ClientConfig(url, user_agent=identity, timeout=2.0), clock=clock) as client:
         lease = LeaderElectionOptions(
