@@ -14,6 +14,7 @@ import msgspec
 
 from navarchos.client.selectors import LabelSelectorSpec, Selector
 from navarchos.testing.cluster.budgets import Health, required_health
+from navarchos.testing.cluster.labelindex import Anchor, anchor_of, anchors_of
 
 __all__ = ["Books", "BudgetRecord", "PodRecord"]
 
@@ -27,6 +28,7 @@ class BudgetRecord:
     name: str
     spec: JsonObject
     selector: Selector
+    anchor: Anchor
     pods: int = 0
     healthy: int = 0
     owners: Counter[str] = field(default_factory=Counter)  # pods by their controller's uid
@@ -66,8 +68,9 @@ class Books:
 
     def __init__(self) -> None:
         self.pods: dict[str, PodRecord] = {}
-        self._in_namespace: dict[str, dict[str, PodRecord]] = {}
-        self._budgets: dict[str, dict[str, BudgetRecord]] = {}  # by namespace
+        self._pods_at: dict[Anchor, dict[str, None]] = {}  # names, in the order they came
+        self._budgets: dict[str, BudgetRecord] = {}
+        self._budgets_at: dict[Anchor, dict[str, BudgetRecord]] = {}
         self._scales: dict[str, int] = {}  # wanted replicas by the owner's uid
         self._parents: dict[str, str] = {}  # Deployment by ReplicaSet, both by uid
 
@@ -78,19 +81,21 @@ class Books:
         if old is not None and old.uid == new.uid and old.labels == new.labels:
             new.budgets = old.budgets
         else:
+            if old is not None:
+                self._unlist(old)
+            self._list(new)
             new.budgets = tuple(self._matching(new))
         if old is not None:
             _count(old, -1)
         _count(new, 1)
         self.pods[new.name] = new
-        self._in_namespace.setdefault(new.namespace, {})[new.name] = new
         return old, new
 
     def remove_pod(self, name: str) -> PodRecord | None:
         """Strike a pod off; returns its last record."""
         old = self.pods.pop(name, None)
         if old is not None:
-            del self._in_namespace[old.namespace][name]
+            self._unlist(old)
             _count(old, -1)
         return old
 
@@ -99,24 +104,28 @@ class Books:
         metadata, spec = obj["metadata"], obj.get("spec") or {}
         namespace = metadata["namespace"]
         name = f"{namespace}/{metadata['name']}"
-        known = self._budgets.setdefault(namespace, {}).get(name)
+        known = self._budgets.get(name)
         if known is not None and known.spec == spec:
             return  # nearly every change is one of status alone
-        self.remove_budget(namespace, name)
+        self.remove_budget(name)
         selector = _selector(spec.get("selector"))
-        record = BudgetRecord(name, spec, selector)
-        self._budgets[namespace][name] = record
-        for pod in self._in_namespace.get(namespace, {}).values():
-            if selector.matches(pod.labels):
-                pod.budgets = (*pod.budgets, record)
-                _count_in(record, pod, 1)
+        record = BudgetRecord(name, spec, selector, anchor_of(namespace, selector))
+        self._budgets[name] = record
+        self._budgets_at.setdefault(record.anchor, {})[name] = record
+        for pod in self._pods_by(record):
+            pod.budgets = (*pod.budgets, record)
+            _count_in(record, pod, 1)
 
-    def remove_budget(self, namespace: str, name: str) -> None:
-        """Strike a budget off."""
-        gone = self._budgets.get(namespace, {}).pop(name, None)
-        if gone is not None:
-            for pod in self._in_namespace.get(namespace, {}).values():
-                pod.budgets = tuple(budget for budget in pod.budgets if budget is not gone)
+    def remove_budget(self, name: str) -> None:
+        """Strike the budget `namespace/name` off."""
+        gone = self._budgets.pop(name, None)
+        if gone is None:
+            return
+        del self._budgets_at[gone.anchor][name]
+        if not self._budgets_at[gone.anchor]:
+            del self._budgets_at[gone.anchor]
+        for pod in self._pods_by(gone):
+            pod.budgets = tuple(budget for budget in pod.budgets if budget is not gone)
 
     def set_workload(self, obj: JsonObject) -> None:
         """Enter how many pods a ReplicaSet, Deployment or StatefulSet wants."""
@@ -147,9 +156,27 @@ class Books:
         return sum(self._scales.get(uid, 0) for uid in top)
 
     def _matching(self, pod: PodRecord) -> Iterator[BudgetRecord]:
-        for budget in self._budgets.get(pod.namespace, {}).values():
+        for anchor in anchors_of(pod.namespace, pod.labels):
+            for budget in self._budgets_at.get(anchor, {}).values():
+                if budget.selector.matches(pod.labels):
+                    yield budget
+
+    def _pods_by(self, budget: BudgetRecord) -> Iterator[PodRecord]:
+        for name in self._pods_at.get(budget.anchor, ()):
+            pod = self.pods[name]
             if budget.selector.matches(pod.labels):
-                yield budget
+                yield pod
+
+    def _list(self, pod: PodRecord) -> None:
+        for anchor in anchors_of(pod.namespace, pod.labels):
+            self._pods_at.setdefault(anchor, {})[pod.name] = None
+
+    def _unlist(self, pod: PodRecord) -> None:
+        for anchor in anchors_of(pod.namespace, pod.labels):
+            listed = self._pods_at[anchor]
+            del listed[pod.name]
+            if not listed:
+                del self._pods_at[anchor]
 
 
 def read_pod(obj: JsonObject) -> PodRecord:

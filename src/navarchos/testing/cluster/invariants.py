@@ -108,8 +108,7 @@ class InvariantChecker:
     def _budget_locked(self, change: Change) -> None:
         if change.type == "DELETED":
             metadata = change.object["metadata"]
-            namespace = metadata["namespace"]
-            self._books.remove_budget(namespace, f"{namespace}/{metadata['name']}")
+            self._books.remove_budget(f"{metadata['namespace']}/{metadata['name']}")
         else:
             self._books.set_budget(change.object)
 

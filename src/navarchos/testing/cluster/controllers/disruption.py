@@ -19,7 +19,7 @@ import msgspec
 
 from navarchos.client import Conflict, ignore_not_found
 from navarchos.client.selectors import Selector
-from navarchos.meta import Object, format_time
+from navarchos.meta import format_time
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.budgets import (
@@ -39,10 +39,14 @@ from navarchos.testing.cluster.kinds import (
     STATEFUL_SETS,
     Budget,
     BudgetStatus,
+    Deployment,
     Pod,
+    ReplicaSet,
+    StatefulSet,
 )
 from navarchos.testing.cluster.world import (
     BY_LABEL,
+    BY_OWNER,
     STATUS_DELAY,
     Patience,
     World,
@@ -97,11 +101,19 @@ class Disruption(Reconciler):
                 if _selector(budget).matches(labels):
                     yield Request(namespace, budget.metadata.name)
 
-    def requests_in(self, owner: Object) -> Iterable[Request]:
-        """Map a workload, whose scale may have changed, to the budgets beside it."""
-        namespace = owner.metadata.namespace
-        for budget in self._world.budgets.lister.list(namespace=namespace):
-            yield Request(namespace, budget.metadata.name)
+    def requests_beside(self, owner: Deployment | ReplicaSet | StatefulSet) -> Iterable[Request]:
+        """Map a workload, whose scale may have changed, to the budgets of its pods.
+
+        Through its pods, not through all budgets of its namespace: there may be a
+        thousand of either.
+        """
+        uid = owner.metadata.uid
+        below = self._world.replica_sets.lister.by_index(BY_OWNER, uid)
+        found: set[Request] = set()
+        for each in (uid, *(replica_set.metadata.uid for replica_set in below)):
+            for pod in self._world.pods_of(each):
+                found.update(self.requests_for(pod))
+        return found
 
     def _pods_of(self, budget: Budget) -> list[Pod]:
         """Return the pods that match, found through one of the selector's labels."""
@@ -237,9 +249,9 @@ def install(world: World) -> None:
         Builder(world.manager, "disruption")
         .for_(DISRUPTION_BUDGETS)
         .watches(PODS, map=reconciler.requests_for)
-        .watches(DEPLOYMENTS, map=reconciler.requests_in)
-        .watches(REPLICA_SETS, map=reconciler.requests_in)
-        .watches(STATEFUL_SETS, map=reconciler.requests_in)
+        .watches(DEPLOYMENTS, map=reconciler.requests_beside)
+        .watches(REPLICA_SETS, map=reconciler.requests_beside)
+        .watches(STATEFUL_SETS, map=reconciler.requests_beside)
         .with_workers(2)
         .build(reconciler)
     )
