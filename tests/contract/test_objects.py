@@ -50,6 +50,21 @@ def test_a_missing_namespace_is_not_found(http: Http) -> None:
     assert (reply.code, reply.message) == (404, 'namespaces "nowhere" not found')
 
 
+@pytest.mark.unrecorded("the answers are given here")
+def test_what_a_map_has_under_a_key_stays_though_it_is_empty(http: Http, core: str) -> None:
+    """The label of a control plane's nodes has no value, and is there."""
+    made = config_map("a", x="")
+    made["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": "", "other": "b"}
+    made["metadata"]["annotations"] = {"nothing": ""}
+    for found in (
+        http.create(f"{core}/configmaps", made),
+        http("GET", f"{core}/configmaps/a").body,
+    ):
+        assert found["metadata"]["labels"] == made["metadata"]["labels"]
+        assert found["metadata"]["annotations"] == {"nothing": ""}
+        assert found["data"] == {"x": ""}
+
+
 @pytest.mark.parametrize("name", ["Upper", "under_score", "-dash", "a" * 254])
 def test_a_bad_name_is_invalid(http: Http, core: str, name: str) -> None:
     reply = http("POST", f"{core}/configmaps", config_map(name))

@@ -152,14 +152,16 @@ def drop_empty(value: JsonObject, schema: Schema) -> None:
     """Remove, in place, what Go's encoder leaves out.
 
     That is nulls, empty lists and maps, and zeros where zero is no value. An empty
-    struct stays: behind a pointer it says something.
+    struct stays: behind a pointer it says something; and so does whatever a map has
+    under a key, such as the empty value of a label.
     """
+    required = schema.required if schema.additional is None else value
     for key in list(value):
         child = schema.child(key)
         if child is None or not child.type:
             continue
         item = value[key]
-        if item is None or item == [] or _is_nothing(item, child, key in schema.required):
+        if item is None or item == [] or _is_nothing(item, child, key in required):
             del value[key]
         elif isinstance(item, dict):
             drop_empty(item, child)
