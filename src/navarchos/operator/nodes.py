@@ -7,7 +7,10 @@ import msgspec
 from navarchos.client import Resource
 from navarchos.meta import Object
 
-__all__ = ["NODES", "Node", "NodeCondition", "NodeSpec", "NodeStatus"]
+__all__ = ["CONTROL_PLANE_LABEL", "NODES", "Node", "NodeCondition", "NodeSpec", "NodeStatus"]
+
+CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
+"""On the nodes that run the control plane, by convention with an empty value."""
 
 
 class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -43,6 +46,11 @@ class Node(Object, frozen=True):
     def is_ready(self) -> bool:
         """Whether its condition `Ready` is `True`."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def is_control_plane(self) -> bool:
+        """Whether it bears the label of the control plane, with whatever value."""
+        return CONTROL_PLANE_LABEL in self.metadata.labels
 
 
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)

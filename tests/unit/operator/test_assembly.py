@@ -19,7 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
-from navarchos.operator.nodes import NODES
+from navarchos.operator.nodes import CONTROL_PLANE_LABEL, NODES
 from navarchos.runtime import Manager
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Change
@@ -181,6 +181,27 @@ def test_the_next_node_starts_in_the_moment_in_which_one_is_done(
             clock.go_on()
         watcher.wait_for("roll", "Completed")
     assert watcher.order == nodes
+
+
+@pytest.mark.rule("OP-21")
+def test_the_control_plane_is_replaced_once_its_sick_node_is_well(
+    server: ApiServer, client: Client, running: Manager
+) -> None:
+    """That it became Ready is what starts the next one; nobody looks again by time."""
+    watcher = Watcher(server)
+    nodes = client.resource(NODES)
+    add_nodes(server, "m1", "m2", **{CONTROL_PLANE_LABEL: ""})
+    add_nodes(server, "worker")
+    ready = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    nodes.patch("m1", ready, subresource="status")
+    names = [{"name": "m1"}, {"name": "worker"}]
+    spec = {"nodeNames": names, "strategy": {"maxConcurrent": 3}}
+    client.resource(NODE_ROLLOUTS).create({"metadata": {"name": "roll"}, "spec": spec})
+    watcher.wait_for_step("roll-worker", Step.DONE)
+    assert watcher.steps["roll-m1"] is Step.WAITING
+    nodes.patch("m2", ready, subresource="status")
+    watcher.wait_for("roll", "Completed")
+    assert watcher.order == ["worker", "m1"]
 
 
 @pytest.mark.rule("OP-07")

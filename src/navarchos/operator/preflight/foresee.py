@@ -10,7 +10,7 @@ import msgspec
 
 from navarchos.drain import Budget, DrainPlan, Pod, budgets_of, classify
 from navarchos.errors import ConfigError
-from navarchos.meta import Object, controller_of
+from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     NodeReplacement,
@@ -19,6 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
 )
 from navarchos.operator.drains.rules import Rules
+from navarchos.operator.nodes import Node
 from navarchos.operator.preflight.findings import Finding, Reason, Severity, find
 from navarchos.operator.replacements.admission import Decisions, admit
 from navarchos.operator.replacements.drains import has_ended
@@ -44,7 +45,7 @@ _IN_FLIGHT: Final = "InFlight"
 class Facts:
     """The cluster as it stands."""
 
-    nodes: Sequence[Object]
+    nodes: Sequence[Node]
     pods: Sequence[Pod] = ()
     budgets: Sequence[Budget] = ()
     daemon_sets: frozenset[tuple[str, str]] = frozenset()

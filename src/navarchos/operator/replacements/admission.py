@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from navarchos.errors import ConfigError
 from navarchos.operator.api.v1alpha1 import (
+    ControlPlanePolicy,
     NodeReplacement,
     NodeRollout,
     PendingPodsPolicy,
@@ -47,11 +48,13 @@ def admit(world: World, now: datetime) -> Decisions:
     Priorities hold across rollouts (OP-05): only the highest priority that is
     unfinished may start nodes. Within it the order is OP-09, after the number of
     failed attempts. A node that may not start holds up those of its own rollout
-    that come after it, and no others.
+    that come after it, and no others; one that waits for its own sake holds up
+    nobody.
 
     Promises: the same objects and time give the same answer, in whatever order
     they come; nodes in flight and started ones together stay within the limit of
-    each node that is started; nothing is changed.
+    each node that is started; nothing is changed. A node of the control plane starts only while
+    the others of it are well, unless its strategy says otherwise.
     """
     frozen = _frozen_rollouts(world)
     waiting: dict[str, Wait] = {}
@@ -161,6 +164,9 @@ class _Walk:
         self._now = now
         self._waiting = waiting
         self._busy = _nodes_in_flight(world)
+        self._control_plane = {
+            name: node for name, node in world.nodes.items() if node.is_control_plane
+        }
         self._settled_at = max(map(_settled_at, world.replacements), default=_LONG_AGO)
         self._evicted = _evicted_owners(world.replacements)
         self._held_up: set[str] = set()
@@ -192,6 +198,9 @@ class _Walk:
             self._busy.add(candidate.spec.node_name)
             self._start.append(name)
             return
+        if reason is Wait.CONTROL_PLANE:
+            self._waiting[name] = reason
+            return
         self._held_up.add(line)
         if reason is Wait.PENDING_PODS and self._has_expired(candidate):
             self._expired.append(name)
@@ -206,6 +215,8 @@ class _Walk:
             return Wait.MAX_CONCURRENT
         if not self._shares_topology(candidate):
             return Wait.TOPOLOGY
+        if self._weakens_control_plane(candidate):
+            return Wait.CONTROL_PLANE
         if self._now < self._settled_at:
             self._recheck.append(self._settled_at)
             return Wait.SETTLING
@@ -219,6 +230,18 @@ class _Walk:
         # A node in flight that is gone says nothing about its place any more.
         present = self._busy & self._world.nodes.keys()
         return all(_topology(name, key, self._world) == own for name in present)
+
+    def _weakens_control_plane(self, candidate: NodeReplacement) -> bool:
+        if candidate.spec.strategy.control_plane is ControlPlanePolicy.IGNORE:
+            return False
+        name = candidate.spec.node_name
+        node = self._world.nodes.get(name)
+        if node is None or not node.is_control_plane:
+            return False
+        others = self._control_plane.keys() - {name}
+        return any(
+            other in self._busy or not self._control_plane[other].is_ready for other in others
+        )
 
     def _pods_are_pending(self, candidate: NodeReplacement) -> bool:
         match candidate.spec.strategy.pending_pods:

@@ -83,7 +83,9 @@ def _slot(drain: NodeDrain) -> object:
 
 def _identity(node: Node) -> object:
     """Return what admission sees of a node; heartbeats are none of it."""
-    return node.metadata.uid, node.metadata.labels
+    # That of other nodes decides nothing, and a large cluster has a lot of it.
+    readiness = node.is_control_plane and node.is_ready
+    return node.metadata.uid, node.metadata.labels, readiness
 
 
 def _leaving(pod: Pod) -> object:

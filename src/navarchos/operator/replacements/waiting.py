@@ -17,6 +17,7 @@ class Wait(StrEnum):
     HIGHER_PRIORITY = "HigherPriority"
     MAX_CONCURRENT = "MaxConcurrent"
     TOPOLOGY = "Topology"
+    CONTROL_PLANE = "ControlPlane"
     SETTLING = "Settling"
     PENDING_PODS = "PendingPods"
     NODE_IN_FLIGHT = "NodeInFlight"
@@ -37,6 +38,8 @@ _MESSAGES: Final = {
     Wait.HIGHER_PRIORITY: "a node of a higher priority is unfinished",
     Wait.MAX_CONCURRENT: "as many nodes are in flight as strategy.maxConcurrent allows",
     Wait.TOPOLOGY: "nodes in flight have another value of the label in strategy.topologyKey",
+    Wait.CONTROL_PLANE: "another node of the control plane is not Ready, or is in flight; "
+    "strategy.controlPlane: Ignore would not wait",
     Wait.SETTLING: "a node has just been finished, and its strategy.settleSeconds have not passed",
     Wait.PENDING_PODS: "pods are Pending that strategy.pendingPods says to wait for",
     Wait.NODE_IN_FLIGHT: "another replacement is working on this node",

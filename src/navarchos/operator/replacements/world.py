@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from navarchos.meta import Object, controller_of
+from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeRollout
+from navarchos.operator.nodes import Node
 
 __all__ = ["PendingPod", "World", "owning_rollout"]
 
@@ -29,7 +30,7 @@ class World:
     replacements: Sequence[NodeReplacement]
     rollouts: Mapping[str, NodeRollout] = field(default_factory=dict)
     """By uid. A rollout that is not here has been deleted."""
-    nodes: Mapping[str, Object] = field(default_factory=dict)
+    nodes: Mapping[str, Node] = field(default_factory=dict)
     """By name."""
     orphaned: frozenset[str] = frozenset()
     """Nodes with a drain that outlives its replacement: their slot is still taken."""

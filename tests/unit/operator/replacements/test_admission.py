@@ -14,6 +14,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
+from navarchos.operator.nodes import CONTROL_PLANE_LABEL, Node, NodeCondition, NodeStatus
 from navarchos.operator.replacements.admission import admit
 from navarchos.operator.replacements.transitions import reserved
 from navarchos.operator.replacements.waiting import Wait
@@ -206,6 +207,67 @@ def test_nodes_in_flight_share_one_topology_value(make: Any) -> None:
     assert decisions.waiting == {"roll-b1": Wait.TOPOLOGY}
 
 
+def master(make: Any, name: str, *, ready: bool = True) -> Node:
+    """Make a node of the control plane."""
+    conditions = (NodeCondition("Ready", "True" if ready else "Unknown"),)
+    node = make.node(name, **{CONTROL_PLANE_LABEL: ""})
+    return msgspec.structs.replace(node, status=NodeStatus(conditions))
+
+
+@pytest.mark.rule("OP-21")
+def test_no_control_plane_node_starts_while_another_is_not_ready(make: Any) -> None:
+    """Of three members one is down: to stop a second one would be the end of the quorum."""
+    nodes = [master(make, "m1"), master(make, "m2"), master(make, "m3", ready=False)]
+    seen = world(make, make.replacement("m1"), make.replacement("m2"), nodes=nodes)
+    decisions = admit(seen, make.now)
+    assert decisions.start == ()
+    assert decisions.waiting == {"roll-m1": Wait.CONTROL_PLANE, "roll-m2": Wait.CONTROL_PLANE}
+    well = world(make, *seen.replacements, nodes=[master(make, f"m{n}") for n in (1, 2, 3)])
+    assert admit(well, make.now).start == ("roll-m1",)
+
+
+def test_a_control_plane_node_that_is_not_ready_may_start_itself(make: Any) -> None:
+    nodes = [master(make, "m1"), master(make, "m2"), master(make, "m3", ready=False)]
+    seen = world(make, *(make.replacement(node.metadata.name) for node in nodes), nodes=nodes)
+    assert admit(seen, make.now).start == ("roll-m3",)
+
+
+def test_control_plane_nodes_go_one_by_one_and_others_pass_them(make: Any) -> None:
+    strategy = {"maxConcurrent": 4}
+    nodes = [*(master(make, f"m{n}") for n in (1, 2, 3)), make.node("w1"), make.node("w2")]
+    names = [node.metadata.name for node in nodes]
+    seen = world(make, *(make.replacement(n, strategy=strategy) for n in names), nodes=nodes)
+    decisions = admit(seen, make.now)
+    assert decisions.start == ("roll-m1", "roll-w1", "roll-w2")
+    assert set(decisions.waiting.values()) == {Wait.CONTROL_PLANE}
+    assert admit(start(make, seen, decisions.start), make.now).start == ()
+
+
+def test_a_control_plane_node_in_flight_holds_up_those_of_other_rollouts(make: Any) -> None:
+    strategy = {"maxConcurrent": 4}
+    seen = world(
+        make,
+        make.replacement("m1", rollout="other", step=Step.DRAINING, strategy=strategy),
+        make.replacement("m2", strategy=strategy),
+        rollouts=[make.rollout(), make.rollout("other")],
+        nodes=[master(make, "m1"), master(make, "m2")],
+    )
+    assert admit(seen, make.now).waiting == {"roll-m2": Wait.CONTROL_PLANE}
+
+
+def test_the_control_plane_is_not_guarded_when_the_spec_says_so(make: Any) -> None:
+    strategy = {"maxConcurrent": 2, "controlPlane": "Ignore"}
+    nodes = [master(make, "m1"), master(make, "m2"), master(make, "m3", ready=False)]
+    names = ("m1", "m2")
+    seen = world(make, *(make.replacement(n, strategy=strategy) for n in names), nodes=nodes)
+    assert admit(seen, make.now).start == ("roll-m1", "roll-m2")
+
+
+def test_workers_do_not_wait_for_the_control_plane(make: Any) -> None:
+    nodes = [master(make, "m1", ready=False), make.node("w1")]
+    assert admit(world(make, make.replacement("w1"), nodes=nodes), make.now).start == ("roll-w1",)
+
+
 @pytest.mark.rule("OP-06")
 def test_a_node_in_flight_is_not_started_a_second_time(make: Any) -> None:
     strategy = {"maxConcurrent": 5}
@@ -314,6 +376,7 @@ ROLLOUTS = ("r0", "r1", "")
 def worlds(draw: st.DrawFn, make: Any) -> World:
     names = [f"n{i}" for i in range(draw(st.integers(1, 8)))]
     zones = {name: draw(st.sampled_from(["a", "b", ""])) for name in names}
+    masters = draw(st.dictionaries(st.sampled_from(names), st.booleans()))
     strategies = {
         rollout: {
             "maxConcurrent": draw(st.integers(1, 4)),
@@ -341,7 +404,13 @@ def worlds(draw: st.DrawFn, make: Any) -> World:
             make.rollout("r0", strategy={"maxFailures": 99}),
             make.rollout("r1", strategy={"maxFailures": 99}, paused=draw(st.booleans())),
         ],
-        nodes=[make.node(name, zone=zone) for name, zone in zones.items() if name != "n0"],
+        nodes=[
+            master(make, name, ready=masters[name])
+            if name in masters
+            else make.node(name, zone=zone)
+            for name, zone in zones.items()
+            if name != "n0"
+        ],
     )
 
 
@@ -389,6 +458,21 @@ def test_deciding_again_after_the_starts_starts_nothing_more(
     seen = data.draw(worlds(make))
     after = start(make, seen, admit(seen, make.now).start)
     assert admit(after, make.now).start == ()
+
+
+@pytest.mark.rule("OP-21")
+@settings(max_examples=60)
+@given(data=st.data())
+def test_the_control_plane_never_loses_a_second_node(make: Any, data: st.DataObject) -> None:
+    seen = data.draw(worlds(make))
+    for name in admit(seen, make.now).start:
+        chosen = next(r for r in seen.replacements if r.metadata.name == name).spec.node_name
+        others = {n for n, node in seen.nodes.items() if node.is_control_plane} - {chosen}
+        if chosen in seen.nodes and seen.nodes[chosen].is_control_plane:
+            assert all(seen.nodes[other].is_ready for other in others)
+            busy = {r.spec.node_name for r in seen.replacements if r.status.current.in_flight}
+            assert busy.isdisjoint(others)
+        seen = start(make, seen, (name,))
 
 
 @pytest.mark.rule("OP-05")

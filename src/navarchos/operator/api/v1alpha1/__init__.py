@@ -3,6 +3,7 @@
 from navarchos.operator.api.v1alpha1.common import (
     GROUP,
     VERSION,
+    ControlPlanePolicy,
     DrainSpec,
     EscalationAction,
     EscalationStage,
@@ -57,6 +58,7 @@ __all__ = [
     "AttemptFailure",
     "BlockedPod",
     "Blocker",
+    "ControlPlanePolicy",
     "DrainPhase",
     "DrainSpec",
     "EscalationAction",

@@ -12,6 +12,7 @@ from navarchos.errors import ConfigError
 __all__ = [
     "GROUP",
     "VERSION",
+    "ControlPlanePolicy",
     "DrainSpec",
     "EscalationAction",
     "EscalationStage",
@@ -63,6 +64,13 @@ class PendingPodsPolicy(StrEnum):
 
     EVICTED = "Evicted"
     ANY = "Any"
+    IGNORE = "Ignore"
+
+
+class ControlPlanePolicy(StrEnum):
+    """Whether nodes of the control plane wait until the others of them are well."""
+
+    GUARD = "Guard"
     IGNORE = "Ignore"
 
 
@@ -136,6 +144,14 @@ class Strategy(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
     pending_pods_timeout_seconds: Annotated[
         Seconds, Meta(description="After this long the wait for Pending pods fails the node.")
     ] = 600
+    control_plane: Annotated[
+        ControlPlanePolicy,
+        Meta(
+            description="A node with the label node-role.kubernetes.io/control-plane starts only "
+            "while all others of them are Ready and none is in flight (Guard), or like any "
+            "other node (Ignore)."
+        ),
+    ] = ControlPlanePolicy.GUARD
 
 
 class EscalationStage(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
