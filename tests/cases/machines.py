@@ -6,7 +6,6 @@ ours against the real thing: the operator, and these.
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from types import TracebackType
 from typing import Final, Self
 
 from tests.cases.manifests import CASE_LABEL
@@ -86,12 +85,7 @@ class Machines:
         self._threads.start("manager", lambda: manager.run(self._stop))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._stop.stop("the case is over")
         joined = self._threads.join(_STOP_TIMEOUT)
         self._cleanup.close()

@@ -79,8 +79,7 @@ def create_or_update(
         ApiError: The object could not be read; nothing was written.
     """
     whole = client.projected(dict[str, Any])
-    before = _find(whole, name, namespace, timeout)
-    after = _mutated(whole, before, name, namespace, mutate)
+    before, after = _around(mutate, whole, name, namespace, timeout)
     if before is None:
         return Upserted(Outcome.CREATED, whole.create(after, namespace, timeout=timeout))
     if not merge_diff(before, after):
@@ -118,8 +117,7 @@ def create_or_patch(
             was refused after the rest had been patched.
     """
     whole = client.projected(dict[str, Any])
-    before = _find(whole, name, namespace, timeout)
-    after = _mutated(whole, before, name, namespace, mutate)
+    before, after = _around(mutate, whole, name, namespace, timeout)
     if before is None:
         return Upserted(Outcome.CREATED, whole.create(after, namespace, timeout=timeout))
     current = before
@@ -148,22 +146,15 @@ _OUTCOMES: Final = {
 }
 
 
-def _find(
-    whole: ResourceClient[dict[str, Any]], name: str, namespace: str, timeout: float | None
-) -> dict[str, Any] | None:
-    try:
-        return whole.get(name, namespace, timeout=timeout)
-    except NotFound:
-        return None
-
-
-def _mutated(
+def _around(
+    mutate: Mutate,
     whole: ResourceClient[dict[str, Any]],
-    before: dict[str, Any] | None,
     name: str,
     namespace: str,
-    mutate: Mutate,
-) -> dict[str, Any]:
+    timeout: float | None,
+) -> tuple[dict[str, Any] | None, dict[str, Any]]:
+    """Return the object as it is, if it is, and as `mutate` wants it."""
+    before = _find(whole, name, namespace, timeout)
     after = copy.deepcopy(before) if before is not None else _named(whole, name, namespace)
     was = identity_of(after)
     mutate(after)
@@ -172,7 +163,16 @@ def _mutated(
         if getattr(was, field) != getattr(now, field):
             rule = f"it must stay {getattr(was, field)!r}: another {field} is another object"
             raise ConfigError(f"metadata.{field}", getattr(now, field), rule)
-    return after
+    return before, after
+
+
+def _find(
+    whole: ResourceClient[dict[str, Any]], name: str, namespace: str, timeout: float | None
+) -> dict[str, Any] | None:
+    try:
+        return whole.get(name, namespace, timeout=timeout)
+    except NotFound:
+        return None
 
 
 def _named(whole: ResourceClient[dict[str, Any]], name: str, namespace: str) -> dict[str, Any]:

@@ -4,7 +4,6 @@ import os
 import signal
 import socket
 import threading
-from types import TracebackType
 from typing import Final, Self
 
 from navarchos.errors import AlreadyStarted, ConfigError
@@ -53,12 +52,7 @@ class SignalHandling:
         self._threads.start("", self._read)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
             # None stands for a handler that was not installed from Python.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]  # what signal() returned

@@ -25,6 +25,15 @@ def lend(queue: WorkQueue[str]) -> Loan[str]:
     return loan
 
 
+def added_while_on_loan(clock: FakeClock) -> tuple[WorkQueue[str], Loan[str]]:
+    """Return a queue that owes its only key another run, and the loan of that key."""
+    queue = WorkQueue[str](clock=clock)
+    queue.add("a")
+    loan = lend(queue)
+    queue.add("a")
+    return queue, loan
+
+
 @pytest.mark.rule("WQ-01")
 def test_a_key_added_twice_is_lent_once() -> None:
     queue = WorkQueue[str]()
@@ -126,10 +135,7 @@ def test_drain_waits_for_open_loans(fake_clock: FakeClock, spawn: Callable) -> N
 def test_drain_waits_for_a_key_that_was_added_while_on_loan(
     fake_clock: FakeClock, spawn: Callable
 ) -> None:
-    queue = WorkQueue[str](clock=fake_clock)
-    queue.add("a")
-    loan = lend(queue)
-    queue.add("a")
+    queue, loan = added_while_on_loan(fake_clock)
     drained = spawn(queue.shut_down_with_drain)
     fake_clock.settle(threads=1)
     loan.done()
@@ -145,10 +151,7 @@ def test_drain_waits_for_a_key_that_was_added_while_on_loan(
 def test_a_second_drain_waits_for_what_the_first_is_owed(
     fake_clock: FakeClock, spawn: Callable
 ) -> None:
-    queue = WorkQueue[str](clock=fake_clock)
-    queue.add("a")
-    loan = lend(queue)
-    queue.add("a")
+    queue, loan = added_while_on_loan(fake_clock)
     first = spawn(queue.shut_down_with_drain)
     fake_clock.settle(threads=1)
     loan.done()
@@ -198,10 +201,7 @@ def test_a_plain_shutdown_releases_a_drain(fake_clock: FakeClock, spawn: Callabl
 def test_a_released_drain_says_that_a_key_given_back_dirty_was_still_owed(
     fake_clock: FakeClock, spawn: Callable
 ) -> None:
-    queue = WorkQueue[str](clock=fake_clock)
-    queue.add("a")
-    loan = lend(queue)
-    queue.add("a")
+    queue, loan = added_while_on_loan(fake_clock)
     drained = spawn(queue.shut_down_with_drain)
     fake_clock.settle(threads=1)
     loan.done()

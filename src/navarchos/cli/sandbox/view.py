@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from types import TracebackType
 from typing import Final, Protocol, Self
 
 from rich.console import Console, Group, RenderableType
@@ -35,12 +34,7 @@ class View(Protocol):
     """Shows snapshots to a person."""
 
     def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
     def show(self, snapshot: Snapshot) -> None:
         """Bring the view up to date."""
         ...
@@ -88,13 +82,8 @@ class LiveView:
         self._live.__enter__()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._live.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
 
     def show(self, snapshot: Snapshot) -> None:
         """Redraw."""
