@@ -14,8 +14,8 @@ server also shows under `v1`. Repeats become a series of one event.
 Upstream: client-go `tools/events`; the spam filter is that of `tools/record`.
 """
 
-from navarchos.events.model import EVENTS, EventType
+from navarchos.events.model import EVENTS, EventType, Reference
 from navarchos.events.recorder import EventRecorder, Recorder
 from navarchos.events.sink import RIGHTS
 
-__all__ = ["EVENTS", "RIGHTS", "EventRecorder", "EventType", "Recorder"]
+__all__ = ["EVENTS", "RIGHTS", "EventRecorder", "EventType", "Recorder", "Reference"]

@@ -98,7 +98,7 @@ class EventBook:
         if known is not None:
             self._repeat(known, at, now)
             return Outcome.COUNTED
-        if not self._spam.allow((facts.regarding.identity, facts.type), now):
+        if not self._spam.allow((facts.subject, facts.type), now):
             return Outcome.FILTERED
         if len(self) >= QUEUE_LIMIT:
             return Outcome.NO_ROOM

@@ -134,9 +134,18 @@ class EventFacts:
     reason: str
     action: str
     note: str
+    related: Reference | None = None
 
     @classmethod
-    def of(cls, regarding: Reference, type_: str, reason: str, note: str, action: str) -> Self:
+    def of(
+        cls,
+        regarding: Reference,
+        type_: str,
+        reason: str,
+        note: str,
+        action: str,
+        related: Reference | None = None,
+    ) -> Self:
         """Check and cut to size. The server demands an action: the reason stands in.
 
         Raises:
@@ -147,12 +156,18 @@ class EventFacts:
         for what, word in (("reason", reason), ("action", action or reason)):
             if not 0 < len(word.encode()) <= _WORD_LIMIT:
                 raise InvalidEvent(f"its {what} {word!r} must have 1 to {_WORD_LIMIT} characters")
-        return cls(regarding, EventType(type_), reason, action or reason, _cut(note))
+        return cls(regarding, EventType(type_), reason, action or reason, _cut(note), related)
 
     @property
     def key(self) -> tuple[str, ...]:
         """Events with this in common are one series; the note plays no part (EV-15)."""
-        return (*self.regarding.identity, self.type, self.reason, self.action)
+        return (*self.subject, self.type, self.reason, self.action)
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """What it is about: one object, or one and another that it has to do with."""
+        related = self.related.identity if self.related is not None else ()
+        return (*self.regarding.identity, *related)
 
     @property
     def namespace(self) -> str:
@@ -199,6 +214,8 @@ def new_event(event: Snapshot, reporter: Reporter) -> dict[str, object]:
         "reportingController": reporter.component,
         "reportingInstance": reporter.instance,
     }
+    if facts.related is not None:
+        body["related"] = facts.related.body()
     return body if event.count == 1 else body | next_in_series(event)
 
 

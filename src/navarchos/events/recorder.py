@@ -45,6 +45,7 @@ class Recorder(Protocol):
         message: str,
         *,
         action: str = "",
+        related: Reference | None = None,
     ) -> None:
         """Take an event down; see `EventRecorder.record`."""
         ...
@@ -69,8 +70,9 @@ class EventRecorder:
     what is lost is counted in `navarchos_events_dropped_total`.
 
     Does not promise: delivery. At most 1000 events wait, an object may have 25 at
-    once and then one every five minutes, and an event that the server refuses,
-    or that got no answer twelve times, is given up.
+    once and then one every five minutes (so may it with each object that is named as
+    related), and an event that the server refuses, or that got no answer twelve
+    times, is given up.
 
     Life cycle: `start`, then `close`. Events recorded before `start` wait for it;
     those recorded after `close` are ignored, because some components say their
@@ -117,6 +119,7 @@ class EventRecorder:
         message: str,
         *,
         action: str = "",
+        related: Reference | None = None,
     ) -> None:
         """Take an event down, to be written soon.
 
@@ -129,10 +132,12 @@ class EventRecorder:
             message: What happened, for people; 1 KiB, the rest is cut off. Of a
                 series only the first message is kept: the server allows no other.
             action: What was done, as one UpperCamelCase word; the reason if empty.
+            related: Another object that it has to do with. Events with different ones
+                are no repeats of one another: each keeps its message.
         """
         try:
             regarding = Reference.to(resource, obj)
-            facts = EventFacts.of(regarding, type, reason, message, action)
+            facts = EventFacts.of(regarding, type, reason, message, action, related)
         except (KeyFailed, InvalidEvent) as error:
             self._dropped[_Dropped.INVALID].inc()
             _log.warning("event_invalid", reason=reason, error=str(error))

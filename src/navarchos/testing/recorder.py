@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from navarchos.client import Resource
-from navarchos.events import EventType
+from navarchos.events import EventType, Reference
 from navarchos.meta import identity_of
 
 __all__ = ["FakeRecorder", "RecordedEvent"]
@@ -24,6 +24,7 @@ class RecordedEvent:
         reason: One word.
         message: For people.
         action: One word, or empty.
+        related: Another object that it has to do with, if one was named.
     """
 
     kind: str
@@ -33,6 +34,7 @@ class RecordedEvent:
     reason: str
     message: str
     action: str = ""
+    related: Reference | None = None
 
     def __str__(self) -> str:
         return f"{self.type} {self.reason} {self.message}"
@@ -63,6 +65,7 @@ class FakeRecorder:
         message: str,
         *,
         action: str = "",
+        related: Reference | None = None,
     ) -> None:
         """Keep an event.
 
@@ -79,6 +82,7 @@ class FakeRecorder:
             reason,
             message,
             action,
+            related,
         )
         with self._events_lock:
             self._events.append(event)

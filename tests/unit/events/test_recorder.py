@@ -17,7 +17,7 @@ from navarchos.client import (
     Resource,
 )
 from navarchos.errors import AlreadyStarted
-from navarchos.events import EventRecorder, EventType, Recorder
+from navarchos.events import EventRecorder, EventType, Recorder, Reference
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, ObjectMeta
 from navarchos.stopping import StopToken
@@ -208,6 +208,25 @@ def test_an_object_that_talks_too_much_is_filtered_and_counted(started: Bench) -
     started.clock.settle()
     assert started.dropped("filtered") == 5
     assert len(started.server.counts) == 25
+
+
+@pytest.mark.rule("EV-15")
+def test_events_that_name_different_related_objects_are_no_repeats_of_one_another(
+    started: Bench,
+) -> None:
+    for number in range(30):
+        related = Reference.to(NODES, node(f"n{number}"))
+        for _ in range(2):
+            started.recorder.record(
+                NODES, node(), EventType.WARNING, "Moved", f"to n{number}", related=related
+            )
+    started.clock.settle()
+    assert started.dropped("filtered") == 0
+    assert started.server.counts == [2] * 30
+    for number, event in enumerate(started.server.events.values()):
+        assert event["regarding"]["name"] == "n1"
+        assert event["related"]["name"] == f"n{number}"
+        assert event["note"] == f"to n{number}"
 
 
 @pytest.mark.rule("EV-12")

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.clock import Clock, uniform
-from navarchos.drain import Answer, DrainOptions, Evictor, Outcome, retry_delay
-from navarchos.events import EventType, Recorder
+from navarchos.drain import PODS, Answer, DrainOptions, Evictor, Outcome, retry_delay
+from navarchos.events import EventType, Recorder, Reference
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
 from navarchos.operator.drains.attempts import Attempt, Attempts
 from navarchos.operator.drains.budgets import BudgetWatch, budget_names
@@ -134,6 +134,7 @@ class Sender:
         for entry in gone:
             stage, planned = entry.request.stage, entry.request.planned
             if stage is not None:
+                # Related to the pod, so that each has an event: it is an audit trail.
                 self._record(
                     drain,
                     EventType.WARNING,
@@ -141,6 +142,7 @@ class Sender:
                     f"deleted pod {planned.name} past {_named(before.get(planned.uid))} "
                     f"by stage {stage.number} of the escalation",
                     "Delete",
+                    related=Reference.to(PODS, planned.pod),
                 )
 
     def _record(
@@ -150,8 +152,11 @@ class Sender:
         reason: EventReason,
         message: str,
         action: str,
+        related: Reference | None = None,
     ) -> None:
-        self._recorder.record(NODE_DRAINS, drain, type_, str(reason), message, action=action)
+        self._recorder.record(
+            NODE_DRAINS, drain, type_, str(reason), message, action=action, related=related
+        )
 
 
 def _named(attempt: Attempt | None) -> str:
