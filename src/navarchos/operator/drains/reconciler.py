@@ -15,7 +15,7 @@ from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeDrainStat
 from navarchos.operator.drains import status as to
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.blockers import Explainer, find_blockers
-from navarchos.operator.drains.cordoning import CordonStep, decide
+from navarchos.operator.drains.cordoning import CordonStep, Verdict, decide
 from navarchos.operator.drains.due import Due, due_requests
 from navarchos.operator.drains.gate import NodeGate
 from navarchos.operator.drains.rules import Rules
@@ -134,11 +134,15 @@ class DrainReconciler(Reconciler):
                 return self._store(turn.with_status(replace(turn.status, phase=DrainPhase.PENDING)))
         else:
             turn = turn.with_status(to.resumed(turn.status, now=turn.now))
-        return self._look(self._close(turn, node))
-
-    def _close(self, turn: Turn, node: Node) -> Turn:
-        """Close the node to new pods, unless somebody insists on having it open."""
         verdict = decide(node, turn.drain, turn.status)
+        if verdict.step is CordonStep.CORDON and (wait := self._writer.wait(turn.name)) is not None:
+            # Status tells how often the node was cordoned: what cannot be told yet is not
+            # done yet, or whoever uncordons it would be contradicted for ever.
+            return _again(wait)
+        return self._look(self._close(turn, node, verdict))
+
+    def _close(self, turn: Turn, node: Node, verdict: Verdict) -> Turn:
+        """Close the node to new pods, unless somebody insists on having it open."""
         if verdict.step is CordonStep.CORDON:
             self._cordon(turn, node)
             self._teller.cordoned(turn.drain, verdict.message)

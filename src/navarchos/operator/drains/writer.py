@@ -95,15 +95,21 @@ class DrainWriter:
         if not change:
             return Stored(drain)
         name = drain.metadata.name
-        now = self._clock.monotonic()
-        with self._written_lock:
-            wait = self._written_at.get(name, now - _PACE) + _PACE - now
-        if wait > 0:
+        wait = self.wait(name)
+        if wait is not None:
             return Stored(drain, wait)
+        now = self._clock.monotonic()
         stored = self._patch(drain, {"status": change}, subresource="status")
         with self._written_lock:
             self._written_at[name] = now
         return Stored(stored)
+
+    def wait(self, name: str) -> float | None:
+        """Return the seconds until a drain's status may be written; `None` if it may be now."""
+        now = self._clock.monotonic()
+        with self._written_lock:
+            wait = self._written_at.get(name, now - _PACE) + _PACE - now
+        return wait if wait > 0 else None
 
     def forget(self, name: str) -> None:
         """Forget a drain that is gone."""

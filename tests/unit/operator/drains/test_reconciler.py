@@ -270,6 +270,32 @@ def test_whoever_uncordons_is_contradicted_once_and_then_obeyed(
     assert world.is_cordoned, "this cordon is the person's"
 
 
+@pytest.mark.rule("OP-41")
+@pytest.mark.rule("OP-47")
+def test_who_uncordons_just_after_a_status_was_written_is_not_contradicted_twice(
+    world: World, process: Process
+) -> None:
+    world.node()
+    world.pod("a")
+    world.budget(0)
+    world.drain()
+    process.step()
+    world.cordon(False)
+    first = process.step()
+    assert first.requeue_after is not None
+    assert 0 < first.requeue_after <= 1, "the status may be written once a second"
+    assert not world.is_cordoned, "nothing is done that cannot be told yet"
+    world.clock.passed += first.requeue_after
+    process.step()
+    assert world.is_cordoned
+    assert world.condition("NodeCordoned") == ("True", "CordonedAgain")
+    world.cordon(False)
+    world.clock.passed += 1
+    process.step()
+    assert world.condition("NodeCordoned") == ("False", "UncordonedByOthers")
+    assert not world.is_cordoned
+
+
 def test_a_cordon_that_is_refused_is_told_in_status_and_tried_again(
     world: World, process: Process
 ) -> None:
@@ -547,6 +573,8 @@ def test_a_stage_deletes_past_the_budget_and_says_so(world: World, process: Proc
     (event,) = [e for e in process.recorder.events if e.reason == "BudgetBypassed"]
     for fact in ("default/a", "default/web", "stage 1"):
         assert fact in event.message
+    assert event.related is not None
+    assert (event.related.kind, event.related.name) == ("Pod", "a")
     assert process.metric("navarchos_drain_evictions_total", outcome="Deleted") == 1
 
 
