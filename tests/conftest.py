@@ -18,9 +18,8 @@ import pytest
 import structlog
 from tests.servers import IN_PROCESS, REAL, Served, named, serve
 
-from navarchos.informers.mutation import MUTATION_VARIABLE
-
-os.environ.setdefault(MUTATION_VARIABLE, "1")
+from navarchos.informers.mutation import mutation_detection
+from navarchos.threads import THREAD_PREFIX
 
 # In this order: of fixtures of one name the last one counts.
 pytest_plugins = ("navarchos.testing.pytest", "tests.foreign", "tests.cases.fixtures")
@@ -77,6 +76,35 @@ def served(pytestconfig: pytest.Config) -> Iterator[Served]:
     """The API server that `--server` names. Objects stay: use names of your own."""
     with serve(pytestconfig.getoption("--server")) as server:
         yield server
+
+
+@pytest.fixture(scope="session", autouse=True)
+def changes_of_cached_objects_are_found() -> Iterator[None]:
+    """Let whoever changes a cached object crash its informer, in this process alone."""
+    with mutation_detection(True):
+        yield
+
+
+@pytest.fixture
+def no_detector() -> Iterator[None]:
+    """For tests that count threads, deadlines or bytes: nobody looks for changed objects."""
+    with mutation_detection(False):
+        yield
+
+
+@pytest.fixture
+def new_threads() -> Callable[[], list[str]]:
+    """Name the threads of the library that began since the test did and still run.
+
+    Others are older: servers that several tests share. To be asked for first.
+    """
+    before = set(threading.enumerate())
+
+    def names() -> list[str]:
+        found = set(threading.enumerate()) - before
+        return sorted(t.name for t in found if t.name.startswith(THREAD_PREFIX))
+
+    return names
 
 
 @pytest.fixture(autouse=True)

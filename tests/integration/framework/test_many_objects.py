@@ -17,7 +17,6 @@ from tests.servers import IN_PROCESS, Served, serve
 from navarchos.backoff import Backoff
 from navarchos.client import Client
 from navarchos.informers import SharedInformer, Tombstone, deletion_key
-from navarchos.informers.mutation import MUTATION_VARIABLE
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, key_of
 from navarchos.parallel import parallelize
@@ -197,14 +196,12 @@ def test_many_objects_are_right_after_a_relist_that_forgotten_history_made_neces
                 assert each.count("relists", reason="expired") == 1
 
 
-def test_an_object_costs_what_its_projection_lists_and_not_what_it_has(
-    crowd: Crowd, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("no_detector")  # it keeps a copy of each
+def test_an_object_costs_what_its_projection_lists_and_not_what_it_has(crowd: Crowd) -> None:
     """Measured beside what is on the wire: a thousand bytes of text and the metadata.
 
     The least of three counts: a server in this process lets go of its answers meanwhile.
     """
-    monkeypatch.delenv(MUTATION_VARIABLE)  # it keeps a copy of each
     raw = crowd.raw_size()
 
     def cost(source: Any) -> float:

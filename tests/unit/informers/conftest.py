@@ -8,7 +8,6 @@ import pytest
 
 from navarchos.client import Resource
 from navarchos.informers import CacheMutated, SharedInformer, Tombstone
-from navarchos.informers.mutation import MUTATION_VARIABLE
 from navarchos.meta import Object, ObjectMeta
 from navarchos.testing import FakeClock
 from navarchos.testing.source import FakeSource
@@ -98,12 +97,6 @@ def informer_of(fake_clock: FakeClock) -> Iterator[Callable[..., "SharedInformer
         informer.stop("the test is over")
         assert informer.join()
         assert not isinstance(informer.failure, CacheMutated)
-
-
-@pytest.fixture
-def no_detector(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For tests that count threads or deadlines: nobody looks for changed objects."""
-    monkeypatch.delenv(MUTATION_VARIABLE)
 
 
 @pytest.fixture

@@ -9,12 +9,18 @@ import pytest
 from navarchos.client import Resource
 from navarchos.errors import ThreadCrashed
 from navarchos.informers import CacheMutated, InformerFactory, SharedInformer
-from navarchos.informers.mutation import MUTATION_VARIABLE, MutationDetector
+from navarchos.informers.mutation import MUTATION_VARIABLE, MutationDetector, mutation_detection
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.testing.source import FakeSource
 
 Make = Callable[..., Any]
+
+
+@pytest.fixture(autouse=True)
+def as_the_environment_says() -> Iterator[None]:
+    with mutation_detection(None):
+        yield
 
 
 @pytest.fixture
