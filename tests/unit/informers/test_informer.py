@@ -922,6 +922,35 @@ def test_reconnects_do_not_put_the_resync_off(
     assert len(seen) == 2
 
 
+class ResyncsBreak(FakeClock):
+    """Fails on the thread of resyncs, from the moment it is told to."""
+
+    broken = False
+
+    def monotonic(self) -> float:
+        if self.broken and threading.current_thread().name.startswith("nav-resync-"):
+            raise OSError("no clock")
+        return super().monotonic()
+
+
+@pytest.mark.rule("RF-23")
+def test_a_crash_of_the_resync_thread_is_reported_and_ends_the_informer(
+    informer_of: Make, things: Any
+) -> None:
+    clock, heard = ResyncsBreak(), list[BaseException]()
+    source = FakeSource(things, clock=clock)
+    informer = informer_of(source, clock=clock, resync_period=10.0, on_failure=heard.append)
+    informer.start()
+    clock.settle()
+    clock.broken = True
+    clock.advance(10)
+    assert informer.join(20)
+    assert [str(error) for error in heard] == ["no clock"]
+    assert informer.failure is heard[0]
+    with pytest.raises(ThreadCrashed, match="resync-things"):
+        informer.run(StopToken())
+
+
 @pytest.mark.rule("SI-18")
 def test_a_relist_that_changes_nothing_reaches_whom_resyncs_reach(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make
