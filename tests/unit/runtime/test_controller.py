@@ -1,4 +1,3 @@
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -233,23 +232,27 @@ def test_a_warm_up_feeds_the_queue_and_reconciles_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-08")
-def test_what_a_warm_up_began_can_be_ended_without_a_run(bench: Bench) -> None:
+def test_what_a_warm_up_began_can_be_ended_without_a_run(
+    new_threads: Callable[[], list[str]], bench: Bench
+) -> None:
     controller = bench.controller()
     bench._run(controller.warm_up).join()
     controller.queue.add(A, after=60)
     controller.close()
     controller.close()
     assert bench.feed.stops == 1
-    assert [t.name for t in threading.enumerate() if t.name.startswith("nav-")] == []
+    assert new_threads() == []
 
 
 @pytest.mark.rule("CT-03")
-def test_a_controller_leaves_no_thread_behind(bench: Bench) -> None:
+def test_a_controller_leaves_no_thread_behind(
+    new_threads: Callable[[], list[str]], bench: Bench
+) -> None:
     _, running = bench.start(workers=3, reconcile_timeout=10)
     bench.script.answers = [Result(requeue_after=60)]
     bench.send("a")
     assert running.end() is None
-    assert [t.name for t in threading.enumerate() if t.name.startswith("nav-")] == []
+    assert new_threads() == []
 
 
 def test_many_events_of_a_key_give_one_reconcile_after_the_debounce(bench: Bench) -> None:

@@ -1,6 +1,6 @@
 import threading
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -92,11 +92,12 @@ def test_an_infinite_delay_only_ends_with_the_queue(
     assert ready(queue) == []
 
 
-def test_one_thread_waits_for_any_number_of_keys(queue: DelayingQueue[str]) -> None:
+def test_one_thread_waits_for_any_number_of_keys(
+    new_threads: Callable[[], list[str]], queue: DelayingQueue[str]
+) -> None:
     for number in range(5_000):
         queue.add_after(f"key-{number}", 3_600 - number % 100)
-    mine = [thread.name for thread in threading.enumerate() if thread.name.startswith("nav-")]
-    assert mine == ["nav-delays-q"]
+    assert new_threads() == ["nav-delays-q"]
 
 
 def test_overtaken_times_do_not_pile_up(queue: DelayingQueue[str]) -> None:
@@ -162,10 +163,10 @@ def test_a_key_that_waits_costs_less_than_250_bytes(fake_clock: FakeClock, kind:
 
 
 @pytest.mark.rule("CT-03")
-def test_a_queue_without_delays_has_no_thread() -> None:
+def test_a_queue_without_delays_has_no_thread(new_threads: Callable[[], list[str]]) -> None:
     queue = DelayingQueue[str](name="q")
     queue.add("a")
-    assert not [t for t in threading.enumerate() if t.name.startswith("nav-")]
+    assert new_threads() == []
     queue.shut_down()
 
 
@@ -174,13 +175,13 @@ def test_a_queue_without_delays_has_no_thread() -> None:
 @pytest.mark.rule("RT-33")
 @pytest.mark.parametrize("how", ["shut_down", "shut_down_with_drain"])
 def test_any_shutdown_drops_waiting_keys_and_ends_the_thread(
-    fake_clock: FakeClock, how: str
+    new_threads: Callable[[], list[str]], fake_clock: FakeClock, how: str
 ) -> None:
     queue = DelayingQueue[str](clock=fake_clock)
     queue.add_after("a", 5)
     fake_clock.settle()
     getattr(queue, how)()
-    assert not [t for t in threading.enumerate() if t.name.startswith("nav-")]
+    assert new_threads() == []
     fake_clock.advance(10)
     assert queue.get() is None
     queue.add_after("b", 1)
