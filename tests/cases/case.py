@@ -134,6 +134,11 @@ class Case:
         assert isinstance(phase, str)
         return phase
 
+    def condition(self, type_: str, kind: str = "NodeRollout", name: str = "") -> dict[str, Any]:
+        """Return a condition of an object; empty while it does not have it."""
+        conditions = self.status(kind, name).get("conditions", ())
+        return next((each for each in conditions if each["type"] == type_), {})
+
     def wait_for_phase(
         self, phase: str, kind: str = "NodeRollout", name: str = "", timeout: float = 60.0
     ) -> dict[str, Any]:

@@ -1,0 +1,144 @@
+"""Budgets that never allow anything, that change, that are passed only where that was said."""
+
+from typing import Any
+
+import pytest
+from tests.cases import manifests
+from tests.cases.case import Case
+from tests.cases.waiting import wait_for
+
+pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
+
+
+def blocked(case: Case, node: str) -> dict[str, str]:
+    """Return who keeps a node from being empty: why, by pod."""
+    found = case.status("NodeDrain", case.replacement(node)).get("blockers", ())
+    return {each["pod"]: each["reason"] for each in found}
+
+
+def pods_of(case: Case, app: str) -> list[str]:
+    found = case.target.list("Pod", case.name, label_selector=f"app={app}")
+    return sorted(pod["metadata"]["name"] for pod in found)
+
+
+def fail_readiness(case: Case, pod: str) -> None:
+    """Let a pod's probe fail from now on, as far as its status goes."""
+    conditions = case.target.get("Pod", pod, case.name)["status"]["conditions"]
+    failed = [
+        each | {"status": "False"} if each["type"] in {"Ready", "ContainersReady"} else each
+        for each in conditions
+    ]
+    case.target.patch("Pod", pod, {"status": {"conditions": failed}}, case.name, "status")
+
+
+def test_a_budget_that_never_allows_anything_costs_its_node_and_no_other(case: Case) -> None:
+    (stuck,) = case.add_nodes(1)
+    case.add(
+        manifests.deployment(case.name, "web", 2),
+        manifests.budget(case.name, "web", maxUnavailable=0),
+    )
+    (free,) = case.add_nodes(1, first=2)
+    case.manager()
+    case.roll(strategy={"maxFailures": 1, "retries": 0}, drain={"timeoutSeconds": 2})
+    status = case.wait_for_phase("Completed")
+    assert status["replacementsFailed"] == [stuck]
+    assert status["replacementsCompleted"] == [free]
+    failed = case.status("NodeReplacement", case.replacement(stuck))
+    (failure,) = failed["failures"]
+    assert failure["reason"] == "Timeout"
+    told = {note["name"]: note["reason"] for note in failed["failedPods"]}
+    assert sorted(told) == [f"{case.name}/{pod}" for pod in pods_of(case, "web")]
+    assert all(
+        why.startswith("BlockedByBudget: The disruption budget web ") for why in told.values()
+    )
+    assert not case.is_cordoned(stuck)
+    assert case.is_cordoned(free)
+    assert case.checker.evictions(case.name) == 0
+
+
+def test_a_budget_that_changes_in_the_middle_of_a_drain_counts_from_then_on(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.add(
+        manifests.deployment(case.name, "web", 3),
+        manifests.budget(case.name, "web", maxUnavailable=1),
+    )
+    before = set(pods_of(case, "web"))
+    case.manager()
+    case.roll()
+    # One may go, and what replaces it finds no room.
+    wait_for("two to be held up", lambda: len(blocked(case, name)) == 2)
+    assert case.checker.evictions(case.name) == 1
+    case.change_budget("web", maxUnavailable=None, minAvailable=3)
+    case.add_nodes(1, first=2, role="spare")
+    case.target.patch("NodeRollout", case.name, {"spec": {"paused": True}})
+    case.settle()
+    # All three are healthy, which would have been enough for the budget as it was.
+    assert set(blocked(case, name)) < before
+    assert case.checker.evictions(case.name) == 1
+    case.change_budget("web", minAvailable=2)
+    case.target.patch("NodeRollout", case.name, {"spec": {"paused": False}})
+    case.wait_for_phase("Completed")
+    assert case.checker.evictions(case.name) == 3
+    assert not before & set(pods_of(case, "web"))
+
+
+def test_a_drain_that_holds_says_so_when_its_time_is_up_and_goes_on(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.add(
+        manifests.deployment(case.name, "web", 2),
+        manifests.budget(case.name, "web", minAvailable=2),
+    )
+    case.add_nodes(1, first=2)
+    case.manager()
+    drain = {"timeoutSeconds": 1, "onTimeout": "Hold"}
+    case.roll(nodeSelectors=[], nodeNames=[{"name": name}], drain=drain)
+
+    def holds() -> bool:
+        said = case.condition("NodeDrained", "NodeDrain", case.replacement(name))
+        return said.get("reason") == "TimeoutHold"
+
+    wait_for("its time to be up", holds)
+    assert len(blocked(case, name)) == 2
+    case.change_budget("web", minAvailable=1)
+    case.wait_for_phase("Completed")
+    assert case.checker.evictions(case.name) == 2
+    assert "BudgetBypassed" not in case.events(case.replacement(name))
+
+
+def test_stages_pass_a_budget_for_the_unhealthy_first_and_then_for_those_they_name(
+    case: Case,
+) -> None:
+    case.checker.bypasses_budgets = True
+    (name,) = case.add_nodes(1)
+    case.add(
+        manifests.deployment(case.name, "web", 2),
+        manifests.stateful_set(case.name, "db", 2),
+        manifests.budget(case.name, "web", minAvailable=2),
+        manifests.budget(case.name, "db", maxUnavailable=0),
+    )
+    ill, well = pods_of(case, "web")
+    case.add_nodes(1, first=2)
+    fail_readiness(case, ill)
+    case.manager()
+    stages: list[dict[str, Any]] = [
+        {"afterSeconds": 2, "action": "DeleteUnhealthy", "namespaces": [case.name]},
+        {"afterSeconds": 3, "action": "Delete", "podSelector": {"matchLabels": {"app": "db"}}},
+    ]
+    case.roll(nodeSelectors=[], nodeNames=[{"name": name}], drain={"escalation": stages})
+    drain = case.replacement(name)
+    wait_for("all of them to be held up", lambda: len(blocked(case, name)) == 4)
+    wait_for("one to be left", lambda: list(blocked(case, name)) == [well])
+    case.settle()
+    assert blocked(case, name) == {well: "BlockedByBudget"}
+    notes = [event["note"] for event in case.events(drain)["BudgetBypassed"]]
+    told = {
+        pod: stage
+        for pod in (ill, "db-0", "db-1")
+        for stage in (1, 2)
+        if any(f"{case.name}/{pod} past" in n and f"stage {stage} " in n for n in notes)
+    }
+    assert told == {ill: 1, "db-0": 2, "db-1": 2}
+    assert case.checker.evictions(case.name) == 0
+    case.change_budget("web", minAvailable=1)
+    case.wait_for_phase("Completed")
+    assert case.checker.evictions(case.name) == 1

@@ -1,0 +1,132 @@
+"""Others want the same nodes: another rollout, a person, a machine under an old name."""
+
+from typing import Any
+
+import pytest
+from tests.cases import manifests
+from tests.cases.case import Case
+from tests.cases.waiting import wait_for
+
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+
+pytestmark = pytest.mark.timeout(240)
+
+
+def hold(case: Case) -> None:
+    """Give the case pods that a budget keeps where they are."""
+    case.add(
+        manifests.deployment(case.name, "web", 2),
+        manifests.budget(case.name, "web", minAvailable=2),
+    )
+
+
+def wait_until_blocked(case: Case, node: str) -> None:
+    drain = case.replacement(node)
+    wait_for("a blocker", lambda: case.status("NodeDrain", drain).get("blockers"))
+
+
+def step(case: Case, replacement: str) -> tuple[str, str]:
+    """Return where a replacement is, and why."""
+    found = case.status("NodeReplacement", replacement).get("step", {})
+    return found.get("name", ""), found.get("reason", "")
+
+
+def is_marked(case: Case, node: str) -> bool:
+    """Tell whether a node says that its cordon is ours."""
+    return CORDONED_BY_ANNOTATION in case.node(node)["metadata"].get("annotations", {})
+
+
+@pytest.mark.long
+@pytest.mark.rule("OP-06")
+def test_of_two_rollouts_over_the_same_nodes_the_lower_one_takes_what_the_higher_one_left(
+    case: Case,
+) -> None:
+    (held,) = case.add_nodes(1, first=2)
+    hold(case)
+    (empty,) = case.add_nodes(1)
+    case.manager()
+    names = [{"name": empty, "replacement": {"priority": 1}}, {"name": held}]
+    higher = [entry | {"replacement": {"priority": 9 - at}} for at, entry in enumerate(names)]
+    case.roll(nodeSelectors=[], nodeNames=higher)
+    wait_until_blocked(case, held)
+    lower = f"{case.name}-lower"
+    case.create(manifests.rollout(case.name, lower, nodeSelectors=[], nodeNames=names))
+    wait_for(
+        "the lower one to say why it waits",
+        lambda: step(case, f"{lower}-{empty}") == ("Waiting", "HigherPriority"),
+    )
+    assert step(case, case.replacement(held)) == ("Draining", "")
+    # The machine that was drained is taken away, as it is meant to be; the other one is kept.
+    case.target.of("Node").delete(empty)
+    case.add_nodes(1, first=3)
+    case.change_budget("web", minAvailable=1)
+    case.wait_for_phase("Completed")
+    status = case.wait_for_phase("Completed", name=lower)
+    assert sorted(status["replacementsCompleted"]) == [empty, held]
+    assert step(case, f"{lower}-{empty}") == ("Done", "NodeGone")
+    assert step(case, f"{lower}-{held}") == ("Done", "Drained")
+    case.checker.settle()
+    assert case.checker.cordoned == case.checker.drained == (empty, held)
+    assert case.checker.evictions(case.name) == 2
+
+
+@pytest.mark.rule("OP-20")
+def test_a_node_that_is_made_anew_under_its_name_in_the_middle_of_its_drain_is_left_alone(
+    case: Case,
+) -> None:
+    (name,) = case.add_nodes(1)
+    hold(case)
+    case.manager()
+    case.roll()
+    wait_until_blocked(case, name)
+    assert is_marked(case, name)
+    case.target.of("Node").delete(name)
+    case.add_nodes(1)
+    case.wait_for_phase("Completed")
+    assert step(case, case.replacement(name)) == ("Done", "NodeGone")
+    assert not case.is_cordoned(name)
+    assert not is_marked(case, name)
+    assert DRAIN_COMPLETED_LABEL not in case.node(name)["metadata"]["labels"]
+    # Whoever asked for the old one has not asked for this one: that takes a rollout of its own.
+    case.settle()
+    assert case.checker.evictions(case.name) == 0
+    case.change_budget("web", minAvailable=1)
+    case.add_nodes(1, first=2)
+    again = f"{case.name}-again"
+    case.create(manifests.rollout(case.name, again, nodeSelectors=[], nodeNames=[{"name": name}]))
+    case.wait_for_phase("Completed", name=again)
+    assert case.is_cordoned(name)
+    assert case.pods(name) == []
+
+
+@pytest.mark.long
+@pytest.mark.rule("OP-41")
+def test_a_person_who_opens_a_node_twice_and_then_closes_it_owns_its_cordon(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    hold(case)
+    case.manager()
+    case.roll()
+    drain = case.replacement(name)
+    wait_until_blocked(case, name)
+
+    def wait_for_cordon(reason: str) -> dict[str, Any]:
+        def is_said() -> bool:
+            return case.condition("NodeCordoned", "NodeDrain", drain).get("reason") == reason
+
+        wait_for(f"the drain to say {reason}", is_said)
+        return case.condition("NodeCordoned", "NodeDrain", drain)
+
+    case.target.patch("Node", name, {"spec": {"unschedulable": None}})
+    wait_for_cordon("CordonedAgain")
+    assert is_marked(case, name)
+    case.target.patch("Node", name, {"spec": {"unschedulable": None}})
+    yielded = wait_for_cordon("UncordonedByOthers")
+    assert "nothing is evicted until somebody cordons it" in yielded["message"]
+    assert not case.is_cordoned(name)
+    assert not is_marked(case, name)
+    case.target.patch("Node", name, {"spec": {"unschedulable": True}})
+    wait_for_cordon("CordonedAgain")
+    case.delete("NodeRollout")
+    wait_for("the drain to go", lambda: case.target.find("NodeDrain", drain) is None)
+    assert case.is_cordoned(name)
+    assert case.checker.evictions(case.name) == 0
