@@ -108,9 +108,11 @@ endif
 e2e-kind: $(STAMP) ## Run them on a kind cluster, with the image; needs a container engine
 	@$(BIN)/python -m tests.e2e.kind $(ON_A_CLUSTER)
 
+# ONLY=informer-sync for some rows, QUICK=1 for small sizes.
+BENCH_OPTIONS := $(ONLY:%=--only %) $(QUICK:%=--quick)
 .PHONY: bench
-bench: $(STAMP) ## Measure queues, the decoder and the API server for tests
-	$(BIN)/python benchmarks/run.py
+bench: $(STAMP) controlplane ## Measure beside client-go and others; ONLY=ROW for one row, QUICK=1 for small sizes
+	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
 
 .PHONY: clean
 clean: ## Remove what the other targets made

@@ -160,6 +160,15 @@ class ControlPlane:
         return self._now().layout.url
 
     @property
+    def etcd_url(self) -> str:
+        """Where etcd serves on loopback, in the clear, for who looks below the API.
+
+        Raises:
+            NotStarted: Nothing runs.
+        """
+        return self._now().layout.etcd_url
+
+    @property
     def directory(self) -> Path:
         """Where the servers run; the log of each is in `NAME.log`. Gone after `stop`.
 

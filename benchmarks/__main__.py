@@ -1,0 +1,91 @@
+"""Measure what the framework's promises stand on, beside its peers, in one run.
+
+python -m benchmarks [--only ROW]... [--quick] [--server real|in-process] [--list]
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks import report, servers
+from benchmarks.contests import Outcome
+from benchmarks.machine import describe_machine, versions
+from benchmarks.rows import events, informers, operating, queues, starting
+from benchmarks.servers import Served
+from benchmarks.sizes import FULL, QUICK, Sizes
+
+Serve = Callable[..., AbstractContextManager[Served]]
+
+RESULTS: Final = Path(__file__).parent / "results"
+
+ON_A_FILLED_SERVER: Final[dict[str, Callable[[Served, Sizes], Outcome]]] = {
+    "informer-sync": informers.projection,
+    "informer-unstructured": informers.unstructured,
+    "informer-official": informers.against_official,
+    "watch-events": events.watch_events,
+}
+"""Rows that ask a server; they share one, in this order."""
+
+ALONE: Final[dict[str, Callable[[Sizes, Serve], Outcome]]] = {
+    "queues": lambda sizes, _: queues.queues(sizes),
+    "start": starting.starting,
+    "operator-idle": operating.idle,
+    "rollout": operating.rollout,
+}
+"""Rows that need none, or one of their own."""
+
+SERVERS: Final[dict[str, Serve]] = {
+    "real": servers.real,
+    "in-process": servers.in_process,
+}
+
+
+def main() -> None:
+    """Run the rows that are asked for."""
+    arguments = _arguments()
+    sizes = QUICK if arguments.quick else FULL
+    wanted = arguments.only or [*ON_A_FILLED_SERVER, *ALONE]
+    # What is not the real size, or not the real server, is no result to keep.
+    folder = None if arguments.quick or arguments.server != "real" else RESULTS
+    serve = SERVERS[arguments.server]
+    for name in filter(wanted.__contains__, ALONE):
+        _run(partial(ALONE[name], sizes, serve), folder)
+    if asking := [name for name in ON_A_FILLED_SERVER if name in wanted]:
+        with serve() as served:
+            for name in asking:
+                _run(partial(ON_A_FILLED_SERVER[name], served, sizes), folder)
+
+
+def _arguments() -> argparse.Namespace:
+    rows = [*ON_A_FILLED_SERVER, *ALONE]
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "--only", action="append", choices=rows, help="a row; may be repeated; all by default"
+    )
+    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
+    parser.add_argument("--server", choices=SERVERS, default="real")
+    return parser.parse_args()
+
+
+def _run(row: Callable[[], Outcome], folder: Path | None) -> None:
+    machine = describe_machine()
+    began = time.perf_counter()
+    outcome = row()
+    print(f"\n{outcome.title}  [{outcome.row}, {time.perf_counter() - began:.0f} s]")
+    _print(report.table(outcome.figures))
+    _print(report.targets(outcome))
+    if folder is not None:
+        report.keep(folder, report.as_json(outcome, machine, versions()))
+
+
+def _print(lines: Iterable[str]) -> None:
+    for line in lines:
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

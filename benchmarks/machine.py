@@ -1,0 +1,42 @@
+"""What the figures depend on: the machine, and the versions of all that took part."""
+
+import os
+import platform
+import re
+import sys
+from importlib import metadata
+from pathlib import Path
+
+from benchmarks import clientgo
+from navarchos.testing.controlplane.tools import PINS
+
+__all__ = ["describe_machine", "versions"]
+
+
+def describe_machine() -> dict[str, object]:
+    """Return what the machine is made of."""
+    return {
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
+        "kernel": platform.release(),
+        "load_before": round(os.getloadavg()[0], 1),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of ours, of the peers and of the servers."""
+    packages = ("navarchos", "msgspec", "urllib3", "kubernetes", "kopf")
+    return {
+        "python": sys.version.split()[0],
+        **{package: metadata.version(package) for package in packages},
+        **clientgo.built_with(),
+        "kube-apiserver": PINS["kubernetes"],
+        "etcd": PINS["etcd"],
+        "kwok": PINS["kwok"],
+    }
+
+
+def _processor() -> str:
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    return found[1] if found else platform.machine()

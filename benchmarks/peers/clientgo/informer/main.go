@@ -1,0 +1,129 @@
+// informer fills a cache with the cluster's pods through client-go's shared informer,
+// as its users write it, and then follows the pods' changes.
+//
+// usage: informer json|protobuf|dynamic KUBECONFIG | version
+package main
+
+import (
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"navarchos.test/clientgo/report"
+)
+
+// The annotation that says when a change was written, in nanoseconds since the epoch.
+const writtenAt = "benchmark.navarchos/written-at"
+
+type latencies struct {
+	lock    sync.Mutex
+	seconds []float64
+	updates int
+}
+
+func (l *latencies) heard(annotations map[string]string) {
+	now := time.Now().UnixNano()
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	l.updates++
+	if written, err := strconv.ParseInt(annotations[writtenAt], 10, 64); err == nil {
+		l.seconds = append(l.seconds, float64(now-written)/1e9)
+	}
+}
+
+func (l *latencies) count() int {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	return l.updates
+}
+
+func (l *latencies) take() map[string]any {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	taken := map[string]any{"updates": l.updates, "latencies": l.seconds}
+	l.seconds, l.updates = []float64{}, 0
+	return taken
+}
+
+func informer(mode string, config *rest.Config) cache.SharedIndexInformer {
+	switch mode {
+	case "dynamic":
+		factory := dynamicinformer.NewDynamicSharedInformerFactory(dynamic.NewForConfigOrDie(config), 0)
+		return factory.ForResource(schema.GroupVersionResource{Version: "v1", Resource: "pods"}).Informer()
+	case "protobuf":
+		config.ContentType = "application/vnd.kubernetes.protobuf"
+		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
+	case "json":
+	default:
+		panic("informer json|protobuf|dynamic KUBECONFIG")
+	}
+	clients := kubernetes.NewForConfigOrDie(config)
+	return informers.NewSharedInformerFactory(clients, 0).Core().V1().Pods().Informer()
+}
+
+func annotations(object any) map[string]string {
+	if pod, typed := object.(*corev1.Pod); typed {
+		return pod.Annotations
+	}
+	return object.(*unstructured.Unstructured).GetAnnotations()
+}
+
+func main() {
+	if os.Args[1] == "version" {
+		report.Versions()
+		return
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", os.Args[2])
+	if err != nil {
+		panic(err)
+	}
+	r := report.New()
+	r.Begin()
+	pods := informer(os.Args[1], config)
+	heard := &latencies{}
+	handler, err := pods.AddEventHandler(cache.ResourceEventHandlerFuncs{
+		AddFunc:    func(any) {},
+		UpdateFunc: func(_, after any) { heard.heard(annotations(after)) },
+		DeleteFunc: func(any) {},
+	})
+	if err != nil {
+		panic(err)
+	}
+	go pods.Run(make(chan struct{}))
+	// cache.WaitForCacheSync looks ten times a second only.
+	for !handler.HasSynced() {
+		time.Sleep(time.Millisecond)
+	}
+	r.End("synced", map[string]any{"objects": len(pods.GetStore().ListKeys())})
+	r.Settle()
+	for {
+		if _, asked := r.Order(); !asked {
+			return
+		}
+		r.Begin()
+		order, asked := r.Order()
+		if !asked {
+			return
+		}
+		expected, err := strconv.Atoi(order)
+		if err != nil {
+			panic(err)
+		}
+		for heard.count() < expected {
+			time.Sleep(10 * time.Millisecond)
+		}
+		r.End("followed", heard.take())
+	}
+}

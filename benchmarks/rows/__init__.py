@@ -1,0 +1,1 @@
+"""A module for each row of the report."""

@@ -1,0 +1,71 @@
+"""Following changes: what an update costs, and how soon a handler hears of it."""
+
+import statistics
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Final
+
+from benchmarks import clientgo
+from benchmarks.churn import churn
+from benchmarks.contests import Outcome, Run, Target, contest
+from benchmarks.processes import Subject
+from benchmarks.servers import Served
+from benchmarks.sizes import Sizes
+
+__all__ = ["follow", "watch_events"]
+
+_OURS: Final = "navarchos"
+
+
+def watch_events(served: Served, sizes: Sizes) -> Outcome:
+    """Let each contender follow the same rate of changes."""
+    served.fill(sizes.nodes, sizes.pods)
+    ours = (sys.executable, "-m", "benchmarks.subjects.navarchos_informer", "drain")
+    peers = {
+        f"client-go {mode}": (str(clientgo.program(clientgo.INFORMER)), mode)
+        for mode in ("json", "protobuf")
+    }
+    contenders: Mapping[str, Callable[[], Run]] = {
+        name: partial(follow, (*command, str(served.kubeconfig)), served, sizes)
+        for name, command in {_OURS: ours, **peers}.items()
+    }
+    figures = contest(sizes.slow_rounds, contenders)
+
+    def ratio(quantity: str) -> float:
+        return figures[_OURS].median(quantity) / figures["client-go json"].median(quantity)
+
+    return Outcome(
+        row="watch-events",
+        title=f"watch events, {sizes.rate:g} updates a second among {served.pods:,} pods",
+        sizes={
+            "pods": served.pods,
+            "rate": sizes.rate,
+            "seconds": sizes.follow_seconds,
+            "rounds": sizes.slow_rounds,
+        },
+        figures=figures,
+        targets=(
+            Target("CPU per update, of client-go JSON's", 0.6, ratio("cpu_us")),
+            Target("p50 from write to handler, of client-go JSON's", 1.1, ratio("p50_ms")),
+            Target("p99 from write to handler, of client-go JSON's", 1.1, ratio("p99_ms")),
+        ),
+    )
+
+
+def follow(command: tuple[str, ...], served: Served, sizes: Sizes) -> Run:
+    """Let one informer follow changes; gives microseconds of CPU per update, and latencies."""
+    with Subject(command) as subject:
+        subject.report("synced")
+        subject.report("settled")
+        subject.order()
+        made = churn(served, rate=sizes.rate, seconds=sizes.follow_seconds)
+        subject.order(str(made))
+        report = subject.report("followed")
+    hundredths = statistics.quantiles(report["latencies"], n=100)
+    return {
+        "updates": report["updates"],
+        "cpu_us": report["cpu"] / report["updates"] * 1e6,
+        "p50_ms": hundredths[49] * 1e3,
+        "p99_ms": hundredths[98] * 1e3,
+    }

@@ -1,0 +1,138 @@
+"""Filling a cache with the pods of a cluster, beside client-go and the official package."""
+
+import sys
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+from benchmarks import clientgo
+from benchmarks.contests import AT_LEAST, Figures, Outcome, Run, Target, contest
+from benchmarks.processes import Report, Subject
+from benchmarks.servers import Served
+from benchmarks.sizes import Sizes
+
+__all__ = ["against_official", "fill", "projection", "unstructured"]
+
+_OURS = "navarchos"
+
+
+def projection(served: Served, sizes: Sizes) -> Outcome:
+    """Compare the operator's own projection of pods with client-go's typed informers."""
+    served.fill(sizes.nodes, sizes.pods)
+    peers = {f"client-go {mode}": _client_go(mode, served) for mode in ("json", "protobuf")}
+    figures = contest(sizes.rounds, {_OURS: ours("drain", served), **peers})
+    _check(figures, served.pods)
+    json, protobuf = (_ratio(figures, f"client-go {mode}") for mode in ("json", "protobuf"))
+    return Outcome(
+        row="informer-sync",
+        title=f"informer sync, {served.pods:,} pods, the drain's projection",
+        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.rounds},
+        figures=figures,
+        targets=(
+            Target("CPU, of client-go protobuf's", 0.35, protobuf("cpu")),
+            Target("CPU of the sync alone, of client-go protobuf's", 0.35, protobuf("cpu_sync")),
+            Target("wall, of client-go JSON's", 1.0, json("seconds")),
+            Target("resident, of client-go JSON's", 0.12, json("resident")),
+            Target("resident, of client-go protobuf's", 0.12, protobuf("resident")),
+            Target("resident once settled, of client-go JSON's", 0.12, json("settled")),
+            Target("resident once settled, of client-go protobuf's", 0.12, protobuf("settled")),
+            Target("peak, of client-go JSON's", 0.20, json("peak")),
+            Target("peak, of client-go protobuf's", 0.20, protobuf("peak")),
+        ),
+    )
+
+
+def unstructured(served: Served, sizes: Sizes) -> Outcome:
+    """Compare dicts with client-go's dynamic informer."""
+    served.fill(sizes.nodes, sizes.pods)
+    peer = "client-go dynamic"
+    contenders = {_OURS: ours("dict", served), peer: _client_go("dynamic", served)}
+    figures = contest(sizes.slow_rounds, contenders)
+    _check(figures, served.pods)
+    ratio = _ratio(figures, peer)
+    return Outcome(
+        row="informer-unstructured",
+        title=f"informer sync, {served.pods:,} pods, unstructured",
+        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.slow_rounds},
+        figures=figures,
+        targets=(
+            Target("CPU, of client-go dynamic's", 0.5, ratio("cpu")),
+            Target("resident, of client-go dynamic's", 0.5, ratio("resident")),
+            Target("resident once settled, of client-go dynamic's", 0.5, ratio("settled")),
+        ),
+    )
+
+
+def against_official(served: Served, sizes: Sizes) -> Outcome:
+    """Compare with the informer of the official Python package."""
+    served.fill(sizes.nodes, sizes.pods)
+    peer = "kubernetes SharedInformer"
+    program = ("official_informer", str(served.pods), str(served.kubeconfig))
+    contenders = {_OURS: ours("drain", served), peer: partial(fill, _python(*program))}
+    figures = contest(sizes.slow_rounds, contenders)
+    _check(figures, served.pods)
+    ours_, theirs = figures[_OURS], figures[peer]
+
+    def less(quantity: str) -> float:
+        return theirs.median(quantity) / ours_.median(quantity)
+
+    return Outcome(
+        row="informer-official",
+        title=f"informer sync, {served.pods:,} pods, beside the official Python package",
+        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.slow_rounds},
+        figures=figures,
+        targets=(
+            Target("less CPU than the official SharedInformer", 15, less("cpu"), sense=AT_LEAST),
+            Target(
+                "less memory than the official SharedInformer",
+                30,
+                less("resident"),
+                sense=AT_LEAST,
+            ),
+        ),
+    )
+
+
+def ours(kind: str, served: Served, handlers: int = 1) -> Callable[[], Run]:
+    """Return a run of our informer."""
+    arguments = (kind, str(served.kubeconfig), str(handlers))
+    return partial(fill, _python("navarchos_informer", *arguments))
+
+
+def fill(command: tuple[str | Path, ...]) -> Run:
+    """Run one informer until its cache is filled and its handler has heard of all.
+
+    Gives the processor time of the whole process, and of the sync without the start of
+    the program; seconds of the sync; resident memory then, after what can be given back
+    was given back, and at its peak.
+    """
+    with Subject(list(map(str, command))) as subject:
+        synced, settled = subject.report("synced"), subject.report("settled")
+    return {**_synced(synced), "settled": settled["resident"]}
+
+
+def _synced(report: Report) -> Run:
+    return {
+        "cpu": report["cpu_process"],
+        "cpu_sync": report["cpu"],
+        **{name: report[name] for name in ("seconds", "resident", "peak", "objects")},
+    }
+
+
+def _client_go(mode: str, served: Served) -> Callable[[], Run]:
+    return partial(fill, (clientgo.program(clientgo.INFORMER), mode, served.kubeconfig))
+
+
+def _python(subject: str, *arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", f"benchmarks.subjects.{subject}", *arguments)
+
+
+def _ratio(figures: Mapping[str, Figures], peer: str) -> Callable[[str], float]:
+    return lambda quantity: figures[_OURS].median(quantity) / figures[peer].median(quantity)
+
+
+def _check(figures: Mapping[str, Figures], pods: int) -> None:
+    for name, found in figures.items():
+        for run in found.runs:
+            if run["objects"] != pods:
+                raise RuntimeError(f"{name} has {run['objects']:g} of {pods:,} pods")

@@ -1,0 +1,78 @@
+"""How much work each row is."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+__all__ = ["FULL", "QUICK", "Sizes"]
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """The sizes of one run of the report.
+
+    Attributes:
+        nodes: Of the filled cluster.
+        pods: Of the filled cluster.
+        rounds: How often contenders take their turns.
+        slow_rounds: The same where a peer takes half a minute.
+        rate: Changes a second that are followed.
+        follow_seconds: For how long.
+        keys: That go through a queue.
+        delayed: Keys that wait in a queue.
+        idle: Nodes and pods of clusters that the operator looks at, growing.
+        idle_seconds: For how long.
+        rollout_nodes: Nodes that are replaced.
+        rollout_pods_per_node: Pods on each.
+        rollout_concurrent: How many nodes at a time.
+        grace_seconds: How long each pod takes to end.
+    """
+
+    nodes: int
+    pods: int
+    rounds: int
+    slow_rounds: int
+    rate: float
+    follow_seconds: float
+    keys: int
+    delayed: int
+    idle: Sequence[tuple[int, int]]
+    idle_seconds: float
+    rollout_nodes: int
+    rollout_pods_per_node: int
+    rollout_concurrent: int
+    grace_seconds: float
+
+
+FULL: Final = Sizes(
+    nodes=1_000,
+    pods=20_000,
+    rounds=5,
+    slow_rounds=3,
+    rate=300.0,
+    follow_seconds=15.0,
+    keys=500_000,
+    delayed=1_000_000,
+    idle=((100, 1_000), (1_000, 20_000), (5_000, 150_000)),
+    idle_seconds=30.0,
+    rollout_nodes=1_000,
+    rollout_pods_per_node=20,
+    rollout_concurrent=50,
+    grace_seconds=10.0,
+)
+QUICK: Final = Sizes(
+    nodes=100,
+    pods=2_000,
+    rounds=3,
+    slow_rounds=1,
+    rate=100.0,
+    follow_seconds=4.0,
+    keys=50_000,
+    delayed=100_000,
+    idle=((50, 500), (200, 5_000)),
+    idle_seconds=10.0,
+    rollout_nodes=40,
+    rollout_pods_per_node=10,
+    rollout_concurrent=10,
+    grace_seconds=5.0,
+)

@@ -1,0 +1,87 @@
+"""Fill a cache with the cluster's pods as a controller author would, and follow them.
+
+python -m benchmarks.subjects.navarchos_informer drain|dict KUBECONFIG [HANDLERS]
+
+`drain` is the operator's own projection of a pod.
+"""
+
+import sys
+import time
+from typing import Any
+
+from benchmarks.subjects.reporting import Reporter
+from navarchos import Client, InformerFactory, logs
+from navarchos.client import Resource
+from navarchos.drain import PODS
+
+WRITTEN_AT = "benchmark.navarchos/written-at"  # as `benchmarks.churn` writes it
+
+UNSTRUCTURED: Resource[Any] = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
+
+
+class Heard:
+    """Counts updates, and how long each took from its write to here."""
+
+    def __init__(self) -> None:
+        self.latencies: list[float] = []
+        self.updates = 0
+
+    def on_add(self, obj: Any, is_in_initial_list: bool) -> None:
+        """Take an object that was there before; its time says nothing."""
+
+    def on_typed(self, old: Any, new: Any) -> None:
+        """Take note of a struct."""
+        self._on(new.metadata.annotations)
+
+    def on_dict(self, old: Any, new: Any) -> None:
+        """Take note of a dict."""
+        self._on(new["metadata"].get("annotations") or {})
+
+    def take(self) -> dict[str, object]:
+        """Return what came since the last time."""
+        taken: dict[str, object] = {"updates": self.updates, "latencies": self.latencies}
+        self.latencies, self.updates = [], 0
+        return taken
+
+    def _on(self, annotations: dict[str, str]) -> None:
+        now = time.time_ns()
+        self.updates += 1
+        if written := annotations.get(WRITTEN_AT):
+            self.latencies.append((now - int(written)) / 1e9)
+
+
+def main() -> None:
+    """Report the stages `synced`, `settled` and, for each time that it is asked to, `followed`."""
+    kind, kubeconfig, *rest = sys.argv[1:]
+    resource = PODS if kind == "drain" else UNSTRUCTURED
+    logs.configure(level="warning")
+    reporter = Reporter()
+    heard = Heard()
+    reporter.begin()
+    with Client.from_config(kubeconfig=kubeconfig) as client:
+        factory = InformerFactory(client)
+        pods = factory.informer(resource)
+        on_update = heard.on_typed if kind == "drain" else heard.on_dict
+        handlers = [
+            pods.add_handler(on_add=heard.on_add, on_update=on_update, name=f"handler-{number}")
+            for number in range(int(rest[0]) if rest else 1)
+        ]
+        factory.start()
+        factory.wait_for_sync()
+        for handler in handlers:
+            handler.wait_for_sync(None)
+        reporter.end("synced", objects=len(pods.store))
+        reporter.settle()
+        while reporter.order() is not None:
+            reporter.begin()
+            order = reporter.order()
+            if order is None:
+                break
+            while heard.updates < int(order):
+                time.sleep(0.01)
+            reporter.end("followed", **heard.take())
+        factory.shutdown()
+
+
+if __name__ == "__main__":
+    main()
