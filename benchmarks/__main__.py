@@ -1,6 +1,6 @@
 """Measure what the framework's promises stand on, beside its peers, in one run.
 
-python -m benchmarks [--only ROW]... [--quick] [--server real|in-process] [--list]
+python -m benchmarks [--only ROW]... [--quick] [--server real|in-process]
 """
 
 import argparse
