@@ -102,7 +102,8 @@ def operator_on(server: ApiServer) -> Iterator[Scene]:
         Client(ClientConfig(host=server.url, user_agent=AGENT)) as client,
         Client(ClientConfig(host=server.url, user_agent="person")) as person,
     ):
-        manager = Manager(client, options=ManagerOptions(leader_election=election))
+        options = ManagerOptions(kinds=assembly.KINDS, leader_election=election)
+        manager = Manager(client, options=options)
         assembly.build(manager)
         threads = ThreadGroup("operator", stop=stop)
         threads.start("manager", lambda: manager.run(stop))

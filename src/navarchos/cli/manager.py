@@ -183,6 +183,7 @@ def manager(
         profiling_address=profiling_addr,
         health_address=health_addr,
         sync_period=sync_period,
+        kinds=assembly.KINDS,
         leader_election=election,
         missing_kinds_hint="install the definitions: kubectl create -f config/crds",
     )

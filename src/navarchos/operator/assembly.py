@@ -5,9 +5,10 @@ from typing import Final
 from navarchos.operator import drains, replacements, rollouts
 from navarchos.operator.objects import RIGHTS as RIGHTS_TO_CACHES
 from navarchos.operator.objects import make_objects
+from navarchos.operator.trimming import KINDS
 from navarchos.runtime import Manager
 
-__all__ = ["RIGHTS", "WORKERS", "build"]
+__all__ = ["KINDS", "RIGHTS", "WORKERS", "build"]
 
 WORKERS: Final = 4
 """Drains that are worked on at the same moment, by default."""
@@ -27,7 +28,8 @@ def build(manager: Manager, *, workers: int = WORKERS) -> None:
     missing it says so, is not ready, and looks again (OP-61).
 
     Args:
-        manager: Gets three controllers and their informers.
+        manager: Gets three controllers and their informers. Its options have `KINDS`,
+            so that its caches leave out what nobody reads.
         workers: Drains that are worked on at the same moment. Replacements have
             one worker whatever this says, because admission must be alone.
     """

@@ -40,6 +40,7 @@ from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.rollouts.announce import Announcer as RolloutAnnouncer
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
+from navarchos.operator.trimming import KINDS
 from navarchos.runtime import CachedClient, Request
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock, FakeRecorder
@@ -237,7 +238,7 @@ class Operator:
 
     def begin(self) -> None:
         """Start with empty caches, as a process that has just become the leader."""
-        self.factory = InformerFactory(self.client)
+        self.factory = InformerFactory(self.client, kinds=KINDS)
         self.objects = make_objects(self)
         pending = self.factory.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
         self.factory.start(self.stop)

@@ -20,7 +20,7 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import CONTROL_PLANE_LABEL, NODES
-from navarchos.runtime import Manager
+from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Change
 from navarchos.threads import ThreadGroup
@@ -82,7 +82,7 @@ def client(server: ApiServer) -> Iterator[Client]:
 
 @contextmanager
 def operator_runs(client: Client, clock: Clock = SYSTEM_CLOCK) -> Iterator[Manager]:
-    manager = Manager(client, clock=clock)
+    manager = Manager(client, options=ManagerOptions(kinds=assembly.KINDS), clock=clock)
     assembly.build(manager)
     stop = StopToken()
     threads = ThreadGroup("operator", stop=stop)

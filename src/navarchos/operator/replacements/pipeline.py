@@ -42,6 +42,7 @@ from navarchos.operator.replacements.steps.moves import (
     Released,
     Stay,
 )
+from navarchos.operator.trimming import is_settled
 
 __all__ = ["RIGHTS", "Pipeline"]
 
@@ -179,6 +180,9 @@ class Pipeline:
         drain = self._objects.drains.find(name)
         if drain is None and replacement.status.current is not Step.RESERVED:
             # That it is gone decides something: do not take the cache's word.
+            drain = self._objects.drains.live(name)
+        elif drain is not None and is_settled(drain):
+            # Its report is about to be taken over once more, and the cache is without it.
             drain = self._objects.drains.live(name)
         return drain if drain is not None and belongs_to(drain, replacement) else None
 

@@ -1,0 +1,157 @@
+"""What the operator's caches keep of a finished node."""
+
+import sys
+from typing import Any
+
+import msgspec
+import pytest
+
+from navarchos.meta import ObjectMeta
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    DrainPhase,
+    NodeDrain,
+    NodeReplacement,
+    Step,
+)
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, RESUME_ANNOTATION
+from navarchos.operator.nodes import Node
+from navarchos.operator.trimming import trimmed_drain, trimmed_node, trimmed_replacement
+
+PODS = ["default/web-1", "default/web-2"]
+
+
+def report(pods: int) -> dict[str, Any]:
+    """Return what a status says of the pods of a node, which belong to ten workloads."""
+    names = [f"default/web-{number:05}" for number in range(pods)]
+    return {
+        "nodePods": names,
+        "evictedPods": names,
+        "ignoredPods": [{"name": name, "reason": "DaemonSetPod"} for name in names],
+        "failedPods": [{"name": name, "reason": "Timeout"} for name in names],
+        "evictedOwners": [
+            {"namespace": "default", "kind": "ReplicaSet", "name": f"web-{n}", "uid": f"uid-{n}"}
+            for n in range(10)
+        ],
+    }
+
+
+def finished_replacement(make: Any, pods: int, step: Step = Step.DONE) -> NodeReplacement:
+    status = msgspec.to_builtins(make.replacement("a", step=step).status) | report(pods)
+    base = make.replacement("a", step=step)
+    return msgspec.structs.replace(base, status=msgspec.convert(status, type(base.status)))
+
+
+def finished_drain(pods: int, *, keeps_cordon: bool = True, owned: bool = True) -> NodeDrain:
+    owner = {"apiVersion": "x/v1", "kind": "K", "name": "o", "uid": "u", "controller": True}
+    return msgspec.convert(
+        {
+            "metadata": {"name": "a", "ownerReferences": [owner] if owned else []},
+            "spec": {"nodeName": "a", "uncordonOnDelete": not keeps_cordon},
+            "status": {"phase": "Completed", "total": pods, "evicted": pods, **report(pods)},
+        },
+        NodeDrain,
+    )
+
+
+def size(obj: object, seen: set[int] | None = None) -> int:
+    """Return the bytes that an object takes with everything it holds."""
+    seen = set() if seen is None else seen
+    if id(obj) in seen:
+        return 0
+    seen.add(id(obj))
+    parts: list[object] = []
+    if isinstance(obj, msgspec.Struct):
+        parts = [getattr(obj, name) for name in obj.__struct_fields__]
+    elif isinstance(obj, dict):
+        parts = [*obj, *obj.values()]
+    elif isinstance(obj, tuple | list):
+        parts = list(obj)
+    return sys.getsizeof(obj) + sum(size(part, seen) for part in parts)
+
+
+@pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
+def test_a_finished_replacement_costs_the_same_however_many_pods_it_moved(
+    make: Any, step: Step
+) -> None:
+    few, many = (finished_replacement(make, pods, step) for pods in (3, 300))
+    assert size(many) > 10 * size(few), "or this measures nothing"
+    assert size(trimmed_replacement(many)) == size(trimmed_replacement(few))
+
+
+def test_the_owners_of_moved_pods_are_held_once_for_all_finished_replacements(make: Any) -> None:
+    kept = [trimmed_replacement(finished_replacement(make, 3)) for _ in range(2)]
+    assert len(kept[0].status.evicted_owners) == 10, "admission asks for them"
+    first, second = (replacement.status.evicted_owners for replacement in kept)
+    assert all(one is other for one, other in zip(first, second, strict=True))
+
+
+def test_a_settled_drain_costs_the_same_however_many_pods_it_moved() -> None:
+    few, many = finished_drain(3), finished_drain(300)
+    assert size(many) > 10 * size(few), "or this measures nothing"
+    assert size(trimmed_drain(many)) <= size(trimmed_drain(few)) + 16, "but for the counts"
+    assert trimmed_drain(many).status.evicted == 300
+
+
+@pytest.mark.parametrize(
+    "step", [step for step in Step if step not in {Step.DONE, Step.FAILED}], ids=str
+)
+def test_a_replacement_on_its_way_is_kept_as_it_is(make: Any, step: Step) -> None:
+    replacement = finished_replacement(make, 3, step)
+    assert trimmed_replacement(replacement) is replacement
+
+
+def test_a_drain_keeps_its_report_until_its_replacement_has_taken_it_over() -> None:
+    drain = finished_drain(3, keeps_cordon=False)
+    assert trimmed_drain(drain) is drain
+    by_hand = finished_drain(3, keeps_cordon=False, owned=False)
+    assert trimmed_drain(by_hand).status.node_pods == (), "nobody takes anything over"
+
+
+def test_a_node_costs_the_same_whatever_others_write_about_it() -> None:
+    notes = {CORDONED_BY_ANNOTATION: "roll-a/uid"}
+    plain = Node(metadata=ObjectMeta(name="a", annotations=notes))
+    noted = Node(metadata=ObjectMeta(name="a", annotations={**notes, "cni/state": "x" * 4096}))
+    assert trimmed_node(noted) == plain
+
+
+def test_a_report_is_taken_over_whole_after_a_crash_between_its_two_writes(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING, nodePods=PODS)
+    operator.report("mine", DrainPhase.COMPLETED, nodePods=PODS, evictedPods=PODS)
+    # What the process did that died before it wrote the replacement's status.
+    drains = operator.client.resource(NODE_DRAINS)
+    drains.patch("mine", {"spec": {"uncordonOnDelete": False}})
+    operator.restart()
+    operator.see()
+    assert operator.objects.drains.find("mine").status.node_pods == (), "the cache is without"
+    operator.settle()
+    status = operator.replacement("mine").status
+    assert status.current is Step.DONE
+    assert (list(status.node_pods), list(status.evicted_pods)) == (PODS, PODS)
+
+
+def test_a_resumed_replacement_shows_the_pods_of_its_new_attempt_and_no_others(
+    operator: Any,
+) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING, nodePods=PODS)
+    left = [{"name": PODS[1], "reason": "Timeout"}]
+    operator.play("mine", DrainPhase.FAILED, nodePods=PODS, failedPods=left, reason="Timeout")
+    operator.see()
+    assert operator.objects.replacements.find("mine").status.node_pods == ()
+    status = operator.replacement("mine").status
+    assert (list(status.node_pods), status.failed_pods_count) == (PODS, 1)
+    operator.client.resource(NODE_REPLACEMENTS).patch(
+        "mine", {"metadata": {"annotations": {RESUME_ANNOTATION: "now"}}}
+    )
+    operator.settle()
+    operator.play("mine-attempt2", DrainPhase.DRAINING, nodePods=PODS[:1])
+    status = operator.replacement("mine").status
+    assert status.current is Step.DRAINING
+    assert (list(status.node_pods), status.failed_pods) == (PODS[:1], ())
