@@ -217,6 +217,35 @@ def test_a_file_that_is_missing_is_named(home: Path) -> None:
         load_config(kubeconfig=home / "missing", environ={})
 
 
+@pytest.mark.parametrize("environ", [{}, {"KUBERNETES_SERVICE_PORT": ""}], ids=["none", "empty"])
+def test_a_pod_that_is_not_told_the_servers_port_is_told_so(
+    service_account: Path, environ: dict[str, str]
+) -> None:
+    environ = environ | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
+    with pytest.raises(ConfigError, match="KUBERNETES_SERVICE_PORT"):
+        load_config(environ=environ, service_account=service_account)
+
+
+def test_a_pod_in_a_network_of_version_6_has_its_servers_address_in_brackets(
+    service_account: Path,
+) -> None:
+    environ = IN_CLUSTER | {"KUBERNETES_SERVICE_HOST": "fd00::1"}
+    found = load_config(environ=environ, service_account=service_account)
+    assert found.host == "https://[fd00::1]:443"
+
+
+@pytest.mark.parametrize("name", ["token", "ca.crt"])
+@pytest.mark.parametrize("content", [None, ""])
+def test_a_service_account_without_one_of_its_files_is_refused(
+    service_account: Path, name: str, content: str | None
+) -> None:
+    (service_account / name).unlink()
+    if content is not None:
+        (service_account / name).write_text(content)
+    with pytest.raises(ConfigError, match=name):
+        load_config(environ=IN_CLUSTER, service_account=service_account)
+
+
 def test_an_unusable_service_account_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="service account"):
         load_config(environ=IN_CLUSTER, service_account=tmp_path / "none")

@@ -1,0 +1,54 @@
+"""What a start brings into memory: what is not imported costs nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+REPORT = "print(*sorted({name.partition('.')[0] for name in sys.modules} - before))"
+
+MANAGER = """
+import sys
+before = set()
+from pathlib import Path
+from navarchos.cli.manager import manager
+from navarchos.client import Client, load_config
+from navarchos.operator import assembly
+from navarchos.runtime import Manager, ManagerOptions
+environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
+config = load_config(environ=environ, service_account=Path(sys.argv[1]))
+with Client(config) as client:
+    assembly.build(Manager(client, options=ManagerOptions(kinds=assembly.KINDS)))
+print(*sorted(name for name in sys.modules if name.startswith("navarchos.")))
+"""
+
+NOT_FOR_A_MANAGER = {
+    *("aiohttp", "celpy", "cryptography", "kopf", "kubernetes", "oauthlib", "pydantic"),
+    *("pytest", "requests", "requests_oauthlib", "websocket"),
+}
+
+
+def modules_after(code: str, *arguments: str) -> tuple[set[str], ...]:
+    """Run code in an interpreter of its own; return each line that it prints as a set."""
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return tuple(set(line.split()) for line in done.stdout.splitlines())
+
+
+def test_the_package_imports_nothing_but_what_its_reader_asks_for() -> None:
+    begin = "import sys\nbefore = {name.partition('.')[0] for name in sys.modules}\n"
+    (found,) = modules_after(f"{begin}import navarchos\n{REPORT}")
+    assert "navarchos" in found
+    assert found - {"navarchos"} <= sys.stdlib_module_names
+    assert not found & {"asyncio", "email", "http", "logging", "socket", "ssl", "urllib"}
+
+
+def test_a_manager_in_a_pod_starts_without_the_official_client_and_what_it_brings(
+    tmp_path: Path,
+) -> None:
+    for name in ("token", "ca.crt", "namespace"):
+        (tmp_path / name).write_text(name)
+    *_, ours, found = modules_after(MANAGER + REPORT, str(tmp_path))
+    assert "navarchos.operator.assembly" in ours
+    assert not found & NOT_FOR_A_MANAGER
+    for part in ("navarchos.testing", "navarchos.cli.sandbox", "navarchos.operator.preflight"):
+        assert not {name for name in ours if f"{name}.".startswith(f"{part}.")}
