@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from navarchos.testing.cluster.kinds import DaemonSetStatus, Node, Pod, Template, Toleration
-from navarchos.testing.cluster.placement import is_tolerated
+from navarchos.client.taints import Toleration, is_tolerated
+from navarchos.testing.cluster.kinds import DaemonSetStatus, Node, Pod, Template
 from navarchos.testing.cluster.pods import DAEMON_TOLERATIONS
 
 __all__ = ["Plan", "plan", "tolerations_of"]

@@ -12,6 +12,7 @@ import msgspec
 
 from navarchos.client import Resource
 from navarchos.client.selectors import LabelSelectorSpec
+from navarchos.client.taints import Taint, Toleration
 from navarchos.meta import Object, OwnerReference, ResourceVersion
 
 __all__ = [
@@ -42,9 +43,7 @@ __all__ = [
     "Resources",
     "StatefulSet",
     "StatusCondition",
-    "Taint",
     "Template",
-    "Toleration",
     "WorkloadSpec",
     "WorkloadStatus",
 ]
@@ -88,15 +87,6 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     name: str = ""
     image: str = ""
     resources: Resources = Resources()
-
-
-class Toleration(msgspec.Struct, frozen=True, gc=False):
-    """What taint a pod puts up with; an empty key with `Exists` is all of them."""
-
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -147,15 +137,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def owner(self) -> OwnerReference | None:
         """Its controller, if it has one."""
         return next((o for o in self.metadata.owner_references if o.controller), None)
-
-
-class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """What keeps pods off a node."""
-
-    key: str
-    value: str = ""
-    effect: str = ""
-    time_added: datetime | None = None
 
 
 class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):

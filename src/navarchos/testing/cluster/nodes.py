@@ -6,8 +6,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from navarchos.client.taints import Taint
 from navarchos.meta import format_time
-from navarchos.testing.cluster.kinds import Node, Taint
+from navarchos.testing.cluster.kinds import Node
 
 __all__ = [
     "CORDON_TAINT",

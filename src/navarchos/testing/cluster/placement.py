@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.testing.cluster.kinds import Node, Pod, Taint, Toleration
-from navarchos.testing.cluster.quantities import parse_quantity
+from navarchos.client.taints import Taint, is_tolerated
+from navarchos.quantities import parse_quantity
+from navarchos.testing.cluster.kinds import Node, Pod
 
-__all__ = ["Placement", "is_tolerated", "requests_of", "why_not"]
+__all__ = ["Placement", "requests_of", "why_not"]
 
 _SAMPLE: Final = 16
 """So many feasible nodes are compared; upstream samples large clusters too."""
@@ -180,17 +181,6 @@ def why_not(pod: Pod, node: Node) -> str:
             continue
         return f"the pod does not tolerate the taint {taint.key}"
     return ""
-
-
-def is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    """Tell whether one of the tolerations puts up with the taint (`ToleratesTaint`)."""
-    return any(
-        (not each.key or each.key == taint.key)
-        and (not each.effect or each.effect == taint.effect)
-        and (each.operator == "Exists" or each.value == taint.value)
-        and (bool(each.key) or each.operator == "Exists")
-        for each in tolerations
-    )
 
 
 def requests_of(pod: Pod) -> Mapping[str, int]:

@@ -3,51 +3,11 @@
 from collections import Counter
 from collections.abc import Callable
 
-import pytest
-
-from navarchos.testing.cluster.kinds import Node, Pod, Taint, Toleration
-from navarchos.testing.cluster.placement import Placement, is_tolerated, requests_of, why_not
-from navarchos.testing.cluster.quantities import parse_quantity
+from navarchos.testing.cluster.kinds import Node, Pod
+from navarchos.testing.cluster.placement import Placement, requests_of, why_not
 
 MakePod = Callable[..., Pod]
 MakeNode = Callable[..., Node]
-
-CORDON = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [("250m", 250), ("2", 2000), (3, 3000), ("1Ki", 1024_000), ("0.1", 100), ("1e3", 10**6)],
-)
-def test_quantities_are_read_in_thousandths(text: str | int, expected: int) -> None:
-    assert parse_quantity(text) == expected
-
-
-def test_parts_of_a_thousandth_count_as_a_whole_one() -> None:
-    assert parse_quantity("1n") == 1
-
-
-def test_nonsense_is_no_quantity() -> None:
-    with pytest.raises(ValueError, match="quantity"):
-        parse_quantity("lots")
-
-
-@pytest.mark.parametrize(
-    ("toleration", "expected"),
-    [
-        (Toleration(operator="Exists"), True),
-        (Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoSchedule"), True),
-        (Toleration("node.kubernetes.io/unschedulable", "Exists", effect="NoExecute"), False),
-        (Toleration("node.kubernetes.io/unschedulable"), True),
-        (Toleration("node.kubernetes.io/unschedulable", value="x"), False),
-        (Toleration("other", "Exists"), False),
-        (Toleration(), False),
-    ],
-)
-def test_a_toleration_matches_by_key_effect_and_value(
-    toleration: Toleration, expected: bool
-) -> None:
-    assert is_tolerated(CORDON, (toleration,)) is expected
 
 
 def test_requests_are_summed_over_containers(make_pod: MakePod) -> None:

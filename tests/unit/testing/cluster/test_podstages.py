@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from navarchos.testing.cluster.kinds import Node, Pod, Taint
+from navarchos.client.taints import Taint
+from navarchos.testing.cluster.kinds import Node, Pod
 from navarchos.testing.cluster.nodes import CORDON_TAINT, taints_of
 from navarchos.testing.cluster.options import Span
 from navarchos.testing.cluster.podstages import (
