@@ -1,7 +1,7 @@
 """The cluster that a command works on: kubectl's options, one client, errors as one line."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +12,12 @@ import click
 from navarchos._version import __version__
 from navarchos.cli.exits import ExitStatus
 from navarchos.cli.failure import Failure
-from navarchos.client import BadRequest, Client, ClientError, Invalid, NotFound, Resource
+from navarchos.client import BadRequest, Client, ClientError, Invalid, NotFound
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS
 
-__all__ = ["Cluster", "all_of", "cluster_options", "output_option"]
+__all__ = ["Cluster", "cluster_options", "output_option"]
 
 F = TypeVar("F", bound=Callable[..., Any])
-T = TypeVar("T")
 
 _INSTALL: Final = "its definitions are not installed: navarchos crds | kubectl create -f -"
 
@@ -61,18 +60,6 @@ def _missing(client: Client, error: NotFound) -> Failure:
         why = f"{client.config.host} does not serve {NODE_ROLLOUTS.kind}: {_INSTALL}"
         return Failure(why, status=ExitStatus.UNREACHABLE)
     return Failure(error.message or str(error), status=ExitStatus.NOT_FOUND)
-
-
-def all_of(client: Client, resource: Resource[T]) -> Sequence[T]:
-    """Return all objects of a kind.
-
-    Raises:
-        DecodeError: One of them cannot be read: to leave it out would be a wrong answer.
-    """
-    found = client.resource(resource).list()
-    if found.failures:
-        raise found.failures[0]
-    return found.items
 
 
 def cluster_options(function: F) -> F:

@@ -3,30 +3,19 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
 
 import click
 import msgspec
 
-from navarchos.cli.cluster import Cluster, all_of, cluster_options, output_option
+from navarchos.cli.cluster import Cluster, cluster_options, output_option
 from navarchos.cli.exits import ExitStatus
 from navarchos.cli.manifest_files import Manifest, check, load
 from navarchos.cli.progress.text import MOST_LINES
-from navarchos.client import Client, Resource
-from navarchos.drain import BUDGETS, DAEMON_SETS, PODS
-from navarchos.meta import Object
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeRollout,
-)
-from navarchos.operator.nodes import NODES
-from navarchos.operator.preflight import Facts, Finding, ForeseenRollout, foresee
+from navarchos.client import Client
+from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout
+from navarchos.operator.preflight import Finding, ForeseenRollout, foresee, gather
 
 __all__ = ["plan"]
-
-_NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Object)
 
 
 class _Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -64,7 +53,8 @@ def plan(*, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluste
             rollouts = [client.resource(NODE_ROLLOUTS).get(name)]
         else:
             rollouts = _from_files(client, manifests)
-        foreseen = foresee(rollouts, _facts(client), datetime.now(UTC))
+        now = datetime.now(UTC)
+        foreseen = foresee(rollouts, gather(client, rollouts, now), now)
     blocks = any(each.blocks for each in foreseen)
     if as_json:
         click.echo(msgspec.json.encode(_Plan(rollouts=foreseen, blocks=blocks)))
@@ -75,25 +65,6 @@ def plan(*, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluste
 
 def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
     return [msgspec.convert(judged, NodeRollout) for judged in check(client, manifests)]
-
-
-def _facts(client: Client) -> Facts:
-    return Facts(
-        nodes=[*all_of(client, NODES)],
-        pods=all_of(client, PODS),
-        budgets=all_of(client, BUDGETS),
-        daemon_sets=frozenset(
-            (each.metadata.namespace, each.metadata.name) for each in all_of(client, DAEMON_SETS)
-        ),
-        terminating=frozenset(
-            each.metadata.name
-            for each in all_of(client, _NAMESPACES)
-            if each.metadata.deletion_timestamp is not None
-        ),
-        rollouts=all_of(client, NODE_ROLLOUTS),
-        replacements=all_of(client, NODE_REPLACEMENTS),
-        drains=all_of(client, NODE_DRAINS),
-    )
 
 
 def _lines(rollout: ForeseenRollout) -> Iterable[str]:
@@ -107,16 +78,19 @@ def _lines(rollout: ForeseenRollout) -> Iterable[str]:
         counts += [f"{pods.refuse} refused"] if pods.refuse else []
         head = f"{node.order:>4}  {node.name}  priority {node.priority}  {node.starts}"
         yield f"{head}  {', '.join(counts)}"
-        yield from _findings(node.findings)
+        yield from _findings(node.findings, node.name)
     for budget in rollout.budgets:
         if budget.bites:
             allowed = f"{budget.disruptions_allowed} allowed now"
             yield f"budget {budget.name}: {allowed}, {budget.pods} pods have to move"
 
 
-def _findings(findings: tuple[Finding, ...]) -> Iterable[str]:
+def _findings(findings: tuple[Finding, ...], node: str = "") -> Iterable[str]:
     for finding in findings[:MOST_LINES]:
-        what = " ".join(part for part in (finding.pod, finding.reason, *finding.budgets) if part)
-        yield f"      {finding.severity:<7} {what}: {finding.message}"
+        what = " ".join((finding.reason, *finding.budgets))
+        where = " on ".join(part for part in (finding.pod, node) if part)
+        said = "; ".join(part for part in (finding.message, finding.next_action) if part)
+        head = "  ".join(part for part in (f"{finding.severity:<6}", what, where) if part)
+        yield f"      {head}: {said}"
     if len(findings) > MOST_LINES:
         yield f"      and {len(findings) - MOST_LINES} more"

@@ -7,7 +7,7 @@ from typing import Final
 import click
 import msgspec
 
-from navarchos.cli.cluster import Cluster, all_of, cluster_options, output_option
+from navarchos.cli.cluster import Cluster, cluster_options, output_option
 from navarchos.cli.failure import Failure
 from navarchos.cli.options import DURATION
 from navarchos.cli.progress.following import Follower, following
@@ -22,6 +22,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
+from navarchos.operator.kinds import all_of
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.nodes import NODES
 

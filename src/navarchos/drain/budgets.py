@@ -41,10 +41,14 @@ class Budget(Object, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
     @property
+    def is_current(self) -> bool:
+        """Whether the status belongs to the spec as it is now."""
+        return self.status.observed_generation >= self.metadata.generation
+
+    @property
     def allows_one(self) -> bool:
         """Whether a ready pod may be evicted now, as far as the status is current."""
-        current = self.status.observed_generation >= self.metadata.generation
-        return current and self.status.disruptions_allowed > 0
+        return self.is_current and self.status.disruptions_allowed > 0
 
     @property
     def can_never_allow(self) -> bool:

@@ -1,18 +1,18 @@
 """A kind as the operator uses it: reads that see own writes, and narrow writes."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
-from navarchos.client import Conflict, NotFound, Propagation, Resource
+from navarchos.client import Client, Conflict, NotFound, Propagation, Resource
 from navarchos.client.patches import merge_diff
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object, controller_of
 from navarchos.operator.api.v1alpha1 import plain_status
 from navarchos.runtime import CachedClient
 
-__all__ = ["OWNER_INDEX", "STALE", "Kind", "index_by_owner"]
+__all__ = ["OWNER_INDEX", "STALE", "Kind", "all_of", "index_by_owner"]
 
 T = TypeVar("T", bound=Object)
 
@@ -22,6 +22,18 @@ OWNER_INDEX: Final = "owner"
 
 STALE: Final = (Conflict, NotFound)
 """What a write raises when the world has moved on since it was read: read again."""
+
+
+def all_of(client: Client, resource: Resource[T]) -> Sequence[T]:
+    """Return all objects of a kind, as the server has them now.
+
+    Raises:
+        DecodeError: One of them cannot be read: to leave it out would be a wrong answer.
+    """
+    found = client.resource(resource).list()
+    if found.failures:
+        raise found.failures[0]
+    return found.items
 
 
 def index_by_owner(obj: Object) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from navarchos.cli.cluster import all_of
 from navarchos.cli.exits import ExitStatus
 from navarchos.cli.failure import Failure
 from navarchos.cli.progress.summary import Summary, summarize
@@ -20,6 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
 )
+from navarchos.operator.kinds import all_of
 
 __all__ = ["Follower", "following", "read"]
 

@@ -1,10 +1,10 @@
-"""What rollouts would do and what would stop them, before anything is touched. Pure.
+"""What rollouts would do and what would stop them, before anything is touched.
 
-It foresees with the functions that decide: the plan of a rollout, admission, and the
-classification of pods. What only a server knows, such as a webhook's mind, it does not.
+`foresee` is pure: it uses the functions that decide, which are the plan of a rollout,
+admission, and the classification of pods. What only a server knows, such as a webhook's
+mind, `gather` asks it, and changes nothing.
 """
 
-from navarchos.operator.preflight.findings import Finding, Reason, Severity
 from navarchos.operator.preflight.foresee import (
     Facts,
     ForeseenBudget,
@@ -12,7 +12,10 @@ from navarchos.operator.preflight.foresee import (
     ForeseenRollout,
     PodCounts,
     foresee,
+    to_rehearse,
 )
+from navarchos.operator.preflight.gathering import gather
+from navarchos.operator.preflight.wording import Finding, Reason, Severity
 
 __all__ = [
     "Facts",
@@ -24,4 +27,6 @@ __all__ = [
     "Reason",
     "Severity",
     "foresee",
+    "gather",
+    "to_rehearse",
 ]

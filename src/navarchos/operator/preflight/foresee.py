@@ -1,14 +1,15 @@
 """The order of the nodes, when each may start, and what would stop it. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
-from navarchos.drain import Budget, DrainPlan, Pod, budgets_of, classify
+from navarchos.drain import Budget, DrainPlan, Outcome, Pod, budgets_of, classify, full_name
+from navarchos.drain import Reason as PodReason
 from navarchos.errors import ConfigError
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
@@ -19,8 +20,11 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
 )
 from navarchos.operator.drains.rules import Rules
-from navarchos.operator.nodes import Node
-from navarchos.operator.preflight.findings import Finding, Reason, Severity, find
+from navarchos.operator.preflight.kinds import Claim, Machine, PersistentVolume, PlacedPod
+from navarchos.operator.preflight.nodefindings import about_node, about_rollout
+from navarchos.operator.preflight.places import Places
+from navarchos.operator.preflight.podfindings import Surroundings, find, find_misfit
+from navarchos.operator.preflight.wording import Finding, Reason, Severity
 from navarchos.operator.replacements.admission import Decisions, admit
 from navarchos.operator.replacements.drains import has_ended
 from navarchos.operator.replacements.waiting import Wait
@@ -35,7 +39,10 @@ __all__ = [
     "ForeseenRollout",
     "PodCounts",
     "foresee",
+    "to_rehearse",
 ]
+
+T = TypeVar("T", NodeReplacement, NodeDrain)
 
 _NOW: Final = "Now"
 _IN_FLIGHT: Final = "InFlight"
@@ -45,8 +52,8 @@ _IN_FLIGHT: Final = "InFlight"
 class Facts:
     """The cluster as it stands."""
 
-    nodes: Sequence[Node]
-    pods: Sequence[Pod] = ()
+    nodes: Sequence[Machine]
+    pods: Sequence[PlacedPod] = ()
     budgets: Sequence[Budget] = ()
     daemon_sets: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of each."""
@@ -55,6 +62,14 @@ class Facts:
     rollouts: Sequence[NodeRollout] = ()
     replacements: Sequence[NodeReplacement] = ()
     drains: Sequence[NodeDrain] = ()
+    claims: Mapping[tuple[str, str], Claim] | None = None
+    """By namespace and name; `None` if nobody asked, or nobody may know."""
+    volumes: Mapping[str, PersistentVolume] | None = None
+    """By name; `None` as above."""
+    answers: Mapping[str, Outcome] = field(default_factory=dict)
+    """What the server said to evictions that were rehearsed, by pod uid."""
+    general: Sequence[Finding] = ()
+    """What was found while the facts were gathered."""
 
 
 class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -111,7 +126,37 @@ def foresee(
     """
     planned = [_Planned.of(rollout, facts) for rollout in rollouts]
     decisions = admit(_world(planned, facts), now)
-    return tuple(_foresee(each, facts, decisions, now) for each in planned)
+    view = _View.of(facts, decisions, now)
+    return tuple(_foresee(each, facts, view) for each in planned)
+
+
+def to_rehearse(
+    rollouts: Iterable[NodeRollout], facts: Facts, now: datetime, *, limit: int
+) -> Sequence[PlacedPod]:
+    """Return pods whose eviction is worth a rehearsal: one of each workload.
+
+    Args:
+        rollouts: Those that are foreseen.
+        facts: The cluster.
+        now: The present time.
+        limit: No more than so many.
+    """
+    of_workload: dict[str, PlacedPod] = {}
+    by_node = _pods_by_node(facts.pods)
+    for rollout in rollouts:
+        try:
+            rules = Rules.of(rollout.spec.drain)
+        except ConfigError:
+            continue
+        if rules.options.disable_eviction:
+            continue
+        for node in _Planned.of(rollout, facts).nodes:
+            for pod in _leaving(_plan_of(node, by_node, rules, facts, now), by_node):
+                owner = pod.controller
+                key = pod.metadata.uid if owner is None else owner.uid
+                if len(of_workload) < limit and pod.metadata.namespace not in facts.terminating:
+                    of_workload.setdefault(key, pod)
+    return tuple(of_workload.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,33 +220,62 @@ def _pending(pod: Pod) -> PendingPod:
     return PendingPod(key, owner.uid if owner is not None else "", created)
 
 
-def _foresee(
-    planned: _Planned, facts: Facts, decisions: Decisions, now: datetime
-) -> ForeseenRollout:
+@dataclass(frozen=True)
+class _View:
+    """The facts, arranged for looking things up."""
+
+    now: datetime
+    decisions: Decisions
+    around: Surroundings
+    places: Places
+    pods: Mapping[str, list[PlacedPod]]
+    machines: Mapping[str, Machine]
+    control_plane: Sequence[Machine]
+    replacements: Mapping[str, list[NodeReplacement]]
+    drains: Mapping[str, list[NodeDrain]]
+    in_flight: frozenset[str]
+
+    @classmethod
+    def of(cls, facts: Facts, decisions: Decisions, now: datetime) -> "_View":
+        """Arrange them once for all rollouts."""
+        return cls(
+            now=now,
+            decisions=decisions,
+            around=Surroundings(
+                now=now,
+                budgets=_by_namespace(facts.budgets),
+                terminating=facts.terminating,
+                answers=facts.answers,
+            ),
+            places=Places(facts.nodes, facts.pods, facts.claims, facts.volumes),
+            pods=_pods_by_node(facts.pods),
+            machines={machine.metadata.name: machine for machine in facts.nodes},
+            control_plane=[machine for machine in facts.nodes if machine.is_control_plane],
+            replacements=_by_node(facts.replacements),
+            drains=_by_node(facts.drains),
+            in_flight=frozenset(
+                r.metadata.name for r in facts.replacements if r.status.current.in_flight
+            ),
+        )
+
+
+def _foresee(planned: _Planned, facts: Facts, view: _View) -> ForeseenRollout:
     name = planned.rollout.metadata.name
-    general = list(_general(planned))
+    general = [*facts.general, *_general(planned, facts)]
     try:
         rules = Rules.of(planned.rollout.spec.drain)
     except ConfigError as error:
         bad = Finding(severity=Severity.BLOCKS, reason=Reason.INVALID_SPEC, message=str(error))
         return ForeseenRollout(name=name, nodes=(), budgets=(), findings=(bad,), blocks=True)
-    pods = _pods_by_node(facts.pods)
-    drains = {
-        node.name: classify(
-            pods.get(node.name, ()), rules.options, lambda *key: key in facts.daemon_sets, now=now
-        )
-        for node in planned.nodes
-    }
-    in_flight = frozenset(r.metadata.name for r in facts.replacements if r.status.current.in_flight)
-    by_namespace = _by_namespace(facts.budgets)
+    plans = {node.name: _plan_of(node, view.pods, rules, facts, view.now) for node in planned.nodes}
     nodes = tuple(
         ForeseenNode(
             order=order,
             name=node.name,
             priority=node.priority,
-            starts=_starts(planned.rollout, node, in_flight, decisions),
-            pods=_counts(drains[node.name]),
-            findings=tuple(find(drains[node.name], rules, by_namespace, facts.terminating, now)),
+            starts=_starts(planned.rollout, node, view.in_flight, view.decisions),
+            pods=_counts(plans[node.name]),
+            findings=_sorted(_findings(planned, node, plans[node.name], rules, view)),
         )
         for order, node in enumerate(planned.nodes, start=1)
     )
@@ -209,31 +283,96 @@ def _foresee(
     return ForeseenRollout(
         name=name,
         nodes=nodes,
-        budgets=_budgets(drains.values(), by_namespace, found),
-        findings=tuple(general),
+        budgets=_budgets(plans.values(), view.around.budgets, found),
+        findings=_sorted(general),
         blocks=any(finding.severity is Severity.BLOCKS for finding in found),
     )
 
 
-def _general(planned: _Planned) -> Iterable[Finding]:
+def _findings(
+    planned: _Planned, node: PlannedNode, plan: DrainPlan, rules: Rules, view: _View
+) -> Iterator[Finding]:
+    machine = view.machines.get(node.name)
+    if machine is not None and machine.metadata.uid == node.uid:
+        yield from about_node(
+            machine,
+            view.control_plane,
+            planned.rollout,
+            view.replacements.get(node.name, ()),
+            view.drains.get(node.name, ()),
+        )
+    yield from find(plan, rules, view.around)
+    for misfit in view.places.misfits(node.name, _coming_back(plan, view.pods)):
+        yield find_misfit(misfit)
+
+
+def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    rank = list(Severity)
+    return tuple(sorted(findings, key=lambda f: (rank.index(f.severity), f.pod, f.reason)))
+
+
+def _plan_of(
+    node: PlannedNode,
+    pods: Mapping[str, Sequence[Pod]],
+    rules: Rules,
+    facts: Facts,
+    now: datetime,
+) -> DrainPlan:
+    return classify(
+        pods.get(node.name, ()), rules.options, lambda *key: key in facts.daemon_sets, now=now
+    )
+
+
+def _leaving(plan: DrainPlan, pods: Mapping[str, Sequence[PlacedPod]]) -> Iterator[PlacedPod]:
+    """Yield the pods that are evicted, with what a plan knows of them."""
+    uids = {planned.uid for planned in plan.evict}
+    names = {planned.pod.spec.node_name for planned in plan.evict}
+    yield from (pod for name in sorted(names) for pod in pods[name] if pod.metadata.uid in uids)
+
+
+def _coming_back(plan: DrainPlan, pods: Mapping[str, Sequence[PlacedPod]]) -> Sequence[PlacedPod]:
+    """Return the pods that a controller makes anew elsewhere."""
+    lost = {
+        planned.uid for planned in plan.evict if planned.finding.reason is PodReason.DAEMON_SET_GONE
+    }
+    return [
+        pod
+        for pod in _leaving(plan, pods)
+        if pod.controller is not None and not pod.is_finished and pod.metadata.uid not in lost
+    ]
+
+
+def _general(planned: _Planned, facts: Facts) -> Iterable[Finding]:
     for missing in planned.not_found:
         yield Finding(
             severity=Severity.NOTE,
             reason=Reason.NODE_NOT_FOUND,
             message=f"no node is named {missing}",
+            next_action="correct it",
         )
-    if not planned.nodes and not planned.exists:
+    if planned.exists:
+        return
+    if not planned.nodes:
         yield Finding(
             severity=Severity.NOTE,
             reason=Reason.NO_NODES_MATCHED,
             message="no node matches spec.nodeSelectors or spec.nodeNames",
+            next_action="correct them: the rollout would end at once, and do nothing",
         )
+    yield from about_rollout(planned.rollout, planned.nodes, facts.nodes)
 
 
-def _pods_by_node(pods: Iterable[Pod]) -> Mapping[str, list[Pod]]:
-    found: dict[str, list[Pod]] = {}
+def _pods_by_node(pods: Iterable[PlacedPod]) -> Mapping[str, list[PlacedPod]]:
+    found: dict[str, list[PlacedPod]] = {}
     for pod in pods:
         found.setdefault(pod.spec.node_name, []).append(pod)
+    return found
+
+
+def _by_node(objects: Iterable[T]) -> Mapping[str, list[T]]:
+    found: dict[str, list[T]] = {}
+    for each in objects:
+        found.setdefault(each.spec.node_name, []).append(each)
     return found
 
 
@@ -279,7 +418,7 @@ def _budgets(
             for budget in budgets_of(
                 planned.pod, by_namespace.get(planned.pod.metadata.namespace, ())
             ):
-                name = f"{budget.metadata.namespace}/{budget.metadata.name}"
+                name = full_name(budget.metadata)
                 pods[name] += 1
                 allowed[name] = budget.status.disruptions_allowed
     biting = {name for finding in findings for name in finding.budgets}

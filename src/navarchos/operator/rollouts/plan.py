@@ -11,7 +11,7 @@ from navarchos.client.selectors import LabelSelectorSpec, Selector
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import NodeRolloutSpec, NodeSelectorEntry, PlannedNode
 
-__all__ = ["Plan", "make_plan", "reprioritize"]
+__all__ = ["Plan", "make_plan", "reprioritize", "selector_of"]
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
@@ -76,7 +76,7 @@ def _prioritizer(spec: NodeRolloutSpec) -> _Prioritizer:
     for entry in spec.node_names:
         known = named.get(entry.name, entry.replacement.priority)
         named[entry.name] = max(known, entry.replacement.priority)
-    selectors = [(_selector(entry), entry.replacement.priority) for entry in spec.node_selectors]
+    selectors = [(selector_of(entry), entry.replacement.priority) for entry in spec.node_selectors]
     # The first match is then the highest; equal priorities keep the spec's order.
     selectors.sort(key=lambda pair: -pair[1])
 
@@ -91,7 +91,7 @@ def _prioritizer(spec: NodeRolloutSpec) -> _Prioritizer:
     return priority_of
 
 
-def _selector(entry: NodeSelectorEntry) -> Selector:
+def selector_of(entry: NodeSelectorEntry) -> Selector:
     """Return the entry's selector; without conditions it needs `matchAll` (N-21)."""
     if not entry.match_labels and not entry.match_expressions:
         return Selector.everything() if entry.match_all else Selector.nothing()

@@ -5,9 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from navarchos.drain import Budget, Pod
+from navarchos.drain import Budget
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeRollout, RolloutPhase, Step
+from navarchos.operator.nodes import Node
 from navarchos.operator.preflight import Facts, ForeseenRollout, Severity, foresee
+from navarchos.operator.preflight.kinds import Machine, PlacedPod
 
 OWNED = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
 DAEMON = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "ds"}
@@ -15,7 +17,7 @@ READY = [{"type": "Ready", "status": "True"}]
 AGO = "2026-01-01T11:00:00Z"
 
 
-def pod(name: str, node: str = "bad", **fields: Any) -> Pod:
+def pod(name: str, node: str = "bad", **fields: Any) -> PlacedPod:
     given = {
         "metadata": {
             "name": name,
@@ -30,7 +32,12 @@ def pod(name: str, node: str = "bad", **fields: Any) -> Pod:
     }
     for part, changes in fields.items():
         given[part] = {**given[part], **changes}
-    return msgspec.convert(given, Pod)
+    return msgspec.convert(given, PlacedPod)
+
+
+def machine(node: Node) -> Machine:
+    given = {**msgspec.to_builtins(node), "status": {"conditions": READY}}
+    return msgspec.convert(given, Machine)
 
 
 def budget(name: str = "web", *, policy: str = "", app: str = "web", **status: int) -> Budget:
@@ -54,7 +61,7 @@ UNREADY = {"status": {"conditions": []}}
 
 
 def run(make: Any, facts: dict[str, Any], **drain: Any) -> ForeseenRollout:
-    nodes = [make.node("bad"), make.node("good")]
+    nodes = [machine(make.node("bad")), machine(make.node("good"))]
     rollout = make.rollout(phase=None, nodeSelectors=[{"matchAll": True}], drain=drain)
     daemon_sets = frozenset({("shop", "logs")})
     given = {"daemon_sets": daemon_sets, **facts}
@@ -116,7 +123,7 @@ def run(make: Any, facts: dict[str, Any], **drain: Any) -> ForeseenRollout:
 )
 def test_a_fault_is_found_on_the_node_that_has_it_and_on_no_other(
     make: Any,
-    pods: list[Pod],
+    pods: list[PlacedPod],
     budgets: list[Budget],
     drain: dict[str, Any],
     reason: str,
@@ -144,7 +151,7 @@ def test_a_fault_is_found_on_the_node_that_has_it_and_on_no_other(
     ],
 )
 def test_what_is_no_fault_gives_no_alarm(
-    make: Any, pods: list[Pod], budgets: list[Budget], drain: dict[str, Any]
+    make: Any, pods: list[PlacedPod], budgets: list[Budget], drain: dict[str, Any]
 ) -> None:
     foreseen = run(make, {"pods": pods, "budgets": budgets}, **drain)
     assert [node.findings for node in foreseen.nodes] == [(), ()]
@@ -160,13 +167,17 @@ def test_a_namespace_in_deletion_is_waited_for(make: Any) -> None:
 
 def test_names_and_selectors_that_match_nothing_are_said(make: Any) -> None:
     rollout = make.rollout(phase=None, nodeNames=[{"name": "typo"}])
-    (foreseen,) = foresee([rollout], Facts(nodes=[make.node("a")]), make.now)
-    assert [f.reason for f in foreseen.findings] == ["NodeNotFound", "NoNodesMatched"]
+    (foreseen,) = foresee([rollout], Facts(nodes=[machine(make.node("a"))]), make.now)
+    assert [f.reason for f in foreseen.findings] == ["NoNodesMatched", "NodeNotFound"]
     assert not foreseen.blocks
 
 
 def test_order_and_starts_are_those_of_the_operator(make: Any) -> None:
-    nodes = [make.node("old", created=-9000), make.node("first"), make.node("young")]
+    nodes = [
+        machine(make.node("old", created=-9000)),
+        machine(make.node("first")),
+        machine(make.node("young")),
+    ]
     rollout = make.rollout(
         phase=None,
         nodeNames=[{"name": "first", "replacement": {"priority": 7}}],
@@ -184,7 +195,11 @@ def test_another_rollout_of_a_higher_priority_goes_first(make: Any) -> None:
     other = make.rollout("other")
     busy = make.replacement("b", rollout="other", step=Step.DRAINING, replacement={"priority": 9})
     rollout = make.rollout("mine", phase=None, nodeNames=[{"name": "a"}])
-    facts = Facts(nodes=[make.node("a"), make.node("b")], rollouts=[other], replacements=[busy])
+    facts = Facts(
+        nodes=[machine(make.node("a")), machine(make.node("b"))],
+        rollouts=[other],
+        replacements=[busy],
+    )
     (foreseen,) = foresee([rollout], facts, make.now)
     assert [n.starts for n in foreseen.nodes] == ["HigherPriority"]
 
@@ -201,7 +216,7 @@ def test_a_rollout_under_way_is_foreseen_from_where_it_stands(make: Any) -> None
         make.replacement("c"),
     ]
     facts = Facts(
-        nodes=[make.node(name) for name in "abc"],
+        nodes=[machine(make.node(name)) for name in "abc"],
         rollouts=[rollout],
         replacements=children,
         drains=[make.drain(children[1], phase=DrainPhase.DRAINING)],

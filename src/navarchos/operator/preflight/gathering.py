@@ -1,0 +1,255 @@
+"""Asks the server for what a plan needs. Reads, and rehearsals that change nothing."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from navarchos.client import Client, Forbidden, NotFound, Resource
+from navarchos.client.errors import ClientError
+from navarchos.client.rights import Rule
+from navarchos.drain import BUDGETS, DAEMON_SETS, Outcome, outcome_of
+from navarchos.drain.eviction import RIGHTS as EVICTING
+from navarchos.drain.eviction import Answer, served_eviction
+from navarchos.meta import Object
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
+    NodeRollout,
+)
+from navarchos.operator.deployment.settings import NAME, NAMESPACE
+from navarchos.operator.drains.gate import RIGHTS as CORDONING
+from navarchos.operator.drains.survey import RIGHTS as LOOKING
+from navarchos.operator.kinds import all_of
+from navarchos.operator.leadership import why_nobody_leads
+from navarchos.operator.preflight.foresee import Facts, to_rehearse
+from navarchos.operator.preflight.kinds import (
+    CLAIMS,
+    MACHINES,
+    MUTATING_WEBHOOKS,
+    NAMESPACES,
+    PERSISTENT_VOLUMES,
+    PLACED_PODS,
+    VALIDATING_WEBHOOKS,
+    PlacedPod,
+)
+from navarchos.operator.preflight.wording import Finding, Reason, Severity
+
+__all__ = ["MOST_REHEARSALS", "gather", "lacking", "rehearse"]
+
+T = TypeVar("T", bound=Object)
+
+MOST_REHEARSALS: Final = 64
+"""Evictions that one plan rehearses, at most: one of each workload is enough."""
+
+_TIMEOUT: Final = 10.0
+
+_NEEDED: Final = (*EVICTING, *CORDONING, *LOOKING)
+"""What the manager cannot drain without."""
+
+
+class _Verdict(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _AccessReview(Object, frozen=True):
+    status: _Verdict = _Verdict()
+
+
+_ACCESS_REVIEWS: Final = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "subjectaccessreviews",
+    "SubjectAccessReview",
+    namespaced=False,
+    type=_AccessReview,
+)
+_ACCOUNTS: Final = Resource(
+    "", "v1", "serviceaccounts", "ServiceAccount", namespaced=True, type=Object
+)
+
+
+def gather(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> Facts:
+    """Return the cluster as it stands, as far as rollouts are concerned.
+
+    One list of each kind, in pages, and never more than `MOST_REHEARSALS` evictions in
+    a dry run: only where a webhook judges evictions. What the caller may not read is
+    left out, and a finding says so; without nodes, pods, budgets, DaemonSets,
+    namespaces and the operator's own kinds there is no plan.
+
+    Raises:
+        ClientError: The server refused something that there is no plan without, or
+            did not answer.
+    """
+    asked = _Questions(client)
+    claims = asked.may_list(CLAIMS, "volumes are not looked at")
+    volumes = asked.may_list(PERSISTENT_VOLUMES, "volumes are not looked at")
+    facts = Facts(
+        nodes=all_of(client, MACHINES),
+        pods=all_of(client, PLACED_PODS),
+        budgets=all_of(client, BUDGETS),
+        daemon_sets=frozenset(
+            (each.metadata.namespace, each.metadata.name) for each in all_of(client, DAEMON_SETS)
+        ),
+        terminating=frozenset(
+            each.metadata.name
+            for each in all_of(client, NAMESPACES)
+            if each.metadata.deletion_timestamp is not None
+        ),
+        rollouts=all_of(client, NODE_ROLLOUTS),
+        replacements=all_of(client, NODE_REPLACEMENTS),
+        drains=all_of(client, NODE_DRAINS),
+        claims=None
+        if claims is None
+        else {(each.metadata.namespace, each.metadata.name): each for each in claims},
+        volumes=None if volumes is None else {each.metadata.name: each for each in volumes},
+    )
+    answers = asked.rehearsed(to_rehearse(rollouts, facts, now, limit=MOST_REHEARSALS))
+    asked.about_the_manager(now)
+    return replace(facts, answers=answers, general=tuple(asked.findings))
+
+
+class _Questions:
+    """Questions that may stay without an answer; `findings` says which did."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.findings: list[Finding] = []
+
+    def may_list(self, resource: Resource[T], otherwise: str) -> Sequence[T] | None:
+        """Return all objects of a kind; `None` if the caller may not know."""
+        try:
+            return all_of(self._client, resource)
+        except NotFound:
+            return ()
+        except Forbidden as error:
+            self._not_checked(otherwise, error)
+            return None
+
+    def rehearsed(self, pods: Sequence[PlacedPod]) -> Mapping[str, Outcome]:
+        """Return what the server says to evictions of these pods, by uid."""
+        version = served_eviction(self._client)
+        if not version:
+            self.findings.append(
+                Finding(
+                    severity=Severity.NOTE,
+                    reason=Reason.NO_EVICTION_API,
+                    message="the server has no evictions: pods are deleted, past their budgets",
+                    next_action="make sure that this is meant",
+                )
+            )
+        if not pods or not version or not self._webhooks_judge():
+            return {}
+        answers = rehearse(self._client, pods, version)
+        open_ = [a for a in answers.values() if a.answer in {Answer.FORBIDDEN, Answer.RETRY}]
+        open_ += [a for a in answers.values() if "does not support dry run" in a.message]
+        if open_:
+            self.findings.append(
+                _unknown(f"what webhooks say to evictions is not known: {open_[0].message}")
+            )
+        return answers
+
+    def _webhooks_judge(self) -> bool:
+        for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
+            try:
+                if any(each.judges_evictions for each in all_of(self._client, kind)):
+                    return True
+            except NotFound:
+                continue
+            except Forbidden:
+                return True  # there may be one
+        return False
+
+    def about_the_manager(self, now: datetime) -> None:
+        """Note what keeps the shipped manager from doing its work."""
+        why = why_nobody_leads(self._client, now)
+        if why:
+            self.findings.append(
+                Finding(
+                    severity=Severity.DELAYS,
+                    reason=Reason.MANAGER_NOT_RUNNING,
+                    message=f"no manager seems to be at work: {why}",
+                    next_action=f"see the Deployment {NAMESPACE}/{NAME}",
+                )
+            )
+        try:
+            self._client.resource(_ACCOUNTS).get(NAME, NAMESPACE, timeout=_TIMEOUT)
+            missing = lacking(_NEEDED, self._manager_may)
+        except NotFound:
+            return  # it runs somewhere else, as somebody else
+        except Forbidden as error:
+            self._not_checked("the manager's rights are not looked at", error)
+            return
+        if missing:
+            self.findings.append(
+                Finding(
+                    severity=Severity.BLOCKS,
+                    reason=Reason.FORBIDDEN,
+                    message=f"the manager's account {NAMESPACE}/{NAME} may not "
+                    f"{', '.join(missing)}",
+                    next_action="apply config/deploy again",
+                )
+            )
+
+    def _manager_may(self, rule: Rule, verb: str) -> bool:
+        attributes = {
+            "group": rule.resource.group,
+            "resource": rule.resource.plural,
+            "subresource": rule.subresource,
+            "verb": verb,
+        }
+        spec: dict[str, Any] = {
+            "user": f"system:serviceaccount:{NAMESPACE}:{NAME}",
+            "groups": [
+                "system:serviceaccounts",
+                f"system:serviceaccounts:{NAMESPACE}",
+                "system:authenticated",
+            ],
+            "resourceAttributes": attributes,
+        }
+        review = {"metadata": {}, "spec": spec}
+        reviews = self._client.resource(_ACCESS_REVIEWS)
+        return reviews.create(review, timeout=_TIMEOUT).status.allowed
+
+    def _not_checked(self, otherwise: str, error: ClientError) -> None:
+        self.findings.append(_unknown(f"{otherwise}: {error}"))
+
+
+def _unknown(message: str) -> Finding:
+    return Finding(
+        severity=Severity.NOTE,
+        reason=Reason.NOT_CHECKED,
+        message=message,
+        next_action="plan with an account that may",
+    )
+
+
+def lacking(rules: Iterable[Rule], may: Callable[[Rule, str], bool]) -> list[str]:
+    """Return the rights that are missing, as `verb resource`, each asked for once."""
+    asked = dict.fromkeys((rule.target, verb, rule) for rule in rules for verb in rule.verbs)
+    return [f"{verb} {target}" for target, verb, rule in asked if not may(rule, verb)]
+
+
+def rehearse(client: Client, pods: Iterable[PlacedPod], version: str) -> dict[str, Outcome]:
+    """Ask the server to evict pods in a dry run, and return its refusals by pod uid.
+
+    Nothing is evicted, and no budget is used up.
+    """
+    refusals: dict[str, Outcome] = {}
+    for pod in pods:
+        meta = pod.metadata
+        try:
+            client.resource(PLACED_PODS).evict(
+                meta.name,
+                meta.namespace,
+                uid=meta.uid,
+                dry_run=True,
+                policy_version=version,
+                timeout=_TIMEOUT,
+            )
+        except ClientError as error:
+            refusals[meta.uid] = outcome_of(error)
+    return refusals

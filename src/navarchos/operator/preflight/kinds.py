@@ -1,0 +1,231 @@
+"""The kinds that a plan reads, as far as it needs them: above all where pods may run."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from navarchos.client import Resource
+from navarchos.client.selectors import LabelSelectorRequirement, LabelSelectorSpec
+from navarchos.client.taints import Taint, Toleration
+from navarchos.drain import Pod
+from navarchos.drain.pods import PodSpec, Volume
+from navarchos.meta import Object
+from navarchos.operator.nodes import Node, NodeSpec, NodeStatus
+
+__all__ = [
+    "CLAIMS",
+    "MACHINES",
+    "MUTATING_WEBHOOKS",
+    "NAMESPACES",
+    "PERSISTENT_VOLUMES",
+    "PLACED_PODS",
+    "VALIDATING_WEBHOOKS",
+    "Claim",
+    "Machine",
+    "NodeTerm",
+    "PersistentVolume",
+    "PlacedPod",
+    "PodTerm",
+    "WebhookConfiguration",
+]
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """Requests of a container, as quantities by resource name."""
+
+    requests: Mapping[str, str | int] = {}
+
+
+class Container(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What a container asks for. An init container that restarts always is a sidecar."""
+
+    resources: Resources = Resources()
+    restart_policy: str = ""
+
+
+class NodeTerm(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """A `NodeSelectorTerm`: all of it must hold."""
+
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+    match_fields: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeTerms(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """A `NodeSelector`: one of its terms must hold."""
+
+    node_selector_terms: tuple[NodeTerm, ...] = ()
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """On which nodes a pod may be at all. What it prefers does not matter here."""
+
+    required: NodeTerms | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodTerm(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """A `PodAffinityTerm`: pods, and the label of nodes that makes two places one."""
+
+    label_selector: LabelSelectorSpec | None = None
+    topology_key: str = ""
+    namespaces: tuple[str, ...] = ()
+    namespace_selector: LabelSelectorSpec | None = None
+
+
+class PodAffinity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """Beside which pods a pod has to be, or must not be."""
+
+    required: tuple[PodTerm, ...] = msgspec.field(
+        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Where a pod may be, and beside whom."""
+
+    node_affinity: NodeAffinity = NodeAffinity()
+    pod_affinity: PodAffinity = PodAffinity()
+    pod_anti_affinity: PodAffinity = PodAffinity()
+
+
+class ClaimSource(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The claim that a volume comes from."""
+
+    claim_name: str = ""
+
+
+class PlacedVolume(Volume, frozen=True, rename="camel", gc=False):
+    """A volume, and its claim if it has one."""
+
+    persistent_volume_claim: ClaimSource | None = None
+
+
+class PlacedPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+    """What decides where a pod may run."""
+
+    node_selector: Mapping[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Mapping[str, str | int] = {}
+    volumes: tuple[PlacedVolume, ...] = ()
+
+
+class PlacedPod(Pod, frozen=True):
+    """A pod, and what decides where it may run. Read-only."""
+
+    spec: PlacedPodSpec = PlacedPodSpec()
+
+
+class MachineSpec(NodeSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+    """What keeps pods off a node."""
+
+    taints: tuple[Taint, ...] = ()
+
+
+class MachineStatus(NodeStatus, frozen=True, gc=False):
+    """How a node is, and what room it has."""
+
+    allocatable: Mapping[str, str | int] = {}
+
+
+class Machine(Node, frozen=True):
+    """A node, with its taints and its room. Read-only."""
+
+    spec: MachineSpec = MachineSpec()
+    status: MachineStatus = MachineStatus()
+
+
+class ClaimSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """The volume that a claim is bound to."""
+
+    volume_name: str = ""
+
+
+class Claim(Object, frozen=True):
+    """A PersistentVolumeClaim."""
+
+    spec: ClaimSpec = ClaimSpec()
+
+
+class VolumeNodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    """The nodes that can reach a volume; all when absent."""
+
+    required: NodeTerms | None = None
+
+
+class PersistentVolumeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """From where a volume can be reached."""
+
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+
+
+class PersistentVolume(Object, frozen=True):
+    """A PersistentVolume."""
+
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class WebhookRule(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """Which requests a webhook is asked about."""
+
+    api_groups: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+
+
+class Webhook(msgspec.Struct, frozen=True, gc=False, kw_only=True):
+    """An admission webhook."""
+
+    rules: tuple[WebhookRule, ...] = ()
+
+
+class WebhookConfiguration(Object, frozen=True):
+    """Admission webhooks of either kind."""
+
+    webhooks: tuple[Webhook, ...] = ()
+
+    @property
+    def judges_evictions(self) -> bool:
+        """Whether one of them is asked before a pod is evicted.
+
+        `*` is every resource and no subresource; `pods/*` and `*/*` are both.
+        """
+        return any(
+            {"", "*"} & set(rule.api_groups)
+            and {"CREATE", "*"} & set(rule.operations)
+            and {"pods/eviction", "pods/*", "*/eviction", "*/*"} & set(rule.resources)
+            for webhook in self.webhooks
+            for rule in webhook.rules
+        )
+
+
+PLACED_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=PlacedPod)
+MACHINES: Final = Resource("", "v1", "nodes", "Node", namespaced=False, type=Machine)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Object)
+CLAIMS: Final = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True, type=Claim
+)
+PERSISTENT_VOLUMES: Final = Resource(
+    "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, type=PersistentVolume
+)
+_REGISTRATION: Final = "admissionregistration.k8s.io"
+VALIDATING_WEBHOOKS: Final = Resource(
+    _REGISTRATION,
+    "v1",
+    "validatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration",
+    namespaced=False,
+    type=WebhookConfiguration,
+)
+MUTATING_WEBHOOKS: Final = Resource(
+    _REGISTRATION,
+    "v1",
+    "mutatingwebhookconfigurations",
+    "MutatingWebhookConfiguration",
+    namespaced=False,
+    type=WebhookConfiguration,
+)
