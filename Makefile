@@ -114,6 +114,10 @@ BENCH_OPTIONS := $(ONLY:%=--only %) $(QUICK:%=--quick)
 bench: $(STAMP) controlplane ## Measure beside client-go and others; ONLY=ROW for one row, QUICK=1 for small sizes
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
 
+.PHONY: bench-guard
+bench-guard: $(STAMP) ## Fail when a hot path got dearer, by counts and ratios
+	$(BIN)/python -m benchmarks.guard
+
 .PHONY: clean
 clean: ## Remove what the other targets made
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -14,7 +14,7 @@ from typing import Final
 from benchmarks import report, servers
 from benchmarks.contests import Outcome
 from benchmarks.machine import describe_machine, versions
-from benchmarks.rows import events, informers, operating, queues, starting
+from benchmarks.rows import events, informers, operating, queues, scaling, starting
 from benchmarks.servers import Served
 from benchmarks.sizes import FULL, QUICK, Sizes
 
@@ -35,6 +35,7 @@ ALONE: Final[dict[str, Callable[[Sizes, Serve], Outcome]]] = {
     "start": starting.starting,
     "operator-idle": operating.idle,
     "rollout": operating.rollout,
+    "scaling": scaling.scaling,
 }
 """Rows that need none, or one of their own."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-__all__ = ["NAMESPACES", "namespaces", "node", "node_name", "pod"]
+__all__ = ["NAMESPACES", "namespaces", "node", "node_name", "owners", "pod"]
 
 NAMESPACES: Final = 20
 
@@ -32,6 +32,31 @@ def namespaces() -> Iterator[JsonObject]:
             "metadata": _metadata(f"ns-{number}", "namespace", number),
             "spec": {"finalizers": ["kubernetes"]},
             "status": {"phase": "Active"},
+        }
+
+
+def owners() -> Iterator[JsonObject]:
+    """Yield the ReplicaSets that pods belong to."""
+    for number in range(_APPS):
+        app, template = _names(number)
+        labels = {"app": app, "pod-template-hash": template}
+        yield {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {
+                **_metadata(f"{app}-{template}", "replicaset", number),
+                "namespace": f"ns-{number % NAMESPACES}",
+                "labels": labels,
+            },
+            "spec": {
+                "replicas": 1,
+                "selector": {"matchLabels": labels},
+                "template": {
+                    "metadata": {"labels": labels},
+                    "spec": {"containers": [{"name": "main", "image": f"{_REGISTRY}/{app}"}]},
+                },
+            },
+            "status": {"replicas": 1},
         }
 
 
@@ -106,7 +131,7 @@ def node(number: int) -> JsonObject:
 
 def pod(number: int, on: str, annotations: Mapping[str, str] = MappingProxyType({})) -> JsonObject:
     """Return a pod that runs on a node."""
-    app, template = f"app-{number % _APPS:03d}", f"{number % _APPS * _MIX % 2**32:08x}"
+    app, template = _names(number)
     names = ("main", "sidecar")
     return {
         "apiVersion": "v1",
@@ -191,6 +216,11 @@ def pod(number: int, on: str, annotations: Mapping[str, str] = MappingProxyType(
             "containerStatuses": [_container_status(name, number) for name in names],
         },
     }
+
+
+def _names(number: int) -> tuple[str, str]:
+    """Return the names of a pod's application and of its template."""
+    return f"app-{number % _APPS:03d}", f"{number % _APPS * _MIX % 2**32:08x}"
 
 
 def _metadata(name: str, kind: str, number: int) -> JsonObject:

@@ -65,4 +65,4 @@ def _shown(quantity: str, value: float) -> str:
         return f"{value / _MEBIBYTE:,.1f} MiB"
     if quantity in _SECONDS:
         return f"{value:.3f} s"
-    return f"{value:,.4g}"
+    return f"{value:,.0f}" if value >= 1_000 else f"{value:.3g}"

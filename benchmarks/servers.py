@@ -30,6 +30,7 @@ __all__ = ["Served", "in_process", "real"]
 _BATCH: Final = 1_000
 _WRITERS: Final = 4
 _QUOTA: Final = 8 * 2**30
+_READY_TIMEOUT: Final = 180.0
 
 JsonObject = dict[str, Any]
 
@@ -53,9 +54,11 @@ class Served:
     pod_annotations: Mapping[str, str] = field(default_factory=dict)
 
     def fill(self, nodes: int, pods: int) -> None:
-        """Add what is missing to that many nodes and pods."""
+        """Add what is missing to that many nodes and pods; nothing is ever removed."""
+        nodes, pods = max(nodes, self.nodes), max(pods, self.pods)
         parts = [
             () if self.nodes else population.namespaces(),
+            () if self.nodes else population.owners(),
             map(population.node, range(self.nodes, nodes)),
             (
                 population.pod(number, population.node_name(number % nodes), self.pod_annotations)
@@ -67,7 +70,7 @@ class Served:
 
     def client(self) -> Client:
         """Return a client of somebody who may do everything, to be closed by its user."""
-        return self.server.client(user_agent="benchmark")
+        return Client(self.server.client_config(user_agent="benchmark"))
 
     def _put(self, objects: Iterable[JsonObject]) -> None:
         if isinstance(self.server, ApiServer):
@@ -87,7 +90,9 @@ def real(*, unleased: bool = False) -> Iterator[Served]:
     arguments = {"etcd": [f"--quota-backend-bytes={_QUOTA}"]}
     if unleased:
         arguments["kwok"] = ["--node-lease-duration-seconds=0"]
-    plane = ControlPlane(controllers=False, scheduler=False, arguments=arguments)
+    plane = ControlPlane(
+        controllers=False, scheduler=False, arguments=arguments, timeout=_READY_TIMEOUT
+    )
     with plane as server, tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         server.write_kubeconfig(kubeconfig)

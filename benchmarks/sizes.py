@@ -26,6 +26,11 @@ class Sizes:
         rollout_pods_per_node: Pods on each.
         rollout_concurrent: How many nodes at a time.
         grace_seconds: How long each pod takes to end.
+        scale_rounds: How often each point of a plot is taken.
+        scale_pods: Pods in a cache, growing.
+        scale_nodes: Nodes in a cache.
+        scale_watchers: Watches of a process, one for each node.
+        scale_handlers: Handlers of an informer.
     """
 
     nodes: int
@@ -42,6 +47,11 @@ class Sizes:
     rollout_pods_per_node: int
     rollout_concurrent: int
     grace_seconds: float
+    scale_rounds: int
+    scale_pods: Sequence[int]
+    scale_nodes: Sequence[int]
+    scale_watchers: Sequence[int]
+    scale_handlers: Sequence[int]
 
 
 FULL: Final = Sizes(
@@ -59,6 +69,11 @@ FULL: Final = Sizes(
     rollout_pods_per_node=20,
     rollout_concurrent=50,
     grace_seconds=10.0,
+    scale_rounds=3,
+    scale_pods=(1_000, 5_000, 20_000, 50_000, 100_000),
+    scale_nodes=(100, 500, 1_000, 2_000),
+    scale_watchers=(1, 10, 25, 50, 100),
+    scale_handlers=(1, 2, 4, 8, 16),
 )
 QUICK: Final = Sizes(
     nodes=100,
@@ -75,4 +90,9 @@ QUICK: Final = Sizes(
     rollout_pods_per_node=10,
     rollout_concurrent=10,
     grace_seconds=5.0,
+    scale_rounds=1,
+    scale_pods=(500, 1_000, 2_000),
+    scale_nodes=(50, 100, 200),
+    scale_watchers=(1, 5, 10),
+    scale_handlers=(1, 2, 4),
 )

@@ -11,7 +11,7 @@ from benchmarks.processes import Report, Subject
 from benchmarks.servers import Served
 from benchmarks.sizes import Sizes
 
-__all__ = ["against_official", "fill", "projection", "unstructured"]
+__all__ = ["against_official", "fill", "ours", "projection", "python", "unstructured"]
 
 _OURS = "navarchos"
 
@@ -68,7 +68,7 @@ def against_official(served: Served, sizes: Sizes) -> Outcome:
     served.fill(sizes.nodes, sizes.pods)
     peer = "kubernetes SharedInformer"
     program = ("official_informer", str(served.pods), str(served.kubeconfig))
-    contenders = {_OURS: ours("drain", served), peer: partial(fill, _python(*program))}
+    contenders = {_OURS: ours("drain", served), peer: partial(fill, python(*program))}
     figures = contest(sizes.slow_rounds, contenders)
     _check(figures, served.pods)
     ours_, theirs = figures[_OURS], figures[peer]
@@ -96,7 +96,7 @@ def against_official(served: Served, sizes: Sizes) -> Outcome:
 def ours(kind: str, served: Served, handlers: int = 1) -> Callable[[], Run]:
     """Return a run of our informer."""
     arguments = (kind, str(served.kubeconfig), str(handlers))
-    return partial(fill, _python("navarchos_informer", *arguments))
+    return partial(fill, python("navarchos_informer", *arguments))
 
 
 def fill(command: tuple[str | Path, ...]) -> Run:
@@ -123,7 +123,8 @@ def _client_go(mode: str, served: Served) -> Callable[[], Run]:
     return partial(fill, (clientgo.program(clientgo.INFORMER), mode, served.kubeconfig))
 
 
-def _python(subject: str, *arguments: str) -> tuple[str, ...]:
+def python(subject: str, *arguments: str) -> tuple[str, ...]:
+    """Return the command that runs one of our measured programs."""
     return (sys.executable, "-m", f"benchmarks.subjects.{subject}", *arguments)
 
 

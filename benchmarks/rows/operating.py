@@ -16,11 +16,21 @@ from navarchos.testing.cluster.podstages import TERMINATES_AFTER
 from navarchos.testing.controlplane import ControlPlane
 from navarchos.testing.definitions import install_definitions
 
-__all__ = ["idle", "rollout"]
+__all__ = [
+    "MANAGER",
+    "completed",
+    "idle",
+    "install_definitions_of_ours",
+    "rollout",
+    "start_rollout",
+]
 
 _CRDS: Final = ROOT / "config" / "crds"
-_AGENT: Final = "navarchos-manager"
+MANAGER: Final = "navarchos-manager"
+"""How the user agent of the manager begins."""
+
 _MEBIBYTE: Final = 2**20
+_NAME: Final = "benchmark"
 _LOOK_EVERY: Final = 0.25
 _PATIENCE: Final = 4.0  # times what a rollout should take
 
@@ -35,7 +45,7 @@ def idle(sizes: Sizes, serve: Serve) -> Outcome:
     """Let the manager look at clusters of two sizes in which nothing happens."""
     figures: dict[str, Figures] = {}
     with serve() as served:
-        _install_definitions(served)
+        install_definitions_of_ours(served)
         for nodes, pods in sizes.idle:
             served.fill(nodes, pods)
             figures[f"{nodes:,} nodes, {pods:,} pods"] = Figures([_idle(served, sizes)])
@@ -60,7 +70,7 @@ def rollout(sizes: Sizes, serve: Serve) -> Outcome:
     nodes, per_node = sizes.rollout_nodes, sizes.rollout_pods_per_node
     with serve(unleased=True) as served:
         served.pod_annotations = {TERMINATES_AFTER: f"{sizes.grace_seconds:g}s"}
-        _install_definitions(served)
+        install_definitions_of_ours(served)
         served.fill(nodes, nodes * per_node)
         plane = served.server
         if isinstance(plane, ControlPlane):
@@ -88,9 +98,40 @@ def rollout(sizes: Sizes, serve: Serve) -> Outcome:
     )
 
 
+def start_rollout(client: Client, concurrent: int) -> None:
+    """Have all nodes replaced."""
+    manifest = {
+        "apiVersion": _ROLLOUTS.api_version,
+        "kind": _ROLLOUTS.kind,
+        "metadata": {"name": _NAME},
+        "spec": {"strategy": {"maxConcurrent": concurrent}, "nodeSelectors": [{"matchAll": True}]},
+    }
+    client.resource(_ROLLOUTS).create(manifest)
+
+
+def completed(client: Client, limit: float) -> None:
+    """Wait until all nodes have been.
+
+    Raises:
+        RuntimeError: The rollout failed, or takes longer than `limit` seconds.
+    """
+    began = time.monotonic()
+    while (phase := _phase(client.resource(_ROLLOUTS).get(_NAME))) != "Completed":
+        passed = time.monotonic() - began
+        if passed > limit or phase == "Failed":
+            raise RuntimeError(f"the rollout is {phase} after {passed:.0f} s")
+        time.sleep(_LOOK_EVERY)
+
+
+def install_definitions_of_ours(served: Served) -> None:
+    """Install what the operator is told with."""
+    with served.client() as client:
+        install_definitions(client, _CRDS)
+
+
 def _idle(served: Served, sizes: Sizes) -> Run:
     with ManagerProcess(served.kubeconfig) as manager:
-        before = served.server.requests_by(_AGENT)
+        before = served.server.requests_by(MANAGER)
         busy, began = manager.cpu(), time.monotonic()
         time.sleep(sizes.idle_seconds)  # this is what is measured
         passed = time.monotonic() - began
@@ -104,15 +145,10 @@ def _idle(served: Served, sizes: Sizes) -> Run:
 
 def _roll(served: Served, manager: ManagerProcess, client: Client, sizes: Sizes) -> Run:
     nodes, per_node = sizes.rollout_nodes, sizes.rollout_pods_per_node
-    before, busy, began = served.server.requests_by(_AGENT), manager.cpu(), time.monotonic()
-    rollouts = client.resource(_ROLLOUTS)
-    rollouts.create(_manifest(sizes.rollout_concurrent))
-    limit = _PATIENCE * nodes / sizes.rollout_concurrent * sizes.grace_seconds + 60
-    while (phase := _phase(rollouts.get("benchmark"))) != "Completed":
-        passed = time.monotonic() - began
-        if passed > limit or phase == "Failed":
-            raise RuntimeError(f"the rollout is {phase} after {passed:.0f} s")
-        time.sleep(_LOOK_EVERY)
+    before, busy, began = served.server.requests_by(MANAGER), manager.cpu(), time.monotonic()
+    start_rollout(client, sizes.rollout_concurrent)
+    dictated = nodes / sizes.rollout_concurrent * sizes.grace_seconds
+    completed(client, limit=_PATIENCE * dictated + 60)
     seconds = time.monotonic() - began
     return {
         "seconds": seconds,
@@ -123,24 +159,10 @@ def _roll(served: Served, manager: ManagerProcess, client: Client, sizes: Sizes)
     }
 
 
-def _manifest(concurrent: int) -> Mapping[str, object]:
-    return {
-        "apiVersion": _ROLLOUTS.api_version,
-        "kind": _ROLLOUTS.kind,
-        "metadata": {"name": "benchmark"},
-        "spec": {"strategy": {"maxConcurrent": concurrent}, "nodeSelectors": [{"matchAll": True}]},
-    }
-
-
 def _phase(found: Mapping[str, Any]) -> str:
     return str((found.get("status") or {}).get("phase") or "New")
 
 
 def _new(served: Served, before: Mapping[str, int]) -> int:
     """Return how many requests the manager has made since."""
-    return sum(served.server.requests_by(_AGENT).values()) - sum(before.values())
-
-
-def _install_definitions(served: Served) -> None:
-    with served.client() as client:
-        install_definitions(client, _CRDS)
+    return sum(served.server.requests_by(MANAGER).values()) - sum(before.values())

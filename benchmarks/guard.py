@@ -1,0 +1,140 @@
+"""Fail when a hot path got dearer: `make bench-guard`.
+
+python -m benchmarks.guard
+
+Counts and ratios only, never times, so that it says the same on any machine and under
+any load. A limit has room for other versions of Python and of the packages; what it is
+there to notice is far beyond it.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+from benchmarks import population, servers
+from benchmarks.managers import ManagerProcess
+from benchmarks.processes import Subject
+from benchmarks.rows.operating import MANAGER, completed, install_definitions_of_ours, start_rollout
+from benchmarks.servers import Served
+from navarchos.testing.apiserver import ApiServer
+
+__all__ = ["Check", "check_imports", "check_informer", "check_rollout", "main"]
+
+_PODS: Final = 600
+_UPDATES: Final = 100
+_NODES: Final = 3
+_PODS_PER_NODE: Final = 40
+_PATIENCE: Final = 120.0
+
+
+@dataclass(frozen=True)
+class Check:
+    """One count or ratio, and what it may be.
+
+    Attributes:
+        what: What is counted.
+        measured: How much it is.
+        limit: How much it may be.
+        noticed: What made it larger when this was tried.
+    """
+
+    what: str
+    measured: float
+    limit: float
+    noticed: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is within the limit."""
+        return self.measured <= self.limit
+
+    def __str__(self) -> str:
+        line = f"{self.what:<56} {self.measured:9.2f}  limit {self.limit:7g}"
+        return f"{line}  ok" if self.holds else f"{line}  TOO MUCH: {self.noticed}?"
+
+
+def check_informer(served: Served) -> Iterator[Check]:
+    """Yield what an informer does for each pod and each change."""
+    served.fill(nodes=20, pods=_PODS)
+    program = [sys.executable, "-m", "benchmarks.subjects.counting_informer"]
+    with Subject([*program, str(served.kubeconfig), str(_PODS), str(_UPDATES)]) as subject:
+        counted, decoded = subject.report("counted"), subject.report("decoded")
+    if counted["objects"] != _PODS:
+        raise RuntimeError(f"the informer has {counted['objects']} of {_PODS} pods")
+    requests = served.server.requests_by("guard-informer")
+    yield Check("requests of an informer", sum(requests.values()), 2, "a request per object")
+    yield Check(
+        "blocks kept per pod", counted["blocks_per_pod"], 70, "fields that nobody asked for"
+    )
+    yield Check("objects that handlers get as copies", counted["copies"], 0, "a copy per handler")
+    yield Check("calls per pod of the first list", counted["calls_per_pod"], 210, "work per object")
+    yield Check("calls per change", counted["calls_per_update"], 650, "work per change")
+    yield Check("decoding, of json.loads", decoded["ratio"], 0.3, "fields that nobody asked for")
+
+
+def check_rollout(served: Served) -> Iterator[Check]:
+    """Yield what the operator asks of the server for each pod that it moves."""
+    assert isinstance(served.server, ApiServer)
+    moved = _NODES * _PODS_PER_NODE
+    served.fill(nodes=_NODES, pods=0)
+    served.server.install(*map(_fleeting, range(moved)))
+    install_definitions_of_ours(served)
+    with ManagerProcess(served.kubeconfig), served.client() as client:
+        asked_before = _requests(served.server)
+        start_rollout(client, _NODES)
+        completed(client, limit=_PATIENCE)
+        asked = _requests(served.server) - asked_before
+    left = len(served.server.list("pods"))
+    if left:
+        raise RuntimeError(f"{left} pods are left after the rollout")
+    if (evicted := served.server.requests_by(MANAGER)["evict"]) < moved:
+        raise RuntimeError(f"{evicted} of {moved} pods were evicted")
+    yield Check("requests of a rollout, per pod", asked / moved, 2.2, "a request per pod")
+
+
+def _fleeting(number: int) -> dict[str, Any]:
+    """Return a pod that is gone as soon as it is evicted, without a kubelet."""
+    made = population.pod(number, population.node_name(number % _NODES))
+    return {**made, "spec": {**made["spec"], "terminationGracePeriodSeconds": 0}}
+
+
+def check_imports() -> Iterator[Check]:
+    """Yield what an import loads."""
+    for what, limit in (("import navarchos", 60), ("from navarchos import Manager", 700)):
+        with Subject([sys.executable, "-m", "benchmarks.subjects.counting_imports", what]) as run:
+            counted = run.report("imported")
+        yield Check(f"modules loaded by `{what}`", counted["modules"], limit, "an eager import")
+        yield Check(
+            f"official package loaded by `{what}`", counted["official"], 0, "an eager import"
+        )
+
+
+def main() -> None:
+    """Print all checks; end with 1 when one does not hold."""
+    checks: list[Check] = []
+    for check in _all():
+        print(check, flush=True)
+        checks.append(check)
+    if not all(check.holds for check in checks):
+        sys.exit("bench-guard: a hot path got dearer; see above")
+
+
+def _all() -> Iterator[Check]:
+    yield from check_imports()
+    with servers.in_process() as served:
+        yield from check_informer(served)
+    with servers.in_process() as served:
+        yield from check_rollout(served)
+
+
+def _requests(server: ApiServer) -> int:
+    """Return the manager's requests; not the renewals of its lease, which follow the clock."""
+    return sum(
+        record.user_agent.startswith(MANAGER) and record.resource != "leases"
+        for record in server.audit
+    )
+
+
+if __name__ == "__main__":
+    main()
