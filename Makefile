@@ -41,7 +41,7 @@ nightly: export NAVARCHOS_ROTATION_SECONDS ?= 300
 NIGHTLY := -q --timeout=14400 -o faulthandler_timeout=0
 nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far longer than make test and e2e do
 	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races \
-		tests/unit/operator/replacements tests/integration/framework/test_network.py
+		tests/unit/operator/replacements tests/integration/framework/test_network.py tests/mutations
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py
 

@@ -1,6 +1,6 @@
 """Fail when a hot path got dearer: `make bench-guard`.
 
-python -m benchmarks.guard
+python -m benchmarks.guard [imports] [informer] [rollout]
 
 Counts and ratios only, never times, so that it says the same on any machine and under
 any load. A limit has room for other versions of Python and of the packages; what it is
@@ -8,7 +8,7 @@ there to notice is far beyond it.
 """
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -111,21 +111,27 @@ def check_imports() -> Iterator[Check]:
 
 
 def main() -> None:
-    """Print all checks; end with 1 when one does not hold."""
+    """Print the checks, of all parts or of those that are named; end with 1 when one fails."""
+    parts = sys.argv[1:] or [*_PARTS]
     checks: list[Check] = []
-    for check in _all():
-        print(check, flush=True)
-        checks.append(check)
+    for part in parts:
+        for check in _PARTS[part]():
+            print(check, flush=True)
+            checks.append(check)
     if not all(check.holds for check in checks):
         sys.exit("bench-guard: a hot path got dearer; see above")
 
 
-def _all() -> Iterator[Check]:
-    yield from check_imports()
+def _on_a_server(check: Callable[[Served], Iterator[Check]]) -> Iterator[Check]:
     with servers.in_process() as served:
-        yield from check_informer(served)
-    with servers.in_process() as served:
-        yield from check_rollout(served)
+        yield from check(served)
+
+
+_PARTS: Final[dict[str, Callable[[], Iterator[Check]]]] = {
+    "imports": check_imports,
+    "informer": lambda: _on_a_server(check_informer),
+    "rollout": lambda: _on_a_server(check_rollout),
+}
 
 
 def _requests(server: ApiServer) -> int:

@@ -12,7 +12,8 @@ from navarchos.testing.controlplane.running import Options
 
 def test_before_its_start_there_is_nothing_to_ask() -> None:
     plane = ControlPlane()
-    for look in (lambda: plane.url, lambda: plane.etcd_url, lambda: plane.audit, plane.kubeconfig, plane.client):
+    properties = (lambda: plane.url, lambda: plane.etcd_url, lambda: plane.audit)
+    for look in (*properties, plane.kubeconfig, plane.client):
         with pytest.raises(NotStarted):
             look()
     plane.stop()

@@ -1,0 +1,65 @@
+"""That `make bench-guard` notices what it is there for: a hot path is broken in a copy."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+FIELDS = (
+    "drain/pods.py",
+    "    volumes: tuple[Volume, ...] = ()\n",
+    "    volumes: tuple[Volume, ...] = ()\n    containers: tuple[dict[str, object], ...] = ()\n",
+)
+COPIES = (
+    "informers/notifications.py",
+    "handler.on_add(self.obj, self.initial)",
+    "handler.on_add(msgspec.structs.replace(self.obj), self.initial)",
+)
+REQUESTS = (
+    "drain/eviction.py",
+    "            self._pods.evict(\n",
+    "            self._pods.get(meta.name, meta.namespace)\n            self._pods.evict(\n",
+)
+DICTS = (
+    "drain/pods.py",
+    'PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)',
+    'import kubernetes\nPODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)',
+)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("part", "change", "noticed"),
+    [
+        ("informer", FIELDS, "fields that nobody asked for?"),
+        ("informer", COPIES, "a copy per handler?"),
+        ("rollout", REQUESTS, "a request per pod?"),
+        ("imports", DICTS, "an eager import?"),
+    ],
+    ids=["decode-more-fields", "copy-per-handler", "get-per-pod", "eager-import"],
+)
+def test_a_broken_hot_path_makes_the_guard_fail(
+    tmp_path: Path, part: str, change: tuple[str, str, str], noticed: str
+) -> None:
+    for folder in ("benchmarks", "src", "config"):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    name, whole, broken = change
+    module = tmp_path / "src" / "navarchos" / name
+    text = module.read_text(encoding="utf-8")
+    assert text.count(whole) == 1, f"{name} has changed: what is to be broken is not there"
+    module.write_text(text.replace(whole, broken), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.guard", part],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "src")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert noticed in done.stdout
