@@ -6,27 +6,27 @@ that they say to ours is compared with what a real one said (`answers.py`).
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import urllib3
 from tests.cases.waiting import wait_for
 from tests.contract.answers import Answers
-from tests.contract.exchanges import Http
+from tests.contract.exchanges import Exchange, Http
 from tests.contract.objects import GROUP
 from tests.contract.widgets import WIDGETS
 from tests.namespaces import namespace_of_its_own
 from tests.servers import IN_PROCESS, Served, named
 
-from navarchos.client import Client
+from navarchos.client import Client, ClientConfig
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-@pytest.fixture(scope="session")
-def admin(served: Served) -> Iterator[Http]:
-    """A client that nobody listens to."""
-    config = served.config
+@contextmanager
+def opened(config: ClientConfig) -> Iterator[Http]:
+    """A client that nobody listens to, for the length of a `with` block."""
     headers = {"User-Agent": "contract"}
     if config.authorization is not None and (header := config.authorization()):
         headers["Authorization"] = header
@@ -41,6 +41,13 @@ def admin(served: Served) -> Iterator[Http]:
 
 
 @pytest.fixture(scope="session")
+def admin(served: Served) -> Iterator[Http]:
+    """A client that nobody listens to."""
+    with opened(served.config) as http:
+        yield http
+
+
+@pytest.fixture(scope="session")
 def answers(pytestconfig: pytest.Config) -> Iterator[Answers]:
     """What a real server answered; with `--record`, what this one does."""
     answers = Answers(record=pytestconfig.getoption("--record"))
@@ -49,17 +56,23 @@ def answers(pytestconfig: pytest.Config) -> Iterator[Answers]:
 
 
 @pytest.fixture
-def http(
-    request: pytest.FixtureRequest, admin: Http, served: Served, answers: Answers
-) -> Iterator[Http]:
-    """A client of the server under contract; the answers are compared with the record."""
-    http = Http(admin.url, admin.pool, admin.headers)
-    yield http
+def compared(
+    request: pytest.FixtureRequest, served: Served, answers: Answers
+) -> Iterator[list[Exchange]]:
+    """What is said in the test, to be compared with the record at its end."""
+    exchanges: list[Exchange] = []
+    yield exchanges
     if request.node.get_closest_marker("unrecorded"):
         return
     # A server that somebody else runs may be of another version, or set up otherwise.
     if served.kind == IN_PROCESS or not named() or answers.record:
-        answers.check(request.path.stem, request.node.name, http.exchanges)
+        answers.check(request.path.stem, request.node.name, exchanges)
+
+
+@pytest.fixture
+def http(admin: Http, compared: list[Exchange]) -> Http:
+    """A client of the server under contract; the answers are compared with the record."""
+    return replace(admin, exchanges=compared)
 
 
 @pytest.fixture

@@ -1,10 +1,10 @@
-"""Server-side apply by the client on either server, and requests for tokens on a real one."""
+"""Server-side apply by the client on either server, and requests for tokens."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
-from tests.servers import IN_PROCESS, Served
+from tests.servers import Served
 
 from navarchos.client import Client, Conflict, Resource, ResourceClient
 from navarchos.meta import Object
@@ -70,9 +70,7 @@ def test_a_status_can_be_applied(client: Client, namespace: str) -> None:
     assert found["spec"]["containers"][0]["image"] == "pause:3"
 
 
-def test_a_token_can_be_asked_for(client: Client, namespace: str, served: Served) -> None:
-    if served.kind == IN_PROCESS:
-        pytest.skip("the in-process server has no tokens")
+def test_a_token_can_be_asked_for(client: Client, namespace: str) -> None:
     accounts = client.resource(ACCOUNTS).in_namespace(namespace)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer: Any = accounts.create_subresource("default", "token", body)

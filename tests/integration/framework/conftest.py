@@ -4,10 +4,13 @@ Everything here holds for each API server (`--server`). Objects of cluster-wide 
 named after the test's namespace, so that no two tests meet.
 """
 
+import tempfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.integration.framework.accounts import Account, account_in
 from tests.integration.framework.defining import defined
 from tests.integration.framework.kinds import (
     CONFIG_MAPS,
@@ -17,15 +20,31 @@ from tests.integration.framework.kinds import (
     ConfigMap,
     Gizmo,
 )
-from tests.integration.framework.real import Account, account_in
 from tests.integration.framework.waiting import LIMIT
 from tests.namespaces import namespace_of_its_own
-from tests.servers import IN_PROCESS, Served
+from tests.servers import IN_PROCESS, REAL, Served, serve
 
 from navarchos.backoff import Backoff
 from navarchos.client import Client, NotFound, ResourceClient
 from navarchos.informers import SharedInformer
+from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.faultproxy import FaultProxy
+
+
+@pytest.fixture(scope="session")
+def served(pytestconfig: pytest.Config) -> Iterator[Served]:
+    """The API server that `--server` names; one with users also in this process."""
+    if pytestconfig.getoption("--server") != IN_PROCESS:
+        with serve(REAL) as server:
+            yield server
+        return
+    with (
+        ApiServer(rbac=True) as server,
+        tempfile.TemporaryDirectory(prefix="navarchos-framework-") as directory,
+    ):
+        kubeconfig = Path(directory) / "kubeconfig"
+        server.write_kubeconfig(kubeconfig)
+        yield Served(IN_PROCESS, server.client_config(), server, kubeconfig)
 
 
 @pytest.fixture
@@ -53,8 +72,6 @@ def our_server(served: Served) -> Served:
 @pytest.fixture
 def account(served: Served, client: Client, namespace: str) -> Iterator[Account]:
     """A service account without rights."""
-    if served.kind == IN_PROCESS:
-        pytest.skip("our own server knows no users: a real one does, in make e2e")
     with account_in(namespace, client, served.config) as account:
         yield account
 

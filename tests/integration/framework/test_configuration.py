@@ -7,9 +7,9 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
+from tests.integration.framework.accounts import Account
 from tests.integration.framework.kinds import CONFIG_MAPS
-from tests.integration.framework.real import Account
-from tests.servers import IN_PROCESS, Served
+from tests.servers import Served
 
 from navarchos.client import Client, Forbidden, Resource, Unauthorized, load_config
 
@@ -140,8 +140,6 @@ def test_a_token_that_the_server_does_not_take_is_read_again(
 
 
 def test_a_kubeconfig_says_whom_to_act_for(served: Served, kubeconfig: Write) -> None:
-    if served.kind == IN_PROCESS:
-        pytest.skip("our own server knows no users: a real one does, in make e2e")
     extra = {"scopes": ["view", "edit"], "example.com/a%b": ["1"]}
     acting = {"as": "Bücherwurm", "as-uid": "u-1", "as-groups": ["a,b", "c"]}
     path = kubeconfig(**administrator(served), **acting, **{"as-user-extra": extra})

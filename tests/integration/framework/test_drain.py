@@ -2,8 +2,8 @@
 
 import pytest
 from tests.clocks import JumpingClock
+from tests.integration.framework.accounts import Account
 from tests.integration.framework.kinds import BUDGETS, NODES, PODS
-from tests.integration.framework.real import Account
 
 from navarchos.client import Client
 from navarchos.drain import (

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 
 import pytest
-from tests.integration.framework.real import Account
+from tests.integration.framework.accounts import Account
 from tests.servers import Served
 
 from navarchos.client import ClientConfig

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.contract.objects import pod
-from tests.integration.framework.real import Account
+from tests.integration.framework.accounts import Account
 
 from navarchos.client import Client, Conflict, Invalid, NotFound, Resource, ResourceClient, Scale
 from navarchos.clock import SYSTEM_CLOCK

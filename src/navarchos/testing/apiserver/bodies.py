@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from navarchos.testing.apiserver.access.users import User
 from navarchos.testing.apiserver.decoding import (
     DecodeFault,
     check_types,
@@ -49,6 +50,7 @@ class Options:
         manager: Who is to manage the fields that the write changes; empty leaves managers
             as they are.
         applying: The object already says who manages what.
+        user: Who asks; `None` for the server itself, which may do everything.
         warnings: Texts for `Warning` headers; grows while the request runs.
     """
 
@@ -59,6 +61,7 @@ class Options:
     patching: bool = False
     manager: str = ""
     applying: bool = False
+    user: User | None = None
     warnings: list[str] = field(default_factory=list)
 
 

@@ -33,6 +33,7 @@ VERSION: Final = {
 _SUBRESOURCE_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "binding": ("", "v1", "Binding", ("create",)),
+    "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
 }
 _STATUS_VERBS: Final = ("get", "patch", "update")

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.applying import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
 from navarchos.testing.apiserver.deleting import Deletion, delete, read_deletion
@@ -51,6 +52,7 @@ from navarchos.testing.apiserver.status import (
     unsupported_value,
 )
 from navarchos.testing.apiserver.store import Entry, Origin
+from navarchos.testing.apiserver.tokenrequests import request_token
 from navarchos.testing.apiserver.writing import Api, Options, create, modify, replace
 
 __all__ = ["Call", "Request", "read_eviction", "route", "serve"]
@@ -78,6 +80,7 @@ class Request:
     content_type: str = ""
     body: bytes = b""
     user_agent: str = ""
+    user: User = ADMINISTRATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +133,7 @@ def _selected_name(request: Request) -> str:
 def _verb(request: Request, target: Target) -> str:
     if target.subresource == "eviction":
         return "evict" if request.method == "POST" else ""
-    if target.subresource == "binding":
+    if target.subresource in {"binding", "token"}:
         return "create" if request.method == "POST" else ""
     if target.name:
         return {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(
@@ -198,8 +201,10 @@ def _serve_create(api: Api, target: Target, request: Request) -> Answer:
     body = read_body(request.content_type, request.body)
     if target.subresource == "binding":
         return json_answer(bind(api, target, body, options), 201)
+    if target.subresource == "token":
+        return json_answer(request_token(api, target.namespace, target.name, body, options), 201)
     if target.kind.group.startswith(("authentication.", "authorization.")):
-        return json_answer(review(kind, body), 201)
+        return json_answer(review(api.access, kind, target.namespace, body, request.user), 201)
     if kind.namespaced and not target.namespace:
         raise method_not_allowed()
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
@@ -393,6 +398,7 @@ def _options(request: Request, verb: str, *, applying: bool = False) -> Options:
         field_validation=validation,
         origin=Origin(verb, request.user_agent),
         manager=manager or _manager_of(request.user_agent),
+        user=request.user,
     )
 
 

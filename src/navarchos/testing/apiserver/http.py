@@ -1,16 +1,19 @@
 """The HTTP side: connections, streams, faults, and the record of requests."""
 
 import asyncio
+import ssl
 import threading
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from contextlib import aclosing
+from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 
 from aiohttp import web
 
 from navarchos.logs import get_logger
+from navarchos.testing.apiserver.access.users import User
 from navarchos.testing.apiserver.faults import Fault, Faults
 from navarchos.testing.apiserver.handler import Call, Request, route, serve
 from navarchos.testing.apiserver.listening import Listener
@@ -122,12 +125,12 @@ class HttpFrontend:
         self._server: web.Server | None = None
         self._listener: Listener | None = None
 
-    async def start(self, host: str, port: int) -> int:
+    async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
         """Listen; returns the port."""
         self._server = web.Server(
             self._handle, handler_cancellation=True, request_factory=self._request, access_log=None
         )
-        self._listener = Listener(self._server, host, port)
+        self._listener = Listener(self._server, host, port, tls)
         return self._listener.port
 
     async def stop(self) -> None:
@@ -160,10 +163,15 @@ class HttpFrontend:
             message = f"Request entity too large: limit is {_LARGEST_BODY}"
             return _respond(_refusal(StatusError(413, "RequestEntityTooLarge", message)))
         try:
+            admitted = self._admit(raw, request)
             call = route(self._api, request)
         except StatusError as error:
             return _respond(_refusal(error))
         self._record.count(call, request.user_agent)
+        if isinstance(admitted, StatusError):
+            self._record.add(call, request.user_agent, admitted.code)
+            return _respond(_refusal(admitted))
+        request = replace(request, user=admitted)
         try:
             response, code = await self._serve(raw, request, call)
         except Cut:
@@ -175,6 +183,22 @@ class HttpFrontend:
             response, code = web.Response(), 0
         self._record.add(call, request.user_agent, code)
         return response
+
+    def _admit(self, raw: web.BaseRequest, request: Request) -> User | StatusError:
+        """Return who asks, or why that may not be; known requests are recorded either way.
+
+        Raises:
+            StatusError: 401 or 403, for a path that nobody could ask for.
+        """
+        access, headers = self._api.access, raw.headers.items()
+        try:
+            return access.admit(request.method, request.path, request.query, headers)
+        except StatusError as refusal:
+            try:
+                route(self._api, request)
+            except StatusError:
+                raise refusal from None  # nobody learns here what is served
+            return refusal
 
     async def _serve(
         self, raw: web.BaseRequest, request: Request, call: Call

@@ -7,6 +7,7 @@ closed: nobody ever closes its socket. So this accepts by itself.
 import asyncio
 import contextlib
 import socket
+import ssl
 from collections.abc import Callable
 from weakref import WeakSet
 
@@ -22,13 +23,21 @@ class Listener:
         factory: Makes the protocol of a connection.
         host: Where to listen.
         port: The port; 0 takes a free one.
+        tls: What to speak TLS with; `None` for plain connections.
 
     Raises:
         OSError: The address cannot be had.
     """
 
-    def __init__(self, factory: Callable[[], asyncio.Protocol], host: str, port: int) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], asyncio.Protocol],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._factory = factory
+        self._tls = tls
         self._loop = asyncio.get_running_loop()
         self._connecting: set[asyncio.Task[None]] = set()
         self._transports: WeakSet[asyncio.Transport] = WeakSet()
@@ -61,5 +70,11 @@ class Listener:
 
     async def _connect(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)
-        transport, _ = await self._loop.connect_accepted_socket(self._factory, accepted)
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                self._factory, accepted, ssl=self._tls
+            )
+        except OSError:
+            # Who speaks no TLS, or leaves before it is spoken, was never here.
+            return
         self._transports.add(transport)

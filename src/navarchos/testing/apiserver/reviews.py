@@ -1,48 +1,133 @@
-"""Access and token reviews: no tokens were given out here, and whoever asks may do anything."""
+"""Access and token reviews: answered, never stored."""
 
+from collections.abc import Callable, Mapping
 from typing import Final
 
+from navarchos.testing.apiserver.access.attributes import Attributes
+from navarchos.testing.apiserver.access.authorizer import Authorizer
+from navarchos.testing.apiserver.access.guard import Access
+from navarchos.testing.apiserver.access.tokens import AUDIENCE, InvalidToken
+from navarchos.testing.apiserver.access.users import User
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue
-from navarchos.testing.apiserver.status import FieldError, bad_request, invalid, invalid_value
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, timestamp
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_value,
+)
 
 __all__ = ["review"]
 
-_USER: Final = {
-    "username": "kubernetes-admin",
-    "groups": ["system:masters", "system:authenticated"],
-}
-_ALL_RULES: Final = {
-    "resourceRules": [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}],
-    "nonResourceRules": [{"verbs": ["*"], "nonResourceURLs": ["*"]}],
-    "incomplete": False,
-}
 _QUESTIONS: Final = ("resourceAttributes", "nonResourceAttributes")
 
 
-def review(kind: Kind, body: JsonValue) -> JsonObject:
-    """Answer a review with the status that an administrator gets.
+def review(access: Access, kind: Kind, namespace: str, body: JsonValue, user: User) -> JsonObject:
+    """Answer a review.
+
+    Args:
+        access: Knows users and rights.
+        kind: What is asked.
+        namespace: Where it is asked; empty but for a local review.
+        body: The question.
+        user: Who asks.
 
     Raises:
         StatusError: The review asks nothing, or about nobody.
     """
     if not isinstance(body, dict):
         raise bad_request(f"expected a {kind.kind}")
-    spec = body.get("spec") or {}
-    if kind.kind == "TokenReview" and not spec.get("token"):
-        raise bad_request("token is required for TokenReview in authentication")
-    if kind.kind.endswith("SubjectAccessReview"):
-        _check(kind, spec)
+    spec = {key: value for key, value in (body.get("spec") or {}).items() if value != []}
+    status = _ANSWERS[kind.kind](access, kind, namespace, spec, user)
+    metadata = {"namespace": namespace} if namespace else {}
+    if kind.kind == "SelfSubjectReview":
+        return _envelope(kind, {"creationTimestamp": timestamp()}, None, status)
+    if kind.kind == "SelfSubjectRulesReview":
+        return _envelope(kind, metadata, {}, status)
+    return _envelope(kind, metadata, spec, status)
+
+
+def _envelope(
+    kind: Kind, metadata: JsonObject, spec: JsonObject | None, status: JsonObject
+) -> JsonObject:
+    said = {} if spec is None else {"spec": spec}
     return {
         "kind": kind.kind,
         "apiVersion": kind.api_version,
-        "metadata": {},
-        "spec": spec,
-        "status": _status(kind.kind),
+        "metadata": metadata,
+        **said,
+        "status": status,
     }
 
 
-def _check(kind: Kind, spec: JsonObject) -> None:
+def _review_token(
+    access: Access, _kind: Kind, _namespace: str, spec: JsonObject, _user: User
+) -> JsonObject:
+    if not spec.get("token"):
+        raise bad_request("token is required for TokenReview in authentication")
+    try:
+        user, audiences = access.tokens.authenticate(
+            spec["token"], spec.get("audiences") or [AUDIENCE]
+        )
+    except InvalidToken as error:
+        return {"user": {}, "error": str(error)}
+    return {"authenticated": True, "user": user.to_json(), "audiences": list(audiences)}
+
+
+def _review_self(
+    _access: Access, _kind: Kind, _namespace: str, _spec: JsonObject, user: User
+) -> JsonObject:
+    return {"userInfo": user.to_json()}
+
+
+def _review_rules(
+    access: Access, _kind: Kind, _namespace: str, spec: JsonObject, user: User
+) -> JsonObject:
+    namespace = spec.get("namespace")
+    if not namespace:
+        raise bad_request("no namespace on request")
+    found = access.authorizer.rules_of(user, namespace)
+    answer: JsonObject = {
+        "resourceRules": [rule for rule in found.rules if rule.get("resources")],
+        "nonResourceRules": [rule for rule in found.rules if rule.get("nonResourceURLs")],
+        "incomplete": False,
+    }
+    return {**answer, "evaluationError": found.error} if found.error else answer
+
+
+def _review_access(
+    access: Access, kind: Kind, namespace: str, spec: JsonObject, user: User
+) -> JsonObject:
+    _check(kind, namespace, spec)
+    if not kind.kind.startswith("Self"):
+        extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
+        user = User(
+            spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra
+        )
+    return _decision(access.authorizer, user, spec)
+
+
+def _decision(authorizer: Authorizer, user: User, spec: JsonObject) -> JsonObject:
+    asked = spec.get("resourceAttributes")
+    if asked:
+        attributes = Attributes(
+            asked.get("verb") or "",
+            asked.get("group") or "",
+            asked.get("resource") or "",
+            asked.get("subresource") or "",
+            asked.get("namespace") or "",
+            asked.get("name") or "",
+        )
+    else:
+        asked = spec["nonResourceAttributes"]
+        attributes = Attributes(asked.get("verb") or "", path=asked.get("path") or "")
+    found = authorizer.decide(user, attributes)
+    answer: JsonObject = {"allowed": found.allowed}
+    return {**answer, "reason": found.reason} if found.reason else answer
+
+
+def _check(kind: Kind, namespace: str, spec: JsonObject) -> None:
     both = [bool(spec.get(question)) for question in _QUESTIONS]
     errors: list[FieldError] = []
     if all(both):
@@ -51,19 +136,35 @@ def _check(kind: Kind, spec: JsonObject) -> None:
     elif not any(both):
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
         errors.append(invalid_value("spec.resourceAttributes", None, text))
-    if kind.kind == "SubjectAccessReview" and not spec.get("user") and not spec.get("groups"):
+    if not kind.kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
         text = "at least one of user or group must be specified"
         errors.append(invalid_value("spec.user", "", text))
+    if kind.namespaced:
+        errors += _local_errors(namespace, spec)
     if errors:
         # Upstream leaves the kind out of this error.
         raise invalid("", kind.group, "", errors)
 
 
-def _status(kind: str) -> JsonObject:
-    if kind == "TokenReview":
-        return {"user": {}, "error": "invalid bearer token"}
-    if kind == "SelfSubjectReview":
-        return {"userInfo": dict(_USER)}
-    if kind == "SelfSubjectRulesReview":
-        return dict(_ALL_RULES)
-    return {"allowed": True}
+def _local_errors(namespace: str, spec: JsonObject) -> list[FieldError]:
+    """Return why a local review looks beyond its namespace."""
+    asked = spec.get("resourceAttributes")
+    if asked and asked.get("namespace") != namespace:
+        text = "must match metadata.namespace"
+        field = "spec.resourceAttributes.namespace"
+        return [invalid_value(field, asked.get("namespace") or "", text)]
+    if spec.get("nonResourceAttributes"):
+        text = "disallowed on this kind of request"
+        return [forbidden_field("spec.nonResourceAttributes", text)]
+    return []
+
+
+_Answer = Callable[[Access, Kind, str, JsonObject, User], JsonObject]
+_ANSWERS: Final[Mapping[str, _Answer]] = {
+    "TokenReview": _review_token,
+    "SelfSubjectReview": _review_self,
+    "SelfSubjectRulesReview": _review_rules,
+    "SelfSubjectAccessReview": _review_access,
+    "SubjectAccessReview": _review_access,
+    "LocalSubjectAccessReview": _review_access,
+}

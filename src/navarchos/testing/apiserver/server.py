@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -11,6 +12,11 @@ from navarchos.client import ClientConfig
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
+from navarchos.testing.apiserver.access.aggregation import Aggregation
+from navarchos.testing.apiserver.access.bootstrap import bootstrap_roles
+from navarchos.testing.apiserver.access.guard import Access
+from navarchos.testing.apiserver.access.serving import Certificates
+from navarchos.testing.apiserver.access.users import ADMINISTRATOR, AUTHENTICATED, User
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import Definitions
 from navarchos.testing.apiserver.faults import Faults
@@ -21,6 +27,7 @@ from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.ownership.managers import readable
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
+from navarchos.testing.apiserver.tokenrequests import request_token
 from navarchos.testing.apiserver.watching import WakeHub
 from navarchos.testing.apiserver.writing import Api, Options, create, require
 from navarchos.testing.definitions import Source, load_definitions
@@ -36,12 +43,16 @@ _log = get_logger(__name__)
 
 
 class ApiServer:
-    """A Kubernetes API server in this process, over plain HTTP on 127.0.0.1.
+    """A Kubernetes API server in this process, over HTTP on 127.0.0.1.
 
     Promises: answers what a kube-apiserver answers, for the verbs and kinds
-    that it serves; keeps nothing on disk; leaves no thread after `stop()`.
+    that it serves; leaves no thread and no file after `stop()`.
 
-    Does not promise: authentication, admission webhooks, or durability.
+    Does not promise: admission webhooks, or durability.
+
+    Everybody may do everything, over plain HTTP, unless `rbac` is asked for.
+    Then it speaks TLS, as clients send no tokens otherwise; users are known by the
+    tokens of `client_config` and of service accounts, and may do what roles say.
 
     Lifecycle: `start` and `stop` may be repeated; the objects stay. It is a
     context manager that does both.
@@ -55,6 +66,8 @@ class ApiServer:
         history: How many events each kind keeps for watches.
         serve_streaming_lists: Whether `sendInitialEvents` is offered.
         crds: CustomResourceDefinitions to begin with: objects, files or folders.
+        rbac: Whether users are told apart, and what they may do is looked at. Needs
+            the package `cryptography`.
 
     Raises:
         ConfigError: A setting is out of range.
@@ -70,6 +83,7 @@ class ApiServer:
         history: int = 10_000,
         serve_streaming_lists: bool = True,
         crds: Iterable[Source] = (),
+        rbac: bool = False,
     ) -> None:
         if bookmark_interval <= 0:
             raise ConfigError("bookmark_interval", bookmark_interval, "seconds, more than 0")
@@ -80,7 +94,9 @@ class ApiServer:
         self._streaming = serve_streaming_lists
         self._store = Store(history=history)
         self._kinds = Kinds(builtin_kinds())
-        self._api = Api(self._store, self._kinds)
+        self._access = Access(self._store, rbac=rbac)
+        self._certificates = Certificates() if rbac else None
+        self._api = Api(self._store, self._kinds, self._access)
         self._collector = GarbageCollector(self._api)
         self._record = Record()
         self.faults = Faults()
@@ -88,9 +104,12 @@ class ApiServer:
         self._lifecycle_lock = threading.Lock()
         self._running: _Running | None = None  # guarded by _lifecycle_lock
         self._store.subscribe(Definitions(self._store, self._kinds).on_change)
+        self._store.subscribe(Aggregation(self._store).on_change)
         self._store.subscribe(self._on_change)
         for name in _NAMESPACES:
             self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        if rbac:
+            self.install(*bootstrap_roles())
         self.install(*load_definitions(*crds))
 
     def start(self) -> Self:
@@ -102,7 +121,8 @@ class ApiServer:
         with self._lifecycle_lock:
             if self._running is None:
                 self._store.restart()
-                self._running = _Running(self._frontend, _HOST, self._wanted_port)
+                tls = None if self._certificates is None else self._certificates.open(_HOST)
+                self._running = _Running(self._frontend, _HOST, self._wanted_port, tls)
                 self._store.wake_with(self._running.wake)
                 self._running.call_soon(self._collector.collect)
                 # A restart keeps its address, as far as the system allows.
@@ -114,6 +134,8 @@ class ApiServer:
         with self._lifecycle_lock:
             running, self._running = self._running, None
             self._store.wake_with(None)
+            if self._certificates is not None:
+                self._certificates.close()
         if running is not None:
             running.stop()
 
@@ -125,7 +147,7 @@ class ApiServer:
 
     @property
     def url(self) -> str:
-        """The base address, `http://127.0.0.1:PORT`.
+        """The base address, `http://127.0.0.1:PORT`; `https:` with `rbac`.
 
         Raises:
             NotStarted: The server does not listen.
@@ -133,18 +155,62 @@ class ApiServer:
         with self._lifecycle_lock:
             if self._running is None:
                 raise NotStarted("API server")
-            return f"http://{_HOST}:{self._running.port}"
+            scheme = "http" if self._certificates is None else "https"
+            return f"{scheme}://{_HOST}:{self._running.port}"
 
-    def client_config(self, *, user_agent: str = "navarchos-test") -> ClientConfig:
+    def client_config(
+        self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
+    ) -> ClientConfig:
         """Return how a client reaches this server.
 
         Args:
             user_agent: How `requests_by` tells that client from others.
+            user: Whom the server takes it for; `""` for the administrator.
+            groups: The groups that user is in, beside that of all who are known.
+
+        Raises:
+            ConfigError: A user, without `rbac`.
+            NotStarted: The server does not listen.
         """
-        return ClientConfig(self.url, user_agent=user_agent)
+        if self._certificates is None:
+            if user:
+                raise ConfigError("user", user, "nobody: users are known with rbac=True")
+            return ClientConfig(self.url, user_agent=user_agent)
+        known = User(user, (*groups, AUTHENTICATED)) if user else ADMINISTRATOR
+        header = f"Bearer {self._access.tokens.for_user(known)}"
+        return ClientConfig(
+            self.url,
+            ca_file=str(self._certificates.authority),
+            authorization=lambda: header,
+            user_agent=user_agent,
+        )
+
+    def service_account_kubeconfig(
+        self, namespace: str, name: str, *, lifetime: int = 3600
+    ) -> JsonObject:
+        """Return a kubeconfig of a service account, with a token of its own.
+
+        Args:
+            namespace: The account's namespace, and the kubeconfig's.
+            name: The account.
+            lifetime: Seconds until the token expires, at least 600.
+
+        Raises:
+            ConfigError: There are no users without `rbac`.
+            StatusError: 404, there is no such account; 422, the lifetime is too short.
+        """
+        if self._certificates is None:
+            raise ConfigError("name", name, "nobody: users are known with rbac=True")
+        answer = request_token(
+            self._api, namespace, name, {"spec": {"expirationSeconds": lifetime}}, Options()
+        )
+        return self._certificates.kubeconfig(self.url, answer["status"]["token"], namespace)
 
     def kubeconfig(self) -> JsonObject:
         """Return a kubeconfig whose current context is this server."""
+        if self._certificates is not None:
+            token = self._access.tokens.for_user(ADMINISTRATOR)
+            return self._certificates.kubeconfig(self.url, token, "default")
         return {
             "apiVersion": "v1",
             "kind": "Config",
@@ -278,7 +344,14 @@ def _plain(obj: JsonObject) -> JsonObject:
 class _Running:
     """The thread and event loop of a server that listens."""
 
-    def __init__(self, frontend: Callable[[WakeHub], HttpFrontend], host: str, port: int) -> None:
+    def __init__(
+        self,
+        frontend: Callable[[WakeHub], HttpFrontend],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._tls = tls
         self._stop = StopToken()
         self._threads = ThreadGroup("apiserver", stop=self._stop)
         self._loop = asyncio.new_event_loop()
@@ -324,7 +397,7 @@ class _Running:
     async def _serve(self, http: HttpFrontend, host: str, port: int) -> None:
         self._ended = asyncio.Event()
         try:
-            self.port = await http.start(host, port)
+            self.port = await http.start(host, port, self._tls)
         except OSError as error:
             self._failure = error
             return

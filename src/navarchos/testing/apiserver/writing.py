@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from navarchos.testing.apiserver.access.escalation import check_escalation
+from navarchos.testing.apiserver.access.guard import Access
 from navarchos.testing.apiserver.bodies import Options, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.names import validate_finalizer_names, validate_metadata
@@ -64,10 +66,11 @@ _OWNED_METADATA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What every request needs: the objects and the kinds."""
+    """What every request needs: the objects, the kinds, and who may do what."""
 
     store: Store
     kinds: Kinds
+    access: Access
 
 
 def require(api: Api, kind: Kind, namespace: str, name: str) -> Entry:
@@ -96,6 +99,7 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Optio
         if kind.namespaced:
             _require_namespace(api, kind, obj)
         _prepare_new(api, kind, obj, options)
+        _refuse_escalation(api, kind, obj, None, options)
         _refuse(kind, obj, _errors(kind, obj))
         stored = kind.envelope(obj)
         key = entry_key(meta(obj).get("namespace") or "", meta(obj)["name"])
@@ -158,6 +162,13 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> Non
     kind.strategy.prepare_create(obj)
     if options.keep_status and given is not None:
         obj["status"] = {**(obj.get("status") or {}), **given}
+
+
+def _refuse_escalation(
+    api: Api, kind: Kind, new: JsonObject, old: JsonObject | None, options: Options
+) -> None:
+    if options.user is not None:
+        check_escalation(api.access.authorizer, kind.resource, new, old, options.user)
 
 
 def _generated_name(api: Api, kind: Kind, metadata: JsonObject) -> str:
@@ -311,6 +322,7 @@ def _commit_update(
 ) -> Entry:
     old = entry.obj
     kind.strategy.default(new)
+    _refuse_escalation(api, kind, new, old, options)
     set_managers(api.kinds, kind, new, old, options, subresource)
     kind.strategy.prepare_update(new, old)
     if kind.strategy.generation and _spec_changed(kind, new, old):

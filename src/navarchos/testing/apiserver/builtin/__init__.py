@@ -9,14 +9,13 @@ from navarchos.testing.apiserver.builtin import (
     nodes,
     pods,
     policy,
+    rbac,
     services,
     workloads,
 )
 from navarchos.testing.apiserver.builtin.definitions import DEFINITION
 from navarchos.testing.apiserver.builtin.storage import CLAIM, CLASS, VOLUME
 from navarchos.testing.apiserver.kinds import ALL_VERBS, Kind, Strategy, View
-from navarchos.testing.apiserver.names import path_segment
-from navarchos.testing.apiserver.objects import JsonObject
 from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.types import TYPES
 
@@ -27,14 +26,6 @@ _SCALED: Final = ("status", "scale")
 _PLAIN: Final = Strategy()
 
 
-def _default_binding(obj: JsonObject) -> None:
-    role = obj.get("roleRef")
-    if isinstance(role, dict) and not role.get("apiGroup"):
-        role["apiGroup"] = "rbac.authorization.k8s.io"
-
-
-_RBAC: Final = Strategy(name_rule=path_segment)
-_BINDING: Final = Strategy(name_rule=path_segment, default=_default_binding)
 _RETURNED: Final = Strategy(returns_deleted=True)
 _PRIORITY_CLASS: Final = Strategy(
     generation=True,
@@ -114,7 +105,10 @@ def _core() -> list[Kind]:
             strategy=pods.POD,
         ),
         _kind("", "secrets", "core.Secret", strategy=services.SECRET),
-        _kind("", "serviceaccounts", "core.ServiceAccount", short=["sa"], strategy=_RETURNED),
+        _kind(
+            "", "serviceaccounts", "core.ServiceAccount", short=["sa"], sub=["token"],
+            strategy=_RETURNED,
+        ),
         _kind(
             "", "services", "core.Service", short=["svc"], categories=everything, sub=_STATUS,
             strategy=services.SERVICE,
@@ -167,20 +161,28 @@ def _access() -> list[Kind]:
             "clusterrolebindings",
             "policy.ClusterRoleBinding",
             namespaced=False,
-            strategy=_BINDING,
+            strategy=rbac.CLUSTER_BINDING,
         ),
-        _kind(group, "clusterroles", "policy.ClusterRole", namespaced=False, strategy=_RBAC),
-        _kind(group, "rolebindings", "policy.RoleBinding", strategy=_BINDING),
-        _kind(group, "roles", "policy.Role", strategy=_RBAC),
+        _kind(
+            group,
+            "clusterroles",
+            "policy.ClusterRole",
+            namespaced=False,
+            strategy=rbac.CLUSTER_ROLE,
+        ),
+        _kind(group, "rolebindings", "policy.RoleBinding", strategy=rbac.ROLE_BINDING),
+        _kind(group, "roles", "policy.Role", strategy=rbac.ROLE),
     ]
     for group, plural, kind in (
+        ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview"),
         ("authorization.k8s.io", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
         ("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessReview"),
         ("authorization.k8s.io", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
         ("authentication.k8s.io", "tokenreviews", "TokenReview"),
         ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
     ):
-        kinds.append(_kind(group, plural, f"reviews.{kind}", namespaced=False, verbs=create_only))
+        local = kind.startswith("Local")
+        kinds.append(_kind(group, plural, f"reviews.{kind}", namespaced=local, verbs=create_only))
     return kinds
 
 

@@ -1,4 +1,4 @@
-"""What only a real server has: accounts with rights and tokens."""
+"""Accounts with rights and tokens."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -1,0 +1,163 @@
+"""Who may do what: everybody everything, or what roles and bindings say."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from navarchos.testing.apiserver.access.attributes import Attributes
+from navarchos.testing.apiserver.access.rules import EVERYTHING, allows
+from navarchos.testing.apiserver.access.users import MASTERS, User, account_name
+from navarchos.testing.apiserver.objects import JsonObject, meta
+from navarchos.testing.apiserver.store import BucketId, Store, entry_key
+
+__all__ = ["RBAC_GROUP", "AllowAll", "Authorizer", "Decision", "Rbac", "RulesOf"]
+
+RBAC_GROUP: Final = "rbac.authorization.k8s.io"
+"""The API group of roles and bindings."""
+
+_ROLES: Final = {"Role": "roles", "ClusterRole": "clusterroles"}
+_CLUSTER_BINDINGS: Final = BucketId("clusterrolebindings", RBAC_GROUP)
+_BINDINGS: Final = BucketId("rolebindings", RBAC_GROUP)
+
+
+class Decision(NamedTuple):
+    """Whether something is allowed, and why or why not, as far as that is said."""
+
+    allowed: bool
+    reason: str = ""
+
+
+class RulesOf(NamedTuple):
+    """What somebody may do, and what went wrong when it was looked up."""
+
+    rules: Sequence[JsonObject]
+    error: str = ""
+
+
+class Authorizer(Protocol):
+    """Decides. Threads: safe from any thread."""
+
+    def decide(self, user: User, asked: Attributes) -> Decision:
+        """Tell whether a user may do something."""
+        ...
+
+    def rules_of(self, user: User, namespace: str) -> RulesOf:
+        """Return what a user may do in a namespace, and everywhere."""
+        ...
+
+    def role_rules(self, reference: JsonObject, namespace: str) -> RulesOf:
+        """Return the rules of the role that a binding in a namespace refers to."""
+        ...
+
+
+class AllowAll:
+    """Allows everything, as `--authorization-mode=AlwaysAllow`."""
+
+    def decide(self, user: User, asked: Attributes) -> Decision:
+        """Allow it."""
+        return Decision(True)
+
+    def rules_of(self, user: User, namespace: str) -> RulesOf:
+        """Return the rules of everybody here."""
+        return RulesOf(EVERYTHING)
+
+    def role_rules(self, reference: JsonObject, namespace: str) -> RulesOf:
+        """Return no rules: whatever they are, everybody has them."""
+        return RulesOf(())
+
+
+class _Grant(NamedTuple):
+    """A rule that a user has, and from where; or what is missing."""
+
+    rule: JsonObject | None
+    source: str
+
+
+class Rbac:
+    """Goes by the roles and bindings in the store, as they are in this moment.
+
+    A real server follows them by watches and is a moment late.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def decide(self, user: User, asked: Attributes) -> Decision:
+        """Look for a rule that allows it."""
+        if MASTERS in user.groups:
+            return Decision(True)
+        missing = []
+        for rule, source in self._grants(user, asked.namespace):
+            if rule is None:
+                missing.append(source)
+            elif allows(rule, asked):
+                return Decision(True, f"RBAC: allowed by {source}")
+        return Decision(False, f"RBAC: {_aggregate(missing)}" if missing else "")
+
+    def rules_of(self, user: User, namespace: str) -> RulesOf:
+        """Return all rules of all roles that are bound to the user."""
+        rules: list[JsonObject] = [*(EVERYTHING if MASTERS in user.groups else ())]
+        missing = []
+        for rule, source in self._grants(user, namespace):
+            if rule is None:
+                missing.append(source)
+            else:
+                rules.append(rule)
+        return RulesOf(rules, _aggregate(missing) if missing else "")
+
+    def role_rules(self, reference: JsonObject, namespace: str) -> RulesOf:
+        """Return the rules of a role, or that there is none of that name."""
+        kind, name = reference.get("kind") or "", reference.get("name") or ""
+        if kind not in _ROLES:
+            return RulesOf((), f'unsupported role reference kind: "{kind}"')
+        key = entry_key(namespace if kind == "Role" else "", name)
+        found = self._store.get(BucketId(_ROLES[kind], RBAC_GROUP), key)
+        if found is None:
+            return RulesOf((), f'{kind.lower()}.{RBAC_GROUP} "{name}" not found')
+        return RulesOf(found.obj.get("rules") or ())
+
+    def _grants(self, user: User, namespace: str) -> Iterator[_Grant]:
+        for binding in self._store.entries(_CLUSTER_BINDINGS):
+            yield from self._granted_by(binding.obj, user, "")
+        for binding in self._store.entries(_BINDINGS, namespace) if namespace else ():
+            yield from self._granted_by(binding.obj, user, namespace)
+
+    def _granted_by(self, binding: JsonObject, user: User, namespace: str) -> Iterator[_Grant]:
+        for subject in binding.get("subjects") or ():
+            if _is_meant(subject, user, namespace):
+                break
+        else:
+            return
+        reference = binding["roleRef"]
+        found = self.role_rules(reference, namespace)
+        if found.error:
+            yield _Grant(None, found.error)
+        for rule in found.rules:
+            yield _Grant(rule, _source(binding, reference, subject, namespace))
+
+
+def _is_meant(subject: JsonObject, user: User, namespace: str) -> bool:
+    kind, name = subject.get("kind"), subject.get("name") or ""
+    if kind == "Group":
+        return name in user.groups
+    if kind == "ServiceAccount":
+        where = subject.get("namespace") or namespace
+        return bool(where) and user.name == account_name(where, name)
+    return bool(kind == "User" and name == user.name)
+
+
+def _source(binding: JsonObject, reference: JsonObject, subject: JsonObject, namespace: str) -> str:
+    """Say where a rule comes from; upstream puts names before namespaces here."""
+    name, who = meta(binding)["name"], subject["name"]
+    kind, shown = (
+        ("RoleBinding", f"{name}/{namespace}") if namespace else ("ClusterRoleBinding", name)
+    )
+    if subject["kind"] == "ServiceAccount":
+        who = f"{who}/{subject.get('namespace') or namespace}"
+    role = f'{reference["kind"]} "{reference["name"]}"'
+    return f'{kind} "{shown}" of {role} to {subject["kind"]} "{who}"'
+
+
+def _aggregate(errors: Sequence[str]) -> str:
+    """Join errors as Go's aggregates do: each once, several in brackets."""
+    found = list(dict.fromkeys(errors))
+    return found[0] if len(found) == 1 else f"[{', '.join(found)}]"

@@ -1,0 +1,233 @@
+"""Acting for somebody else: the headers, and who may.
+
+Upstream tries the constrained modes (KEP-5284) before the old verb `impersonate`, and
+a refusal tells of the first that applied. The mode for the node that a service
+account's pod runs on is not here: nothing in this process runs on nodes.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import unquote
+
+from navarchos.testing.apiserver.access.attributes import Attributes, denied
+from navarchos.testing.apiserver.access.authorizer import Authorizer
+from navarchos.testing.apiserver.access.users import (
+    ANONYMOUS,
+    AUTHENTICATED,
+    MASTERS,
+    UNAUTHENTICATED,
+    User,
+    account_groups,
+    split_account_name,
+)
+from navarchos.testing.apiserver.names import dns_subdomain
+from navarchos.testing.apiserver.status import StatusError, bad_request, quote
+
+__all__ = ["Impersonation", "wanted_user"]
+
+_USER: Final = "Impersonate-User"
+_GROUP: Final = "Impersonate-Group"
+_UID: Final = "Impersonate-Uid"
+_EXTRA: Final = "impersonate-extra-"
+_GROUP_OF_USERS: Final = "authentication.k8s.io"
+_NODE: Final = "system:node:"
+_NODES: Final = "system:nodes"
+
+
+def wanted_user(headers: Collection[tuple[str, str]]) -> User | None:
+    """Read whom a request is made for; `None` where it is for the one who asks.
+
+    Raises:
+        StatusError: 400, there are groups and the like, but no user.
+    """
+    found: dict[str, list[str]] = {}
+    for name, value in headers:
+        if name.lower().startswith("impersonate-"):
+            found.setdefault(name.lower(), []).append(value)
+    if not found:
+        return None
+    name, uid = (found.get(header.lower(), [""])[0] for header in (_USER, _UID))
+    extra = {
+        unquote(header.removeprefix(_EXTRA)): tuple(values)
+        for header, values in found.items()
+        if header.startswith(_EXTRA)
+    }
+    wanted = User(name, tuple(found.get(_GROUP.lower(), ())), uid, extra)
+    if not name:
+        raise bad_request(f"requested {_in_go(wanted)} without impersonating a user name")
+    return wanted
+
+
+def _in_go(user: User) -> str:
+    """Write a user as Go prints it."""
+    extra = ", ".join(f"{quote(key)}:{_list_in_go(user.extra[key])}" for key in sorted(user.extra))
+    shown = f"map[string][]string{{{extra}}}" if extra else "map[string][]string(nil)"
+    return (
+        f"&user.DefaultInfo{{Name:{quote(user.name)}, UID:{quote(user.uid)},"
+        f" Groups:{_list_in_go(user.groups)}, Extra:{shown}}}"
+    )
+
+
+def _list_in_go(values: Sequence[str]) -> str:
+    listed = ", ".join(quote(value) for value in values)
+    return f"[]string{{{listed}}}" if values else "[]string(nil)"
+
+
+@dataclass(frozen=True, slots=True)
+class _Mode:
+    """One way to act for somebody.
+
+    Attributes:
+        verb: What has to be allowed on users, groups and the like.
+        applies: Whether somebody can be impersonated in this way.
+        group: The API group of users and groups in rules.
+        constraint: What has to be allowed on the request itself, before its verb;
+            empty when nothing has to.
+    """
+
+    verb: str
+    applies: Callable[[User], bool]
+    group: str = _GROUP_OF_USERS
+    constraint: str = ""
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it is one of the newer, stricter modes."""
+        return bool(self.constraint)
+
+
+def _constrained(name: str, applies: Callable[[User], bool]) -> _Mode:
+    return _Mode(f"impersonate:{name}", applies, constraint=f"impersonate-on:{name}:")
+
+
+def _node(user: User) -> str:
+    name = user.name.removeprefix(_NODE)
+    return name if user.name.startswith(_NODE) and not dns_subdomain(name) else ""
+
+
+def _is_only_a_name(user: User) -> bool:
+    return not (user.groups or user.uid or user.extra)
+
+
+_MODES: Final = (
+    _constrained("arbitrary-node", lambda user: bool(_node(user)) and _is_only_a_name(user)),
+    _constrained(
+        "serviceaccount",
+        lambda user: split_account_name(user.name) is not None and _is_only_a_name(user),
+    ),
+    _constrained(
+        "user-info", lambda user: not _node(user) and split_account_name(user.name) is None
+    ),
+    _Mode("impersonate", lambda _: True, group=""),
+)
+
+
+class Impersonation:
+    """Lets users act for others, and remembers how each of them last did.
+
+    The way that was last allowed is tried first, and its refusal is the one that is
+    told, as upstream.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, authorizer: Authorizer) -> None:
+        self._authorizer = authorizer
+        self._last: dict[str, _Mode] = {}
+
+    def act(self, requestor: User, wanted: User, request: Attributes) -> User:
+        """Return whom a request is made for, groups that follow from the name included.
+
+        Raises:
+            StatusError: 403, the one who asks may not.
+        """
+        last = self._last.get(requestor.name)
+        refusal: StatusError | None = None
+        for mode in sorted(_MODES, key=lambda mode: mode is not last):
+            if not mode.applies(wanted):
+                continue
+            try:
+                found = _in_mode(mode, self._authorizer, requestor, wanted, request)
+            except StatusError as error:
+                refusal = refusal or error
+            else:
+                self._last[requestor.name] = mode
+                return found
+        assert refusal is not None, "the last mode applies to everybody"
+        raise refusal
+
+
+def _in_mode(
+    mode: _Mode, authorizer: Authorizer, requestor: User, wanted: User, request: Attributes
+) -> User:
+    if mode.is_constrained:
+        asked = replace(request, verb=mode.constraint + request.verb)
+        _require(authorizer, requestor, asked)
+        _refuse_what_nobody_may(mode, requestor, wanted)
+    for asked in _asked_for(mode, wanted):
+        _require(authorizer, requestor, asked)
+    return replace(wanted, groups=_groups(mode, wanted))
+
+
+def _refuse_what_nobody_may(mode: _Mode, requestor: User, wanted: User) -> None:
+    """Refuse what the newer modes allow to nobody."""
+    asked = Attributes(mode.verb, mode.group, "groups")
+    if "" in wanted.groups:
+        why = "impersonating the empty string group is not allowed"
+        raise denied(requestor.name, asked, why)
+    if MASTERS in wanted.groups:
+        why = "impersonating the system:masters group is not allowed"
+        raise denied(requestor.name, replace(asked, name=MASTERS), why)
+    for key, values in wanted.extra.items():
+        prefix, found, _ = key.partition("/")
+        if not found or dns_subdomain(prefix) or "" in values:
+            why = "impersonating an invalid key in extra is not allowed"
+            asked = Attributes(mode.verb, _GROUP_OF_USERS, "userextras")
+            raise denied(requestor.name, asked, why)
+
+
+def _require(authorizer: Authorizer, user: User, asked: Attributes) -> None:
+    decision = authorizer.decide(user, asked)
+    if not decision.allowed:
+        raise denied(user.name, asked, decision.reason)
+
+
+def _asked_for(mode: _Mode, wanted: User) -> Iterator[Attributes]:
+    """Iterate what has to be allowed to be somebody."""
+    account = split_account_name(wanted.name)
+    if account is not None:
+        namespace, name = account
+        yield Attributes(mode.verb, mode.group, "serviceaccounts", namespace=namespace, name=name)
+    elif mode.is_constrained and _node(wanted):
+        yield Attributes(mode.verb, mode.group, "nodes", name=_node(wanted))
+    else:
+        yield Attributes(mode.verb, mode.group, "users", name=wanted.name)
+    if wanted.uid:
+        yield Attributes(mode.verb, _GROUP_OF_USERS, "uids", name=wanted.uid)
+    for group in wanted.groups:
+        yield Attributes(mode.verb, mode.group, "groups", name=group)
+    for key, value in _pairs(wanted.extra):
+        yield Attributes(mode.verb, _GROUP_OF_USERS, "userextras", key, name=value)
+
+
+def _pairs(extra: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
+    for key in sorted(extra):
+        for value in extra[key]:
+            yield key, value
+
+
+def _groups(mode: _Mode, wanted: User) -> tuple[str, ...]:
+    groups = wanted.groups
+    if mode.is_constrained and _node(wanted):
+        groups = (_NODES,)
+    account = split_account_name(wanted.name)
+    if account is not None and not groups:
+        groups = account_groups(account[0])
+    if wanted.name == ANONYMOUS.name:
+        own = UNAUTHENTICATED
+    elif UNAUTHENTICATED in groups:
+        return groups
+    else:
+        own = AUTHENTICATED
+    return groups if own in groups else (*groups, own)

@@ -1,0 +1,183 @@
+"""Bearer tokens: those of users that a test makes up, and those of service accounts."""
+
+import hmac
+import secrets
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import msgspec
+
+from navarchos.testing.apiserver.access.users import (
+    AUTHENTICATED,
+    User,
+    account_groups,
+    account_name,
+)
+from navarchos.testing.apiserver.objects import JsonObject, encode, meta, new_uid
+from navarchos.testing.apiserver.status import quote
+from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
+
+__all__ = ["AUDIENCE", "InvalidToken", "Tokens"]
+
+AUDIENCE: Final = "https://kubernetes.default.svc.cluster.local"
+"""Whom tokens are for unless they say otherwise: this server; also who issues them."""
+
+_ACCOUNTS: Final = BucketId("serviceaccounts", "")
+_BOUND: Final = {
+    "pod": BucketId("pods", ""),
+    "secret": BucketId("secrets", ""),
+    "node": BucketId("nodes", ""),
+}
+_UNKNOWN: Final = "invalid bearer token"
+_INVALIDATED: Final = "service account token has been invalidated"
+
+
+class InvalidToken(Exception):
+    """A token that proves nothing; the text says why, as a `TokenReview` does."""
+
+
+class Tokens:
+    """Gives out tokens, and tells whose they are.
+
+    The tokens of service accounts are JSON web tokens with upstream's claims. They are
+    signed with a secret (HS256), so nobody but this server can check them.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._secret = secrets.token_bytes(32)
+        self._users: dict[str, User] = {}
+
+    def for_user(self, user: User) -> str:
+        """Return a token that makes its bearer that user; the same one each time."""
+        signature = self._sign(encode([user.name, *user.groups]))
+        token = f"user-{signature}"
+        self._users[token] = user
+        return token
+
+    def for_account(
+        self,
+        account: Entry,
+        audiences: Sequence[str],
+        lifetime: int,
+        now: datetime,
+        bound: Sequence[tuple[str, Entry]] = (),
+    ) -> str:
+        """Return a new token of a service account.
+
+        Args:
+            account: The account.
+            audiences: Whom the token is for.
+            lifetime: Seconds until it expires.
+            now: When it is made.
+            bound: The objects with which it ends, each with its kind in lower case.
+        """
+        issued = int(now.timestamp())
+        private: JsonObject = {
+            "namespace": account.namespace,
+            **{kind: {"name": found.name, "uid": found.uid} for kind, found in bound},
+            "serviceaccount": {"name": account.name, "uid": account.uid},
+        }
+        claims = {
+            "aud": list(audiences),
+            "exp": issued + lifetime,
+            "iat": issued,
+            "iss": AUDIENCE,
+            "jti": new_uid(),
+            "kubernetes.io": private,
+            "nbf": issued,
+            "sub": account_name(account.namespace, account.name),
+        }
+        content = f"{_encoded({'alg': 'HS256', 'typ': 'JWT'})}.{_encoded(claims)}"
+        return f"{content}.{self._sign(content.encode())}"
+
+    def authenticate(
+        self, token: str, audiences: Sequence[str] = (AUDIENCE,)
+    ) -> tuple[User, Sequence[str]]:
+        """Return whose token it is, and for whom of `audiences` it is.
+
+        Raises:
+            InvalidToken: It is not one of ours, is too old, or is for somebody else.
+        """
+        found = self._users.get(token)
+        if found is not None:
+            return found, audiences
+        claims = self._claims(token)
+        meant = [audience for audience in claims["aud"] if audience in audiences]
+        if not meant:
+            raise InvalidToken(
+                f"[{_UNKNOWN}, token audiences {_listed(claims['aud'])} is invalid for the target"
+                f" audiences {_listed(audiences)}]"
+            )
+        if datetime.now(UTC) > datetime.fromtimestamp(claims["exp"], UTC) + timedelta(seconds=60):
+            raise InvalidToken(f"[{_UNKNOWN}, service account token has expired]")
+        return self._account_of(claims), meant
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        content, _, signature = token.rpartition(".")
+        if not content or not hmac.compare_digest(signature, self._sign(content.encode())):
+            raise InvalidToken(_UNKNOWN)
+        body = content.partition(".")[2]
+        claims: dict[str, Any] = msgspec.json.decode(
+            urlsafe_b64decode(body + "=" * (-len(body) % 4))
+        )
+        return claims
+
+    def _account_of(self, claims: dict[str, Any]) -> User:
+        private = claims["kubernetes.io"]
+        namespace, account = private["namespace"], private["serviceaccount"]
+        found = self._store.get(_ACCOUNTS, entry_key(namespace, account["name"]))
+        if found is None:
+            missing = f'serviceaccounts "{account["name"]}" not found'
+            raise InvalidToken(f"[{_UNKNOWN}, {missing}]")
+        if found.uid != account["uid"]:
+            why = f"service account UID ({found.uid}) does not match claim ({account['uid']})"
+            raise InvalidToken(f"[{_UNKNOWN}, {why}]")
+        extra: dict[str, tuple[str, ...]] = {
+            "authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)
+        }
+        for kind, bucket in _BOUND.items():
+            if kind in private:
+                extra |= self._bound_to(kind, bucket, namespace, private)
+        groups = (*account_groups(namespace), AUTHENTICATED)
+        return User(claims["sub"], groups, account["uid"], extra)
+
+    def _bound_to(
+        self, kind: str, bucket: BucketId, namespace: str, private: dict[str, Any]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return what is known of the object that a token ends with; it has to be there."""
+        claim = private[kind]
+        if kind != "node" or "pod" not in private:  # else it is only told of
+            key = entry_key("" if kind == "node" else namespace, claim["name"])
+            found = self._store.get(bucket, key)
+            if found is None or found.uid != claim["uid"]:
+                raise InvalidToken(f"[{_UNKNOWN}, {_INVALIDATED}]")
+            if meta(found.obj).get("deletionTimestamp", "~") < _a_minute_ago():
+                raise InvalidToken(f"[{_UNKNOWN}, {_INVALIDATED}]")
+        if kind == "secret":
+            return {}
+        prefix = f"authentication.kubernetes.io/{kind}"
+        return {f"{prefix}-name": (claim["name"],), f"{prefix}-uid": (claim["uid"],)}
+
+    def _sign(self, content: bytes) -> str:
+        return _text(hmac.digest(self._secret, content, "sha256"))
+
+
+def _a_minute_ago() -> str:
+    return (datetime.now(UTC) - timedelta(seconds=60)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _listed(values: Sequence[str]) -> str:
+    return f"[{' '.join(quote(value) for value in values)}]"
+
+
+def _encoded(value: JsonObject) -> str:
+    return _text(encode(value))
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).rstrip(b"=").decode()

@@ -1,0 +1,142 @@
+"""Roles and bindings: defaults and checks (`pkg/apis/rbac/validation`)."""
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from navarchos.testing.apiserver.kinds import Strategy
+from navarchos.testing.apiserver.names import dns_subdomain, path_segment
+from navarchos.testing.apiserver.objects import JsonObject
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    invalid_value,
+    required,
+    unsupported_value,
+)
+
+__all__ = ["CLUSTER_BINDING", "CLUSTER_ROLE", "ROLE", "ROLE_BINDING"]
+
+_GROUP: Final = "rbac.authorization.k8s.io"
+_SUBJECTS: Final = ("ServiceAccount", "User", "Group")
+
+
+def _show_rules(role: JsonObject) -> None:
+    """Write the list of rules also where there are none."""
+    role.setdefault("rules", None)
+
+
+def _show_rules_again(role: JsonObject, _old: JsonObject) -> None:
+    _show_rules(role)
+
+
+def _role_errors(role: JsonObject, *, namespaced: bool) -> list[FieldError]:
+    errors: list[FieldError] = []
+    for index, rule in enumerate(role.get("rules") or ()):
+        errors += _rule_errors(rule, f"rules[{index}]", namespaced=namespaced)
+    return errors
+
+
+def _rule_errors(rule: JsonObject, at: str, *, namespaced: bool) -> Iterator[FieldError]:
+    if not rule.get("verbs"):
+        yield required(f"{at}.verbs", "verbs must contain at least one value")
+    urls = rule.get("nonResourceURLs")
+    if urls:
+        field = f"{at}.nonResourceURLs"
+        if namespaced:
+            text = "namespaced rules cannot apply to non-resource URLs"
+            yield invalid_value(field, urls, text)
+        if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
+            text = "rules cannot apply to both regular resources and non-resource URLs"
+            yield invalid_value(field, urls, text)
+        return
+    if not rule.get("apiGroups"):
+        yield required(f"{at}.apiGroups", "resource rules must supply at least one api group")
+    if not rule.get("resources"):
+        yield required(f"{at}.resources", "resource rules must supply at least one resource")
+
+
+def _cluster_role_errors(role: JsonObject) -> list[FieldError]:
+    errors = _role_errors(role, namespaced=False)
+    rule = role.get("aggregationRule")
+    if rule is not None and not rule.get("clusterRoleSelectors"):
+        text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
+        errors.append(required("aggregationRule.clusterRoleSelectors", text))
+    return errors
+
+
+def _default_binding(binding: JsonObject) -> None:
+    role = binding.get("roleRef")
+    if isinstance(role, dict) and not role.get("apiGroup"):
+        role["apiGroup"] = _GROUP
+    for subject in binding.get("subjects") or ():
+        if subject.get("kind") in {"User", "Group"} and not subject.get("apiGroup"):
+            subject["apiGroup"] = _GROUP
+
+
+def _binding_errors(binding: JsonObject, *, namespaced: bool) -> list[FieldError]:
+    kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
+    reference = binding.get("roleRef") or {}
+    errors = []
+    if reference.get("apiGroup") != _GROUP:
+        given = reference.get("apiGroup") or ""
+        errors.append(unsupported_value("roleRef.apiGroup", given, (_GROUP,)))
+    if reference.get("kind") not in kinds:
+        errors.append(unsupported_value("roleRef.kind", reference.get("kind") or "", kinds))
+    name = reference.get("name") or ""
+    if not name:
+        errors.append(required("roleRef.name"))
+    errors += [invalid_value("roleRef.name", name, why) for why in path_segment(name)]
+    for index, subject in enumerate(binding.get("subjects") or ()):
+        errors += _subject_errors(subject, f"subjects[{index}]", namespaced=namespaced)
+    return errors
+
+
+def _subject_errors(subject: JsonObject, at: str, *, namespaced: bool) -> Iterator[FieldError]:
+    name, kind = subject.get("name") or "", subject.get("kind") or ""
+    if not name:
+        yield required(f"{at}.name")
+    if kind not in _SUBJECTS:
+        yield unsupported_value(f"{at}.kind", kind, _SUBJECTS)
+        return
+    group = "" if kind == "ServiceAccount" else _GROUP
+    if (subject.get("apiGroup") or "") != group:
+        yield unsupported_value(f"{at}.apiGroup", subject.get("apiGroup") or "", (group,))
+    if kind != "ServiceAccount":
+        return
+    for why in dns_subdomain(name) if name else ():
+        yield invalid_value(f"{at}.name", name, why)
+    if not namespaced and not subject.get("namespace"):
+        yield required(f"{at}.namespace")
+
+
+def _role_change_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    if new.get("roleRef") == old.get("roleRef"):
+        return []
+    shown = {
+        name: new["roleRef"].get(key)
+        for name, key in (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
+    }
+    return [invalid_value("roleRef", shown, "cannot change roleRef")]
+
+
+def _binding(check: Callable[[JsonObject], list[FieldError]]) -> Strategy:
+    return Strategy(
+        name_rule=path_segment,
+        default=_default_binding,
+        validate=check,
+        validate_update=_role_change_errors,
+    )
+
+
+def _role(check: Callable[[JsonObject], list[FieldError]]) -> Strategy:
+    return Strategy(
+        name_rule=path_segment,
+        prepare_create=_show_rules,
+        prepare_update=_show_rules_again,
+        validate=check,
+    )
+
+
+ROLE: Final = _role(lambda role: _role_errors(role, namespaced=True))
+CLUSTER_ROLE: Final = _role(_cluster_role_errors)
+ROLE_BINDING: Final = _binding(lambda binding: _binding_errors(binding, namespaced=True))
+CLUSTER_BINDING: Final = _binding(lambda binding: _binding_errors(binding, namespaced=False))

@@ -1,0 +1,140 @@
+"""Users of the in-process server, beyond what the contract compares."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from navarchos.client import Client, Forbidden, Resource, TransportError, Unauthorized
+from navarchos.errors import ConfigError
+from navarchos.testing.apiserver import ApiServer
+from navarchos.testing.apiserver.access.tokens import AUDIENCE, InvalidToken, Tokens
+from navarchos.testing.apiserver.objects import JsonObject
+from navarchos.testing.apiserver.store import BucketId, Store
+
+RBAC = "rbac.authorization.k8s.io"
+MAPS: Resource[JsonObject] = Resource("", "v1", "configmaps", "ConfigMap", True, dict)
+
+
+def cluster_role(name: str, *verbs: str, **labels: str) -> JsonObject:
+    rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": list(verbs)}
+    metadata = {"name": name, "labels": labels}
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": metadata,
+        "rules": [rule],
+    }
+
+
+def test_a_role_that_gathers_others_has_their_rules_at_once() -> None:
+    server = ApiServer()
+    selector = {"matchLabels": {"part": "yes"}}
+    whole = {**cluster_role("whole"), "rules": []}
+    whole["aggregationRule"] = {"clusterRoleSelectors": [selector]}
+    server.install(whole, cluster_role("b", "get", part="yes"), cluster_role("c", "list"))
+    found = server.get("clusterroles", "whole", group=RBAC)
+    assert [rule["verbs"] for rule in found["rules"]] == [["get"]]
+    server.install(cluster_role("a", "delete", part="yes"))
+    found = server.get("clusterroles", "whole", group=RBAC)
+    assert [rule["verbs"] for rule in found["rules"]] == [["delete"], ["get"]]
+
+
+def test_the_roles_that_every_cluster_has_gather_each_other() -> None:
+    server = ApiServer(rbac=True)
+    rules = {
+        name: server.get("clusterroles", name, group=RBAC)["rules"]
+        for name in ("view", "edit", "admin")
+    }
+    assert rules["view"]
+    assert all(rule in rules["edit"] for rule in rules["view"])
+    assert all(rule in rules["admin"] for rule in rules["edit"])
+
+
+def test_a_user_gets_the_rights_of_a_binding_and_loses_them_with_it() -> None:
+    binding = {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": "ann"},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "view"},
+        "subjects": [{"kind": "User", "name": "ann", "apiGroup": RBAC}],
+    }
+    with (
+        ApiServer(rbac=True) as server,
+        Client(server.client_config(user="ann", user_agent="ann")) as client,
+        Client(server.client_config()) as admin,
+    ):
+        maps = client.resource(MAPS)
+        with pytest.raises(Forbidden, match='User "ann" cannot list'):
+            maps.list("default")
+        server.install(binding)
+        assert maps.list("default").items == []
+        admin.raw("DELETE", f"/apis/{RBAC}/v1/namespaces/default/rolebindings/ann")
+        with pytest.raises(Forbidden):
+            maps.list("default")
+        assert [record.code for record in server.audit if record.user_agent == "ann"] == [
+            403,
+            200,
+            403,
+        ]
+
+
+def test_users_are_known_with_rbac_only() -> None:
+    with ApiServer() as server:
+        with pytest.raises(ConfigError):
+            server.client_config(user="ann")
+        with pytest.raises(ConfigError):
+            server.service_account_kubeconfig("default", "robot")
+
+
+def test_a_restart_keeps_who_is_known_and_a_stop_leaves_no_file(tmp_path: Path) -> None:
+    server = ApiServer(rbac=True)
+    with server:
+        server.install({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "r"}})
+        config = server.client_config(user="ann")
+        (tmp_path / "kubeconfig").write_text(str(server.service_account_kubeconfig("default", "r")))
+        assert config.ca_file is not None
+        directory = Path(config.ca_file).parent
+        assert directory.stat().st_mode & 0o077 == 0
+    assert not directory.exists()
+    with (
+        server,
+        Client(config) as client,
+        pytest.raises(Forbidden, match='"ann"'),
+    ):
+        client.resource(MAPS).list("default")
+    with (
+        server,
+        Client.from_config(kubeconfig=tmp_path / "kubeconfig") as client,
+        pytest.raises(Forbidden, match="system:serviceaccount:default:r"),
+    ):
+        client.resource(MAPS).list("default")
+    assert not directory.exists()
+
+
+def test_who_trusts_another_authority_or_has_another_token_does_not_get_in() -> None:
+    with ApiServer(rbac=True) as server, ApiServer(rbac=True) as other:
+        ours, theirs = server.client_config(), other.client_config()
+        with (
+            Client(type(ours)(ours.host, ca_file=theirs.ca_file)) as client,
+            pytest.raises(TransportError),
+        ):
+            client.resource(MAPS).list("default")
+        stolen = type(ours)(ours.host, ca_file=ours.ca_file, authorization=theirs.authorization)
+        with Client(stolen) as client, pytest.raises(Unauthorized):
+            client.resource(MAPS).list("default")
+
+
+@pytest.mark.parametrize("late", [0, 3000])
+def test_a_token_is_good_until_it_expires(late: int) -> None:
+    store = Store()
+    metadata = {"name": "r", "namespace": "default", "uid": "u"}
+    account = store.put(BucketId("serviceaccounts", ""), {"metadata": metadata})
+    tokens = Tokens(store)
+    made = datetime.now(UTC) - timedelta(seconds=late)
+    token = tokens.for_account(account, [AUDIENCE], 600, made)
+    if not late:
+        assert tokens.authenticate(token)[0].name == "system:serviceaccount:default:r"
+        return
+    with pytest.raises(InvalidToken, match="has expired"):
+        tokens.authenticate(token)
