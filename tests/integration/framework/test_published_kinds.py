@@ -61,6 +61,7 @@ def test_defaults_are_filled_in_all_the_way_down(client: Client) -> None:
         "settleSeconds": 0,
         "pendingPods": "Evicted",
         "pendingPodsTimeoutSeconds": 600,
+        "controlPlane": "Guard",
     }
     assert spec["drain"]["timeoutSeconds"] == 900
     assert spec["paused"] is False
