@@ -108,11 +108,12 @@ endif
 e2e-kind: $(STAMP) ## Run them on a kind cluster, with the image; needs a container engine
 	@$(BIN)/python -m tests.e2e.kind $(ON_A_CLUSTER)
 
-# ONLY=informer-sync for some rows, QUICK=1 for small sizes.
-BENCH_OPTIONS := $(ONLY:%=--only %) $(QUICK:%=--quick)
+# ONLY=informer-sync for some rows, QUICK=1 for small sizes, ROUNDS=1 for fewer turns.
+BENCH_OPTIONS := $(ONLY:%=--only %) $(QUICK:%=--quick) $(ROUNDS:%=--rounds %)
 .PHONY: bench
 bench: $(STAMP) controlplane ## Measure beside client-go and others; ONLY=ROW for one row, QUICK=1 for small sizes
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
+	$(BIN)/python -m benchmarks.pages
 
 .PHONY: bench-guard
 bench-guard: $(STAMP) ## Fail when a hot path got dearer, by counts and ratios

@@ -1,12 +1,13 @@
 """Measure what the framework's promises stand on, beside its peers, in one run.
 
-python -m benchmarks [--only ROW]... [--quick] [--server real|in-process]
+python -m benchmarks [--only ROW]... [--quick] [--rounds N] [--server real|in-process]
 """
 
 import argparse
 import time
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 from benchmarks import report, servers
 from benchmarks.contests import Outcome
 from benchmarks.machine import describe_machine, versions
-from benchmarks.rows import events, informers, operating, queues, scaling, starting
+from benchmarks.rows import apiserver, events, informers, operating, queues, scaling, starting
 from benchmarks.servers import Served
 from benchmarks.sizes import FULL, QUICK, Sizes
 
@@ -27,15 +28,18 @@ ON_A_FILLED_SERVER: Final[dict[str, Callable[[Served, Sizes], Outcome]]] = {
     "informer-unstructured": informers.unstructured,
     "informer-official": informers.against_official,
     "watch-events": events.watch_events,
+    "flame": informers.flame,
 }
 """Rows that ask a server; they share one, in this order."""
 
 ALONE: Final[dict[str, Callable[[Sizes, Serve], Outcome]]] = {
+    "kopf": informers.against_kopf,
     "queues": lambda sizes, _: queues.queues(sizes),
     "start": starting.starting,
     "operator-idle": operating.idle,
     "rollout": operating.rollout,
     "scaling": scaling.scaling,
+    "test-server": lambda sizes, _: apiserver.apiserver(sizes),
 }
 """Rows that need none, or one of their own."""
 
@@ -44,11 +48,15 @@ SERVERS: Final[dict[str, Serve]] = {
     "in-process": servers.in_process,
 }
 
+_ROUNDS: Final = ("rounds", "slow_rounds", "scale_rounds")
+
 
 def main() -> None:
     """Run the rows that are asked for."""
     arguments = _arguments()
     sizes = QUICK if arguments.quick else FULL
+    if arguments.rounds:
+        sizes = replace(sizes, **dict.fromkeys(_ROUNDS, arguments.rounds))
     wanted = arguments.only or [*ON_A_FILLED_SERVER, *ALONE]
     # What is not the real size, or not the real server, is no result to keep.
     folder = None if arguments.quick or arguments.server != "real" else RESULTS
@@ -68,6 +76,7 @@ def _arguments() -> argparse.Namespace:
         "--only", action="append", choices=rows, help="a row; may be repeated; all by default"
     )
     parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
+    parser.add_argument("--rounds", type=int, help="how often contenders take their turns")
     parser.add_argument("--server", choices=SERVERS, default="real")
     return parser.parse_args()
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from benchmarks.contests import AT_MOST, Figures, Outcome
 
-__all__ = ["as_json", "keep", "table", "targets"]
+__all__ = ["as_json", "keep", "shown", "table", "targets"]
 
 _MEBIBYTE: Final = 2**20
 _MEMORY: Final = frozenset({"resident", "settled", "peak"})
@@ -45,7 +45,7 @@ def table(figures: Mapping[str, Figures]) -> Iterator[str]:
     quantities = list(dict.fromkeys(name for found in medians.values() for name in found))
     yield " ".join([f"{'':<26}", *(f"{name:>16}" for name in quantities)])
     for name, found in medians.items():
-        cells = (_shown(each, found[each]) if each in found else "" for each in quantities)
+        cells = (shown(each, found[each]) if each in found else "" for each in quantities)
         yield " ".join([f"{name:<26}", *(f"{cell:>16}" for cell in cells)])
 
 
@@ -60,7 +60,8 @@ def targets(outcome: Outcome) -> Iterator[str]:
         )
 
 
-def _shown(quantity: str, value: float) -> str:
+def shown(quantity: str, value: float) -> str:
+    """Return a quantity with its unit, as people read it."""
     if quantity in _MEMORY:
         return f"{value / _MEBIBYTE:,.1f} MiB"
     if quantity in _SECONDS:

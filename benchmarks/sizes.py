@@ -16,6 +16,7 @@ class Sizes:
         pods: Of the filled cluster.
         rounds: How often contenders take their turns.
         slow_rounds: The same where a peer takes half a minute.
+        kopf_pods: Pods in the cluster that kopf indexes.
         rate: Changes a second that are followed.
         follow_seconds: For how long.
         keys: That go through a queue.
@@ -37,6 +38,7 @@ class Sizes:
     pods: int
     rounds: int
     slow_rounds: int
+    kopf_pods: int
     rate: float
     follow_seconds: float
     keys: int
@@ -59,6 +61,7 @@ FULL: Final = Sizes(
     pods=20_000,
     rounds=5,
     slow_rounds=3,
+    kopf_pods=2_000,
     rate=300.0,
     follow_seconds=15.0,
     keys=500_000,
@@ -80,6 +83,7 @@ QUICK: Final = Sizes(
     pods=2_000,
     rounds=3,
     slow_rounds=1,
+    kopf_pods=500,
     rate=100.0,
     follow_seconds=4.0,
     keys=50_000,

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 
@@ -11,7 +12,16 @@ from benchmarks.processes import Report, Subject
 from benchmarks.servers import Served
 from benchmarks.sizes import Sizes
 
-__all__ = ["against_official", "fill", "ours", "projection", "python", "unstructured"]
+__all__ = [
+    "against_kopf",
+    "against_official",
+    "fill",
+    "flame",
+    "ours",
+    "projection",
+    "python",
+    "unstructured",
+]
 
 _OURS = "navarchos"
 
@@ -90,6 +100,41 @@ def against_official(served: Served, sizes: Sizes) -> Outcome:
                 sense=AT_LEAST,
             ),
         ),
+    )
+
+
+def against_kopf(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served]]) -> Outcome:
+    """Compare with an index of kopf's, over fewer pods: it has a task for each."""
+    with serve() as served:
+        served.fill(sizes.nodes // 10, sizes.kopf_pods)
+        program = python("kopf_index", str(served.pods), str(served.kubeconfig))
+        contenders = {
+            _OURS: ours("drain", served),
+            f"{_OURS}, dicts": ours("dict", served),
+            "kopf index": partial(fill, program),
+        }
+        figures = contest(sizes.slow_rounds, contenders)
+        _check(figures, served.pods)
+    return Outcome(
+        row="kopf",
+        title=f"informer sync, {served.pods:,} pods, beside an index of kopf's",
+        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.slow_rounds},
+        figures=figures,
+    )
+
+
+def flame(served: Served, sizes: Sizes) -> Outcome:
+    """Tell where our informer's processor time goes."""
+    served.fill(sizes.nodes, sizes.pods)
+    with Subject(python("profiled_informer", "drain", str(served.kubeconfig))) as subject:
+        synced, profiled = subject.report("synced"), subject.report("profiled")
+        subject.report("settled")
+    return Outcome(
+        row="flame",
+        title=f"where the processor time of a sync of {served.pods:,} pods goes",
+        sizes={"pods": served.pods},
+        figures={_OURS: Figures([_synced(synced)])},
+        series={"stacks": profiled["stacks"]},
     )
 
 

@@ -7,6 +7,7 @@ python -m benchmarks.subjects.navarchos_informer drain|dict KUBECONFIG [HANDLERS
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 from benchmarks.subjects.reporting import Reporter
@@ -50,8 +51,12 @@ class Heard:
             self.latencies.append((now - int(written)) / 1e9)
 
 
-def main() -> None:
-    """Report the stages `synced`, `settled` and, for each time that it is asked to, `followed`."""
+def main(when_synced: Callable[[Reporter], object] = lambda _reporter: None) -> None:
+    """Report the stages `synced`, `settled` and, for each time that it is asked to, `followed`.
+
+    Args:
+        when_synced: Called after the first.
+    """
     kind, kubeconfig, *rest = sys.argv[1:]
     resource = PODS if kind == "drain" else UNSTRUCTURED
     logs.configure(level="warning")
@@ -71,6 +76,7 @@ def main() -> None:
         for handler in handlers:
             handler.wait_for_sync(None)
         reporter.end("synced", objects=len(pods.store))
+        when_synced(reporter)
         reporter.settle()
         while reporter.order() is not None:
             reporter.begin()

@@ -25,11 +25,7 @@ REQUESTS = (
     "            self._pods.evict(\n",
     "            self._pods.get(meta.name, meta.namespace)\n            self._pods.evict(\n",
 )
-DICTS = (
-    "drain/pods.py",
-    'PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)',
-    'import kubernetes\nPODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)',
-)
+IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = [")
 
 
 @pytest.mark.timeout(300)
@@ -39,7 +35,7 @@ DICTS = (
         ("informer", FIELDS, "fields that nobody asked for?"),
         ("informer", COPIES, "a copy per handler?"),
         ("rollout", REQUESTS, "a request per pod?"),
-        ("imports", DICTS, "an eager import?"),
+        ("imports", IMPORTS, "an eager import?"),
     ],
     ids=["decode-more-fields", "copy-per-handler", "get-per-pod", "eager-import"],
 )

@@ -1,0 +1,20 @@
+"""The page on performance says what the results say."""
+
+from benchmarks.pages import PAGE, ROOT, files
+
+
+def test_the_page_and_its_plots_are_those_of_the_results() -> None:
+    stale = [
+        str(path.relative_to(ROOT))
+        for path, text in files().items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
+    assert stale == [], "run `python -m benchmarks.pages`"
+
+
+def test_every_row_has_its_place_on_the_page() -> None:
+    from benchmarks.__main__ import ALONE, ON_A_FILLED_SERVER
+
+    text = PAGE.read_text(encoding="utf-8")
+    for row in (*ALONE, *ON_A_FILLED_SERVER):
+        assert f" {row} -->" in text, f"docs/performance.md has no place for {row}"
