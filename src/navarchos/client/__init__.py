@@ -40,6 +40,8 @@ from navarchos.client.errors import (
     WatchExpired,
     ignore_already_exists,
     ignore_not_found,
+    ignore_terminating_namespace,
+    is_namespace_terminating,
     is_resource_version_too_large,
 )
 from navarchos.client.finalizers import add_finalizer, has_finalizer, remove_finalizer
@@ -158,7 +160,9 @@ __all__ = [
     "has_finalizer",
     "ignore_already_exists",
     "ignore_not_found",
+    "ignore_terminating_namespace",
     "is_controlled_by",
+    "is_namespace_terminating",
     "is_owned_by",
     "is_resource_version_too_large",
     "load_config",

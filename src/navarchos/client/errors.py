@@ -23,8 +23,8 @@ not a `Status` is cut to a short line, so that no page of a proxy, and no secret
 reaches the logs whole.
 """
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from navarchos.client.status import Status, seconds_of, status_of_answer
@@ -56,6 +56,8 @@ __all__ = [
     "error_from_status",
     "ignore_already_exists",
     "ignore_not_found",
+    "ignore_terminating_namespace",
+    "is_namespace_terminating",
     "is_resource_version_too_large",
 ]
 
@@ -376,6 +378,13 @@ def is_resource_version_too_large(error: BaseException) -> bool:
     return any("Too large resource version" in text for text in texts)
 
 
+def is_namespace_terminating(error: BaseException) -> bool:
+    """Tell whether something cannot be created because its namespace is being deleted."""
+    return isinstance(error, ApiError) and any(
+        cause.type == "NamespaceTerminating" for cause in error.causes
+    )
+
+
 def ignore_not_found() -> suppress:
     """Return a context that takes `NotFound` for success; all else is raised (CL-15)."""
     return suppress(NotFound)
@@ -384,3 +393,19 @@ def ignore_not_found() -> suppress:
 def ignore_already_exists() -> suppress:
     """Return a context that takes `AlreadyExists` for success; all else is raised (CL-15)."""
     return suppress(AlreadyExists)
+
+
+@contextmanager
+def ignore_terminating_namespace() -> Iterator[None]:
+    """Take it for success that nothing can be created in a namespace that ends.
+
+    What else is refused is raised. A namespace that is gone altogether counts as well.
+    """
+    try:
+        yield
+    except NotFound as gone:
+        if gone.details.get("kind") != "namespaces":
+            raise
+    except Forbidden as refused:
+        if not is_namespace_terminating(refused):
+            raise

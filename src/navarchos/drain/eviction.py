@@ -22,6 +22,7 @@ from navarchos.client.errors import (
     TooManyRequests,
     Unauthorized,
     error_from_answer,
+    is_namespace_terminating,
 )
 from navarchos.client.rights import Rule
 from navarchos.drain.pods import PODS, Pod
@@ -136,7 +137,7 @@ def _too_many(error: TooManyRequests) -> Answer:
 
 
 def _forbidden(error: Forbidden) -> Answer:
-    if any(cause.type == "NamespaceTerminating" for cause in error.causes):
+    if is_namespace_terminating(error):
         return Answer.NAMESPACE_TERMINATING
     if str(error.details.get("kind", "")).startswith("poddisruptionbudget"):
         return Answer.BLOCKED_BY_BUDGET

@@ -6,7 +6,13 @@ from typing import Any, Final, Protocol
 
 from prometheus_client import Counter
 
-from navarchos.client import ApiError, Client, ClientError, Resource, TransportError
+from navarchos.client import (
+    Client,
+    ClientError,
+    Resource,
+    TransportError,
+    is_namespace_terminating,
+)
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStarted
 from navarchos.events.book import EventBook, Outcome
@@ -275,8 +281,8 @@ class EventRecorder:
     def _given_up(self, event: Snapshot, error: ClientError) -> None:
         refused = not isinstance(error, TransportError)
         self._dropped[_Dropped.REFUSED if refused else _Dropped.UNREACHABLE].inc()
-        if _is_expected(error):
-            return
+        if is_namespace_terminating(error):
+            return  # a namespace that goes takes its events with it (EV-12)
         _log.warning(
             "event_given_up",
             reason=event.facts.reason,
@@ -285,13 +291,6 @@ class EventRecorder:
             name=event.facts.regarding.name,
             error=str(error),
         )
-
-
-def _is_expected(error: ClientError) -> bool:
-    """A namespace that goes takes its events with it (EV-12)."""
-    return isinstance(error, ApiError) and any(
-        cause.type == "NamespaceTerminating" for cause in error.causes
-    )
 
 
 def _dropped_counters(instruments: Instruments) -> dict[_Dropped, Counter]:

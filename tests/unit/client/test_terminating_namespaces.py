@@ -1,0 +1,53 @@
+"""What cannot be created in a namespace that ends is no error, if one says so."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from navarchos.client import (
+    Client,
+    Forbidden,
+    NotFound,
+    Resource,
+    ResourceClient,
+    ignore_terminating_namespace,
+)
+from navarchos.testing.apiserver import ApiServer, Fault
+
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=dict)
+MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=dict)
+MAP = {"metadata": {"name": "map"}}
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as server:
+        yield server
+
+
+@pytest.fixture
+def maps(server: ApiServer) -> Iterator[ResourceClient[object]]:
+    """A client; the namespace `brief` is about to end."""
+    with Client(server.client_config()) as client:
+        namespaces = client.resource(NAMESPACES)
+        namespaces.create({"metadata": {"name": "brief", "finalizers": ["example.com/hold"]}})
+        namespaces.delete("brief")
+        yield client.resource(MAPS)
+
+
+@pytest.mark.parametrize("namespace", ["brief", "never-was"])
+def test_a_namespace_that_ends_or_is_gone_takes_what_would_be_in_it(
+    maps: ResourceClient[object], namespace: str
+) -> None:
+    with pytest.raises((Forbidden, NotFound)):
+        maps.create(MAP, namespace)
+    with ignore_terminating_namespace():
+        maps.create(MAP, namespace)
+
+
+def test_all_else_is_raised(server: ApiServer, maps: ResourceClient[object]) -> None:
+    with pytest.raises(NotFound), ignore_terminating_namespace():
+        maps.delete("map", "default")
+    server.faults.add(Fault(verb="create", status=403, times=1))
+    with pytest.raises(Forbidden), ignore_terminating_namespace():
+        maps.create(MAP, "default")
