@@ -4,11 +4,14 @@ Not simulated: rolling updates. A changed template makes a new ReplicaSet at its
 full size and takes the old ones down at once.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 from navarchos.meta import format_time
-from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.runtime import Builder
 from navarchos.testing.cluster.agents import Agent
+from navarchos.testing.cluster.controllers.frame import WorkloadReconciler
 from navarchos.testing.cluster.kinds import (
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -16,61 +19,59 @@ from navarchos.testing.cluster.kinds import (
     ReplicaSet,
     WorkloadStatus,
 )
-from navarchos.testing.cluster.pods import Owner
 from navarchos.testing.cluster.replicas import same_template, template_hash, with_hash
-from navarchos.testing.cluster.world import (
-    BY_OWNER,
-    STATUS_DELAY,
-    Patience,
-    World,
-    status_patch,
-    terminating,
-)
+from navarchos.testing.cluster.world import BY_OWNER, World, status_patch
 
 __all__ = ["Deployments", "install", "summed"]
 
 
-class Deployments(Reconciler):
+class Deployments(WorkloadReconciler[Deployment]):
     """Keeps the ReplicaSets of a Deployment at the sizes that it wants."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self._deployments = world.writer(Agent.CONTROLLERS, DEPLOYMENTS)
+        super().__init__(world, DEPLOYMENTS, world.deployments)
         self._sets = world.writer(Agent.CONTROLLERS, REPLICA_SETS)
-        self._patience = Patience(STATUS_DELAY, world.clock)
 
-    def reconcile(self, request: Request) -> Result:
-        """Bring one Deployment a step forward."""
-        found = self._world.deployments.lister.find(request.name, request.namespace)
-        if found is None or terminating(found):
-            self._patience.over(request)
-            return DONE
-        owned = self._world.replica_sets.lister.by_index(BY_OWNER, found.metadata.uid)
-        current = next(
-            (each for each in owned if same_template(found.spec.template, each.spec.template)),
-            None,
-        )
+    def keep_up(self, found: Deployment) -> None:
+        """Create the ReplicaSet of the template, or scale all as they should be."""
+        owned = self._owned(found)
+        current = _current(found, owned)
         if current is None:
             self._create(found)
-            return DONE
-        for each in owned:
-            self._scale(each, found.spec.replicas if each is current else 0)
-        return self._write_status(request, found, owned, current)
+        else:
+            for each in owned:
+                self._scale(each, found.spec.replicas if each is current else 0)
+
+    def status_of(self, found: Deployment) -> Mapping[str, object] | None:
+        """Add up the counts of the ReplicaSets."""
+        owned = self._owned(found)
+        current, status = _current(found, owned), summed(found, owned)
+        # Without a ReplicaSet there is nothing to count yet: its event brings us back.
+        if current is None or status == found.status:
+            return None
+        return status_patch(
+            status,
+            updatedReplicas=current.status.replicas,
+            unavailableReplicas=max(0, found.spec.replicas - status.available_replicas),
+            conditions=[self._available(found, status)],
+        )
+
+    def _owned(self, found: Deployment) -> list[ReplicaSet]:
+        return self.world.replica_sets.lister.by_index(BY_OWNER, found.metadata.uid)
 
     def _create(self, owner: Deployment) -> None:
         metadata, spec = owner.metadata, msgspec.to_builtins(owner.spec)
         digest = template_hash(owner.spec.template)
-        reference = Owner("apps/v1", "Deployment", metadata.name, metadata.uid)
         replica_set = {
             "metadata": {
                 "name": f"{metadata.name}-{digest}",
                 "labels": {**metadata.labels, "pod-template-hash": digest},
-                "ownerReferences": [reference.reference()],
+                "ownerReferences": [self.owner(owner).reference()],
             },
             "spec": with_hash(spec, digest),
         }
         created = self._sets.create(replica_set, metadata.namespace)
-        self._world.replica_sets.observe_write(created)
+        self.world.replica_sets.observe_write(created)
 
     def _scale(self, found: ReplicaSet, replicas: int) -> None:
         if found.spec.replicas == replicas:
@@ -78,34 +79,12 @@ class Deployments(Reconciler):
         metadata = found.metadata
         body = {"spec": {"replicas": replicas}}
         scaled = self._sets.patch(metadata.name, body, metadata.namespace, uid=metadata.uid)
-        self._world.replica_sets.observe_write(scaled)
-
-    def _write_status(
-        self, request: Request, found: Deployment, owned: list[ReplicaSet], current: ReplicaSet
-    ) -> Result:
-        status = summed(found, owned)
-        if status == found.status:
-            self._patience.over(request)
-            return DONE
-        if left := self._patience.left(request):
-            return Result(requeue_after=left)
-        self._patience.over(request)
-        body = status_patch(
-            status,
-            updatedReplicas=current.status.replicas,
-            unavailableReplicas=max(0, found.spec.replicas - status.available_replicas),
-            conditions=[self._available(found, status)],
-        )
-        written = self._deployments.patch(
-            request.name, body, request.namespace, subresource="status"
-        )
-        self._world.deployments.observe_write(written)
-        return DONE
+        self.world.replica_sets.observe_write(scaled)
 
     def _available(self, found: Deployment, status: WorkloadStatus) -> dict[str, object]:
         # Upstream's default strategy lets a quarter be away.
         enough = status.available_replicas >= found.spec.replicas - found.spec.replicas // 4
-        when = format_time(self._world.clock.now())
+        when = format_time(self.world.clock.now())
         return {
             "type": "Available",
             "status": "True" if enough else "False",
@@ -124,6 +103,11 @@ def summed(found: Deployment, owned: list[ReplicaSet]) -> WorkloadStatus:
         ready_replicas=sum(each.status.ready_replicas for each in owned),
         available_replicas=sum(each.status.available_replicas for each in owned),
     )
+
+
+def _current(found: Deployment, owned: list[ReplicaSet]) -> ReplicaSet | None:
+    wanted = found.spec.template
+    return next((each for each in owned if same_template(wanted, each.spec.template)), None)
 
 
 def install(world: World) -> None:

@@ -3,73 +3,40 @@
 Not simulated: adoption of orphans, `minReadySeconds`.
 """
 
-from navarchos.client import ignore_not_found
-from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
-from navarchos.testing.cluster.agents import Agent
-from navarchos.testing.cluster.kinds import PODS, REPLICA_SETS, Pod, ReplicaSet
-from navarchos.testing.cluster.pods import Owner, from_template
+from collections.abc import Mapping
+
+from navarchos.runtime import Builder
+from navarchos.testing.cluster.controllers.frame import WorkloadReconciler
+from navarchos.testing.cluster.kinds import PODS, REPLICA_SETS, ReplicaSet
+from navarchos.testing.cluster.pods import from_template
 from navarchos.testing.cluster.replicas import next_step, status_of
-from navarchos.testing.cluster.world import (
-    STATUS_DELAY,
-    Patience,
-    World,
-    status_patch,
-    terminating,
-)
+from navarchos.testing.cluster.world import World, status_patch
 
 __all__ = ["ReplicaSets", "install"]
 
 
-class ReplicaSets(Reconciler):
+class ReplicaSets(WorkloadReconciler[ReplicaSet]):
     """Creates and deletes pods; counts them in the status."""
 
     def __init__(self, world: World) -> None:
-        self._world = world
-        self._sets = world.writer(Agent.CONTROLLERS, REPLICA_SETS)
-        self._pods = world.writer(Agent.CONTROLLERS, PODS)
-        self._patience = Patience(STATUS_DELAY, world.clock)
+        super().__init__(world, REPLICA_SETS, world.replica_sets)
 
-    def reconcile(self, request: Request) -> Result:
-        """Bring one ReplicaSet a step forward."""
-        found = self._world.replica_sets.lister.find(request.name, request.namespace)
-        if found is None or terminating(found):
-            self._patience.over(request)
-            return DONE
-        step = next_step(self._world.pods_of(found.metadata.uid), found.spec.replicas)
+    def keep_up(self, found: ReplicaSet) -> None:
+        """Create or delete pods until there are as many as wanted."""
+        metadata, spec = found.metadata, found.spec
+        step = next_step(self.world.pods_of(metadata.uid), spec.replicas)
         for _ in range(step.create):
-            self._create(found)
+            self.pods.create(from_template(spec.template, self.owner(found), metadata.namespace))
         for pod in step.delete:
-            self._delete(pod)
-        return self._write_status(request, found)
+            self.pods.delete(pod)
 
-    def _create(self, owner: ReplicaSet) -> None:
-        metadata = owner.metadata
-        reference = Owner("apps/v1", "ReplicaSet", metadata.name, metadata.uid)
-        pod = from_template(owner.spec.template, reference, metadata.namespace)
-        # The next pass may come before the watch: it has to see this pod (RT-32).
-        self._world.pods.observe_write(self._pods.create(pod, metadata.namespace))
-
-    def _delete(self, pod: Pod) -> None:
-        metadata = pod.metadata
-        with ignore_not_found():
-            self._pods.delete(metadata.name, metadata.namespace, uid=metadata.uid)
-
-    def _write_status(self, request: Request, found: ReplicaSet) -> Result:
-        status = status_of(self._world.pods_of(found.metadata.uid), found.metadata.generation)
+    def status_of(self, found: ReplicaSet) -> Mapping[str, object] | None:
+        """Count the pods."""
+        metadata = found.metadata
+        status = status_of(self.world.pods_of(metadata.uid), metadata.generation)
         if status == found.status:
-            self._patience.over(request)
-            return DONE
-        if left := self._patience.left(request):
-            return Result(requeue_after=left)
-        self._patience.over(request)
-        written = self._sets.patch(
-            request.name,
-            status_patch(status, fullyLabeledReplicas=status.replicas),
-            request.namespace,
-            subresource="status",
-        )
-        self._world.replica_sets.observe_write(written)
-        return DONE
+            return None
+        return status_patch(status, fullyLabeledReplicas=status.replicas)
 
 
 def install(world: World) -> None:
