@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import msgspec
 
 from navarchos.client.taints import Toleration, is_tolerated
-from navarchos.testing.cluster.kinds import DaemonSetStatus, Node, Pod, Template
+from navarchos.testing.cluster.constraints import NodeFilter
+from navarchos.testing.cluster.kinds import DaemonSetStatus, Node, Pod, PodSpec, Template
 from navarchos.testing.cluster.pods import DAEMON_TOLERATIONS
 
 __all__ = ["Plan", "plan", "tolerations_of"]
@@ -27,12 +28,13 @@ def plan(
 ) -> Plan:
     """Return what is missing and what is too much.
 
-    Every node whose taints the pods tolerate gets one, cordoned or not (upstream
-    tolerates the cordon's taint for them). A pod that terminates holds its node's
-    place until it is gone. Pods on nodes that do not exist are not our business:
+    Every node that they may come to and whose taints they tolerate gets one, cordoned
+    or not (upstream tolerates the cordon's taint for them). A pod that terminates holds
+    its node's place until it is gone. Pods on nodes that do not exist are not our business:
     they are collected as garbage.
     """
     tolerations = tolerations_of(template)
+    wanted_nodes = NodeFilter(msgspec.convert(template.get("spec") or {}, PodSpec))
     by_node: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         by_node[pod.spec.node_name].append(pod)
@@ -41,7 +43,7 @@ def plan(
     ready = scheduled = wanted = 0
     for node in nodes:
         held = by_node.get(node.metadata.name, [])
-        if not _belongs(template, node, tolerations):
+        if not _belongs(wanted_nodes, node, tolerations):
             delete += [pod for pod in held if not pod.is_terminating]
             continue
         wanted += 1
@@ -66,13 +68,8 @@ def tolerations_of(template: Template) -> tuple[Toleration, ...]:
     return msgspec.convert([*(own or ()), *DAEMON_TOLERATIONS], tuple[Toleration, ...])
 
 
-def _belongs(template: Template, node: Node, tolerations: tuple[Toleration, ...]) -> bool:
-    spec = template.get("spec")
-    selector = (spec.get("nodeSelector") if isinstance(spec, Mapping) else None) or {}
-    labels = node.metadata.labels
-    if any(labels.get(key) != value for key, value in selector.items()):
-        return False
-    return all(
+def _belongs(wanted: NodeFilter, node: Node, tolerations: tuple[Toleration, ...]) -> bool:
+    return not wanted.why_not(node) and all(
         taint.effect == "PreferNoSchedule" or is_tolerated(taint, tolerations)
         for taint in node.spec.taints
     )

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Resource
-from navarchos.client.selectors import LabelSelectorSpec
+from navarchos.client.selectors import LabelSelectorRequirement, LabelSelectorSpec
 from navarchos.client.taints import Taint, Toleration
 from navarchos.meta import Object, OwnerReference, ResourceVersion
 
@@ -24,6 +24,7 @@ __all__ = [
     "PODS",
     "REPLICA_SETS",
     "STATEFUL_SETS",
+    "Affinity",
     "Budget",
     "BudgetSpec",
     "BudgetStatus",
@@ -33,9 +34,14 @@ __all__ = [
     "Job",
     "Node",
     "NodeAddress",
+    "NodeAffinity",
+    "NodeSelector",
+    "NodeSelectorTerm",
     "NodeSpec",
     "NodeStatus",
     "Pod",
+    "PodAffinity",
+    "PodAffinityTerm",
     "PodMeta",
     "PodSpec",
     "PodStatus",
@@ -44,6 +50,7 @@ __all__ = [
     "StatefulSet",
     "StatusCondition",
     "Template",
+    "TopologySpreadConstraint",
     "WorkloadSpec",
     "WorkloadStatus",
 ]
@@ -89,12 +96,67 @@ class Container(msgspec.Struct, frozen=True, gc=False):
     resources: Resources = Resources()
 
 
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Nodes by their labels and their names; all conditions must hold."""
+
+    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
+    match_fields: tuple[LabelSelectorRequirement, ...] = ()
+
+
+class NodeSelector(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Nodes that one of the terms matches."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Where a pod has to be, by the nodes."""
+
+    required: NodeSelector | None = msgspec.field(default=None, name=_REQUIRED)
+
+
+class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """Pods, and the label of nodes that says what is near them."""
+
+    label_selector: LabelSelectorSpec | None = None
+    topology_key: str = ""
+    namespaces: tuple[str, ...] = ()
+
+
+class PodAffinity(msgspec.Struct, frozen=True, gc=False):
+    """Where a pod has to be, or must not be, by other pods."""
+
+    required: tuple[PodAffinityTerm, ...] = msgspec.field(default=(), name=_REQUIRED)
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """What draws a pod to places, or keeps it from them; preferences are left out."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """How unevenly pods may be spread over domains."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelectorSpec | None = None
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """Where a pod may run, and where it does."""
 
     node_name: str = ""
     node_selector: Mapping[str, str] = {}
     tolerations: tuple[Toleration, ...] = ()
+    affinity: Affinity | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
     termination_grace_period_seconds: int = 30
 
@@ -236,10 +298,15 @@ class DaemonSet(Object, frozen=True):
 
 
 class JobSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """How many pods have to succeed, and how many may run at once."""
+    """How many pods have to succeed, how many may run at once, and how many may fail.
+
+    Without `completions` one success is enough, and the others come to their end.
+    """
 
     parallelism: int = 1
-    completions: int = 1
+    completions: int | None = None
+    backoff_limit: int = 6
+    pod_replacement_policy: str = "TerminatingOrFailed"
     template: Template = {}
 
 
@@ -249,6 +316,8 @@ class JobStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=T
     active: int = 0
     ready: int = 0
     succeeded: int = 0
+    failed: int = 0
+    terminating: int = 0
     start_time: datetime | None = None
     conditions: tuple[StatusCondition, ...] = ()
 

@@ -13,6 +13,7 @@ from typing import Final
 
 from navarchos.client.taints import Taint, is_tolerated
 from navarchos.quantities import parse_quantity
+from navarchos.testing.cluster.constraints import Domains, Neighbours, NodeFilter
 from navarchos.testing.cluster.kinds import Node, Pod
 
 __all__ = ["Placement", "requests_of", "why_not"]
@@ -56,6 +57,8 @@ class Placement:
     """
 
     def __init__(self) -> None:
+        self._neighbours = Neighbours()  # guarded by _books_lock
+        self._nodes: dict[str, Node] = {}  # guarded by _books_lock; those that exist
         self._books_lock = threading.Lock()
         self._seats: dict[str, _Seat] = defaultdict(_Seat)  # guarded by _books_lock
         self._bookings: dict[str, _Booking] = {}  # guarded by _books_lock; by pod uid
@@ -67,7 +70,7 @@ class Placement:
         with self._books_lock:
             name = node.metadata.name
             seat = self._seats[name]
-            seat.node = node
+            seat.node = self._nodes[name] = node
             self._levels[seat.pods][name] = None
 
     def remove_node(self, name: str) -> None:
@@ -75,6 +78,7 @@ class Placement:
         with self._books_lock:
             seat = self._seats[name]
             seat.node = None
+            self._nodes.pop(name, None)
             self._levels[seat.pods].pop(name, None)
             self._forget_seat_locked(name)
 
@@ -89,6 +93,8 @@ class Placement:
             elif uid not in self._bookings or self._bookings[uid].node != pod.spec.node_name:
                 self._unbook_locked(uid)
                 self._book_locked(pod, pod.spec.node_name)
+            else:
+                self._neighbours.add(pod, pod.spec.node_name)
 
     def remove_pod(self, uid: str) -> None:
         """Forget a pod: it is gone, or could not be bound."""
@@ -122,12 +128,15 @@ class Placement:
             return self._seats[node].pods if node in self._seats else 0
 
     def _candidates_locked(self, pod: Pod) -> Iterator[_Seat]:
-        requests = requests_of(pod)
+        requests, wanted = requests_of(pod), NodeFilter(pod.spec)
+        domains = Domains(pod, self._neighbours, self._nodes)
         found = 0
         for level in sorted(self._levels):
             for name in self._levels[level]:
                 seat = self._seats[name]
-                if seat.node is None or why_not(pod, seat.node):
+                if seat.node is None or _why_closed(pod, seat.node):
+                    continue
+                if wanted.why_not(seat.node) or domains.why_not(seat.node):
                     continue
                 if not _has_room(seat, requests):
                     continue
@@ -140,10 +149,12 @@ class Placement:
         owner = pod.owner.uid if pod.owner is not None else ""
         booking = _Booking(node, owner, requests_of(pod))
         self._bookings[pod.metadata.uid] = booking
+        self._neighbours.add(pod, node)
         self._count_locked(booking, 1)
 
     def _unbook_locked(self, uid: str) -> None:
         booking = self._bookings.pop(uid, None)
+        self._neighbours.remove(uid)
         if booking is not None:
             self._count_locked(booking, -1)
             self._forget_seat_locked(booking.node)
@@ -168,14 +179,15 @@ class Placement:
 
 
 def why_not(pod: Pod, node: Node) -> str:
-    """Return why a pod may not come to a node, whatever room it has; "" if it may."""
+    """Return why a pod may not come to a node, whatever is there; "" if it may."""
+    return _why_closed(pod, node) or NodeFilter(pod.spec).why_not(node)
+
+
+def _why_closed(pod: Pod, node: Node) -> str:
     if not node.is_ready:
         return "the node is not ready"
     if node.spec.unschedulable and not is_tolerated(_UNSCHEDULABLE, pod.spec.tolerations):
         return "the node is unschedulable"
-    labels = node.metadata.labels
-    if any(labels.get(key) != value for key, value in pod.spec.node_selector.items()):
-        return "the node does not match the pod's node selector"
     for taint in node.spec.taints:
         if taint.effect == "PreferNoSchedule" or is_tolerated(taint, pod.spec.tolerations):
             continue
