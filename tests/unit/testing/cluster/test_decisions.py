@@ -9,6 +9,7 @@ import pytest
 
 from navarchos.testing.cluster import daemonpods, jobpods, replicas, statefulpods
 from navarchos.testing.cluster.budgets import is_urgent
+from navarchos.testing.cluster.jobpods import Backoff, Verdict
 from navarchos.testing.cluster.kinds import BudgetStatus, Job, Node, Pod, WorkloadStatus
 from navarchos.testing.cluster.pods import Owner, from_template, mirror_pod
 from navarchos.testing.cluster.statefulpods import stateful_pod
@@ -144,32 +145,106 @@ def test_daemons_on_a_node_that_is_gone_are_left_to_the_collector(make_pod: Make
     assert (step.create, step.delete) == ((), ())
 
 
-def job(*, parallelism: int, completions: int, succeeded: int = 0) -> Job:
-    spec = {"parallelism": parallelism, "completions": completions}
-    return msgspec.convert({"spec": spec, "status": {"succeeded": succeeded}}, Job)
+def job(
+    *,
+    parallelism: int = 1,
+    completions: int | None = 1,
+    status: dict[str, Any] | None = None,
+    **spec: object,
+) -> Job:
+    wanted = {"parallelism": parallelism, "completions": completions, **spec}
+    return msgspec.convert({"spec": wanted, "status": status or {}}, Job)
 
 
 def test_a_job_runs_as_many_pods_as_are_still_missing(make_pod: MakePod) -> None:
-    pods = [make_pod("a"), make_pod("b", phase="Succeeded")]
+    pods = [make_pod("a", phase="Succeeded"), make_pod("b")]
     step = jobpods.plan(job(parallelism=3, completions=3), pods, ())
-    assert (step.create, step.active, step.succeeded) == (1, 1, 1)
+    assert (step.create, step.tally.active, step.tally.ready, step.tally.succeeded) == (1, 1, 1, 1)
 
 
 def test_a_success_is_counted_once(make_pod: MakePod) -> None:
     pods = [make_pod("a", phase="Succeeded")]
-    wanted = job(parallelism=2, completions=2, succeeded=1)
+    wanted = job(parallelism=2, completions=2, status={"succeeded": 1})
     step = jobpods.plan(wanted, pods, {"uid-a"})
-    assert (step.create, step.succeeded) == (1, 1)
+    assert (step.create, step.tally.succeeded, step.successes) == (1, 1, frozenset())
 
 
-def test_a_job_that_is_done_creates_nothing(make_pod: MakePod) -> None:
-    step = jobpods.plan(job(parallelism=2, completions=2, succeeded=2), [], ())
-    assert (step.create, step.succeeded) == (0, 2)
+def test_a_job_that_is_done_creates_nothing_and_says_so_in_the_order_that_servers_want() -> None:
+    step = jobpods.plan(job(parallelism=2, completions=2, status={"succeeded": 2}), [], ())
+    assert (step.create, step.verdict) == (0, Verdict.COMPLETE)
+    assert step.conditions == ("SuccessCriteriaMet", "Complete")
 
 
-def test_an_evicted_pod_of_a_job_is_run_again(make_pod: MakePod) -> None:
-    pods = [make_pod("a", terminating=True), make_pod("b")]
-    assert jobpods.plan(job(parallelism=2, completions=2), pods, ()).create == 1
+def test_a_job_is_not_complete_before_its_last_pod_is_gone(make_pod: MakePod) -> None:
+    pods = [make_pod("a"), make_pod("b", terminating=True)]
+    step = jobpods.plan(job(completions=1, status={"succeeded": 1}), pods, {"uid-b"})
+    assert names(step.delete) == ["a"]
+    assert step.conditions == ("SuccessCriteriaMet",)
+
+
+def test_an_evicted_pod_of_a_job_is_run_again_and_counts_as_failed(make_pod: MakePod) -> None:
+    pods = [make_pod("a"), make_pod("b", terminating=True)]
+    step = jobpods.plan(job(parallelism=2, completions=2), pods, ())
+    assert (step.create, step.tally.failed, step.tally.terminating) == (1, 1, 1)
+
+
+def test_a_job_that_replaces_failed_pods_only_waits_until_one_has_ended(make_pod: MakePod) -> None:
+    wanted = job(parallelism=2, completions=2, podReplacementPolicy="Failed")
+    going = [make_pod("a"), make_pod("b", terminating=True)]
+    step = jobpods.plan(wanted, going, ())
+    assert (step.create, step.tally.failed) == (0, 0)
+    gone = [make_pod("a"), make_pod("b", phase="Failed", terminating=True)]
+    step = jobpods.plan(wanted, gone, ())
+    assert (step.create, step.tally.failed) == (1, 1)
+
+
+def test_a_job_fails_when_more_pods_have_failed_than_it_allows(make_pod: MakePod) -> None:
+    pods = [make_pod("a", phase="Failed"), make_pod("b", phase="Failed"), make_pod("c")]
+    allowed = jobpods.plan(job(completions=3, backoffLimit=2), pods, ())
+    assert (allowed.verdict, allowed.tally.failed) == (None, 2)
+    step = jobpods.plan(job(completions=3, backoffLimit=1), pods, ())
+    assert (step.verdict, step.create, names(step.delete)) == (Verdict.FAILED, 0, ["c"])
+    assert step.conditions == ("FailureTarget",)
+    last = jobpods.plan(job(completions=3, backoffLimit=1), pods[:2], ())
+    assert last.conditions == ("FailureTarget", "Failed")
+
+
+def test_a_verdict_stays_though_the_counts_would_say_otherwise(make_pod: MakePod) -> None:
+    conditions = [{"type": "FailureTarget", "status": "True"}]
+    failing = job(completions=1, status={"conditions": conditions})
+    assert jobpods.plan(failing, [make_pod("a")], ()).verdict is Verdict.FAILED
+
+
+def test_without_completions_one_success_is_enough_once_the_others_have_ended(
+    make_pod: MakePod,
+) -> None:
+    queue = job(parallelism=3, completions=None)
+    assert jobpods.plan(queue, [], ()).create == 3
+    pods = [make_pod("a", phase="Succeeded"), make_pod("b")]
+    running = jobpods.plan(queue, pods, ())
+    assert (running.create, running.delete, running.verdict) == (0, (), None)
+    assert jobpods.plan(queue, pods[:1], ()).verdict is Verdict.COMPLETE
+
+
+def test_a_job_that_wants_fewer_pods_at_once_takes_some_away(make_pod: MakePod) -> None:
+    pods = [make_pod("a"), make_pod("b"), make_pod("c", ready=False)]
+    step = jobpods.plan(job(parallelism=1, completions=9), pods, ())
+    assert names(step.delete) == ["c", "a"]
+
+
+def test_each_further_failure_doubles_the_wait_and_a_success_ends_it(make_pod: MakePod) -> None:
+    backoff, wanted = Backoff(), job(completions=9)
+    assert backoff.left(0.0, speed=1.0) == 0.0
+    waits = []
+    for number in range(8):
+        step = jobpods.plan(wanted, [make_pod(f"pod-{number}", phase="Failed")], ())
+        backoff.note(step, 100.0)
+        backoff.note(step, 105.0)  # what was noted counts once
+        waits.append(backoff.left(100.0, speed=1.0))
+    assert waits == [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0]
+    assert backoff.left(130.0, speed=10.0) == 30.0
+    backoff.note(jobpods.plan(wanted, [make_pod("good", phase="Succeeded")], ()), 140.0)
+    assert backoff.left(140.0, speed=1.0) == 0.0
 
 
 @pytest.mark.parametrize(

@@ -1,21 +1,41 @@
 """Jobs: pods that run to their end.
 
-Not simulated: failures, indexes, tracking finalizers. A success is counted once by
-this process; a pod that vanishes between its end and the count runs again, as it
-did in Kubernetes before finalizers.
+Simulated are `parallelism`, `completions`, `backoffLimit` with its delays, and
+`podReplacementPolicy`. Not simulated: indexes, deadlines, suspension, policies for
+failures and success, tracking finalizers. An end is counted once by this process; a
+pod that vanishes between its end and the count runs again, as it did in Kubernetes
+before finalizers.
 """
 
-from datetime import datetime
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
 
+from navarchos.client import NotFound, ignore_terminating_namespace
 from navarchos.meta import format_time
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.testing.cluster.agents import Agent
-from navarchos.testing.cluster.jobpods import Plan, is_complete, plan
+from navarchos.testing.cluster.controllers.frame import PodControl, owner_of
+from navarchos.testing.cluster.jobpods import Backoff, Plan, Verdict, is_over, plan
 from navarchos.testing.cluster.kinds import JOBS, PODS, Job
-from navarchos.testing.cluster.pods import Owner, from_template
+from navarchos.testing.cluster.pods import from_template
 from navarchos.testing.cluster.world import World, terminating
 
 __all__ = ["Jobs", "install"]
+
+_WHY: Final = {
+    Verdict.COMPLETE: ("CompletionsReached", "Reached expected number of succeeded pods"),
+    Verdict.FAILED: ("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+}
+
+
+@dataclass(slots=True)
+class _Memory:
+    """What is known of a Job beside its status."""
+
+    uid: str
+    counted: set[str] = field(default_factory=set)  # pods whose end the status counts
+    backoff: Backoff = field(default_factory=Backoff)
 
 
 class Jobs(Reconciler):
@@ -24,56 +44,77 @@ class Jobs(Reconciler):
     def __init__(self, world: World) -> None:
         self._world = world
         self._jobs = world.writer(Agent.CONTROLLERS, JOBS)
-        self._pods = world.writer(Agent.CONTROLLERS, PODS)
-        self._counted: dict[str, set[str]] = {}  # pods in `status.succeeded`, by job uid
+        self._pods = PodControl(world)
+        self._memories: dict[Request, _Memory] = {}
 
     def reconcile(self, request: Request) -> Result:
         """Bring one Job a step forward."""
         found = self._world.jobs.lister.find(request.name, request.namespace)
-        if found is None or terminating(found) or is_complete(found):
+        if found is None or terminating(found) or is_over(found):
+            self._memories.pop(request, None)
             return DONE
-        pods = self._world.pods_of(found.metadata.uid)
-        counted = self._counted.setdefault(found.metadata.uid, set())
-        step = plan(found, pods, counted)
-        for _ in range(step.create):
-            self._create(found)
-        if step.create:
-            step = plan(found, self._world.pods_of(found.metadata.uid), counted)
+        memory = self._memories.get(request)
+        if memory is None or memory.uid != found.metadata.uid:
+            memory = self._memories[request] = _Memory(found.metadata.uid)
+        now = self._world.clock.monotonic()
+        step = self._plan(found, memory)
+        memory.backoff.note(step, now)
+        left = memory.backoff.left(now, speed=self._world.options.speed) if step.create else 0.0
+        if not left and (step.create or step.delete):
+            self._act(found, step)
+            step = self._plan(found, memory)
         if step.differs_from(found):
-            self._write_status(found, step)
-            counted |= {p.metadata.uid for p in pods if p.status.phase == "Succeeded"}
-        return DONE
+            with suppress(NotFound):
+                self._write_status(found, step)
+                memory.counted |= step.successes | step.failures
+        return Result(requeue_after=left) if left else DONE
 
-    def _create(self, owner: Job) -> None:
-        metadata = owner.metadata
-        reference = Owner("batch/v1", "Job", metadata.name, metadata.uid)
-        pod = from_template(owner.spec.template, reference, metadata.namespace)
-        self._world.pods.observe_write(self._pods.create(pod, metadata.namespace))
+    def _plan(self, found: Job, memory: _Memory) -> Plan:
+        return plan(found, self._world.pods_of(found.metadata.uid), memory.counted)
+
+    def _act(self, found: Job, step: Plan) -> None:
+        owner, namespace = owner_of(JOBS, found), found.metadata.namespace
+        with ignore_terminating_namespace():
+            for _ in range(step.create):
+                self._pods.create(from_template(found.spec.template, owner, namespace))
+        for pod in step.delete:
+            self._pods.delete(pod)
 
     def _write_status(self, found: Job, step: Plan) -> None:
-        body = {"status": _status(found, step, self._world.clock.now())}
+        when = format_time(self._world.clock.now())
+        tally = step.tally
+        status: dict[str, object] = {
+            "active": tally.active,
+            "ready": tally.ready,
+            "succeeded": tally.succeeded,
+            "failed": tally.failed,
+            "terminating": tally.terminating,
+        }
+        if found.status.start_time is None:
+            status["startTime"] = when
+        if step.verdict is not None:
+            status["conditions"] = _conditions(step, step.verdict, when)
+            if step.verdict is Verdict.COMPLETE and step.is_settled:
+                status["completionTime"] = when
         metadata = found.metadata
+        body = {"status": status}
         written = self._jobs.patch(metadata.name, body, metadata.namespace, subresource="status")
         self._world.jobs.observe_write(written)
 
 
-def _status(found: Job, step: Plan, now: datetime) -> dict[str, object]:
-    when = format_time(now)
-    status: dict[str, object] = {
-        "active": step.active,
-        "ready": step.ready,
-        "succeeded": step.succeeded,
-    }
-    if found.status.start_time is None:
-        status["startTime"] = when
-    if step.succeeded >= found.spec.completions:
-        status["completionTime"] = when
-        times = {"lastProbeTime": when, "lastTransitionTime": when}
-        # The server accepts `Complete` only after `SuccessCriteriaMet`.
-        status["conditions"] = [
-            {"type": kind, "status": "True", **times} for kind in ("SuccessCriteriaMet", "Complete")
-        ]
-    return status
+def _conditions(step: Plan, verdict: Verdict, when: str) -> list[dict[str, object]]:
+    reason, message = _WHY[verdict]
+    return [
+        {
+            "type": kind,
+            "status": "True",
+            "reason": reason,
+            "message": message,
+            "lastProbeTime": when,
+            "lastTransitionTime": when,
+        }
+        for kind in step.conditions
+    ]
 
 
 def install(world: World) -> None:
