@@ -25,6 +25,7 @@ from navarchos.testing.cluster.controllers import (
     scheduler,
     statefulsets,
 )
+from navarchos.testing.cluster.installing import install_owned
 from navarchos.testing.cluster.invariants import InvariantChecker, Violation
 from navarchos.testing.cluster.nodes import Machine
 from navarchos.testing.cluster.options import ClusterOptions
@@ -133,16 +134,13 @@ class Cluster:
         )
 
     def populate(self) -> None:
-        """Install namespaces, nodes, workloads and pods, settled and running.
-
-        Only on a server that keeps uids as given, which a real one does not: there pods
-        would not belong to their owners.
-        """
+        """Install namespaces, nodes, workloads and pods, settled and running."""
         population = populate(self.options, self._clock.now())
         self._machines = population.machines
         present = {found["metadata"]["name"] for found in self._server.list("namespaces")}
         missing = [name for name in population.namespaces if name not in present]
-        self._server.install(*map(_namespace, missing), *population.manifests)
+        self._server.install(*map(_namespace, missing))
+        install_owned(self._server, population.manifests)
 
     def start(self) -> None:
         """Start the controllers. The server must be listening.
@@ -180,13 +178,15 @@ class Cluster:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self._stop.is_set():
             self._threads.raise_failure()
+            began = self._clock.monotonic()
             waiting_for = unsettled(self._world, self._server)
             if not waiting_for:
                 return True
             if deadline is not None and self._clock.monotonic() >= deadline:
                 _log.warning("cluster_not_ready", waiting_for=waiting_for)
                 return False
-            self._stop.wait(_LOOK_PERIOD)
+            # A look at a large cluster takes a while: no more than half the time is spent so.
+            self._stop.wait(max(_LOOK_PERIOD, self._clock.monotonic() - began))
         return False
 
     def stop(self) -> None:

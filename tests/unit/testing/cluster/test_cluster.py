@@ -1,7 +1,7 @@
 """A small cluster over the real in-process server, seen from outside through the API."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
@@ -16,6 +16,7 @@ from navarchos.client import (
     ConnectFailed,
     NotFound,
     ResourceClient,
+    ServerError,
     TooManyRequests,
 )
 from navarchos.errors import AlreadyStarted, NotStarted
@@ -34,6 +35,7 @@ from navarchos.testing.cluster.kinds import (
 LIMIT = 30.0
 NEVER = Span(1e9, 1e9)
 DONE = "example.com/replace"
+HOST = "kubernetes.io/hostname"
 TEMPLATE = {
     "metadata": {"labels": {"app": "extra"}},
     "spec": {"containers": [{"name": "c", "image": "c:1"}]},
@@ -346,6 +348,78 @@ def test_a_job_runs_to_its_end(make_play: MakePlay) -> None:
     assert play.server.get("jobs", "sum", "default", group="batch")["status"]["succeeded"] == 3
 
 
+def job_status(play: Play, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = play.server.get("jobs", name, "default", group="batch")
+    return found.get("status", {})
+
+
+def test_a_job_whose_pods_fail_too_often_fails_and_takes_the_others_away(play: Play) -> None:
+    template = {"spec": {**TEMPLATE["spec"], "restartPolicy": "Never"}}
+    spec = {"parallelism": 2, "completions": 4, "backoffLimit": 1, "template": template}
+    play.client.resource(JOBS).create({"metadata": {"name": "sum"}, "spec": spec}, "default")
+    for failed in (1, 2):
+        play.wait_until(lambda: len(play.ready(**{"job-name": "sum"})) == 2)
+        (pod, *_) = play.ready(**{"job-name": "sum"})
+        play.pods.patch(
+            pod["metadata"]["name"],
+            {"status": {"phase": "Failed", "conditions": []}},
+            "default",
+            subresource="status",
+        )
+        play.wait_until(lambda failed=failed: job_status(play, "sum").get("failed", 0) >= failed)  # type: ignore[misc]  # bound now
+    play.wait_until(lambda: is_failed(play, "sum"))
+    status = job_status(play, "sum")
+    assert [c["type"] for c in status["conditions"]] == ["FailureTarget", "Failed"]
+    assert {c["reason"] for c in status["conditions"]} == {"BackoffLimitExceeded"}
+    assert status.get("active", 0) == status.get("terminating", 0) == 0
+    assert [p["status"]["phase"] for p in play.find(**{"job-name": "sum"})] == ["Failed"] * 2
+
+
+def is_failed(play: Play, name: str) -> bool:
+    return any(c["type"] == "Failed" for c in job_status(play, name).get("conditions", []))
+
+
+def test_a_pod_with_two_budgets_is_warned_of_and_one_budget_alone_is_kept_up_to_date(
+    play: Play,
+) -> None:
+    labels = {"matchLabels": {"app": "extra"}}
+    spec = {"replicas": 1, "selector": labels, "template": TEMPLATE}
+    deployments = play.client.resource(DEPLOYMENTS)
+    deployments.create({"metadata": {"name": "extra"}, "spec": spec}, "default")
+    play.wait_until(lambda: len(play.ready(app="extra")) == 1)
+    for name in ("first", "second"):
+        rule = {"minAvailable": 1, "selector": labels}
+        budget = {"metadata": {"name": name}, "spec": rule}
+        play.client.resource(DISRUPTION_BUDGETS).create(budget, "default")
+        play.wait_until(lambda name=name: play.budget(name).get("currentHealthy") == 1)  # type: ignore[misc]  # bound now
+    deployments.patch("extra", {"spec": {"replicas": 3}}, "default")
+    play.wait_until(lambda: play.budget("first").get("currentHealthy") == 3)
+
+    def warnings() -> list[str]:
+        found = play.server.list("events", group="events.k8s.io")
+        return [e["note"] for e in found if e["reason"] == "MultiplePodDisruptionBudgets"]
+
+    play.wait_until(lambda: bool(warnings()))
+    assert '  Chose "first" arbitrarily.' in warnings()[0]
+    assert play.budget("second")["currentHealthy"] == 1
+    with pytest.raises(ServerError, match="more than one PodDisruptionBudget"):
+        play.evict(play.ready(app="extra")[0])
+
+
+def test_pods_that_keep_away_from_each_other_come_to_nodes_of_their_own(play: Play) -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "extra"}}, "topologyKey": HOST}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "affinity": affinity}}
+    spec = {"replicas": 7, "selector": {"matchLabels": {"app": "extra"}}, "template": template}
+    play.client.resource(DEPLOYMENTS).create(
+        {"metadata": {"name": "extra"}, "spec": spec}, "default"
+    )
+    roomy = len([n for n in play.server.list("nodes") if not n["spec"].get("taints")])
+    play.wait_until(lambda: len(play.ready(app="extra")) == roomy)
+    play.wait_until(lambda: "Unschedulable" in str(play.find(app="extra")))
+    assert len({pod["spec"]["nodeName"] for pod in play.ready(app="extra")}) == roomy
+
+
 def test_a_bare_pod_is_gone_for_good(make_play: MakePlay) -> None:
     play = make_play(bare_pods=1)
     play.start()
@@ -427,3 +501,24 @@ def replace_node(play: Play, node: str) -> None:
 
     play.wait_until(is_empty)
     play.nodes.patch(node, {"metadata": {"labels": {DONE: "yes"}}})
+
+
+class GivesUids(ApiServer):
+    """Gives every object a uid of its own, as a real server does, whatever it is told."""
+
+    def install(self, *manifests: Mapping[str, object]) -> None:
+        """Create objects without the uids that they bring."""
+        for manifest in manifests:
+            metadata = {k: v for k, v in dict(manifest["metadata"]).items() if k != "uid"}  # type: ignore[call-overload]  # a dict
+            super().install({**manifest, "metadata": metadata})
+
+
+def test_a_cluster_settles_on_a_server_that_gives_the_uids() -> None:
+    options = ClusterOptions(nodes=5, pods_per_node=5, speed=100.0, job_pod_run=NEVER)
+    with GivesUids() as server, Cluster(server, options=options) as cluster:
+        cluster.populate()
+        before = {pod["metadata"]["uid"] for pod in server.list("pods")}
+        cluster.start()
+        assert cluster.wait_until_ready(LIMIT)
+        assert {pod["metadata"]["uid"] for pod in server.list("pods")} == before
+        assert server.requests["create"] == server.requests["delete"] == 0

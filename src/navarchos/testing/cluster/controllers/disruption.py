@@ -19,6 +19,7 @@ import msgspec
 
 from navarchos.client import Conflict, ignore_not_found
 from navarchos.client.selectors import Selector
+from navarchos.events import EventType
 from navarchos.meta import format_time
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.testing.cluster.agents import Agent
@@ -58,6 +59,8 @@ from navarchos.testing.cluster.world import (
 
 __all__ = ["Disruption", "install"]
 
+_SEVERAL: Final = "MultiplePodDisruptionBudgets"
+
 _LEAST_TIMEOUT: Final = 3.0
 """Real seconds: disruption times are whole seconds, and a delete may take a moment."""
 
@@ -93,13 +96,23 @@ class Disruption(Reconciler):
         return self._write(request, found, status)
 
     def requests_for(self, pod: Pod) -> Iterable[Request]:
-        """Map a pod to the budgets that match it."""
-        namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        lister = self._world.budgets.lister
-        for key in (namespace, *labels_of_pod(pod)):
-            for budget in lister.by_index(BY_LABEL, key):
-                if _selector(budget).matches(labels):
-                    yield Request(namespace, budget.metadata.name)
+        """Map a pod to its budget, and warn of a pod that several match.
+
+        Upstream looks at one of them only, whichever comes first, so the numbers of the
+        others grow old; the eviction API refuses such pods in any case. Here the first
+        by name is taken.
+        """
+        found = self._budgets_of(pod)
+        if len(found) > 1:
+            metadata = pod.metadata
+            message = (
+                f'Pod "{metadata.namespace}"/"{metadata.name}" matches multiple'
+                f' PodDisruptionBudgets.  Chose "{found[0].metadata.name}" arbitrarily.'
+            )
+            self._world.manager.recorder.record(
+                PODS, pod, EventType.WARNING, _SEVERAL, message, action="Reconcile"
+            )
+        return _requests(found[:1])
 
     def requests_beside(self, owner: Deployment | ReplicaSet | StatefulSet) -> Iterable[Request]:
         """Map a workload, whose scale may have changed, to the budgets of its pods.
@@ -112,8 +125,20 @@ class Disruption(Reconciler):
         found: set[Request] = set()
         for each in (uid, *(replica_set.metadata.uid for replica_set in below)):
             for pod in self._world.pods_of(each):
-                found.update(self.requests_for(pod))
+                found.update(_requests(self._budgets_of(pod)[:1]))
         return found
+
+    def _budgets_of(self, pod: Pod) -> list[Budget]:
+        """Return the budgets that match a pod, by name; found through its labels."""
+        namespace, labels = pod.metadata.namespace, pod.metadata.labels
+        lister = self._world.budgets.lister
+        candidates = (
+            budget
+            for key in (namespace, *labels_of_pod(pod))
+            for budget in lister.by_index(BY_LABEL, key)
+        )
+        matching = [budget for budget in candidates if _selector(budget).matches(labels)]
+        return sorted(matching, key=lambda budget: budget.metadata.name)
 
     def _pods_of(self, budget: Budget) -> list[Pod]:
         """Return the pods that match, found through one of the selector's labels."""
@@ -223,6 +248,10 @@ class _Confirmed:
         """Drop what was kept for a budget that is gone."""
         with self._seen_lock:
             self._seen.pop(budget, None)
+
+
+def _requests(budgets: Iterable[Budget]) -> list[Request]:
+    return [Request(each.metadata.namespace, each.metadata.name) for each in budgets]
 
 
 def _selector(budget: Budget) -> Selector:
