@@ -12,7 +12,7 @@ from navarchos.cli.sandbox.observer import Observer, Snapshot
 from navarchos.operator.api.v1alpha1 import RolloutPhase, Step
 from navarchos.operator.api.v1alpha1.definitions import manifests
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
-from navarchos.testing.apiserver import ApiServer
+from navarchos.testing.apiserver import ApiServer, Change, Fault
 from navarchos.testing.cluster import Cluster, ClusterOptions
 
 GROUP = "navarchos.pusher.com"
@@ -119,6 +119,38 @@ def test_a_killed_manager_goes_on_where_it_was(world: World, moment: str) -> Non
     assert world.cluster.violations == []
     assert steps(end) == [Step.DONE] * len(before)
     assert cordoned_and_not_drained(world) == []
+
+
+@pytest.mark.rule("OP-26")
+def test_an_eviction_that_a_crash_of_the_api_server_cut_off_costs_its_slot_for_a_while_only(
+    world: World,
+) -> None:
+    """It dies between the budget and the pod, and takes the manager's connection with it."""
+    charged: list[str] = []
+
+    def look(change: Change) -> None:
+        if change.resource.plural != "poddisruptionbudgets" or change.type != "MODIFIED":
+            return
+        if "ledger-0" in (change.object["status"].get("disruptedPods") or {}):
+            pod = world.server.get("pods", "ledger-0", "billing")
+            charged.append(pod["metadata"]["uid"])
+
+    first = world.server.get("pods", "ledger-0", "billing")["metadata"]["uid"]
+    world.server.subscribe(look)
+    world.server.faults.add(Fault(verb="evict", name="ledger-0", charge_only=True, times=1))
+    world.start_manager()
+    world.server.install(ROLLOUT)
+    world.wait_until(lambda _: not world.server.faults.pending)
+    assert charged == [first], "the budget is charged and the pod is as it was"
+    world.kill_manager()
+    world.start_manager()
+    end = world.wait_until(is_done)
+
+    (rollout,) = end.rollouts
+    assert rollout.status.replacements_failed == ()
+    assert steps(end) == [Step.DONE] * 6
+    assert world.cluster.violations == []
+    assert world.server.get("pods", "ledger-0", "billing")["metadata"]["uid"] != first
 
 
 def cordoned_and_not_drained(world: World) -> list[str]:
