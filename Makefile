@@ -38,10 +38,12 @@ nightly: export NAVARCHOS_SEEDS ?= 10000
 nightly: export NAVARCHOS_CHAOS_SECONDS ?= 600
 nightly: export NAVARCHOS_OUTAGE_SECONDS ?= 120
 nightly: export NAVARCHOS_ROTATION_SECONDS ?= 300
+nightly: export NAVARCHOS_SCALE_NODES ?= 1000
 NIGHTLY := -q --timeout=14400 -o faulthandler_timeout=0
 nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far longer than make test and e2e do
 	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races \
-		tests/unit/operator/replacements tests/integration/framework/test_network.py tests/mutations
+		tests/unit/operator/replacements tests/integration/framework/test_network.py tests/mutations \
+		tests/integration/test_large_cluster.py
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py
 
@@ -118,6 +120,10 @@ bench: $(STAMP) controlplane ## Measure beside client-go and others; ONLY=ROW fo
 .PHONY: bench-guard
 bench-guard: $(STAMP) ## Fail when a hot path got dearer, by counts and ratios
 	$(BIN)/python -m benchmarks.guard
+
+.PHONY: bench-cluster
+bench-cluster: $(STAMP) ## Measure a simulated cluster of 1,000 nodes and 30,000 pods
+	$(BIN)/python -m benchmarks.cluster
 
 .PHONY: clean
 clean: ## Remove what the other targets made
