@@ -1,5 +1,6 @@
 """One pass over one drain: look, decide, act, write, say when to look again."""
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
@@ -13,6 +14,7 @@ from navarchos.informers import SharedInformer
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeDrainStatus
 from navarchos.operator.drains import status as to
+from navarchos.operator.drains.aftercare import next_looks
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.blockers import Explainer, find_blockers
 from navarchos.operator.drains.cordoning import CordonStep, Verdict, decide
@@ -67,6 +69,7 @@ class DrainReconciler(Reconciler):
         writer: DrainWriter,
         teller: Teller,
         clock: Clock,
+        is_held: Callable[[NodeDrain], bool],
     ) -> None:
         self._drains = drains
         self._gate = gate
@@ -77,6 +80,7 @@ class DrainReconciler(Reconciler):
         self._writer = writer
         self._teller = teller
         self._clock = clock
+        self._is_held = is_held
 
     def reconcile(self, request: Request) -> Result:
         """Do what is due for one drain.
@@ -100,7 +104,7 @@ class DrainReconciler(Reconciler):
             return self._release(drain)
         if to.is_over(drain.status):
             self._retire(drain.metadata.name)
-            return DONE
+            return self._look_after(drain)
         now = self._clock.now().replace(microsecond=0)
         status = replace(drain.status, observed_generation=drain.metadata.generation)
         node = self._gate.target(drain)
@@ -112,6 +116,33 @@ class DrainReconciler(Reconciler):
             invalid = to.failed(status, DrainReason.INVALID_SPEC, str(error), now=now)
             return self._end(drain, invalid, now)
         return self._advance(Turn(drain, status, rules, now), node)
+
+    def _look_after(self, drain: NodeDrain) -> Result:
+        """Look for pods that were bound after the node had been empty (OP-44)."""
+        now = self._clock.now().replace(microsecond=0)
+        due, ahead = next_looks(drain.status, now)
+        if due and not self._is_held(drain) and self._came_late(drain, now):
+            return Result(requeue_after=_AFTER_CONFLICT)
+        return DONE if ahead is None else Result(requeue_after=ahead)
+
+    def _came_late(self, drain: NodeDrain, now: datetime) -> bool:
+        """Take the drain up again if there are pods to be moved, and the node is closed."""
+        plan = self._survey.live(drain, Rules.of(drain.spec).options, now)
+        late = len(plan.evict) + len(plan.wait)
+        if not late:
+            return False
+        # Looked at after the pods: whoever opened the node meant them to come.
+        node = self._gate.live(drain)
+        if node is None or not node.spec.unschedulable:
+            return False
+        whole = self._writer.live(drain)
+        if whole is None or whole.metadata.deletion_timestamp is not None:
+            return False
+        if whole.status.phase is not DrainPhase.COMPLETED:
+            return False
+        self._writer.store(whole, to.reopened(whole.status, late, now=now))
+        _log.warning("pods_came_late", drain=drain.metadata.name, pods=late)
+        return True
 
     def _release(self, drain: NodeDrain) -> Result:
         self._retire(drain.metadata.name)

@@ -31,6 +31,7 @@ __all__ = [
     "paused",
     "recorded",
     "refused",
+    "reopened",
     "resumed",
     "reveals",
     "timed_out",
@@ -58,6 +59,7 @@ class DrainReason(StrEnum):
     CORDONED_BEFORE = "CordonedBefore"
     CORDONED_AGAIN = "CordonedAgain"
     CORDON_FAILED = "ErrorCordoningNode"
+    PODS_CAME_LATE = "PodsCameLate"
     UNCORDONED_BY_OTHERS = "UncordonedByOthers"
 
 
@@ -202,6 +204,25 @@ def completed(
         blockers=(),
     )
     return with_condition(ended, NODE_DRAINED, "True", reason, message, now=now)
+
+
+def reopened(status: NodeDrainStatus, late: int, *, now: datetime) -> NodeDrainStatus:
+    """Return the status of a completed drain whose node is not empty after all.
+
+    Its time counts anew: what was allowed for the first pods is not the late ones' fault.
+    """
+    again = replace(
+        status,
+        phase=DrainPhase.DRAINING,
+        reason="",
+        message="",
+        start_timestamp=now,
+        completion_timestamp=None,
+    )
+    message = f"{late} pods came after the node had been empty"
+    return with_condition(
+        again, NODE_DRAINED, "False", DrainReason.PODS_CAME_LATE, message, now=now
+    )
 
 
 def paused(status: NodeDrainStatus, *, now: datetime) -> NodeDrainStatus:

@@ -11,7 +11,15 @@ from navarchos.events import Recorder
 from navarchos.informers import SharedInformer
 from navarchos.informers.rights import rights_to_cache
 from navarchos.instrument import Instruments
-from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
+from navarchos.meta import controller_of
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
+    NodeDrain,
+    NodeReplacement,
+    NodeRollout,
+)
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.budgets import BudgetWatch
 from navarchos.operator.drains.crew import Crew
@@ -36,7 +44,9 @@ BY_NODE: Final = "node"
 _PARALLEL: Final = 8
 """Requests that pods go which are under way at once, for all drains together."""
 
-RIGHTS: Final = rights_to_cache(NODE_DRAINS, NODES, DAEMON_SETS, BUDGETS)
+RIGHTS: Final = rights_to_cache(
+    NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS, NODES, DAEMON_SETS, BUDGETS
+)
 """What the caches of drains need of the server."""
 
 
@@ -82,6 +92,7 @@ def assemble(
     watch_clock: Clock | None = None,
     rand: Callable[[], float] = uniform,
     instruments: Instruments | None = None,
+    is_held: Callable[[NodeDrain], bool] = lambda _drain: False,
 ) -> tuple[DrainReconciler, DrainMachinery]:
     """Put the reconciler together.
 
@@ -94,6 +105,8 @@ def assemble(
         watch_clock: Time of the watches on pods; `clock` when absent.
         rand: Source of jitter.
         instruments: Where metrics go.
+        is_held: Whether somebody wants nothing done to the node of an ended drain: those
+            whose rollout is paused, or going.
     """
     instruments = instruments or Instruments()
     metrics = DrainMetrics(instruments)
@@ -125,6 +138,7 @@ def assemble(
         writer=DrainWriter(client, caches.drains, clock=clock),
         teller=Teller(recorder, metrics),
         clock=clock,
+        is_held=is_held,
     )
     return reconciler, DrainMachinery(crew, watches, halted)
 
@@ -152,6 +166,7 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
         wake=lambda name: awake.send(Request("", name)),
         clock=manager.clock,
         instruments=manager.instruments,
+        is_held=_holder(manager.informer(NODE_REPLACEMENTS), manager.informer(NODE_ROLLOUTS)),
     )
 
     def drains_of(node: Node) -> Iterable[Request]:
@@ -167,6 +182,28 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
         .with_workers(workers)
         .build(reconciler)
     )
+
+
+def _holder(
+    replacements: SharedInformer[NodeReplacement], rollouts: SharedInformer[NodeRollout]
+) -> Callable[[NodeDrain], bool]:
+    """Return a function that tells whether those above a drain want nothing done."""
+
+    def is_held(drain: NodeDrain) -> bool:
+        owner = controller_of(drain.metadata)
+        if owner is None:
+            return False
+        replacement = replacements.lister.find(owner.name)
+        if replacement is None or replacement.spec.paused:
+            return True
+        above = controller_of(replacement.metadata)
+        if above is None:
+            return False
+        rollout = rollouts.lister.find(above.name)
+        is_going = rollout is None or rollout.metadata.deletion_timestamp is not None
+        return is_going or (rollout is not None and rollout.spec.paused)
+
+    return is_held
 
 
 def _node_name(drain: NodeDrain) -> Iterable[str]:

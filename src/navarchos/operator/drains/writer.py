@@ -18,6 +18,7 @@ _PACE: Final = 1.0
 """Seconds between two status writes of one drain (OP-47)."""
 
 RIGHTS: Final = (
+    Rule(NODE_DRAINS, ("get",)),
     Rule(NODE_DRAINS, ("patch",)),  # finalizer and nodeUID
     Rule(NODE_DRAINS, ("patch",), subresource="status"),
 )
@@ -53,6 +54,18 @@ class DrainWriter:
         self._clock = clock
         self._written_lock = threading.Lock()
         self._written_at: dict[str, float] = {}  # guarded by _written_lock; monotonic
+
+    def live(self, drain: NodeDrain) -> NodeDrain | None:
+        """Return the drain as the server has it: caches do without the pods of ended ones.
+
+        Returns:
+            `None` if there is another one of its name by now.
+
+        Raises:
+            NotFound: It is gone.
+        """
+        found = self._drains.get(drain.metadata.name)
+        return found if found.metadata.uid == drain.metadata.uid else None
 
     def claim(self, drain: NodeDrain, node_uid: str) -> NodeDrain:
         """Make sure that the drain has our finalizer and names one node for good.

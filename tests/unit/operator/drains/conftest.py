@@ -107,6 +107,7 @@ class Process:
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
         self.woken: set[str] = set()
+        self.is_held = False
         self.caches = Caches(
             SharedInformer(client.resource(NODE_DRAINS)),
             SharedInformer(client.resource(NODES)),
@@ -122,6 +123,7 @@ class Process:
             watch_clock=SYSTEM_CLOCK,
             rand=lambda: 0.0,
             instruments=self.instruments,
+            is_held=lambda _drain: self.is_held,
         )
         for informer in self._informers():
             informer.start()
