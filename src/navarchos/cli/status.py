@@ -6,11 +6,13 @@ from typing import Final
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from navarchos.cli.cluster import Cluster, cluster_options, output_option
 from navarchos.cli.exits import ExitStatus
 from navarchos.cli.failure import Failure
 from navarchos.cli.progress.following import Follower, following, read
+from navarchos.cli.progress.freshness import EVERY, Freshness, why_not_current
 from navarchos.cli.progress.summary import Summary, summarize
 from navarchos.cli.progress.text import summary_lines
 from navarchos.operator.api.v1alpha1 import RolloutPhase
@@ -31,27 +33,30 @@ def status(*, name: str, watch: bool, as_json: bool, cluster: Cluster) -> int:
 
     With a NAME that rollout, otherwise all, and drains made by hand.
     With --watch and a NAME it ends with the rollout: 0 when that is Completed, 1
-    when it is Halted. Without a NAME it ends with Ctrl-C.
+    when it is Halted. Without a NAME it ends with Ctrl-C. It says when what it shows may be
+    out of date: the connection is lost, or no manager is at work.
     """
     show = _Shown(as_json=as_json, over=watch and sys.stdout.isatty())
     with cluster.connect() as client:
         # Asked first, so that what is missing is said in one line and no watch begins.
-        show.show(read(client, name))
+        show.show(replace(read(client, name), stale=why_not_current(client)))
         if not watch:
             return ExitStatus.OK
         with following(client) as follower:
-            return _watch(follower, name, show)
+            return _watch(follower, Freshness(client, follower), name, show)
 
 
-def _watch(follower: Follower, name: str, show: "_Shown") -> int:
+def _watch(follower: Follower, freshness: Freshness, name: str, show: "_Shown") -> int:
     ended: list[ExitStatus] = []
 
     def look() -> bool:
         rollouts = [r for r in follower.rollouts if name in {"", r.metadata.name}]
+        stale = freshness.why_stale()
         if name and not rollouts:
             raise Failure(f"rollout {name} has been deleted", status=ExitStatus.NOT_FOUND)
         seen = summarize(rollouts, follower.replacements, follower.drains)
-        show.show(Summary(rollouts=seen.rollouts, drains=() if name else seen.drains))
+        drains = () if name else seen.drains
+        show.show(Summary(rollouts=seen.rollouts, drains=drains, stale=stale))
         match seen.rollouts[0].phase if name else None:
             case RolloutPhase.COMPLETED:
                 ended.append(ExitStatus.OK)
@@ -61,7 +66,7 @@ def _watch(follower: Follower, name: str, show: "_Shown") -> int:
                 pass
         return bool(ended)
 
-    follower.wait_until(look)
+    follower.wait_until(look, every=EVERY)
     return ended[0]
 
 

@@ -5,6 +5,7 @@ from typing import Final
 
 from navarchos.client import Client, Forbidden, NotFound
 from navarchos.leaderelection import LeaseLock
+from navarchos.meta import format_time
 from navarchos.operator.deployment.settings import LEASE, NAMESPACE
 
 __all__ = ["why_nobody_leads"]
@@ -20,7 +21,7 @@ def why_nobody_leads(client: Client, now: datetime) -> str:
 
     A manager that runs without leader election has no Lease, and one that was started
     with another `--leader-election-id` has another: then nothing is said. Clocks are
-    compared, so the lease has to be overdue by a minute.
+    compared, so the lease has to be overdue by a minute. The text stays as long as the fact.
 
     Raises:
         ClientError: The server did not answer.
@@ -38,4 +39,5 @@ def why_nobody_leads(client: Client, now: datetime) -> str:
     overdue = (now - record.renew_time).total_seconds() - record.lease_duration_seconds
     if overdue < _SKEW:
         return ""
-    return f"the Lease {lease} of {record.holder_identity} ended {overdue:.0f} s ago"
+    at = format_time(record.renew_time)
+    return f"the Lease {lease} of {record.holder_identity} was renewed last at {at}"

@@ -129,7 +129,7 @@ def test_the_fields_of_the_json_are_those_that_are_documented() -> None:
     """docs/operations.md names them; a script that reads one finds it in every version."""
     plain = msgspec.json.decode(msgspec.json.encode(blocked(blocker("web-0"))))
     (rollout,) = plain["rollouts"]
-    assert sorted(plain) == ["drains", "rollouts"]
+    assert sorted(plain) == ["drains", "rollouts", "stale"]
     assert sorted(rollout) == sorted(
         [
             "name",

@@ -100,8 +100,21 @@ class Follower:
         """All drains."""
         return self._drains.lister.list()
 
-    def wait_until(self, done: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Ask `done` now and after each change until it says so; False when time is up."""
+    @property
+    def is_stale(self) -> bool:
+        """Whether a watch is known to be lost, so that changes may be missed."""
+        return any(informer.is_stale for informer in self._informers)
+
+    def wait_until(
+        self, done: Callable[[], bool], timeout: float | None = None, *, every: float | None = None
+    ) -> bool:
+        """Ask `done` now and after each change until it says so; False when time is up.
+
+        Args:
+            done: What is waited for.
+            timeout: Seconds; `None` is no limit.
+            every: Ask also when nothing has changed for so many seconds.
+        """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while True:
             with self._changed:
@@ -113,7 +126,8 @@ class Follower:
                 return False
             with self._changed:
                 if self._version == seen:
-                    self._clock.wait(self._changed, left)
+                    waits = [seconds for seconds in (left, every) if seconds is not None]
+                    self._clock.wait(self._changed, min(waits, default=None))
 
     def _wake(self) -> None:
         with self._changed:

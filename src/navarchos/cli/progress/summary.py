@@ -124,6 +124,8 @@ class Summary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     rollouts: tuple[RolloutSummary, ...]
     drains: tuple[DrainSummary, ...]
+    stale: str = ""
+    """Why this may be out of date; empty when it is not."""
 
 
 def summarize(

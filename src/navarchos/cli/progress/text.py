@@ -28,7 +28,8 @@ def summary_lines(summary: Summary, now: datetime) -> list[str]:
         *(rollout_lines(rollout, now) for rollout in summary.rollouts),
         *(drain_lines(drain, now) for drain in summary.drains),
     ]
-    return [line for block in blocks for line in block] or ["no rollout and no drain by hand"]
+    lines = [line for block in blocks for line in block] or ["no rollout and no drain by hand"]
+    return [*lines, f"this may be out of date: {summary.stale}"] if summary.stale else lines
 
 
 def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
