@@ -29,6 +29,13 @@ def test_the_page_on_the_client_links_its_promises() -> None:
     assert len(links(ROOT / "docs" / "client.md")) > 20
 
 
+def test_every_need_that_the_page_names_has_its_tests() -> None:
+    page = ROOT / "docs" / "needs.md"
+    rows = re.findall(r"^\| A\d+ .*$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(rows) > 25
+    assert [row for row in rows if not LINK.search(row)] == []
+
+
 def defines(path: Path, name: str) -> bool:
     # A state machine becomes a test by assignment; all others are functions.
     form = rf"def {name}\(" if name.startswith("test_") else rf"(def {name}\(|{name} = )"

@@ -10,6 +10,7 @@ from click.testing import CliRunner
 from navarchos._version import __version__
 from navarchos.cli.manager import manager
 from navarchos.cli.manifests import manifests as command
+from navarchos.operator.api.v1alpha1.definitions import manifests as definitions
 from navarchos.operator.deployment import FILE_NAMES, manifests, metrics_access, to_files
 from navarchos.runtime import ManagerOptions
 from navarchos.testing.apiserver import ApiServer
@@ -101,6 +102,25 @@ def test_only_its_own_lease_is_changed_and_only_where_it_is() -> None:
         ("kube-system", ["create"], None),
         ("kube-system", ["get", "list", "watch", "update"], ["navarchos-leader-election"]),
     ]
+
+
+@pytest.mark.rule("N-25")
+def test_the_lock_is_a_lease_and_the_definitions_are_of_the_api_that_is_served() -> None:
+    """The release of 2019 locked a ConfigMap, and its definitions were v1beta1."""
+    resources = {resource for _, resource, _ in (g for m in ROLES for g in grants(m))}
+    assert "leases" in resources
+    assert not resources & {"configmaps", "endpoints"}
+    assert {manifest["apiVersion"] for manifest in definitions()} == {"apiextensions.k8s.io/v1"}
+
+
+@pytest.mark.rule("N-25")
+def test_the_image_is_bound_to_no_architecture() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    bases = [line for line in lines if line.startswith("FROM")]
+    assert bases
+    assert not [line for line in lines if any(a in line for a in ("amd64", "arm64", "x86_64"))]
+    assert all("--platform" not in base for base in bases)
 
 
 def test_every_role_is_bound_to_the_account_of_the_pods() -> None:
