@@ -12,6 +12,7 @@ from typing import NamedTuple, NewType, Protocol, cast, runtime_checkable
 import msgspec
 
 from navarchos.errors import NavarchosError
+from navarchos.structs import ready
 
 __all__ = [
     "Identity",
@@ -110,6 +111,7 @@ class ObjectMeta(
         return ObjectKey(self.namespace, self.name)
 
 
+@ready
 class Object(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True
 ):

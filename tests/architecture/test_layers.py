@@ -93,3 +93,26 @@ def test_the_framework_names_no_idea_of_the_operator() -> None:
             continue
         text = path.read_text(encoding="utf-8").lower()
         assert [word for word in words if word in text] == [], path
+
+
+def test_what_is_decoded_into_was_worked_out_before() -> None:
+    """Threads that work a struct out at once end the process; `navarchos.structs` says why."""
+    ready = {"ready", "decoder_of"}
+    prepared, decoded, decoders = set[str](), dict[str, Path](), list[Path]()
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                names = {ast.unparse(each) for each in node.decorator_list}
+                prepared.update({node.name} if names & ready else ())
+            elif isinstance(node, ast.Call):
+                called = ast.unparse(node.func)
+                decoders += [path] if called == "msgspec.json.Decoder" else []
+                types = [each.value for each in node.keywords if each.arg == "type"]
+                types += node.args[1:2] if called == "msgspec.convert" else []
+                if called in {"msgspec.convert", "msgspec.json.decode"}:
+                    decoded |= {ast.unparse(each): path for each in types}
+    assert {path.name for path in decoders} == {"structs.py"}
+    # Types that a codec or a caller has made ready are variables here, and no structs of ours.
+    structs = {name: path for name, path in decoded.items() if name.strip("_")[0].isupper()}
+    assert len(structs) > 8
+    assert {name: path for name, path in structs.items() if name not in prepared} == {}

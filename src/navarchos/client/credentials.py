@@ -24,6 +24,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.meta import parse_time
+from navarchos.structs import ready
 
 __all__ = ["CredentialsFailed", "ExecPlugin", "PluginSettings", "TokenFile", "cluster_info"]
 
@@ -132,6 +133,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     expiration_timestamp: str | None = None
 
 
+@ready
 class _Credential(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str

@@ -19,6 +19,7 @@ from navarchos.client.nulls import without_nulls
 from navarchos.client.resource import Resource
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, identity_of
+from navarchos.structs import decoder_of
 
 __all__ = ["Codec", "ResourceList", "is_untyped", "resource_version_of"]
 
@@ -97,10 +98,8 @@ class Codec(Generic[T]):
         kind, version = f'"kind":"{resource.kind}"', f'"apiVersion":"{resource.api_version}"'
         # How servers begin their objects: structs in Go's order, maps in that of keys.
         self._beginnings = (f"{{{kind},{version}".encode(), f"{{{version},{kind}".encode())
-        self._objects: msgspec.json.Decoder[Any] = msgspec.json.Decoder(self._type)
-        self._lists: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
-            _list_type(self._name, self._type)
-        )
+        self._objects: msgspec.json.Decoder[Any] = decoder_of(self._type)
+        self._lists: msgspec.json.Decoder[Any] = decoder_of(_list_type(self._name, self._type))
 
     def decode(self, data: bytes | msgspec.Raw, *, verb: str = "get") -> T:
         """Decode one object.
@@ -261,6 +260,6 @@ def _list_type(name: str, item: Any) -> Any:
     return msgspec.defstruct(f"{name}_list", fields, frozen=True, rename="camel")
 
 
-_RAW_LISTS: Final = msgspec.json.Decoder(_RawList)
-_PEEKS: Final = msgspec.json.Decoder(_Peek)
-_TYPES: Final = msgspec.json.Decoder(_Type)
+_RAW_LISTS: Final = decoder_of(_RawList)
+_PEEKS: Final = decoder_of(_Peek)
+_TYPES: Final = decoder_of(_Type)

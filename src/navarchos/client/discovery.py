@@ -11,6 +11,7 @@ from navarchos.client.errors import DecodeError, Forbidden, NotFound
 from navarchos.client.nulls import without_nulls
 from navarchos.client.resource import Resource
 from navarchos.clock import Clock
+from navarchos.structs import ready
 
 __all__ = ["ApiResource", "Discovery"]
 
@@ -39,10 +40,12 @@ class ApiResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     short_names: tuple[str, ...] = ()
 
 
+@ready
 class _ApiResources(msgspec.Struct, frozen=True):
     resources: tuple[ApiResource, ...] = ()
 
 
+@ready
 class _Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str = ""
 
@@ -81,6 +84,7 @@ class _Group(msgspec.Struct, frozen=True):
     versions: tuple[_GroupVersion, ...] = ()
 
 
+@ready
 class _Groups(msgspec.Struct, frozen=True):
     """An `APIGroupDiscoveryList`; the older kinds of answer have no items."""
 

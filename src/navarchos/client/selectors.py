@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from navarchos.errors import ConfigError
+from navarchos.structs import ready
 
 __all__ = [
     "FieldRequirement",
@@ -135,6 +136,7 @@ class LabelSelectorRequirement(
     values: tuple[str, ...] = ()
 
 
+@ready
 class LabelSelectorSpec(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
 ):

@@ -24,6 +24,7 @@ from navarchos.client.transport import Answer
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
+from navarchos.structs import decoder_of
 
 __all__ = ["EventType", "WatchEvent", "WatchStream"]
 
@@ -74,8 +75,8 @@ class _Bookmark(msgspec.Struct, frozen=True):
     metadata: _BookmarkMeta = _BookmarkMeta()
 
 
-_LINES: Final = msgspec.json.Decoder(_Line)
-_BOOKMARKS: Final = msgspec.json.Decoder(_Bookmark)
+_LINES: Final = decoder_of(_Line)
+_BOOKMARKS: Final = decoder_of(_Bookmark)
 
 
 class WatchStream(Generic[T]):

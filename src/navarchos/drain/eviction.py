@@ -26,6 +26,7 @@ from navarchos.client.errors import (
 )
 from navarchos.client.rights import Rule
 from navarchos.drain.pods import PODS, Pod
+from navarchos.structs import ready
 
 __all__ = ["RIGHTS", "Answer", "Evictor", "Outcome", "outcome_of", "served_eviction"]
 
@@ -167,6 +168,7 @@ class _ApiResource(msgspec.Struct, frozen=True):
     version: str = ""
 
 
+@ready
 class _ApiResourceList(msgspec.Struct, frozen=True):
     resources: tuple[_ApiResource, ...] = ()
 

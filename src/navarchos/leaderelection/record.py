@@ -7,10 +7,12 @@ from datetime import datetime
 import msgspec
 
 from navarchos.meta import format_micro_time
+from navarchos.structs import ready
 
 __all__ = ["LeaseRecord", "coordinated", "ours", "read_record", "released"]
 
 
+@ready
 class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """The spec of a Lease (LE-02).
 

@@ -22,6 +22,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
+from navarchos.structs import ready
 from navarchos.testing.apiserver import Change
 
 __all__ = ["NodeView", "Notice", "Observer", "Snapshot"]
@@ -33,6 +34,7 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
+@ready
 class _Pod(Object, frozen=True):
     spec: _PodSpec = _PodSpec()
 
@@ -41,6 +43,7 @@ class _NodeSpec(msgspec.Struct, frozen=True):
     unschedulable: bool = False
 
 
+@ready
 class _Node(Object, frozen=True):
     spec: _NodeSpec = _NodeSpec()
 

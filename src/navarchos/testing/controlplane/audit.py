@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from navarchos.structs import decoder_of
 from navarchos.testing.apiserver import AuditRecord
 
 __all__ = ["AuditEvent", "AuditLog", "ObjectReference", "ResponseStatus", "User"]
@@ -158,7 +159,7 @@ def _record(verb: str, event: AuditEvent, ref: ObjectReference) -> AuditRecord:
     )
 
 
-_decoder = msgspec.json.Decoder(AuditEvent)
+_decoder = decoder_of(AuditEvent)
 
 
 def _read(path: Path, offset: int) -> Iterator[tuple[AuditEvent, int]]:

@@ -19,6 +19,7 @@ from navarchos.operator.api.v1alpha1.common import (
     Strategy,
 )
 from navarchos.runtime.conditions import Condition
+from navarchos.structs import ready
 
 __all__ = [
     "NODE_REPLACEMENTS",
@@ -155,6 +156,7 @@ class NodeReplacementStatus(
         return self.attempts - self.forgiven_attempts
 
 
+@ready
 class NodeReplacement(Object, frozen=True):
     """Takes one node out of service and lets it be replaced."""
 

@@ -19,6 +19,7 @@ from navarchos.operator.api.v1alpha1.common import (
     Strategy,
 )
 from navarchos.runtime.conditions import Condition
+from navarchos.structs import ready
 
 __all__ = [
     "NODE_ROLLOUTS",
@@ -168,6 +169,7 @@ class NodeRolloutStatus(
     conditions: tuple[Condition, ...] = ()
 
 
+@ready
 class NodeRollout(Object, frozen=True):
     """Replaces groups of nodes in order of priority, without supervision."""
 

@@ -1,0 +1,62 @@
+"""Types are worked out once, by one thread: the alternative ends the process."""
+
+import subprocess
+import sys
+
+import msgspec
+import pytest
+
+from navarchos.structs import decoder_of, ready
+
+# Structs in structs: Python code runs while the outer one hangs on its class, half done.
+RACE = """
+import sys, threading, msgspec
+from navarchos.structs import decoder_of
+
+sys.setswitchinterval(1e-6)
+for _ in range(60):
+    inner = [msgspec.defstruct(f"I{n}", [("x", "int | None", None)]) for n in range(10)]
+    outer = msgspec.defstruct("O", [(f"f{n}", tuple[each, ...], ()) for n, each in enumerate(inner)])
+    raw = msgspec.json.encode({f"f{n}": [{"x": 1}] for n in range(10)})
+    start = threading.Barrier(4)
+
+    def decode():
+        start.wait()
+        decode_outer = DECODE
+        assert decode_outer(raw).f9[0].x == 1
+
+    threads = [threading.Thread(target=decode) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+print("survived")
+"""
+OURS = "decoder_of(outer).decode"
+
+
+def test_threads_that_decode_a_struct_for_the_first_time_at_once_survive() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", RACE.replace("DECODE", OURS)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, "survived\n"), done.stderr
+
+
+def test_a_struct_that_is_ready_is_itself() -> None:
+    class Thing(msgspec.Struct):
+        size: int
+
+    assert ready(Thing) is Thing
+    assert decoder_of(Thing).decode(b'{"size": 3}') == Thing(3)
+
+
+def test_a_struct_that_cannot_be_worked_out_says_so_where_it_is_defined() -> None:
+    class Thing(msgspec.Struct):
+        size: "NoSuchType"  # type: ignore[name-defined]  # noqa: F821 - the point
+
+    with pytest.raises(NameError, match="NoSuchType"):
+        ready(Thing)
