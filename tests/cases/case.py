@@ -13,7 +13,7 @@ from tests.cases import manifests
 from tests.cases.checker import Checker
 from tests.cases.managers import ManagerProcess
 from tests.cases.target import JsonObject, Target
-from tests.cases.waiting import wait_for
+from tests.cases.waiting import LATE, wait_for
 
 from navarchos.client import Propagation, ignore_not_found
 from navarchos.testing.controlplane.guarding import Guard
@@ -114,7 +114,7 @@ class Case:
         self.target.of(kind).delete(self.name, propagation=Propagation.BACKGROUND)
 
     def manager(self, *arguments: str, name: str = "") -> ManagerProcess:
-        """Start a manager and wait until it is ready."""
+        """Start a manager, with the shipped lease, and wait until it is ready."""
         name = f"{self.name}-{name or 'manager'}"
         process = ManagerProcess(self._guard, name, self._account, *arguments)
         self._managers.append(process)
@@ -140,7 +140,7 @@ class Case:
         return next((each for each in conditions if each["type"] == type_), {})
 
     def wait_for_phase(
-        self, phase: str, kind: str = "NodeRollout", name: str = "", timeout: float = 60.0
+        self, phase: str, kind: str = "NodeRollout", name: str = "", timeout: float = LATE
     ) -> dict[str, Any]:
         """Wait for a phase; returns the status then."""
         what = f"{kind} {name or self.name} to be {phase}"
@@ -230,7 +230,8 @@ class Case:
             self.target.of(kind).delete(name, propagation=Propagation.BACKGROUND)
 
     def _remove_workloads(self) -> None:
-        self.target.of("Namespace").delete(self.name)
+        with ignore_not_found():  # the case itself may have ended it
+            self.target.of("Namespace").delete(self.name)
         for kind in _WORKLOADS:
             for each in self.target.list(kind, self.name):
                 with ignore_not_found():

@@ -34,6 +34,12 @@ _BUILT_IN: Final = (
     ("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", True),
     ("coordination.k8s.io/v1", "leases", "Lease", True),
     ("events.k8s.io/v1", "events", "Event", True),
+    (
+        "admissionregistration.k8s.io/v1",
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        False,
+    ),
 )
 
 

@@ -1,0 +1,205 @@
+"""An admission webhook of a case's own: a TLS server here, and its registration there."""
+
+import base64
+import json
+import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Final
+
+from tests.cases.case import Case
+from tests.cases.waiting import wait_for
+
+from navarchos.client import ApiError, PatchType
+from navarchos.stopping import StopToken
+from navarchos.testing.controlplane.certificates import Authority
+from navarchos.testing.controlplane.ports import HOST
+from navarchos.threads import ThreadGroup
+
+__all__ = ["EVICTIONS", "POD_DELETIONS", "Allow", "Break", "Deny", "Hang", "Webhook", "webhook"]
+
+JsonObject = dict[str, Any]
+
+EVICTIONS: Final = ("CREATE", "pods/eviction")
+POD_DELETIONS: Final = ("DELETE", "pods")
+
+_LATE: Final = 20.0
+
+
+@dataclass(frozen=True)
+class Allow:
+    """Everything may happen."""
+
+
+@dataclass(frozen=True)
+class Deny:
+    """Nothing may happen, for this reason."""
+
+    message: str
+    code: int = 403
+
+
+@dataclass(frozen=True)
+class Break:
+    """The webhook answers nonsense: a status of HTTP, and no review."""
+
+    status: int = 500
+
+
+@dataclass(frozen=True)
+class Hang:
+    """The webhook takes the question and does not answer."""
+
+
+Behaviour = Allow | Deny | Break | Hang
+
+
+class Webhook:
+    """What decides, and how often it was asked.
+
+    Threads: safe from any thread; the behaviour is one reference.
+
+    Attributes:
+        behaviour: What happens to requests from now on.
+        name: By which the API server's errors call it.
+    """
+
+    def __init__(self, case: Case, asked: tuple[str, str]) -> None:
+        self.behaviour: Behaviour = Allow()
+        self.name = f"{case.name}.webhooks.test"
+        self._case = case
+        self._asked = asked
+        self._over = StopToken()
+
+    def register(self, url: str, authority: bytes, *, policy: str, seconds: int) -> None:
+        """Let the API server ask; returns when it does."""
+        operation, resource = self._asked
+        rule = {
+            "apiGroups": [""],
+            "apiVersions": ["v1"],
+            "operations": [operation],
+            "resources": [resource],
+        }
+        ours = {
+            "name": self.name,
+            "rules": [rule],
+            "clientConfig": {"url": url, "caBundle": base64.b64encode(authority).decode()},
+            # Of the case only: others run beside it.
+            "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self._case.name}},
+            "sideEffects": "None",
+            "admissionReviewVersions": ["v1"],
+            "failurePolicy": policy,
+            "timeoutSeconds": seconds,
+        }
+        configuration = {
+            "apiVersion": "admissionregistration.k8s.io/v1",
+            "kind": "ValidatingWebhookConfiguration",
+            "metadata": {"name": self.name},
+            "webhooks": [ours],
+        }
+        self._case.target.create(configuration)
+        self.behaviour = Deny("a rehearsal")
+        wait_for("the API server to ask the webhook", self._is_asked)
+
+    def fail(self, policy: str) -> None:
+        """Change what the API server makes of a webhook that fails."""
+        path = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": policy}]
+        self._registrations.patch(self.name, path, type=PatchType.JSON)
+
+    def withdraw(self) -> None:
+        """Let the API server ask no more, and whoever waits for an answer go."""
+        self._registrations.delete(self.name)
+        self._over.stop("the webhook is withdrawn")
+
+    def answer(self, review: JsonObject) -> JsonObject | int | None:
+        """Return the answer to a review; a number is a status of HTTP, `None` is nothing."""
+        behaviour = self.behaviour
+        match behaviour:
+            case Break(status):
+                return status
+            case Hang():
+                self._over.wait(_LATE)
+                return None
+        request = review["request"]
+        response: JsonObject = {"uid": request["uid"], "allowed": isinstance(behaviour, Allow)}
+        if isinstance(behaviour, Deny):
+            response["status"] = {"message": behaviour.message, "code": behaviour.code}
+        return {**review, "request": None, "response": response}
+
+    @property
+    def _registrations(self) -> Any:
+        return self._case.target.of("ValidatingWebhookConfiguration")
+
+    def _is_asked(self) -> bool:
+        pods = self._case.target.of("Pod")
+        try:
+            if self._asked == EVICTIONS:
+                pods.evict("nobody", self._case.name, dry_run=True)
+            else:
+                pods.delete(self._case.pods()[0]["metadata"]["name"], self._case.name, dry_run=True)
+        except ApiError as error:
+            return "a rehearsal" in error.message
+        return False
+
+
+@contextmanager
+def webhook(
+    case: Case,
+    directory: Path,
+    asked: tuple[str, str] = EVICTIONS,
+    *,
+    policy: str = "Fail",
+    seconds: int = 10,
+) -> Iterator[Webhook]:
+    """Register a webhook for the pods of a case; it denies until it is told otherwise."""
+    authority = Authority(directory)
+    pair = authority.issue_server("webhook", [HOST])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pair.certificate, pair.key)
+    hook = Webhook(case, asked)
+    threads = ThreadGroup("webhook", stop=StopToken())
+    with _Server((HOST, 0), _handler(hook)) as server:
+        # Hands are shaken on the thread of the connection, not on the one that accepts.
+        server.socket = context.wrap_socket(
+            server.socket, server_side=True, do_handshake_on_connect=False
+        )
+        threads.start("", lambda: server.serve_forever(poll_interval=0.05))
+        try:
+            url = f"https://{HOST}:{server.server_port}/"
+            bundle = authority.files.certificate.read_bytes()
+            hook.register(url, bundle, policy=policy, seconds=seconds)
+            yield hook
+        finally:
+            hook.withdraw()
+            server.shutdown()
+            assert threads.join(_LATE), threads.running()
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = False  # closing joins them
+
+
+def _handler(hook: Webhook) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        timeout = _LATE
+
+        def do_POST(self) -> None:
+            review = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answer = hook.answer(review)
+            if isinstance(answer, int):
+                self.send_error(answer)
+            elif answer is not None:
+                body = json.dumps(answer).encode()
+                self.send_response(200)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's
+            """Say nothing."""
+
+    return Handler
