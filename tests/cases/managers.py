@@ -14,13 +14,16 @@ from tests.cases.waiting import wait_for
 from navarchos.testing.controlplane.guarding import Guard
 from navarchos.testing.controlplane.ports import HOST
 
-__all__ = ["LEASE", "LEASE_NAMESPACE", "ManagerProcess", "shipped_arguments"]
+__all__ = ["LEASE", "LEASE_NAMESPACE", "QUICK_LEASE", "ManagerProcess", "shipped_arguments"]
 
 LEASE: Final = "navarchos-leader-election"
 LEASE_NAMESPACE: Final = "kube-system"
 
-# A lease moves as fast as it may, so that cases that kill its holder do not take long.
 QUICK_LEASE: Final = ("--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms")
+"""For cases that kill its holder: they would wait for a lease as it is shipped.
+
+For no others: on a busy machine a healthy manager loses such a lease, and ends.
+"""
 
 
 def shipped_arguments() -> list[str]:
@@ -51,7 +54,6 @@ class ManagerProcess:
             *shipped_arguments(),
             *(f"--kubeconfig={kubeconfig}", "--log-level=debug"),
             *(f"--metrics-addr={HOST}:0", f"--health-addr={HOST}:0"),
-            *QUICK_LEASE,
             *arguments,
         )
         self.is_started = False

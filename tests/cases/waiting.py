@@ -10,7 +10,7 @@ __all__ = ["LATE", "wait_for"]
 
 T = TypeVar("T")
 
-LATE = 60.0
+LATE = 100.0
 """Seconds after which what was waited for is given up: far more than it takes."""
 
 _PERIOD = 0.05

@@ -16,7 +16,7 @@ from tests.cases.case import Case
 from tests.cases.fixtures import run_case
 from tests.cases.installing import install
 from tests.cases.kubectl import Kubectl
-from tests.cases.managers import ManagerProcess
+from tests.cases.managers import QUICK_LEASE, ManagerProcess
 from tests.cases.target import Target
 from tests.cases.waiting import wait_for
 
@@ -92,7 +92,7 @@ def begin(case: Case) -> tuple[list[str], list[ManagerProcess]]:
         manifests.budget(case.name, "web", maxUnavailable=7),
     )
     case.add_nodes(1, first=4)
-    managers = [case.manager(name=name) for name in ("first", "second")]
+    managers = [case.manager(*QUICK_LEASE, name=name) for name in ("first", "second")]
     case.roll(nodeSelectors=[], nodeNames=[{"name": name} for name in nodes])
     wait_for("a node to be closed", lambda: case.checker.cordoned)
     return nodes, managers

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.cases import manifests
 from tests.cases.case import Case
-from tests.cases.managers import LEASE, LEASE_NAMESPACE
+from tests.cases.managers import LEASE, LEASE_NAMESPACE, QUICK_LEASE
 from tests.cases.waiting import wait_for
 
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
@@ -61,7 +61,7 @@ def holder(case: Case) -> str:
 @pytest.mark.long
 def test_a_killed_manager_goes_on_where_it_was(case: Case) -> None:
     nodes = populate(case, 4)
-    manager = case.manager()
+    manager = case.manager(*QUICK_LEASE)
     roll(case, nodes)
     for number in (1, 2, 3):
         wait_for(f"node {number} to be closed", lambda: len(case.checker.cordoned) >= number)  # noqa: B023 - called at once
@@ -80,7 +80,7 @@ def test_a_killed_manager_goes_on_where_it_was(case: Case) -> None:
 )
 def test_a_manager_killed_at_a_bad_moment_ends_the_same(case: Case, moment: str) -> None:
     nodes = populate(case, 2)
-    manager = case.manager()
+    manager = case.manager(*QUICK_LEASE)
     seen = {
         "planned": lambda: case.status().get("startTimestamp"),
         "reserved": lambda: (
@@ -102,7 +102,7 @@ def test_a_rollout_deleted_while_nobody_runs_is_cleaned_up_afterwards(case: Case
         manifests.deployment(case.name, "web", 1),
         manifests.budget(case.name, "web", minAvailable=1),
     )
-    manager = case.manager()
+    manager = case.manager(*QUICK_LEASE)
     case.roll()
     drain = case.replacement(name)
     wait_for("a blocker", lambda: case.status("NodeDrain", drain).get("blockers"))
@@ -134,9 +134,9 @@ def test_when_the_leader_is_told_to_go_the_other_one_takes_over(case: Case) -> N
 @pytest.mark.long
 def test_when_the_leader_is_killed_the_other_one_takes_over(case: Case) -> None:
     nodes = populate(case, 3)
-    first = case.manager(name="first")
+    first = case.manager(*QUICK_LEASE, name="first")
     leader = wait_for("a leader", lambda: holder(case))
-    case.manager(name="second")
+    case.manager(*QUICK_LEASE, name="second")
     roll(case, nodes)
     wait_for("a node to be closed", lambda: case.checker.cordoned)
     first.kill()

@@ -95,7 +95,7 @@ class ControlPlane:
         scheduler: bool = True,
         crds: Iterable[Source] = (),
         arguments: Mapping[str, Sequence[str]] | None = None,
-        timeout: float = 60.0,
+        timeout: float = 180.0,
         lookup: Lookup | None = None,
         stop: StopToken | None = None,
         clock: Clock = SYSTEM_CLOCK,

@@ -70,7 +70,7 @@ class Options:
     controllers: bool = True
     scheduler: bool = True
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    timeout: float = 60.0
+    timeout: float = 180.0
     choose_ports: Callable[[], Ports] = Ports.choose
 
     @property
