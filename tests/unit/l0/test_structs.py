@@ -16,7 +16,8 @@ from navarchos.structs import decoder_of
 sys.setswitchinterval(1e-6)
 for _ in range(60):
     inner = [msgspec.defstruct(f"I{n}", [("x", "int | None", None)]) for n in range(10)]
-    outer = msgspec.defstruct("O", [(f"f{n}", tuple[each, ...], ()) for n, each in enumerate(inner)])
+    fields = [(f"f{n}", tuple[each, ...], ()) for n, each in enumerate(inner)]
+    outer = msgspec.defstruct("O", fields)
     raw = msgspec.json.encode({f"f{n}": [{"x": 1}] for n in range(10)})
     start = threading.Barrier(4)
 
