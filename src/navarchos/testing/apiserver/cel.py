@@ -15,13 +15,15 @@ from navarchos.testing.apiserver.objects import JsonValue
 from navarchos.testing.apiserver.schema import Schema
 from navarchos.testing.apiserver.status import FieldError, quote
 
-__all__ = ["ABSENT", "compile_fault", "correlate", "rule_errors"]
+__all__ = ["ABSENT", "compile_fault", "correlate", "looks_back", "rule_errors"]
 
+_MISSING: Final = re.compile(r"no such member in mapping: '([^']*)'")
 _OLD: Final = re.compile(r"\boldSelf\b")
 _RESERVED: Final = frozenset({
     "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
     "if", "import", "let", "loop", "package", "namespace", "return",
 })  # fmt: skip
+_NAMES: Final = frozenset({"name", "generateName"})
 ABSENT: Final = object()
 """Stands for a value that has no past."""
 
@@ -37,7 +39,15 @@ def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = ABSENT) -> li
         old: The object before the change. Without it, rules that look at `oldSelf`
             do not count; with it, others do not where nothing has changed.
     """
-    return list(_visit(value, schema, old, ""))
+    return list(_visit(_seen(value), schema, _seen(old), ""))
+
+
+def _seen(obj: JsonValue) -> JsonValue:
+    """Return an object as its rules see it: of the metadata, names alone."""
+    if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
+        return obj
+    names = {key: value for key, value in obj["metadata"].items() if key in _NAMES}
+    return {**obj, "metadata": names}
 
 
 def _visit(value: JsonValue, schema: Schema, old: JsonValue, path: str) -> Iterator[FieldError]:
@@ -83,21 +93,32 @@ def _evaluate(
     path: str,
 ) -> Iterator[FieldError]:
     text = rule["rule"]
-    looks_back = bool(_OLD.search(text))
-    if looks_back and old is ABSENT and not rule.get("optionalOldSelf"):
+    if looks_back(text) and old is ABSENT and not rule.get("optionalOldSelf"):
         return
-    if not looks_back and old is not ABSENT and value == old:
+    if not looks_back(text) and old is not ABSENT and value == old:
         return
     context = {"self": _to_cel(value, schema)}
-    if looks_back:
-        context["oldSelf"] = _to_cel(None if old is ABSENT else old, schema)
+    if rule.get("optionalOldSelf"):
+        context["oldSelf"] = _optional(None if old is ABSENT else _to_cel(old, schema))
+    elif looks_back(text):
+        context["oldSelf"] = _to_cel(old, schema)
     try:
         holds = bool(_program(text)(context))
         why = "" if holds else _message(rule, context)
     except Exception as error:  # noqa: BLE001 - whatever an expression raises is its verdict
-        holds, why = False, f"{error} evaluating rule: {rule.get('message') or text}"
+        why = f"{_plain(error)} evaluating rule: {rule.get('message') or text}"
+        yield FieldError(
+            "FieldValueInvalid", path or "<nil>", f"Invalid value: {quote(schema.type)}: {why}"
+        )
+        return
     if not holds:
         yield _error(rule, value, path, why)
+
+
+def _plain(error: Exception) -> str:
+    """Say what went wrong, in upstream's words where that is known."""
+    missing = _MISSING.search(str(error))
+    return f"no such key: {missing[1]}" if missing else str(error)
 
 
 def _error(rule: Mapping[str, Any], value: JsonValue, path: str, why: str) -> FieldError:
@@ -109,7 +130,7 @@ def _error(rule: Mapping[str, Any], value: JsonValue, path: str, why: str) -> Fi
         return FieldError(reason, field, f"Required value: {why}")
     plain = not isinstance(value, (dict, list))  # objects and lists are not shown
     if reason == "FieldValueDuplicate":
-        return FieldError(reason, field, f"Duplicate value: {quote(value)}" if plain else why)
+        return FieldError(reason, field, "Duplicate value" + (f": {quote(value)}" if plain else ""))
     shown = f"{quote(value)}: " if plain else ""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {shown}{why}")
 
@@ -124,6 +145,11 @@ def _message(rule: Mapping[str, Any], context: Mapping[str, Any]) -> str:
         if found and "\n" not in found:
             return found
     return rule.get("message") or f"failed rule: {rule['rule']}"
+
+
+def looks_back(expression: str) -> bool:
+    """Return whether a rule asks what was before."""
+    return bool(_OLD.search(expression))
 
 
 def compile_fault(expression: str) -> str:
@@ -145,6 +171,13 @@ def _program(expression: str) -> _Evaluate:
     program = environment.program(environment.compile(expression), functions=dict(FUNCTIONS))
     evaluate: _Evaluate = program.evaluate
     return evaluate
+
+
+def _optional(value: Any) -> Any:
+    """Return CEL's optional value, as the functions in `celfunctions` take it."""
+    from navarchos.testing.apiserver.celfunctions import Optional
+
+    return Optional([] if value is None else [value])
 
 
 def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
@@ -171,6 +204,8 @@ def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
         and is_rfc3339(value)
     ):
         return celtypes.TimestampType(value)
+    if isinstance(value, str) and schema is not None and schema.format == "duration":
+        return celtypes.DurationType(value)
     if isinstance(value, int) and schema is not None and schema.type == "number":
         return celtypes.DoubleType(value)
     return json_to_cel(value)

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from navarchos.testing.apiserver.cel import compile_fault
+from navarchos.testing.apiserver.cel import compile_fault, looks_back
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_1035_label
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
@@ -19,6 +19,9 @@ __all__ = ["CLEANUP_FINALIZER", "DEFINITION", "mark_terminating"]
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 """Holds a deleted definition until its objects are gone."""
 
+_REASONS: Final = (
+    "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired",
+)  # fmt: skip
 _TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
 _FORBIDDEN_KEYWORDS: Final = ("$ref", "definitions", "dependencies", "patternProperties", "$schema")
 
@@ -188,14 +191,53 @@ def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
 
 
 def _rule_errors(schema: JsonObject, at: str) -> list[FieldError]:
-    errors = []
+    errors: list[FieldError] = []
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
-        field = f"{at}.x-kubernetes-validations[{index}].rule"
+        field = f"{at}.x-kubernetes-validations[{index}]"
         if not rule.get("rule"):
-            errors.append(required(field, "rule is not specified"))
-        elif fault := compile_fault(rule["rule"]):
-            errors.append(invalid_value(field, _go_rule(rule), f"compilation failed: {fault}"))
+            errors.append(required(f"{field}.rule", "rule is not specified"))
+            continue
+        errors += _message_errors(rule, field)
+        reason, path = rule.get("reason"), rule.get("fieldPath")
+        if reason is not None and reason not in _REASONS:
+            errors.append(unsupported_value(f"{field}.reason", reason, _REASONS))
+        if path and not _leads_somewhere(path, schema):
+            errors.append(invalid_value(f"{field}.fieldPath", path, "must be a valid path"))
+        if rule.get("optionalOldSelf") is not None and not looks_back(rule["rule"]):
+            text = "may not be set if oldSelf is not used in rule"
+            shown = rule["optionalOldSelf"]
+            errors.append(invalid_value(f"{field}.optionalOldSelf", shown, text))
+        if fault := compile_fault(rule["rule"]):
+            text = f"compilation failed: {fault}"
+            errors.append(invalid_value(f"{field}.rule", _go_rule(rule), text))
     return errors
+
+
+def _message_errors(rule: JsonObject, at: str) -> list[FieldError]:
+    message = rule.get("message")
+    errors = []
+    if message and not message.strip():
+        errors.append(invalid_value(f"{at}.message", message, "must be non-empty if specified"))
+    elif message and "\n" in message.strip():
+        errors.append(invalid_value(f"{at}.message", message, "must not contain line breaks"))
+    elif not message and "\n" in rule["rule"].strip():
+        text = "message must be specified if rule contains line breaks"
+        errors.append(required(f"{at}.message", text))
+    expression = rule.get("messageExpression")
+    if expression and (fault := compile_fault(expression)):
+        text = f"messageExpression compilation failed: {fault}"
+        errors.append(invalid_value(f"{at}.messageExpression", _go_rule(rule), text))
+    return errors
+
+
+def _leads_somewhere(path: str, schema: JsonObject) -> bool:
+    """Return whether a path such as `.a.b` is one of fields that the schema has."""
+    for step in path.removeprefix(".").split("."):
+        found = (schema.get("properties") or {}).get(step) or schema.get("additionalProperties")
+        if not isinstance(found, dict):
+            return False
+        schema = found
+    return True
 
 
 def _go_rule(rule: JsonObject) -> JsonObject:
