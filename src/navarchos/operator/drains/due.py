@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import Enum, auto
 
-from navarchos.drain import PlannedPod
+from navarchos.drain import DrainPlan, PlannedPod
 from navarchos.operator.drains.attempts import Attempt
+from navarchos.operator.drains.blockers import STUCK_AFTER
 from navarchos.operator.drains.escalation import Ladder, Stage
 
-__all__ = ["Due", "How", "Request", "due_requests"]
+__all__ = ["Due", "How", "Request", "due_requests", "whose_turn"]
 
 
 class How(Enum):
@@ -44,6 +46,36 @@ class Due:
 
     requests: tuple[Request, ...] = ()
     next_in: float | None = None
+
+
+def whose_turn(
+    plan: DrainPlan, attempts: Mapping[str, Attempt], now: datetime
+) -> tuple[PlannedPod, ...]:
+    """Return the pods that may be asked to go: the cluster's own after all others.
+
+    What the others need to end well, such as name resolution, is there until they have
+    gone. Within a group all go at once. A pod that is refused, or whose end does not
+    come, stops nobody: only those that are on their way are waited for. Pure.
+
+    Args:
+        plan: The pods of the node.
+        attempts: What was heard so far, by pod uid.
+        now: The present time.
+    """
+    if any(_is_leaving(planned, attempts, now) for planned in (*plan.evict, *plan.wait)):
+        return tuple(planned for planned in plan.evict if not planned.pod.is_critical)
+    return plan.evict
+
+
+def _is_leaving(planned: PlannedPod, attempts: Mapping[str, Attempt], now: datetime) -> bool:
+    """Tell whether an ordinary pod is on its way, or is to be asked for the first time."""
+    if planned.pod.is_critical:
+        return False
+    overdue = planned.pod.overdue(now)
+    if overdue is not None:
+        return overdue < STUCK_AFTER
+    attempt = attempts.get(planned.uid)
+    return attempt is None or attempt.outcome.answer.is_done
 
 
 def due_requests(

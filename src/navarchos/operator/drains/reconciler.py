@@ -18,7 +18,7 @@ from navarchos.operator.drains.aftercare import next_looks
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.blockers import Explainer, find_blockers
 from navarchos.operator.drains.cordoning import CordonStep, Verdict, decide
-from navarchos.operator.drains.due import Due, due_requests
+from navarchos.operator.drains.due import Due, due_requests, whose_turn
 from navarchos.operator.drains.gate import NodeGate
 from navarchos.operator.drains.rules import Rules
 from navarchos.operator.drains.sender import Sender
@@ -244,9 +244,10 @@ class DrainReconciler(Reconciler):
         return self._store(turn.with_status(self._progress(turn, plan)), *_ahead(turn, plan, due))
 
     def _due(self, turn: Turn, plan: DrainPlan) -> Due:
+        attempts = self._attempts.of(turn.name)
         return due_requests(
-            plan.evict,
-            self._attempts.of(turn.name),
+            whose_turn(plan, attempts, turn.now),
+            attempts,
             turn.rules.ladder,
             delete=turn.rules.options.disable_eviction,
             elapsed=turn.elapsed,

@@ -43,6 +43,7 @@ def planned(
     owner: str = "web",
     terminating_at: str = "",
     uid: str = "",
+    critical: bool = False,
 ) -> PlannedPod:
     metadata: dict[str, Any] = {
         "name": name,
@@ -63,7 +64,11 @@ def planned(
     if terminating_at:
         metadata["deletionTimestamp"] = terminating_at
     conditions = [{"type": "Ready", "status": "True" if ready else "False"}]
-    wire = {"metadata": metadata, "status": {"phase": "Running", "conditions": conditions}}
+    wire = {
+        "metadata": metadata,
+        "spec": {"priorityClassName": "system-cluster-critical" if critical else ""},
+        "status": {"phase": "Running", "conditions": conditions},
+    }
     return PlannedPod(msgspec.convert(wire, Pod), Finding(action, _REASONS[action], "a message"))
 
 

@@ -1,14 +1,17 @@
 """Who is asked to go in this pass, and when the next one is due."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 
 import pytest
 
-from navarchos.drain import Answer, Outcome, PlannedPod
+from navarchos.drain import Action, Answer, DrainPlan, Outcome, PlannedPod
+from navarchos.meta import format_time
 from navarchos.operator.api.v1alpha1 import DrainSpec, EscalationAction, EscalationStage
 from navarchos.operator.api.v1alpha1 import TimeoutPolicy as On
 from navarchos.operator.drains.attempts import Attempt, Attempts
-from navarchos.operator.drains.due import How, due_requests
+from navarchos.operator.drains.blockers import STUCK_AFTER
+from navarchos.operator.drains.due import How, due_requests, whose_turn
 from navarchos.operator.drains.escalation import Ladder, ladder_of
 
 PlanPod = Callable[..., PlannedPod]
@@ -164,3 +167,50 @@ def test_a_wake_up_between_the_refusal_and_its_record_is_not_lost() -> None:
     assert attempts.of("d1")["u1"].due_at == 11.0
     attempts.record("d1", {"u1": tried(90.0)}, since=attempts.moment(), at=12.0)
     assert attempts.of("d1")["u1"].due_at == 90.0
+
+
+# Order: ordinary pods first, the cluster's own after them
+
+
+def plan_of(*evict: PlannedPod, wait: tuple[PlannedPod, ...] = ()) -> DrainPlan:
+    return DrainPlan(evict=evict, wait=wait)
+
+
+def names(pods: tuple[PlannedPod, ...]) -> list[str]:
+    return [planned.name.partition("/")[2] for planned in pods]
+
+
+@pytest.mark.rule("OP-40")
+def test_system_critical_pods_go_after_all_others_have_left(
+    plan_pod: PlanPod, now: datetime
+) -> None:
+    web, dns = plan_pod("web"), plan_pod("dns", critical=True)
+    gone = Outcome(Answer.EVICTED)
+    leaving = plan_pod("web", action=Action.WAIT, terminating_at=format_time(now))
+    assert names(whose_turn(plan_of(web, dns), {}, now)) == ["web"]
+    unseen = {"uid-web": tried(9.0, gone)}  # evicted, which the watch does not show yet
+    assert names(whose_turn(plan_of(web, dns), unseen, now)) == ["web"]
+    assert names(whose_turn(plan_of(dns, wait=(leaving,)), {}, now)) == []
+    assert names(whose_turn(plan_of(dns), {}, now)) == ["dns"]
+
+
+@pytest.mark.rule("OP-40")
+@pytest.mark.parametrize("how", ["refused", "stuck"])
+def test_a_pod_that_does_not_go_holds_up_no_system_critical_one(
+    plan_pod: PlanPod, now: datetime, how: str
+) -> None:
+    dns = plan_pod("dns", critical=True)
+    if how == "refused":
+        plan, attempts = plan_of(plan_pod("web"), dns), {"uid-web": tried(9.0)}
+    else:
+        long_ago = format_time(now - timedelta(seconds=STUCK_AFTER))
+        stuck = plan_pod("web", action=Action.WAIT, terminating_at=long_ago)
+        plan, attempts = plan_of(dns, wait=(stuck,)), {}
+    assert "dns" in names(whose_turn(plan, attempts, now))
+
+
+@pytest.mark.rule("OP-40")
+def test_pods_of_a_group_do_not_wait_for_one_another(plan_pod: PlanPod, now: datetime) -> None:
+    pods = [plan_pod(f"p{n}", critical=True) for n in range(3)]
+    leaving = plan_pod("q", critical=True, action=Action.WAIT, terminating_at=format_time(now))
+    assert names(whose_turn(plan_of(*pods, wait=(leaving,)), {}, now)) == ["p0", "p1", "p2"]

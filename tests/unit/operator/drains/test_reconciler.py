@@ -520,6 +520,35 @@ def test_many_blocked_pods_keep_a_pass_short(world: World, process: Process) -> 
     assert (status["blocked"], len(status["blockers"])) == (100, 50)
 
 
+@pytest.mark.rule("OP-40")
+@pytest.mark.parametrize("blocked", [False, True])
+def test_system_critical_pods_are_evicted_when_the_others_have_left_or_are_blocked(
+    world: World, process: Process, *, blocked: bool
+) -> None:
+    world.node()
+    ordinary = ["a", "b"]
+    for name in ordinary:
+        world.pod(name)
+    critical = {"priorityClassName": "system-cluster-critical"}
+    # By its name it would be the first.
+    world.pod("a-dns", spec=critical, metadata={"labels": {"app": "dns"}})
+    world.budget(0 if blocked else 2)
+    world.drain()
+    process.step()
+    process.step()
+    if blocked:
+        assert world.terminating() == ["a-dns"], "a pod that is blocked stops nobody"
+        world.allow(2)
+    else:
+        assert sorted(world.terminating()) == ordinary, "at once, and nothing else"
+        world.kubelet()
+        process.step()
+        assert world.terminating() == ["a-dns"]
+    process.run(world.is_over, meanwhile=world.kubelet)
+    assert world.phase() == "Completed"
+    assert world.pods() == []
+
+
 # Time
 
 
