@@ -10,6 +10,7 @@ import pytest
 from navarchos.client import Client, ClientConfig, HttpRequest, Resource, Transport
 from navarchos.client.pool import PooledTransport
 from navarchos.client.transport import Answer
+from navarchos.drain import BUDGETS, PODS
 from navarchos.informers import InformerFactory
 from navarchos.instrument import Instruments
 from navarchos.meta import ObjectMeta, OwnerReference, ResourceVersion, format_time
@@ -34,6 +35,7 @@ from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import make_objects
 from navarchos.operator.replacements.admitting import Admission
 from navarchos.operator.replacements.announce import Announcer as ReplacementAnnouncer
+from navarchos.operator.replacements.budgets import BudgetLook
 from navarchos.operator.replacements.metrics import Progress
 from navarchos.operator.replacements.pending import PENDING_PODS, PENDING_SELECTOR
 from navarchos.operator.replacements.pipeline import Pipeline
@@ -205,8 +207,10 @@ class DyingTransport:
         self._inner = inner
         self.armed = False
         self.writes_left = 0
+        self.targets: list[str] = []
 
     def send(self, request: HttpRequest) -> Answer:
+        self.targets.append(request.target)
         answer = self._inner.send(request)
         if self.armed and request.method in {"POST", "PATCH", "PUT", "DELETE"}:
             self.writes_left -= 1
@@ -241,6 +245,7 @@ class Operator:
         self.factory = InformerFactory(self.client, kinds=KINDS)
         self.objects = make_objects(self)
         pending = self.factory.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
+        budgets = self.factory.informer(BUDGETS)
         self.factory.start(self.stop)
         self.factory.wait_for_sync(NO_TIME)
         self.informers = [
@@ -254,13 +259,25 @@ class Operator:
                 )
             ),
             pending,
+            budgets,
         ]
         announcer = ReplacementAnnouncer(self.recorder)
         progress = Progress(self.instruments)
         self.rollouts = RolloutReconciler(self.objects, RolloutAnnouncer(self.recorder), self.clock)
         self.replacements = ReplacementReconciler(
             self.objects,
-            Admission(self.objects, pending.lister.list, announcer, progress, self.clock),
+            Admission(
+                self.objects,
+                pending.lister.list,
+                BudgetLook(
+                    self.client.resource(PODS),
+                    lambda namespace: budgets.lister.list(namespace=namespace),
+                    self.clock,
+                ),
+                announcer,
+                progress,
+                self.clock,
+            ),
             Pipeline(self.objects, announcer, self.clock),
         )
 

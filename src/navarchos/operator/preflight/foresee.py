@@ -25,7 +25,8 @@ from navarchos.operator.preflight.nodefindings import about_node, about_rollout
 from navarchos.operator.preflight.places import Places
 from navarchos.operator.preflight.podfindings import Surroundings, find, find_misfit
 from navarchos.operator.preflight.wording import Finding, Reason, Severity
-from navarchos.operator.replacements.admission import Decisions, admit
+from navarchos.operator.replacements.admission import Decisions, admit_apart
+from navarchos.operator.replacements.budgets import budgets_over
 from navarchos.operator.replacements.drains import has_ended
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.replacements.world import PendingPod, World
@@ -125,7 +126,15 @@ def foresee(
     Promises: the same facts give the same answer; nothing is asked and nothing changed.
     """
     planned = [_Planned.of(rollout, facts) for rollout in rollouts]
-    decisions = admit(_world(planned, facts), now)
+    pods, by_namespace = _pods_by_node(facts.pods), _by_namespace(facts.budgets)
+
+    def look(waiting: Sequence[str], busy: Sequence[str]) -> Mapping[str, frozenset[str]]:
+        return {
+            name: budgets_over(pods.get(name, ()), lambda space: by_namespace.get(space, ()))
+            for name in (*waiting, *busy)
+        }
+
+    decisions = admit_apart(_world(planned, facts), now, look)
     view = _View.of(facts, decisions, now)
     return tuple(_foresee(each, facts, view) for each in planned)
 

@@ -6,10 +6,10 @@ without a server; `admitting` and `pipeline` carry it out on one worker.
 
 from typing import Final
 
-from navarchos.operator.replacements import admitting, pending, pipeline
+from navarchos.operator.replacements import admitting, budgets, pending, pipeline
 from navarchos.operator.replacements.controller import add_to_manager
 
 __all__ = ["RIGHTS", "add_to_manager"]
 
-RIGHTS: Final = (*admitting.RIGHTS, *pending.RIGHTS, *pipeline.RIGHTS)
+RIGHTS: Final = (*admitting.RIGHTS, *budgets.RIGHTS, *pending.RIGHTS, *pipeline.RIGHTS)
 """What replacements ask of the server, besides the caches that all share."""

@@ -1,7 +1,7 @@
 """Which nodes may start now: one pure function of the objects (OP-21)."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -19,7 +19,10 @@ from navarchos.operator.replacements.failures import node_gone, tally, too_many_
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.replacements.world import PendingPod, World, owning_rollout
 
-__all__ = ["Decisions", "admit"]
+__all__ = ["COMPARED", "Decisions", "admit", "admit_apart"]
+
+COMPARED: Final = 8
+"""Nodes next in line that are compared when one of them may start."""
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 _FINISHED: Final = (Step.DONE, Step.FAILED)
@@ -40,6 +43,10 @@ class Decisions:
     waiting: Mapping[str, Wait] = field(default_factory=dict)
     recheck_after: float | None = None
     """Seconds until time alone changes a decision; `None` when it never does."""
+    compared: tuple[str, ...] = ()
+    """Nodes whose budgets would decide which of them starts beside those in flight."""
+    beside: tuple[str, ...] = ()
+    """The nodes in flight, those that were started included; empty if none was compared."""
 
 
 def admit(world: World, now: datetime) -> Decisions:
@@ -49,12 +56,13 @@ def admit(world: World, now: datetime) -> Decisions:
     unfinished may start nodes. Within it the order is OP-09, after the number of
     failed attempts. A node that may not start holds up those of its own rollout
     that come after it, and no others; one that waits for its own sake holds up
-    nobody.
+    nobody. Of several that may start, those next in line, the one whose pods share
+    the fewest budgets with nodes in flight goes first.
 
     Promises: the same objects and time give the same answer, in whatever order
     they come; nodes in flight and started ones together stay within the limit of
-    each node that is started; nothing is changed. A node of the control plane starts only while
-    the others of it are well, unless its strategy says otherwise.
+    each node that is started; a node of the control plane starts only while the others
+    of it are well, unless its strategy says otherwise; nothing is changed.
     """
     frozen = _frozen_rollouts(world)
     waiting: dict[str, Wait] = {}
@@ -81,6 +89,26 @@ def admit(world: World, now: datetime) -> Decisions:
             waiting[replacement.metadata.name] = Wait.HIGHER_PRIORITY
     candidates.sort(key=lambda candidate: _order(candidate, world))
     return _Walk(world, now, waiting).through(candidates)
+
+
+def admit_apart(
+    world: World,
+    now: datetime,
+    look: Callable[[Sequence[str], Sequence[str]], Mapping[str, frozenset[str]]],
+) -> Decisions:
+    """Decide as `admit` does, and find out about budgets where they make a difference.
+
+    Args:
+        world: What is known.
+        now: The present time.
+        look: Given nodes that wait and nodes in flight, returns the budgets over their
+            pods by node; one that it leaves out shares none.
+    """
+    decisions = admit(world, now)
+    if not decisions.compared:
+        return decisions
+    budgets = look(decisions.compared, decisions.beside)
+    return admit(replace(world, budgets=budgets), now) if budgets else decisions
 
 
 class _Place(NamedTuple):
@@ -169,6 +197,8 @@ class _Walk:
         }
         self._settled_at = max(map(_settled_at, world.replacements), default=_LONG_AGO)
         self._evicted = _evicted_owners(world.replacements)
+        self._taken = {name for node in self._busy for name in world.budgets.get(node, ())}
+        self._compared: dict[str, None] = {}
         self._held_up: set[str] = set()
         self._recheck: list[datetime] = []
         self._start: list[str] = []
@@ -176,8 +206,12 @@ class _Walk:
 
     def through(self, candidates: Sequence[NodeReplacement]) -> Decisions:
         """Decide on each candidate, first in line first."""
-        for candidate in candidates:
-            self._decide(candidate)
+        line = list(reversed(candidates))
+        while line:
+            if self._is_held_back(line[-1]):
+                line.pop()
+            else:
+                self._begin(line.pop(self._choice(line)))
         soonest = min(self._recheck, default=None)
         return Decisions(
             start=tuple(self._start),
@@ -186,26 +220,62 @@ class _Walk:
             recheck_after=None
             if soonest is None
             else max((soonest - self._now).total_seconds(), 0.0),
+            compared=tuple(self._compared),
+            beside=tuple(sorted(self._busy)) if self._compared else (),
         )
 
-    def _decide(self, candidate: NodeReplacement) -> None:
+    def _begin(self, candidate: NodeReplacement) -> None:
+        self._busy.add(candidate.spec.node_name)
+        self._taken.update(self._budgets_of(candidate))
+        self._start.append(candidate.metadata.name)
+
+    def _choice(self, line: Sequence[NodeReplacement]) -> int:
+        """Return the place in the line, whose first is its last, of the one to start.
+
+        All of them could start in its stead; the number of nodes that start, and for
+        how long the first in line waits, are the same whichever it is.
+        """
+        first = len(line) - 1
+        if not self._busy:
+            return first
+        next_ones = range(first - 1, max(first - COMPARED, -1), -1)
+        rivals = [n for n in next_ones if self._may_stand_in(line[n], line[first])]
+        if not rivals:
+            return first
+        rivals.insert(0, first)
+        self._compared.update(dict.fromkeys(line[n].spec.node_name for n in rivals))
+        return min(rivals, key=lambda n: (len(self._taken & self._budgets_of(line[n])), -n))
+
+    def _may_stand_in(self, candidate: NodeReplacement, first: NodeReplacement) -> bool:
+        """Tell whether it differs from the first in line by age and name only."""
+        if owning_rollout(candidate) != owning_rollout(first):
+            return False
+        mine, theirs = _order(candidate, self._world), _order(first, self._world)
+        if (mine.attempts, mine.topology) != (theirs.attempts, theirs.topology):
+            return False
+        return candidate.spec.node_name not in self._busy and self._reason(candidate) is None
+
+    def _budgets_of(self, candidate: NodeReplacement) -> frozenset[str]:
+        return self._world.budgets.get(candidate.spec.node_name, frozenset())
+
+    def _is_held_back(self, candidate: NodeReplacement) -> bool:
+        """Tell whether it may not start, and note why."""
         name, line = candidate.metadata.name, owning_rollout(candidate)
         if candidate.spec.node_name in self._busy:
             self._waiting[name] = Wait.NODE_IN_FLIGHT
-            return
+            return True
         reason = Wait.QUEUED if line in self._held_up else self._reason(candidate)
         if reason is None:
-            self._busy.add(candidate.spec.node_name)
-            self._start.append(name)
-            return
+            return False
         if reason is Wait.CONTROL_PLANE:
             self._waiting[name] = reason
-            return
+            return True
         self._held_up.add(line)
         if reason is Wait.PENDING_PODS and self._has_expired(candidate):
             self._expired.append(name)
         else:
             self._waiting[name] = reason
+        return True
 
     def _reason(self, candidate: NodeReplacement) -> Wait | None:
         limit = _limit(candidate)

@@ -17,8 +17,9 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements import transitions
-from navarchos.operator.replacements.admission import admit
+from navarchos.operator.replacements.admission import admit_apart
 from navarchos.operator.replacements.announce import Announcer
+from navarchos.operator.replacements.budgets import BudgetLook
 from navarchos.operator.replacements.drains import has_ended
 from navarchos.operator.replacements.metrics import Progress
 from navarchos.operator.replacements.pending import Pod, pending_pods
@@ -46,7 +47,8 @@ class Admission:
     """Looks at everything, starts what may start, and says why the rest waits.
 
     One pass costs O(n log n) in the number of replacements, and one request for
-    each node that starts or whose reason to wait has changed.
+    each node that starts or whose reason to wait has changed. When a node starts beside
+    others, the pods of a few nodes are listed, at most `budgets.MOST_LOOKS`.
 
     Threads: one thread only (OP-21).
     """
@@ -55,12 +57,14 @@ class Admission:
         self,
         objects: Objects,
         pending: Callable[[], Iterable[Pod]],
+        look_at_budgets: BudgetLook,
         announcer: Announcer,
         progress: Progress,
         clock: Clock,
     ) -> None:
         self._objects = objects
         self._pending = pending
+        self._look_at_budgets = look_at_budgets
         self._announcer = announcer
         self._progress = progress
         self._clock = clock
@@ -75,7 +79,7 @@ class Admission:
         """
         world = self._look()
         self._progress.publish(world)
-        decisions = admit(world, self._clock.now())
+        decisions = admit_apart(world, self._clock.now(), self._look_at_budgets)
         by_name = {replacement.metadata.name: replacement for replacement in world.replacements}
         self._overtaken = False
         for name in decisions.start:

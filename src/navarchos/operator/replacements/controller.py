@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from navarchos.drain import BUDGETS, PODS
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
     NODE_REPLACEMENTS,
@@ -13,6 +14,7 @@ from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import NODE_INDEX, Objects
 from navarchos.operator.replacements.admitting import Admission
 from navarchos.operator.replacements.announce import Announcer
+from navarchos.operator.replacements.budgets import BudgetLook
 from navarchos.operator.replacements.drains import has_ended
 from navarchos.operator.replacements.metrics import Progress
 from navarchos.operator.replacements.pending import PENDING_PODS, PENDING_SELECTOR, Pod
@@ -36,8 +38,18 @@ def add_to_manager(manager: Manager, objects: Objects) -> Controller:
 
     announcer = Announcer(manager.recorder)
     pending = manager.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
+    budgets = manager.informer(BUDGETS)
     admission = Admission(
-        objects, pending.lister.list, announcer, Progress(manager.instruments), manager.clock
+        objects,
+        pending.lister.list,
+        BudgetLook(
+            manager.client.resource(PODS),
+            lambda namespace: budgets.lister.list(namespace=namespace),
+            manager.clock,
+        ),
+        announcer,
+        Progress(manager.instruments),
+        manager.clock,
     )
     pipeline = Pipeline(objects, announcer, manager.clock)
     return (

@@ -35,6 +35,8 @@ class World:
     orphaned: frozenset[str] = frozenset()
     """Nodes with a drain that outlives its replacement: their slot is still taken."""
     pending: Sequence[PendingPod] = ()
+    budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Budgets over the pods of some nodes, by node. Of the others nothing is known."""
 
 
 def owning_rollout(replacement: NodeReplacement) -> str:

@@ -15,7 +15,7 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.nodes import CONTROL_PLANE_LABEL, Node, NodeCondition, NodeStatus
-from navarchos.operator.replacements.admission import admit
+from navarchos.operator.replacements.admission import COMPARED, admit, admit_apart
 from navarchos.operator.replacements.transitions import reserved
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.replacements.world import PendingPod, World
@@ -367,6 +367,164 @@ def test_a_replacement_without_a_uid_waits_for_it_and_holds_its_place(make: Any)
     assert decisions.waiting == {"roll-b": Wait.HIGHER_PRIORITY}
 
 
+# Budgets: whose pods wait for one another
+
+PAIR = {"maxConcurrent": 2}
+
+
+def over(*budgets: str) -> frozenset[str]:
+    return frozenset(budgets)
+
+
+def beside(make: Any, busy: str, *waiting: str, **fields: Any) -> World:
+    """One node in flight, and others that wait for the second slot."""
+    return world(
+        make,
+        make.replacement(busy, step=Step.DRAINING, strategy=PAIR),
+        *(make.replacement(name, strategy=PAIR) for name in waiting),
+        **fields,
+    )
+
+
+@pytest.mark.rule("OP-09")
+@pytest.mark.parametrize(
+    ("budgets", "chosen"),
+    [
+        ({}, "b"),  # nothing known: the plain order
+        ({"a": over("x"), "b": over("x"), "c": over("y")}, "c"),
+        ({"a": over("x"), "b": over("y"), "c": over()}, "b"),  # none is shared: the first one
+        ({"a": over("x"), "b": over("x"), "c": over("x"), "d": over("x")}, "b"),
+        ({"a": over("x", "y"), "b": over("x", "y"), "c": over("x"), "d": over("y")}, "c"),
+        ({"b": over("x"), "c": over("x")}, "b"),  # of the node in flight nothing is known
+    ],
+)
+def test_of_the_next_in_line_the_one_that_shares_fewest_budgets_starts(
+    make: Any, budgets: dict[str, frozenset[str]], chosen: str
+) -> None:
+    seen = beside(make, "a", "b", "c", "d", budgets=budgets)
+    decisions = admit(seen, make.now)
+    assert decisions.start == (f"roll-{chosen}",)
+    first, *others = [f"roll-{name}" for name in "bcd" if name != chosen]
+    assert decisions.waiting == {
+        first: Wait.MAX_CONCURRENT,
+        **dict.fromkeys(others, Wait.QUEUED),
+    }
+
+
+def test_nodes_that_start_together_are_chosen_apart_as_well(make: Any) -> None:
+    budgets = {"a": over("x"), "b": over("x"), "c": over("y"), "d": over("y")}
+    seen = world(make, *(make.replacement(n, strategy=PAIR) for n in "abcd"), budgets=budgets)
+    assert admit(seen, make.now).start == ("roll-a", "roll-c")
+
+
+def test_no_budget_puts_a_node_after_one_that_failed_or_is_in_another_place(make: Any) -> None:
+    budgets = {"a": over("x"), "b": over("x")}
+    zoned = PAIR | {"topologyKey": "zone"}
+    seen = world(
+        make,
+        make.replacement("a", step=Step.DRAINING, strategy=PAIR),
+        make.replacement("b", strategy=zoned),
+        make.replacement("c", strategy=zoned, failed_at=(-5,)),
+        make.replacement("d", strategy=zoned),
+        nodes=[*(make.node(name) for name in "abc"), make.node("d", zone="z")],
+        budgets=budgets,
+    )
+    decisions = admit(seen, make.now)
+    assert decisions.start == ("roll-b",)
+    assert decisions.compared == ()
+
+
+def test_another_rollout_is_not_passed_over(make: Any) -> None:
+    seen = world(
+        make,
+        make.replacement("a", step=Step.DRAINING, strategy=PAIR),
+        make.replacement("b", rollout="other", strategy=PAIR),
+        make.replacement("c", strategy=PAIR),
+        rollouts=[make.rollout(), make.rollout("other")],
+        budgets={"a": over("x"), "b": over("x")},
+    )
+    assert admit(seen, make.now).start == ("other-b",)
+
+
+def test_only_a_few_next_in_line_are_compared(make: Any) -> None:
+    names = [f"n{number:03}" for number in range(100)]
+    seen = beside(make, "a", *names)
+    decisions = admit(seen, make.now)
+    assert decisions.compared == tuple(names[:COMPARED])
+    assert decisions.beside == ("a", "n000")
+
+
+@pytest.mark.parametrize(
+    ("busy", "waiting"), [(0, 3), (1, 1), (2, 5)], ids=["alone", "no choice", "no slot"]
+)
+def test_nobody_is_asked_where_budgets_decide_nothing(make: Any, busy: int, waiting: int) -> None:
+    limit = {"maxConcurrent": 2 if busy else 1}
+    seen = world(
+        make,
+        *(make.replacement(f"f{n}", step=Step.DRAINING, strategy=limit) for n in range(busy)),
+        *(make.replacement(f"w{n}", strategy=limit) for n in range(waiting)),
+    )
+
+    def never(*_: object) -> dict[str, frozenset[str]]:
+        raise AssertionError("somebody asked for budgets")
+
+    assert admit_apart(seen, make.now, never) == admit(seen, make.now)
+
+
+def drain_all(make: Any, apart: bool) -> tuple[int, int]:
+    """Drain eight nodes, two at a time; return the minutes, and those in which one waited.
+
+    Each application has two pods, on neighbours in line, and a budget that lets one of
+    them go at a time: of two nodes that share it one is drained and the other waits.
+    """
+    names = [f"n{number}" for number in range(8)]
+    apps = {name: over(f"app-{number // 2}") for number, name in enumerate(names)}
+    todo = {name: make.replacement(name, strategy=PAIR) for name in names}
+    minutes = waited = 0
+    while todo:
+        seen = world(make, *todo.values(), nodes=[make.node(name) for name in names])
+        decisions = admit_apart(seen, make.now, lambda *_: apps if apart else {})
+        for name in decisions.start:
+            node = name.removeprefix("roll-")
+            status = reserved(todo[node], make.now)
+            todo[node] = msgspec.structs.replace(todo[node], status=status)
+        minutes += 1
+        busy = [name for name, each in todo.items() if each.status.current.in_flight]
+        going: set[str] = set()
+        for name in busy:
+            if going.isdisjoint(apps[name]):
+                going |= apps[name]
+                del todo[name]
+            else:
+                waited += 1
+    return minutes, waited
+
+
+def test_nodes_that_share_no_budget_are_drained_in_half_the_time(make: Any) -> None:
+    assert drain_all(make, apart=True) == (4, 0)
+    minutes, waited = drain_all(make, apart=False)
+    assert (minutes > 4, waited > 0) == (True, True)
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_two_nodes_with_crossing_budgets_are_both_drained(make: Any, data: st.DataObject) -> None:
+    """Whatever budgets any pair shares, a preference leaves no node behind."""
+    names = ["a", "b", "c", "d"]
+    choice = st.frozensets(st.sampled_from(["x", "y", "z"]))
+    budgets = {name: data.draw(choice) for name in names}
+    left = {name: make.replacement(name, strategy=PAIR) for name in names}
+    for _ in names:
+        seen = world(make, *left.values(), budgets=budgets)
+        for name in admit(seen, make.now).start:
+            node = name.removeprefix("roll-")
+            status = reserved(left[node], make.now)
+            left[node] = msgspec.structs.replace(left[node], status=status)
+        busy = sorted(name for name, each in left.items() if each.status.current.in_flight)
+        del left[data.draw(st.sampled_from(busy))]
+    assert left == {}
+
+
 # Properties over random worlds
 
 ROLLOUTS = ("r0", "r1", "")
@@ -411,6 +569,9 @@ def worlds(draw: st.DrawFn, make: Any) -> World:
             for name, zone in zones.items()
             if name != "n0"
         ],
+        budgets=draw(
+            st.dictionaries(st.sampled_from(names), st.frozensets(st.sampled_from(["x", "y", "z"])))
+        ),
     )
 
 
@@ -447,6 +608,28 @@ def test_a_started_node_never_makes_more_in_flight_than_its_limit(
         assert chosen.spec.node_name not in before
         assert len(before) < chosen.spec.strategy.max_concurrent
         seen = start(make, seen, (name,))
+
+
+@settings(max_examples=60)
+@given(data=st.data())
+def test_budgets_change_who_starts_but_not_whom_the_others_wait_for(
+    make: Any, data: st.DataObject
+) -> None:
+    """The same rollouts start as many nodes of the same rank, and each reason stays true."""
+    seen = data.draw(worlds(make))
+    plain = admit(with_fields(seen, budgets={}), make.now)
+    apart = admit(seen, make.now)
+
+    def ranks(names: tuple[str, ...]) -> list[tuple[str, int]]:
+        chosen = [r for r in seen.replacements if r.metadata.name in names]
+        return sorted((r.metadata.name.split("-")[0], r.status.counted_attempts) for r in chosen)
+
+    masters = any(node.is_control_plane for node in seen.nodes.values())
+    alone = len({r.spec.node_name for r in seen.replacements}) == len(seen.replacements)
+    if alone and not masters:
+        assert ranks(apart.start) == ranks(plain.start)
+    accounted = {*apart.start, *apart.expired, *apart.waiting}
+    assert accounted == {*plain.start, *plain.expired, *plain.waiting}
 
 
 @pytest.mark.rule("OP-22")

@@ -13,12 +13,14 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.replacements.admission import COMPARED
 from navarchos.operator.replacements.admitting import WRITES_PER_PASS
 from navarchos.operator.replacements.drains import drain_manifest
 from navarchos.operator.replacements.reconciler import ADMISSION
 from navarchos.operator.replacements.transitions import reserved
 from navarchos.runtime import Request
 from navarchos.runtime.conditions import find_condition
+from navarchos.testing.apiserver import Fault
 
 
 def reason(obj: Any, type_: str) -> str:
@@ -334,3 +336,95 @@ def test_gauges_tell_where_nodes_stand(operator: Any) -> None:
     assert value("navarchos_replacements", {"phase": "New", "priority": "0"}) == 1
     assert value("navarchos_rollouts", {"phase": "InProgress"}) == 1
     assert value("navarchos_rollout_nodes", {"state": "planned"}) == 2
+
+
+def covered_pods(operator: Any, app: str, *nodes: str) -> None:
+    """Install a budget and a pod of its application on each of the nodes."""
+    uid = replica_set(operator, app)
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": app, "uid": uid}
+    budget = {"selector": {"matchLabels": {"app": app}}, "maxUnavailable": 1}
+    operator.server.install(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": app, "namespace": "default"},
+            "spec": budget,
+        },
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"{app}-{node}",
+                    "namespace": "default",
+                    "labels": {"app": app},
+                    "ownerReferences": [{**owner, "controller": True}],
+                },
+                "spec": {"nodeName": node, "containers": [{"name": app, "image": app}]},
+                "status": {"phase": "Running"},
+            }
+            for node in nodes
+        ),
+    )
+
+
+def looks(operator: Any) -> int:
+    """Count the lists of single nodes' pods."""
+    return sum("spec.nodeName" in target for target in operator.transport.targets)
+
+
+def test_a_node_whose_pods_share_a_budget_with_one_in_flight_lets_another_go_first(
+    operator: Any,
+) -> None:
+    for name in "abcd":
+        operator.add_node(name)
+    covered_pods(operator, "web", "a", "b")
+    covered_pods(operator, "db", "c", "d")
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}], strategy={"maxConcurrent": 2})
+    operator.settle()
+    assert set(operator.drains()) == {"roll-a", "roll-c"}
+    asked = looks(operator)
+    assert 0 < asked <= 4
+    operator.settle()
+    assert looks(operator) == asked, "nothing is asked while nothing can start"
+
+
+@pytest.mark.parametrize(("budgets", "limit"), [(False, 2), (True, 1)])
+def test_no_pods_are_listed_where_budgets_decide_nothing(
+    operator: Any, *, budgets: bool, limit: int
+) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    if budgets:
+        covered_pods(operator, "web", "a", "b")
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}], strategy={"maxConcurrent": limit})
+    operator.settle()
+    assert len(operator.drains()) == limit
+    assert looks(operator) == 0
+
+
+def test_nodes_start_in_the_plain_order_when_their_pods_cannot_be_seen(operator: Any) -> None:
+    for name in "abcd":
+        operator.add_node(name)
+    covered_pods(operator, "web", "a", "b")
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}], strategy={"maxConcurrent": 2})
+    operator.see()
+    operator.server.faults.add(Fault(verb="list", resource="pods", status=403))
+    operator.round()
+    assert looks(operator) == 1, "one failure is enough to know"
+    operator.settle()
+    assert set(operator.drains()) == {"roll-a", "roll-b"}
+
+
+def test_a_window_of_nodes_is_looked_at_and_no_more(operator: Any) -> None:
+    """Requests follow the nodes that start, not those that wait nor the pods they run."""
+    names = [f"n{number:02}" for number in range(30)]
+    for name in names:
+        operator.add_node(name)
+    covered_pods(operator, "web", *names)
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}], strategy={"maxConcurrent": 2})
+    operator.settle()
+    assert looks(operator) == COMPARED + 1
+    operator.finish("roll-n00")
+    assert operator.steps()["roll-n02"].in_flight
+    assert looks(operator) == COMPARED + 2, "one more has come into the window"
