@@ -42,7 +42,8 @@ nightly: export NAVARCHOS_SCALE_NODES ?= 1000
 NIGHTLY := -q --timeout=14400 -o faulthandler_timeout=0
 nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far longer than make test and e2e do
 	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races \
-		tests/unit/operator/replacements tests/integration/framework/test_network.py tests/mutations \
+		tests/unit/operator/replacements tests/unit/operator/test_outcomes.py \
+		tests/integration/framework/test_network.py tests/mutations \
 		tests/integration/test_large_cluster.py
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py

@@ -1,0 +1,200 @@
+"""How rollouts end when nodes do not go as they should; the test plays the drains.
+
+Time is virtual: what is compared are seconds of the operator's own clock.
+"""
+
+from typing import Any, Final
+
+import pytest
+from tests.seeds import runs
+from tests.unit.operator.conftest import Operator
+
+from navarchos.client import Resource
+from navarchos.operator.api.v1alpha1 import DrainPhase, RolloutPhase, Step
+from navarchos.runtime.conditions import find_condition
+
+DRAIN: Final = 30.0
+"""Seconds that a node takes to be drained."""
+
+TIMEOUT: Final = 60
+"""Seconds after which one that cannot be drained is given up: twice that."""
+
+HOUR: Final = 3600.0
+
+TOTAL: Final = runs(20, at_most=100)
+"""Nodes, of which one in twenty cannot be drained."""
+
+
+class Drains:
+    """Plays all drains of a rollout at once: each ends a time after it began."""
+
+    def __init__(self, operator: Operator, stuck: frozenset[str] = frozenset()) -> None:
+        self._operator = operator
+        self._stuck = stuck
+        self._known = frozenset(operator.drains())
+        self._ends: dict[str, float] = {}
+        self.started: list[tuple[float, str]] = []
+
+    def run(self, rollout: str) -> float:
+        """Let time pass until the rollout is over; return how much has."""
+        begin = self._operator.clock.monotonic()
+        self._settle()
+        while self._operator.rollout(rollout).status.phase is RolloutPhase.IN_PROGRESS:
+            self._begin_new()
+            assert self._ends, "the rollout is not over, and nothing is under way"
+            soonest = min(self._ends.values())
+            self._operator.clock.advance(soonest - self._operator.clock.monotonic())
+            for name in [name for name, end in self._ends.items() if end <= soonest]:
+                self._end(name)
+            self._settle()
+        return self._operator.clock.monotonic() - begin
+
+    def _begin_new(self) -> None:
+        for drain in self._operator.objects.drains.all():
+            name, node = drain.metadata.name, drain.spec.node_name
+            if name in self._known:
+                continue
+            self._known |= {name}
+            self.started.append((self._operator.clock.monotonic(), node))
+            self._operator.report(name, DrainPhase.DRAINING)
+            lasts = TIMEOUT if node in self._stuck else DRAIN
+            self._ends[name] = self._operator.clock.monotonic() + lasts
+
+    def _end(self, name: str) -> None:
+        del self._ends[name]
+        if self._operator.drain(name).spec.node_name in self._stuck:
+            self._operator.report(
+                name, DrainPhase.FAILED, reason="Timeout", message="1 pod is left"
+            )
+        else:
+            self._operator.report(name, DrainPhase.COMPLETED)
+
+    def _settle(self) -> None:
+        # What ends, what is given back, what starts in its place, and its drain.
+        for _ in range(3):
+            self._operator.see()
+            self._operator.round()
+        self._operator.see()
+
+
+def finished_within(operator: Operator, rollout: str, nodes: frozenset[str]) -> float:
+    """Return the seconds from the start of a rollout until the last of the nodes was done."""
+    begin = operator.rollout(rollout).status.start_timestamp
+    assert begin is not None
+    ends = [
+        replacement.status.completion_timestamp
+        for replacement in operator.objects.replacements.all()
+        if replacement.metadata.name.startswith(f"{rollout}-")
+        and replacement.spec.node_name in nodes
+        and replacement.status.current is Step.DONE
+    ]
+    assert len(ends) == len(nodes)
+    return max((end - begin).total_seconds() for end in ends if end is not None)
+
+
+@pytest.mark.rule("OP-25")
+@pytest.mark.timeout(600)
+def test_one_node_of_twenty_that_cannot_be_drained_costs_the_others_a_tenth_of_their_time(
+    operator: Operator,
+) -> None:
+    """They are tried early, as their names say, and once more when all others are done."""
+    nodes = [f"n{number:02}" for number in range(TOTAL)]
+    stuck = frozenset(nodes[1 : TOTAL // 2 : 10])
+    others = frozenset(nodes) - stuck
+    for name in nodes:
+        operator.add_node(name)
+    spec: dict[str, Any] = {
+        "nodeSelectors": [{"matchAll": True}],
+        "strategy": {"maxConcurrent": TOTAL // 10, "maxFailures": len(stuck), "retries": 1},
+        "drain": {"timeoutSeconds": TIMEOUT},
+    }
+    operator.add_rollout("clean", **spec)
+    Drains(operator).run("clean")
+    clean = finished_within(operator, "clean", frozenset(nodes))
+    operator.add_rollout("hard", **spec)
+    drains = Drains(operator, stuck)
+    drains.run("hard")
+    status = operator.rollout("hard").status
+    assert status.phase is RolloutPhase.COMPLETED
+    assert status.replacements_failed == tuple(sorted(stuck))
+    assert status.replacements_completed_count == len(others)
+    assert finished_within(operator, "hard", others) <= 1.1 * clean
+    first: dict[str, float] = {}
+    again = [(at, node) for at, node in drains.started if first.setdefault(node, at) != at]
+    assert first.keys() == set(nodes)
+    assert sorted(node for _, node in again) == sorted(stuck)
+    assert min(at for at, _ in again) >= max(first.values()), "once all others had their turn"
+
+
+def pending_pod(operator: Operator, name: str, owner: dict[str, Any]) -> None:
+    operator.server.install(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "namespace": "default",
+                "ownerReferences": [{**owner, "controller": True}],
+            },
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+            "status": {"phase": "Pending"},
+        }
+    )
+
+
+@pytest.mark.rule("OP-08")
+@pytest.mark.rule("N-13")
+def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rollout_halts(
+    operator: Operator,
+) -> None:
+    """What ran on the drained nodes runs nowhere: no further node may lose its pods."""
+    for name in "abcdef":
+        operator.add_node(name)
+    operator.server.install(
+        {
+            "apiVersion": "apps/v1",
+            "kind": "ReplicaSet",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {
+                "selector": {"matchLabels": {"app": "web"}},
+                "template": {
+                    "metadata": {"labels": {"app": "web"}},
+                    "spec": {"containers": [{"name": "c", "image": "i"}]},
+                },
+            },
+        }
+    )
+    uid = operator.server.get("replicasets", "web", "default", "apps")["metadata"]["uid"]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid}
+    evicted = [{"namespace": "default", "kind": "ReplicaSet", "name": "web", "uid": uid}]
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}], strategy={"maxConcurrent": 2})
+    operator.settle()
+    assert operator.drains() == ["roll-a", "roll-b"]
+    operator.play("roll-a", DrainPhase.DRAINING, evictedOwners=evicted)
+    pending_pod(operator, "web-1", owner)
+    operator.play("roll-a", DrainPhase.COMPLETED, evictedOwners=evicted)
+    operator.play("roll-b", DrainPhase.COMPLETED, evictedOwners=evicted)
+    for _ in range(100):
+        if operator.rollout().status.phase is RolloutPhase.HALTED:
+            break
+        operator.clock.advance(60.0)
+        operator.settle()
+    status = operator.rollout().status
+    assert status.phase is RolloutPhase.HALTED
+    halted = find_condition(status.conditions, "Halted")
+    assert halted is not None
+    assert "attempts in a row failed" in halted.message
+    assert operator.drains() == ["roll-a", "roll-b"], "nothing beyond the batch was touched"
+    assert not any(operator.node(name).spec.unschedulable for name in "cdef")
+
+    # Neither time, nor another process, nor that the pods run at last makes it go on.
+    operator.restart()
+    operator.clock.advance(24 * HOUR)
+    operator.settle()
+    operator.client.resource(_PODS).delete("web-1", "default", grace_period_seconds=0)
+    operator.settle()
+    assert operator.rollout().status.phase is RolloutPhase.HALTED
+    assert operator.drains() == ["roll-a", "roll-b"]
+
+
+_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
