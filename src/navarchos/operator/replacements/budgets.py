@@ -7,7 +7,7 @@ from typing import Final
 from navarchos.client import ClientError, ResourceClient
 from navarchos.client.rights import Rule
 from navarchos.clock import Clock
-from navarchos.drain import PODS, Budget, Pod, budgets_of, full_name, pods_on
+from navarchos.drain import DAEMON_SETS, PODS, Budget, Pod, budgets_of, full_name, pods_on
 from navarchos.logs import get_logger
 
 __all__ = ["MOST_LOOKS", "RIGHTS", "BudgetLook", "budgets_over"]
@@ -44,7 +44,7 @@ def budgets_over(pods: Iterable[Pod], budgets: Callable[[str], Iterable[Budget]]
 
 def _is_evicted(pod: Pod) -> bool:
     owner = pod.controller
-    stays = pod.is_mirror or (owner is not None and owner.kind == "DaemonSet")
+    stays = pod.is_mirror or (owner is not None and owner.kind == DAEMON_SETS.kind)
     return not (stays or pod.is_finished or pod.is_terminating)
 
 
