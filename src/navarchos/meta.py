@@ -7,7 +7,7 @@ slimmer one of its own; then it needs at least `name`, `namespace`, `uid` and
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, NewType, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple, NewType, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -161,12 +161,15 @@ def identity_of(obj: object) -> Identity:
     Raises:
         KeyFailed: There is no metadata, or it is of another shape.
     """
-    if isinstance(obj, Mapping):
+    # Called several times for every event of a watch. To ask what is in a struct is
+    # much quicker than to ask whether it is a mapping, and mappings have no such member.
+    metadata: Any = getattr(obj, "metadata", None)
+    if metadata is None and isinstance(obj, Mapping):
         return _identity_of_mapping(obj)
-    metadata = getattr(obj, "metadata", None)
-    if metadata is None or not hasattr(metadata, "resource_version"):
+    if not hasattr(metadata, "resource_version"):
         raise KeyFailed(obj)
-    return cast("Identity", metadata)
+    identity: Identity = metadata
+    return identity
 
 
 def _identity_of_mapping(obj: Mapping[str, object]) -> Identity:

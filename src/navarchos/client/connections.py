@@ -26,6 +26,7 @@ from navarchos.client.transport import Gate
 __all__ = ["Exchange", "Exchanges", "pool_classes"]
 
 _UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK})
+_UNKNOWN: Final = -1.0  # no timeout that anybody sets
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)  # struct linger: on, no seconds
 
 
@@ -47,6 +48,8 @@ class Exchange:
         self._aborted_lock = threading.Lock()
         self._aborted = False  # guarded by _aborted_lock
         self._connection: _Freeable | None = None  # guarded by _aborted_lock
+        # guarded by _aborted_lock; as this exchange set it last
+        self._timeout: float | None = _UNKNOWN
 
     @property
     def aborted(self) -> bool:
@@ -65,14 +68,14 @@ class Exchange:
     def set_timeout(self, timeout: float | None) -> None:
         """Limit the silence that the next read tolerates, in seconds."""
         with self._aborted_lock:
-            connection = self._connection
-        if connection is not None:
+            connection, known, self._timeout = self._connection, self._timeout, timeout
+        if connection is not None and timeout != known:
             connection.set_timeout_for(self, timeout)
 
     def joined(self, connection: "_Freeable") -> None:
         """Note the connection; refuse it when the exchange is already aborted."""
         with self._aborted_lock:
-            self._connection = connection
+            self._connection, self._timeout = connection, _UNKNOWN
             if self._aborted:
                 raise ConnectionAbortedError("stopped before the request was sent")
 

@@ -9,7 +9,7 @@ is still wrong becomes a `DecodeError` and does not stop the others.
 import collections.abc
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Generic, TypeVar, cast, get_origin
+from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
 
 import msgspec
 
@@ -21,9 +21,11 @@ from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, identity_of
 from navarchos.structs import decoder_of
 
-__all__ = ["Codec", "ResourceList", "is_untyped", "resource_version_of"]
+__all__ = ["ChangeType", "Codec", "ResourceList", "is_untyped", "resource_version_of"]
 
 T = TypeVar("T")
+
+ChangeType: TypeAlias = Literal["ADDED", "MODIFIED", "DELETED"]
 
 _log = get_logger(__name__)
 
@@ -100,6 +102,12 @@ class Codec(Generic[T]):
         self._beginnings = (f"{{{kind},{version}".encode(), f"{{{version},{kind}".encode())
         self._objects: msgspec.json.Decoder[Any] = decoder_of(self._type)
         self._lists: msgspec.json.Decoder[Any] = decoder_of(_list_type(self._name, self._type))
+        self._change_beginnings = tuple(
+            f'{{"type":"{change}","object":'.encode() + beginning
+            for change in get_args(ChangeType)
+            for beginning in self._beginnings
+        )
+        self._changes: msgspec.json.Decoder[Any] = decoder_of(_change_type(self._name, self._type))
 
     def decode(self, data: bytes | msgspec.Raw, *, verb: str = "get") -> T:
         """Decode one object.
@@ -112,6 +120,23 @@ class Codec(Generic[T]):
         except msgspec.DecodeError:
             obj = self._decode_leniently(data, verb)
         return self._finished(obj)
+
+    def decode_change(self, line: bytes) -> tuple[ChangeType, T, ResourceVersion] | None:
+        """Decode a line of a watch as nearly all are, in one pass.
+
+        Returns:
+            What happened, the object, and its resourceVersion. `None` for any other
+            line, well-formed or not: a bookmark, an error, an object of another kind,
+            without metadata, or that does not fit its type as it is.
+        """
+        if not line.startswith(self._change_beginnings):
+            return None
+        try:
+            change = self._changes.decode(line)
+            version = identity_of(change.object).resource_version
+        except (msgspec.DecodeError, KeyFailed):
+            return None
+        return change.type, self._finished(change.object), ResourceVersion(version)
 
     def check_kind(self, data: msgspec.Raw, *, verb: str) -> None:
         """Refuse an object that calls itself something else than this resource (RF-19).
@@ -258,6 +283,11 @@ def _list_type(name: str, item: Any) -> Any:
         ("items", list[item] | None, None),
     ]
     return msgspec.defstruct(f"{name}_list", fields, frozen=True, rename="camel")
+
+
+def _change_type(name: str, item: Any) -> Any:
+    fields: Sequence[tuple[str, Any]] = [("type", ChangeType), ("object", item)]
+    return msgspec.defstruct(f"{name}_change", fields, frozen=True)
 
 
 _RAW_LISTS: Final = decoder_of(_RawList)

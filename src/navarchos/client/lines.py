@@ -1,7 +1,5 @@
 """Lines out of a stream of chunks."""
 
-from collections.abc import Iterator
-
 __all__ = ["LineSplitter"]
 
 
@@ -15,22 +13,25 @@ class LineSplitter:
     def __init__(self) -> None:
         self._parts: list[bytes] = []  # the line that has begun; no newline in it
 
-    def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """Yield the lines that this chunk completes, without newlines or blank lines.
-
-        Exhaust it before feeding on.
-        """
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes, without newlines or blank lines."""
+        if not self._parts and 0 < chunk.find(b"\n") == len(chunk) - 1:
+            # One line, as a server sends it: each change when it happens.
+            line = chunk.strip()
+            return [line] if line else []
         first, *rest = chunk.split(b"\n")
         self._parts.append(first)
-        for following in rest:
-            if line := self.rest():
-                yield line
-            self._parts.append(following)
+        if not rest:
+            return []
+        *whole, begun = [self.rest(), *rest]
+        if begun:
+            self._parts.append(begun)
+        return [line for line in map(bytes.strip, whole) if line]
 
     @property
     def is_between(self) -> bool:
         """Whether no line has begun."""
-        return not any(self._parts)
+        return not self._parts or not any(self._parts)
 
     def rest(self) -> bytes:
         """Take what has come of a line that is not complete."""

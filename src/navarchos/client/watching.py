@@ -3,7 +3,6 @@
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, cast, get_args
 
 import msgspec
@@ -38,8 +37,7 @@ _TYPES: Final = frozenset(get_args(EventType))
 _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
-@dataclass(frozen=True)  # without slots: with them Python 3.11 cannot make a WatchEvent[Pod](...)
-class WatchEvent(Generic[T]):
+class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     """One change.
 
     Attributes:
@@ -194,6 +192,10 @@ class WatchStream(Generic[T]):
             raise WatchBroken(self._resource, error.why) from error
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:
+        change = self._codec.decode_change(line)
+        if change is not None:
+            kind, obj, version = change
+            return WatchEvent(kind, obj, version)
         try:
             found = _LINES.decode(line)
             if found.type == "BOOKMARK":

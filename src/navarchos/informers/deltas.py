@@ -92,6 +92,7 @@ class Intake(Generic[T]):
         self._listeners: list[Listener[T]] = []  # guarded by _order_lock
         self._check_period = 0.0  # guarded by _order_lock; 0: nobody is resynced
         self._running = False  # guarded by _order_lock
+        self._synced = False  # guarded by _order_lock; as progress has it, for this thread
         self._stopped = False  # guarded by _order_lock
 
     # Deltas, from the reflector
@@ -107,7 +108,7 @@ class Intake(Generic[T]):
         with self._order_lock:
             old = self._overlay.put(key, obj, version)
             self._absorbed_locked(version, 1 if old is None else 0)
-            self._tell_locked([_put(old, obj, initial=False)])
+            self._tell_locked((_put(old, obj, initial=False),))
 
     def delete(self, key: str, last: T | None, version: ResourceVersion | None) -> None:
         """Apply DELETED. An object that handlers never heard of ends unheard of, too.
@@ -144,7 +145,7 @@ class Intake(Generic[T]):
         """
         listed = {key_of(obj): obj for obj in objects}
         with self._order_lock:
-            initial = not self._progress.position.synced
+            initial = not self._synced
             former, content, failed = self._overlay.replace(listed, version, keep=keep)
             self._absorbed_locked(version, len(content) - len(former), listed=True)
             self._tell_locked(_difference(former, content, initial=initial))
@@ -193,7 +194,7 @@ class Intake(Generic[T]):
             initial = [Added(obj, initial=True) for obj in self._store.values()]
             listener.delivery.enqueue(initial)
             # Only now: else its count could be zero before it began (RT-06).
-            if self._progress.position.synced:
+            if self._synced:
                 listener.delivery.end_initial_list()
 
     def remove(self, listener: Listener[T]) -> None:
@@ -245,14 +246,16 @@ class Intake(Generic[T]):
     def _absorbed_locked(
         self, version: ResourceVersion, more: int, *, listed: bool = False
     ) -> None:
-        self._objects.inc(more)
+        if more:
+            self._objects.inc(more)
         self._progress.advance(version, listed=listed)
         if not listed:
             # A plain event before any list: there is no initial list (FQ-07).
             self._sync_locked()
 
     def _sync_locked(self) -> None:
-        if not self._progress.position.synced:
+        if not self._synced:
+            self._synced = True
             self._progress.sync()
             for listener in self._listeners:
                 listener.delivery.end_initial_list()

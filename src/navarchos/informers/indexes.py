@@ -41,7 +41,13 @@ class Indexes(Generic[T]):
         Raises:
             IndexFailed: A function raised; the cause is chained.
         """
-        return {name: self._compute(name, key, obj) for name in self._functions}
+        values: Values = {}
+        for name, function in self._functions.items():
+            try:
+                values[name] = tuple(function(obj))
+            except Exception as error:
+                raise IndexFailed(name, key) from error
+        return values
 
     def keys(self, name: str, value: str) -> list[str]:
         """Return the keys under a value; none for an unknown value (ST-06)."""
@@ -94,12 +100,6 @@ class Indexes(Generic[T]):
                 name: tuple(value for value, keys in by_value.items() if key in keys)
                 for name, by_value in self._keys.items()
             }
-
-    def _compute(self, name: str, key: str, obj: T) -> tuple[str, ...]:
-        try:
-            return tuple(self._functions[name](obj))
-        except Exception as error:
-            raise IndexFailed(name, key) from error
 
     def _of(self, name: str) -> dict[str, dict[str, None]]:
         try:

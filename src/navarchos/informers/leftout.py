@@ -51,7 +51,9 @@ class LeftOut:
 
     def remove(self, key: str) -> None:
         """Forget an object: the cache has its present state, or it has ended."""
-        self._change({}, gone=(key,))
+        # Nearly always there is nothing to forget; only this thread adds anything.
+        if self._whys:
+            self._change({}, gone=(key,))
 
     def replace(self, whys: Mapping[str, Exception]) -> None:
         """Forget all others: these are what a list could not bring. Already reported."""

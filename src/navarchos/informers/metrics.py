@@ -85,7 +85,12 @@ class InformerMetrics:
             "The resourceVersion seen last, where it is a number; its last 15 digits.",
             ("resource",),
         ).labels(resource)
+        self._version = ""
+        self._last_number = 0
         self._shows_version = instruments.claim(f"last version of {resource}")
+        if self._shows_version:
+            # Computed when somebody scrapes: it changes with every event.
+            self._last_version.set_function(self._version_number)
         self.stale: Gauge = instruments.gauge(
             "navarchos_informer_stale", "Caches whose watch is lost at present.", ("resource",)
         ).labels(resource)
@@ -113,8 +118,13 @@ class InformerMetrics:
         Of several informers of a resource the first one reports: a gauge that jumps
         between two caches would tell of neither (MT-09).
         """
-        if self._shows_version and version.isascii() and version.isdecimal():
-            self._last_version.set(int(version[-_EXACT_DIGITS:]))
+        self._version = version
+
+    def _version_number(self) -> float:
+        version = self._version
+        if version.isascii() and version.isdecimal():
+            self._last_number = int(version[-_EXACT_DIGITS:])
+        return self._last_number
 
     def pending(self, handler: str) -> Gauge:
         """Return the gauge of a handler's buffer."""

@@ -183,7 +183,8 @@ class Overlay(Generic[T]):
         with self._view_lock:
             old = self._store.put(key, obj, version)
             self._absorb(version)
-            self._unhide(key, obj)
+            if self._written:
+                self._unhide(key, obj)
             return old
 
     def remove(self, key: str, version: ResourceVersion | None) -> T | None:
@@ -222,7 +223,8 @@ class Overlay(Generic[T]):
     def _absorb(self, version: ResourceVersion) -> None:
         if is_at_least(version, self._absorbed or "0"):
             self._absorbed = version
-            self._drop_absorbed()
+            if self._written:
+                self._drop_absorbed()
 
     def _drop_absorbed(self) -> None:
         for key, written in list(self._written.items()):

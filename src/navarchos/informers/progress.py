@@ -47,8 +47,8 @@ class Progress:
     def advance(self, version: ResourceVersion, *, listed: bool = False) -> None:
         """Report a change that is in the store."""
         with self._moved:
-            lists = self._position.lists + listed
-            self._position = self._position._replace(version=version, lists=lists)
+            synced, _, lists, stale = self._position
+            self._position = Position(synced, version, lists + listed, stale)
             self._moved.notify_all()
 
     def sync(self) -> None:
