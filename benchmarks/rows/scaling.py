@@ -13,8 +13,8 @@ from benchmarks.sizes import Sizes
 __all__ = ["scaling"]
 
 _MEBIBYTE: Final = 2**20
-_LINEAR: Final = 1.25
-"""How much steeper the end of a line may be than all of it; noise is in both."""
+_LINEAR: Final = 1.05
+"""What each may cost at the last point, of what it costs at the one before; with noise."""
 
 
 def scaling(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served]]) -> Outcome:
@@ -69,7 +69,7 @@ def _grow(served: Served, sizes: Sizes) -> Outcome:
 
 
 def _targets(across: str, quantity: str, points: Sequence[tuple[float, float]]) -> Iterator[Target]:
-    """Yield that the line ends no steeper than it is, which also tells its slope."""
-    per_one = slope(points)
-    what = f"{quantity} per 1,000 {across}: {per_one * 1e3:.3g}; end of it"
-    yield Target(what, _LINEAR, slope(points[-2:]) / per_one if per_one > 0 else 0.0)
+    """Yield that one more costs no more at the end than before; the name has the slope."""
+    (fewer, less), (most, more) = points[-2:]
+    what = f"{quantity} per 1,000 {across}: {slope(points) * 1e3:.3g}; for each, at the end"
+    yield Target(what, _LINEAR, (more / most) / (less / fewer))
