@@ -4,7 +4,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from tests.clocks import HeldClock
@@ -81,8 +81,11 @@ def client(server: ApiServer) -> Iterator[Client]:
 
 
 @contextmanager
-def operator_runs(client: Client, clock: Clock = SYSTEM_CLOCK) -> Iterator[Manager]:
-    manager = Manager(client, options=ManagerOptions(kinds=assembly.KINDS), clock=clock)
+def operator_runs(
+    client: Client, clock: Clock = SYSTEM_CLOCK, *, sync_period: float | None = None
+) -> Iterator[Manager]:
+    options = ManagerOptions(kinds=assembly.KINDS, sync_period=sync_period)
+    manager = Manager(client, options=options, clock=clock)
     assembly.build(manager)
     stop = StopToken()
     threads = ThreadGroup("operator", stop=stop)
@@ -228,3 +231,92 @@ def test_what_is_deleted_with_its_rollout_leaves_no_object(
     assert gone.wait(LIMIT)
     # It was drained: it waits for its end, and takes no pods again.
     assert client.resource(NODES).get("a").spec.unschedulable
+
+
+def add_pod(server: ApiServer, node: str, *, owned: bool = True) -> None:
+    """Add a pod that no eviction moves: a budget covers it, or nothing would bring it back."""
+    owner = {"apiVersion": "example.org/v1", "kind": "Set", "name": "web", "uid": "web"}
+    server.install(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"on-{node}",
+                "namespace": "default",
+                "labels": {"app": "web"},
+                "ownerReferences": [owner | {"controller": True}] if owned else [],
+            },
+            "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i"}]},
+            "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+        }
+    )
+
+
+def add_budget_of_nothing(server: ApiServer) -> None:
+    """Add a budget that never lets a pod go."""
+    server.install(
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": "web", "namespace": "default"},
+            "spec": {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 0},
+            "status": {
+                "observedGeneration": 1,
+                "disruptionsAllowed": 0,
+                "currentHealthy": 2,
+                "desiredHealthy": 2,
+                "expectedPods": 2,
+            },
+        }
+    )
+
+
+def let_pass(clock: HeldClock, seconds: float) -> None:
+    """Return when so much of the operator's time has passed."""
+    passed, deadline = threading.Condition(), clock.monotonic() + seconds
+    with passed:
+        while clock.monotonic() < deadline:
+            clock.wait(passed, deadline - clock.monotonic())
+
+
+QUIET: Final[dict[str, dict[str, Any]]] = {
+    "blocked": {"drain": {"timeoutSeconds": 0}},
+    "held": {"drain": {"timeoutSeconds": 30, "onTimeout": "Hold"}},
+    "halted": {"strategy": {"maxConcurrent": 9, "retries": 0}},
+    "paused": {"paused": True},
+}
+"""Rollouts of which nothing is heard any more, however long one waits."""
+
+
+@pytest.mark.rule("OP-47")
+@pytest.mark.timeout(240)
+def test_ten_minutes_in_which_nothing_changes_are_ten_minutes_without_a_write(
+    server: ApiServer, client: Client
+) -> None:
+    """Evictions are tried every five seconds, and every cached object is looked at again."""
+    clock, watcher = HeldClock(speed=100), Watcher(server)
+    add_budget_of_nothing(server)
+    for name in QUIET:
+        add_nodes(server, name)
+        add_pod(server, name, owned=name != "halted")
+    with operator_runs(client, clock, sync_period=60.0):
+        for name, spec in QUIET.items():
+            body = {"nodeNames": [{"name": name}], "strategy": {"maxConcurrent": 9}} | spec
+            client.resource(NODE_ROLLOUTS).create({"metadata": {"name": name}, "spec": body})
+        watcher.wait_for("halted", "Halted")
+        watcher.wait_for_step("blocked-blocked", Step.DRAINING)
+        watcher.wait_for_step("held-held", Step.DRAINING)
+        let_pass(clock, 120)
+        drain = client.resource(NODE_DRAINS).get("held-held")
+        assert [(b.reason, b.budget) for b in drain.status.blockers] == [
+            ("BlockedByBudget", "default/web")
+        ]
+        refused = sum(record.verb == "evict" for record in server.audit)
+        changes: list[Change] = []
+        server.subscribe(changes.append)
+        let_pass(clock, 600)
+        tried = sum(record.verb == "evict" for record in server.audit) - refused
+    found = [(each.type, each.resource.plural, each.object["metadata"]["name"]) for each in changes]
+    assert found == []
+    assert tried > 10, "the operator was at work all the time"
+    assert watcher.steps["paused-paused"] is Step.WAITING
