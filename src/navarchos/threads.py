@@ -2,7 +2,8 @@
 
 import threading
 from collections.abc import Callable
-from typing import Final
+from functools import partial
+from typing import Final, Protocol, runtime_checkable
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, SelfJoin, Stopped, ThreadCrashed
@@ -10,12 +11,25 @@ from navarchos.forking import ForkGuard
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 
-__all__ = ["THREAD_PREFIX", "ThreadGroup"]
+__all__ = ["THREAD_PREFIX", "Scheduler", "ThreadGroup"]
 
 THREAD_PREFIX: Final = "nav-"
 """Every thread of this library has a name that begins like this."""
 
 _log = get_logger(__name__)
+
+
+@runtime_checkable
+class Scheduler(Protocol):
+    """A clock that decides which thread runs, too: what repeatable simulations need.
+
+    As all waiting goes through the clock, such a one can let one thread run at a time
+    until that waits. All that it needs besides is to make the threads.
+    """
+
+    def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        """Return a thread that has not been started and runs `run` once it has its turn."""
+        ...
 
 
 class ThreadGroup:
@@ -60,11 +74,11 @@ class ThreadGroup:
         """
         self._fork_guard.check()
         name = f"{THREAD_PREFIX}{self.name}-{what}" if what else f"{THREAD_PREFIX}{self.name}"
-        thread = threading.Thread(target=self._run, args=(name, target), name=name, daemon=True)
         with self._ended:
             if self._closed:
                 raise AlreadyStopped(f"thread group {self.name}")
             self._fork_guard.start()
+            thread = self._make(name, partial(self._run, name, target))
             self._running.add(thread)
             # Started under the lock: join() must never see an unstarted thread.
             thread.start()
@@ -108,6 +122,11 @@ class ThreadGroup:
         failure = self.failure
         if failure is not None:
             raise ThreadCrashed(self.name) from failure
+
+    def _make(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        if isinstance(self._clock, Scheduler):
+            return self._clock.thread(name, run)
+        return threading.Thread(target=run, name=name, daemon=True)
 
     def _run(self, name: str, target: Callable[[], object]) -> None:
         try:

@@ -92,7 +92,8 @@ class InformerFactory:
         self._instruments = instruments or Instruments()
         self._informers_lock = threading.Lock()
         self._informers: list[SharedInformer[Any]] = []  # guarded by _informers_lock
-        self._started: set[SharedInformer[Any]] = set()  # guarded by _informers_lock
+        # guarded by _informers_lock; a dict for its order, as what runs by a seed has to repeat
+        self._started: dict[SharedInformer[Any], None] = {}
         self._removed: list[SharedInformer[Any]] = []  # guarded by _informers_lock; may run
         self._frozen: set[SharedInformer[Any]] = set()  # guarded by _informers_lock
         self._stop: StopToken | None = None  # guarded by _informers_lock; of the last start
@@ -229,7 +230,7 @@ class InformerFactory:
             if informer is None:
                 return
             self._informers.remove(informer)
-            self._started.discard(informer)
+            self._started.pop(informer, None)
             self._frozen.discard(informer)
             self._removed = [each for each in self._removed if not each.has_ended()]
             self._removed.append(informer)
@@ -246,7 +247,7 @@ class InformerFactory:
                 raise AlreadyStopped("informer factory")
             self._is_started, self._stop = True, stop
             fresh = [informer for informer in self._informers if informer not in self._started]
-            self._started.update(fresh)
+            self._started.update(dict.fromkeys(fresh))
             for informer in fresh:
                 # Under the lock, so that a shutdown finds only started ones started.
                 informer.start(stop)

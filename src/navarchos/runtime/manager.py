@@ -124,7 +124,8 @@ class Manager:
         self._names: set[str] = set()  # guarded by _state_lock
         self._warmed: list[Controller] = []  # guarded by _state_lock
         self._resources: list[Resource[Any]] = []  # guarded by _state_lock
-        self._caches: set[SharedInformer[Any]] = set()  # guarded by _state_lock
+        # guarded by _state_lock; a dict for its order: what runs by a seed has to repeat
+        self._caches: dict[SharedInformer[Any], None] = {}
         self._caches_state = "caches have not been started"  # guarded by _state_lock
         self._always = RunnableGroup("run", self._fail, clock)
         self._leading = RunnableGroup("lead", self._fail, clock)
@@ -167,7 +168,7 @@ class Manager:
         )
         with self._state_lock:
             self._resources.append(resource)
-            self._caches.add(informer)
+            self._caches[informer] = None
             running = self._started and not self._stopping
         if running:
             self.informers.start()
@@ -344,7 +345,7 @@ class Manager:
 
     def _catch_up(self, stop: StopToken) -> None:
         with self._state_lock:
-            caches = set(self._caches)
+            caches = list(self._caches)
         catch_up(caches, timeout=self.options.cache_sync_timeout, stop=stop, clock=self.clock)
 
     def _shut_down(self) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
 import threading
+from collections.abc import Callable
 
 import pytest
 
@@ -80,3 +81,31 @@ def test_nothing_starts_in_a_group_that_was_stopped_and_joined() -> None:
     threads.join()
     with pytest.raises(AlreadyStopped):
         threads.start("late", lambda: None)
+
+
+class Turns(FakeClock):
+    """A clock that owns the threads, too: here, they run when it says so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[threading.Thread] = []
+
+    def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        made = self.waiting
+
+        class Held(threading.Thread):
+            def start(self) -> None:
+                made.append(threading.Thread(name=name, target=run))
+
+        return Held(name=name)
+
+
+def test_a_clock_that_owns_turns_makes_the_threads() -> None:
+    clock, ran = Turns(), []
+    threads = ThreadGroup("test", stop=StopToken(clock=clock), clock=clock)
+    threads.start("part", lambda: ran.append(threading.current_thread().name))
+    assert not ran
+    (held,) = clock.waiting
+    held.start()
+    held.join()
+    assert ran == ["nav-test-part"]
