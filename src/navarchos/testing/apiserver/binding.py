@@ -1,5 +1,6 @@
 """The binding subresource: a scheduler puts a pod on a node."""
 
+from datetime import datetime
 from typing import Final
 
 from navarchos.testing.apiserver.objects import (
@@ -53,11 +54,15 @@ def bind(api: Api, target: Target, body: JsonValue, options: Options) -> JsonObj
             text = f'pod {target.name} is already assigned to node "{bound}"'
             raise conflict(_BINDING, target.name, text)
         if not options.dry_run:
-            api.store.put(target.kind.bucket, _bound(entry.obj, node, body), origin=options.origin)
+            api.store.put(
+                target.kind.bucket,
+                _bound(entry.obj, node, body, api.store.clock.now()),
+                origin=options.origin,
+            )
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _bound(pod: JsonObject, node: str, body: JsonObject) -> JsonObject:
+def _bound(pod: JsonObject, node: str, body: JsonObject, at: datetime) -> JsonObject:
     obj: JsonObject = copy_json(pod)
     obj["spec"]["nodeName"] = node
     for field in ("labels", "annotations"):
@@ -67,7 +72,7 @@ def _bound(pod: JsonObject, node: str, body: JsonObject) -> JsonObject:
     others = [c for c in status.get("conditions") or [] if c.get("type") != "PodScheduled"]
     scheduled = {
         "type": "PodScheduled", "status": "True", "lastProbeTime": None,
-        "lastTransitionTime": timestamp(),
+        "lastTransitionTime": timestamp(at),
     }  # fmt: skip
     status["conditions"] = [*others, scheduled]
     return obj

@@ -1,7 +1,7 @@
 """Deletion: preconditions, grace, finalizers and what becomes of dependents."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER, mark_terminating
@@ -117,9 +117,13 @@ def delete(
             if options.dry_run:
                 return entry, True
             if kind.bucket == _PODS:  # watches see even those with no time left marked first
-                entry = api.store.put(kind.bucket, _marked(entry.obj, 0, []), origin=options.origin)
+                entry = api.store.put(
+                    kind.bucket,
+                    _marked(entry.obj, 0, [], at=api.store.clock.now()),
+                    origin=options.origin,
+                )
             return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
-        marked = _marked(entry.obj, grace, finalizers)
+        marked = _marked(entry.obj, grace, finalizers, at=api.store.clock.now())
         if options.dry_run or marked == entry.obj:
             return Entry(marked, entry.version), False
         return api.store.put(kind.bucket, marked, origin=options.origin), False
@@ -160,8 +164,15 @@ def _finalizers(kind: Kind, obj: JsonObject, deletion: Deletion) -> list[str]:
     return [*kept, added] if added else kept
 
 
-def _marked(obj: JsonObject, grace: int, finalizers: list[str]) -> JsonObject:
-    """Return the object marked for deletion; a second call can only shorten the wait."""
+def _marked(obj: JsonObject, grace: int, finalizers: list[str], *, at: datetime) -> JsonObject:
+    """Return the object marked for deletion; a second call can only shorten the wait.
+
+    Args:
+        obj: As it is stored.
+        grace: Seconds that are left to it.
+        finalizers: Those that it is to have.
+        at: The present time.
+    """
     marked: JsonObject = copy_json(obj)
     metadata = marked["metadata"]
     if finalizers:
@@ -172,8 +183,7 @@ def _marked(obj: JsonObject, grace: int, finalizers: list[str]) -> JsonObject:
     # Upstream's store of definitions marks them itself: no grace, no new generation.
     is_definition = marked.get("kind") == "CustomResourceDefinition"
     if first or grace < int(metadata.get("deletionGracePeriodSeconds") or 0):
-        at = datetime.now(UTC) + timedelta(seconds=grace)
-        metadata["deletionTimestamp"] = timestamp(at)
+        metadata["deletionTimestamp"] = timestamp(at + timedelta(seconds=grace))
         if not is_definition:
             metadata["deletionGracePeriodSeconds"] = grace
     if first and metadata.get("generation") and not is_definition:

@@ -192,7 +192,10 @@ def _decrement(api: Api, budget: Entry, pod: str, options: Options) -> None:
     status = obj["status"]
     allowed = int(status["disruptionsAllowed"]) - 1
     status["disruptionsAllowed"] = allowed
-    status["disruptedPods"] = {**(status.get("disruptedPods") or {}), pod: timestamp()}
+    status["disruptedPods"] = {
+        **(status.get("disruptedPods") or {}),
+        pod: timestamp(api.store.clock.now()),
+    }
     if not allowed:
         _set_condition(
             status,
@@ -200,7 +203,7 @@ def _decrement(api: Api, budget: Entry, pod: str, options: Options) -> None:
                 "type": "DisruptionAllowed",
                 "status": "False",
                 "observedGeneration": status.get("observedGeneration") or 0,
-                "lastTransitionTime": timestamp(),
+                "lastTransitionTime": timestamp(api.store.clock.now()),
                 "reason": "InsufficientPods",
                 "message": "",
             },
@@ -222,7 +225,7 @@ def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: Options) -> None:
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
             "lastProbeTime": None,
-            "lastTransitionTime": timestamp(),
+            "lastTransitionTime": timestamp(api.store.clock.now()),
         },
     )
     api.store.put(kind.bucket, obj, origin=options.origin)

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.logs import get_logger
 from navarchos.testing.apiserver.objects import JsonObject, encode, meta
 
@@ -180,9 +181,11 @@ class Store:
 
     Args:
         history: How many events each kind keeps for watches.
+        clock: What time it is for objects that are created, bound, evicted or deleted.
     """
 
-    def __init__(self, *, history: int = 10_000) -> None:
+    def __init__(self, *, history: int = 10_000, clock: Clock = SYSTEM_CLOCK) -> None:
+        self.clock = clock
         self._history = max(1, history)
         self._store_lock = threading.RLock()
         self._version = 1  # guarded by _store_lock
@@ -306,7 +309,7 @@ class Store:
             held = self._bucket_locked(bucket)
             seen = bisect_right(held.log, time.monotonic() - seconds, key=_time_of)
             unseen = held.log[seen:]
-            past = Store(history=self._history)
+            past = Store(history=self._history, clock=self.clock)
             past._version = unseen[0].version - 1 if unseen else self._version
             then = past._bucket_locked(bucket)
             found = self.entries_at(bucket, "", past._version)

@@ -26,7 +26,7 @@ from navarchos.testing.apiserver.status import StatusError, expired, too_large_v
 from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, Entry, Event
 from navarchos.testing.apiserver.writing import Api
 
-__all__ = ["WakeHub", "Watch"]
+__all__ = ["WakeHub", "Watch", "WatchLines"]
 
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _LONGEST: Final = (1800.0, 3600.0)
@@ -103,17 +103,11 @@ class Watch:
         bookmark_interval: float,
         streaming: bool,
     ) -> None:
-        check_watch_options(options, streaming=streaming)
-        self._asked = read_version(options.version, watching=True)
-        self._api = api
+        self._lines = WatchLines(api, target, options, form, streaming=streaming)
         self._hub = hub
         self._kind = target.kind
-        self._target = target
         self._options = options
-        self._form = form
         self._interval = bookmark_interval
-        self._headers_sent = False
-        self._floor = 0
         self._wake = asyncio.Event()
 
     async def lines(self) -> AsyncGenerator[list[bytes], None]:
@@ -123,7 +117,7 @@ class Watch:
         """
         self._hub.register(self._kind.bucket, self._wake)
         try:
-            first, cursor = self._begin()
+            first, cursor = self._lines.begin()
             # Also when empty: the caller sends the headers then.
             yield first
             if cursor >= 0:
@@ -133,7 +127,62 @@ class Watch:
         finally:
             self._hub.unregister(self._kind.bucket, self._wake)
 
-    def _begin(self) -> tuple[list[bytes], int]:
+    async def _follow(self, cursor: int) -> AsyncGenerator[list[bytes], None]:
+        loop = asyncio.get_running_loop()
+        lasts = self._options.timeout or random.uniform(*_LONGEST)  # noqa: S311 - spreads load
+        end = loop.time() + lasts
+        due = loop.time() + self._interval
+        while True:
+            self._wake.clear()
+            lines, cursor = self._lines.since(cursor)
+            now = loop.time()
+            if self._options.bookmarks and cursor >= 0 and now >= min(due, end):
+                lines.append(self._lines.bookmark())
+                due = now + self._interval
+            if lines:
+                yield lines
+            if cursor < 0 or now >= end or self._hub.closed:
+                return
+            if not self._wake.is_set():
+                await self._sleep(min(due, end) - loop.time())
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                await self._wake.wait()
+        except TimeoutError:
+            return
+
+
+class WatchLines:
+    """The lines of one watch, without the waiting: a cursor into its kind's log.
+
+    Args:
+        api: Objects and kinds.
+        target: Kind and namespace.
+        options: Where to begin, and what to select.
+        form: The representation.
+        streaming: Whether streaming lists are offered.
+
+    Raises:
+        StatusError: The options contradict each other; there is no stream then.
+    """
+
+    def __init__(
+        self, api: Api, target: Target, options: ListOptions, form: Form, *, streaming: bool
+    ) -> None:
+        check_watch_options(options, streaming=streaming)
+        self._asked = read_version(options.version, watching=True)
+        self._api = api
+        self._kind = target.kind
+        self._target = target
+        self._options = options
+        self._form = form
+        self._headers_sent = False
+        self._floor = 0
+        self._version = 0  # how far `since` has looked
+
+    def begin(self) -> tuple[list[bytes], int]:
         """Return the first lines and the cursor; a negative one ends the watch."""
         store, bucket = self._api.store, self._kind.bucket
         with store.transaction():
@@ -143,7 +192,7 @@ class Watch:
                     return [self._error(too_large_version(self._asked, version))], -1
                 if self._options.initial_events:
                     lines = self._initial()
-                    return [*lines, self._bookmark(version, initial_end=True)], store.cursor(
+                    return [*lines, self._mark(version, initial_end=True)], store.cursor(
                         bucket, version
                     )
                 if not self._asked and self._options.initial_events is None:
@@ -159,36 +208,17 @@ class Watch:
         entries = select(self._api, self._target, self._options)
         return [self._line("ADDED", entry) for entry in entries]
 
-    async def _follow(self, cursor: int) -> AsyncGenerator[list[bytes], None]:
-        loop = asyncio.get_running_loop()
-        lasts = self._options.timeout or random.uniform(*_LONGEST)  # noqa: S311 - spreads load
-        end = loop.time() + lasts
-        due = loop.time() + self._interval
-        while True:
-            self._wake.clear()
-            try:
-                events, cursor, version = self._api.store.events_since(self._kind.bucket, cursor)
-            except Compacted as gone:
-                yield [self._error(_too_old(gone))]
-                return
-            lines = self._select(events)
-            now = loop.time()
-            if self._options.bookmarks and now >= min(due, end):
-                lines.append(self._bookmark(version))
-                due = now + self._interval
-            if lines:
-                yield lines
-            if now >= end or self._hub.closed:
-                return
-            if not self._wake.is_set():
-                await self._sleep(min(due, end) - loop.time())
-
-    async def _sleep(self, seconds: float) -> None:
+    def since(self, cursor: int) -> tuple[list[bytes], int]:
+        """Return the lines after a cursor, and the next cursor; a negative one is the end."""
         try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                await self._wake.wait()
-        except TimeoutError:
-            return
+            events, cursor, self._version = self._api.store.events_since(self._kind.bucket, cursor)
+        except Compacted as gone:
+            return [self._error(_too_old(gone))], -1
+        return self._select(events), cursor
+
+    def bookmark(self) -> bytes:
+        """Return a bookmark of the version up to which `since` has looked."""
+        return self._mark(self._version)
 
     def _select(self, events: Sequence[Event]) -> list[bytes]:
         namespace, found = self._target.namespace, []
@@ -227,7 +257,7 @@ class Watch:
             return _event_line(kind, encode(metadata_only(entry.obj, self._form.version)))
         return _event_line(kind, raw_of(self._kind, entry))
 
-    def _bookmark(self, version: int, *, initial_end: bool = False) -> bytes:
+    def _mark(self, version: int, *, initial_end: bool = False) -> bytes:
         metadata: JsonObject = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {_INITIAL_END: "true"}

@@ -71,6 +71,8 @@ class Api:
     store: Store
     kinds: Kinds
     access: Access
+    make_uid: Callable[[], str] = new_uid
+    """Makes the uid of a new object."""
 
 
 def require(api: Api, kind: Kind, namespace: str, name: str) -> Entry:
@@ -145,9 +147,9 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> Non
         metadata.pop(name, None)
     # What is installed may bring its identity: owners and owned refer to each other.
     if not (options.keep_status and metadata.get("uid")):
-        metadata["uid"] = new_uid()
+        metadata["uid"] = api.make_uid()
     if not (options.keep_status and metadata.get("creationTimestamp")):
-        metadata["creationTimestamp"] = timestamp()
+        metadata["creationTimestamp"] = timestamp(api.store.clock.now())
     if kind.strategy.generation:
         metadata["generation"] = 1
     else:
