@@ -37,7 +37,10 @@ _OVERTAKEN_PAUSE: Final = 0.1
 _AT_ONCE: Final = 0.01
 """Seconds before the rest of the reasons is written: nodes get their turn."""
 
-RIGHTS: Final = (Rule(NODE_REPLACEMENTS, ("patch",), subresource="status"),)
+RIGHTS: Final = (
+    Rule(NODE_REPLACEMENTS, ("get",)),  # what became of a write without an answer
+    Rule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
+)
 """What admission asks of the server."""
 
 _log = get_logger(__name__)
@@ -69,6 +72,7 @@ class Admission:
         self._progress = progress
         self._clock = clock
         self._overtaken = False  # by another writer, during the present pass
+        self._unsure: dict[str, None] = {}  # written, and the cache may not show what became of it
 
     def run(self) -> float | None:
         """Run one pass.
@@ -77,6 +81,7 @@ class Admission:
             Seconds until the next pass is due by time alone, next to nothing when
             this one left work; `None` when only a change of some object makes one due.
         """
+        self._make_sure()
         world = self._look()
         self._progress.publish(world)
         decisions = admit_apart(world, self._clock.now(), self._look_at_budgets)
@@ -84,11 +89,28 @@ class Admission:
         self._overtaken = False
         for name in decisions.start:
             self._start(by_name[name])
+            if self._overtaken:
+                return _OVERTAKEN_PAUSE  # the others were decided on what is no longer so
         for name in decisions.expired:
             self._expire(by_name[name])
         if self._explain(by_name, decisions.waiting):
             return _AT_ONCE
         return _OVERTAKEN_PAUSE if self._overtaken else decisions.recheck_after
+
+    def _make_sure(self) -> None:
+        """Read what was written without an answer, or in vain: it may hold a slot.
+
+        A lagging cache shows such a node as one that waits, and another one would start
+        in its place.
+
+        Raises:
+            ClientError: It could not be read, so nothing may start.
+        """
+        for name in list(self._unsure):
+            found = self._objects.replacements.live(name)
+            if found is not None:
+                self._objects.replacements.informer.observe_write(found)
+            del self._unsure[name]
 
     def _look(self) -> World:
         replacements = self._objects.replacements.all()
@@ -146,10 +168,14 @@ class Admission:
         self, replacement: NodeReplacement, status: NodeReplacementStatus
     ) -> NodeReplacement | None:
         """Write a status on condition that the decision's ground is unchanged."""
+        name = replacement.metadata.name
+        self._unsure[name] = None
         try:
-            return self._objects.replacements.save_status(replacement, replacement.status, status)
+            saved = self._objects.replacements.save_status(replacement, replacement.status, status)
+            del self._unsure[name]
+            return saved
         except STALE as error:
             # The change that beat us is on its way to the cache.
             self._overtaken = True
-            _log.debug("admission_overtaken", name=replacement.metadata.name, error=str(error))
+            _log.debug("admission_overtaken", name=name, error=str(error))
             return None

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from navarchos.client import Conflict
+from navarchos.client import Conflict, ConnectFailed
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
     NODE_REPLACEMENTS,
@@ -428,3 +428,37 @@ def test_a_window_of_nodes_is_looked_at_and_no_more(operator: Any) -> None:
     operator.finish("roll-n00")
     assert operator.steps()["roll-n02"].in_flight
     assert looks(operator) == COMPARED + 2, "one more has come into the window"
+
+
+@pytest.mark.rule("OP-22")
+def test_a_start_whose_answer_was_lost_keeps_its_slot_while_the_cache_lags(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_node("b")
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}], paused=True)
+    operator.settle()
+    stalled = Fault(verb="watch", resource="nodereplacements", stall_after=3)
+    operator.server.faults.add(stalled)
+    operator.restart()
+    operator.patch_rollout("roll", spec={"paused": False})
+    assert operator.objects.rollouts.informer.catch_up(10.0)
+    operator.rollouts.reconcile(Request("", "roll"))
+
+    lost = Fault(verb="patch", resource="nodereplacements", lose_answer=True)
+    operator.server.faults.add(lost)
+    with pytest.raises(ConnectFailed):
+        operator.replacements.reconcile(ADMISSION)
+    # Something goes before it by now, and the cache has not seen that it started.
+    urgent = operator.client.resource(NODE_REPLACEMENTS).create(
+        {
+            "metadata": {"name": "urgent"},
+            "spec": {
+                "nodeName": "b",
+                "nodeUID": operator.node("b").metadata.uid,
+                "replacement": {"priority": 9},
+            },
+        }
+    )
+    operator.objects.replacements.informer.observe_write(urgent)
+    operator.replacements.reconcile(ADMISSION)
+    in_flight = [name for name, step in operator.steps().items() if step.in_flight]
+    assert len(in_flight) == 1
