@@ -79,7 +79,7 @@ def observe(rollout: NodeRollout, facts: Facts, now: datetime) -> NodeRolloutSta
     Raises:
         ConfigError: `maxFailures` or `maxConcurrent` is not a number or percentage.
     """
-    progress = _Progress.of(rollout.status, facts)
+    progress = _Progress.of(rollout, facts)
     halt = _halt(rollout, facts, progress)
     phase = _phase(rollout, progress, halted=bool(halt))
     done = phase is RolloutPhase.COMPLETED
@@ -119,7 +119,8 @@ class _Progress:
     total: int
 
     @classmethod
-    def of(cls, before: NodeRolloutStatus, facts: Facts) -> "_Progress":
+    def of(cls, rollout: NodeRollout, facts: Facts) -> "_Progress":
+        before, token = rollout.status, resume_token(rollout)
         # A child that exists knows best; one that was cleaned up after it had
         # finished stays what was recorded.
         steps = {
@@ -129,7 +130,11 @@ class _Progress:
         }
         gone = {node.name for node in facts.nodes} - steps.keys()
         completed = _with(steps, Step.DONE) | (gone & set(before.replacements_completed))
-        failed = _with(steps, Step.FAILED) | (gone & set(before.replacements_failed))
+        # A child that has not obeyed a resume yet is about to be tried again.
+        forgiven = {
+            name for name in steps if token and facts.children[name].status.resumed != token
+        }
+        failed = _with(steps, Step.FAILED) - forgiven | (gone & set(before.replacements_failed))
         return cls(
             created=frozenset(steps) | completed | failed,
             completed=completed,

@@ -190,6 +190,18 @@ def test_resuming_forgives_failures_of_children_that_have_not_heard_of_it_yet(ma
 
 
 @pytest.mark.rule("OP-08")
+def test_a_node_that_a_resume_is_about_to_try_again_is_unfinished(make: Any) -> None:
+    rollout = make.rollout(
+        nodes=("a", "b"), phase=RolloutPhase.HALTED, annotations={RESUME_ANNOTATION: "please"}
+    )
+    done = make.replacement("a", step=Step.DONE, done=-9)
+    failed = make.replacement("b", step=Step.FAILED, failed_at=(-9, -8), done=-8)
+    status = seen(make, rollout, done, failed)
+    assert status.phase is RolloutPhase.IN_PROGRESS
+    assert status.replacements_failed == ()
+
+
+@pytest.mark.rule("OP-08")
 def test_the_same_resume_annotation_forgives_only_once(make: Any) -> None:
     rollout = make.rollout(
         nodes=("a", "b"),
