@@ -1,0 +1,95 @@
+"""What has to be true when everything has come to its end."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tests.model.judging import GROUP, Judge, step_of
+from tests.model.people import People
+from tests.model.serving import Server
+
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+
+__all__ = ["faults_at_the_end"]
+
+JsonObject = Mapping[str, Any]
+
+
+def faults_at_the_end(server: Server, judge: Judge, people: People) -> list[str]:
+    """Return what is not as it should be, in words."""
+    return [*_orphans(server), *_cordons(server, judge, people), *_accounts(server)]
+
+
+def _orphans(server: Server) -> Iterator[str]:
+    owners = {
+        obj["metadata"]["uid"]
+        for plural in ("noderollouts", "nodereplacements")
+        for obj in server.list(plural, GROUP)
+    }
+    for plural in ("nodereplacements", "nodedrains"):
+        for obj in server.list(plural, GROUP):
+            owner = next(iter(obj["metadata"].get("ownerReferences") or ()), None)
+            if owner is None or owner["uid"] not in owners:
+                yield f"{obj['kind']} {obj['metadata']['name']} is an orphan"
+            if obj["metadata"].get("deletionTimestamp"):
+                yield f"{obj['kind']} {obj['metadata']['name']} is never gone"
+
+
+def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
+    drains = {
+        f"{drain['metadata']['name']}/{drain['metadata']['uid']}": drain
+        for drain in server.list("nodedrains", GROUP)
+    }
+    for node in server.list("nodes"):
+        uid, name = node["metadata"]["uid"], node["metadata"]["name"]
+        mark = (node["metadata"].get("annotations") or {}).get(CORDONED_BY_ANNOTATION)
+        closed = bool(node["spec"].get("unschedulable"))
+        is_drained = DRAIN_COMPLETED_LABEL in (node["metadata"].get("labels") or {})
+        is_kept = mark in judge.kept_cordons
+        if closed and mark and mark not in drains and not is_drained and not is_kept:
+            yield f"node {name} is cordoned by {mark}, which is gone"
+        if closed and not mark and uid not in people.interfered:
+            yield f"node {name} is cordoned, and nobody says so"
+        if uid in people.cordoned and not closed:
+            yield f"node {name} is open, and somebody had cordoned it"
+        if is_drained and not closed and uid not in judge.opened_by_others:
+            yield f"node {name} has been drained, and takes pods again"
+
+
+def _accounts(server: Server) -> Iterator[str]:
+    children: dict[str, dict[str, JsonObject]] = {}
+    for replacement in server.list("nodereplacements", GROUP):
+        for owner in replacement["metadata"].get("ownerReferences") or ():
+            found = children.setdefault(owner["uid"], {})
+            found[replacement["spec"]["nodeName"]] = replacement
+    for rollout in server.list("noderollouts", GROUP):
+        yield from _account(rollout, children.get(rollout["metadata"]["uid"], {}))
+
+
+def _account(rollout: JsonObject, children: Mapping[str, JsonObject]) -> Iterator[str]:
+    name, status = rollout["metadata"]["name"], rollout.get("status") or {}
+    planned = {node["name"] for node in status.get("nodes") or ()}
+    completed = set(status.get("replacementsCompleted") or ())
+    failed = set(status.get("replacementsFailed") or ())
+    if status.get("phase") == "Completed" and planned != completed | failed:
+        missing = planned ^ (completed | failed)
+        yield f"rollout {name} is Completed without {', '.join(sorted(missing))}"
+    if completed & failed:
+        yield f"rollout {name} counts nodes twice: {', '.join(sorted(completed & failed))}"
+    if status.get("inFlight"):
+        yield f"rollout {name} says that {status['inFlight']} are in flight"
+    for node in planned - completed - failed:
+        if node not in children:
+            yield f"rollout {name} has no replacement for node {node}"
+    for node, child in children.items():
+        step = step_of(child)
+        if (step == "Done") != (node in completed) or (step == "Failed") != (node in failed):
+            yield f"rollout {name} says something else of node {node} than {step}"
+    if status.get("phase") == "Halted":
+        yield from _reason_to_halt(rollout)
+
+
+def _reason_to_halt(rollout: JsonObject) -> Iterator[str]:
+    conditions = (rollout.get("status") or {}).get("conditions") or ()
+    said = next((c for c in conditions if c["type"] == "Halted" and c["status"] == "True"), None)
+    if said is None:
+        yield f"rollout {rollout['metadata']['name']} is Halted and does not say why"

@@ -1,0 +1,326 @@
+"""What must never happen, looked at after every write and every request of the operator.
+
+Judged by what the server has, not by what anybody believes. Where the operator cannot
+know better yet, because somebody else has just changed something and caches may lag,
+the change has to be `PATIENCE` seconds old before it counts.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from tests.model.scheduling import ProcessClock, Scheduler
+from tests.model.serving import Server
+
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.testing.apiserver.store import Change
+from navarchos.testing.cluster.invariants import InvariantChecker
+
+__all__ = ["GROUP", "OPERATOR", "PATIENCE", "Judge", "Verdict", "is_over", "step_of"]
+
+JsonObject = Mapping[str, Any]
+
+GROUP: Final = "navarchos.pusher.com"
+OPERATOR: Final = "operator-"
+"""User agents of the operator's processes begin like this."""
+
+PATIENCE: Final = 45.0
+"""Seconds after which the operator has to know what somebody else did: the longest lag,
+and some time for requests that fail."""
+
+LATE_BINDING: Final = 3.0
+_FINISHED: Final = ("Done", "Failed")
+_MANY: Final = 20
+
+
+class Verdict(AssertionError):
+    """An invariant was broken."""
+
+
+class Judge:
+    """Listens to a server, and keeps what was broken.
+
+    Attributes:
+        violations: In words, with the time; the run ends at the first.
+        evicted: How often each pod was told to go by the operator, by uid.
+    """
+
+    def __init__(self, scheduler: Scheduler, server: Server) -> None:
+        self.violations: list[str] = []
+        self.evicted: dict[str, int] = {}
+        self._scheduler = scheduler
+        self._server = server
+        clock = ProcessClock(scheduler, scheduler.driver)
+        self._checker = InvariantChecker(late_binding_tolerance=LATE_BINDING, clock=clock)
+        self._calm_since = 0.0
+        self._foreign: dict[str, float] = {}  # by uid: when somebody else changed it last
+        self._bound: dict[str, float] = {}  # by uid of the pod
+        self._appeared: dict[str, float] = {}  # by uid of the node
+        self._paused: dict[str, float] = {}  # by uid: since when spec.paused is set
+        self.opened_by_others: set[str] = set()  # uids of nodes
+        self.kept_cordons: set[str] = set()  # marks of drains that left theirs as they were told
+        server.store.subscribe(self._on_change)
+
+    def disturbed(self, until: float = 0.0) -> None:
+        """Note that something went wrong, for so long: promises about time begin anew."""
+        self._calm_since = max(self._calm_since, until, self._scheduler.seconds)
+
+    def look_at_the_books(self) -> None:
+        """Take over what the checker of budgets and cordons has found."""
+        for found in self._checker.violations[: _MANY - len(self.violations)]:
+            text = f"{found.what}: {found.object}: {found.detail}"
+            if text not in self.violations:
+                self.violations.append(text)
+
+    def about_to_evict(self, namespace: str, name: str, body: JsonObject, verb: str) -> None:
+        """Judge a request that a pod goes, before it is served."""
+        pod = self._pod(namespace, name)
+        options = body.get("deleteOptions") or body
+        if not (options.get("preconditions") or {}).get("uid"):
+            self._report(f"{verb} of {namespace}/{name} without the uid that is meant")
+        if pod is None or options.get("preconditions", {}).get("uid") != pod["metadata"]["uid"]:
+            return
+        node = self._server.find("nodes", pod["spec"].get("nodeName", ""))
+        drains = [
+            drain
+            for drain in self._of("nodedrains")
+            if drain["spec"]["nodeName"] == pod["spec"].get("nodeName")
+        ]
+        if not drains:
+            return
+        if all(self._is_paused(drain) for drain in drains):
+            self._report(f"{verb} of {namespace}/{name} while its drain is paused")
+        if node is None:
+            return
+        uid = node["metadata"]["uid"]
+        on_this = any(drain["spec"].get("nodeUID") in {uid, "", None} for drain in drains)
+        came = self._bound.get(pod["metadata"]["uid"], 0.0)
+        if not on_this and came > self._appeared.get(uid, 0.0):
+            self._report(
+                f"{verb} of {namespace}/{name}, which runs on another node of the name "
+                f"{node['metadata']['name']} than the one that is drained"
+            )
+
+    # Changes
+
+    def _on_change(self, change: Change) -> None:
+        if len(self.violations) >= _MANY:
+            return
+        self._checker.observe(change)
+        by_operator = change.request is not None and change.request.user_agent.startswith(OPERATOR)
+        metadata = change.object["metadata"]
+        if not by_operator and change.resource.group == GROUP:
+            self._foreign[metadata["uid"]] = self._scheduler.seconds
+        self._remember_pause(change)
+        match change.resource.plural:
+            case "pods":
+                self._pod_changed(change, by_operator)
+            case "nodes":
+                self._node_changed(change, by_operator)
+            case "nodereplacements" if by_operator:
+                self._replacement_changed(change)
+            case "nodedrains" if change.type == "DELETED":
+                if change.object["spec"].get("uncordonOnDelete") is False:
+                    self.kept_cordons.add(f"{metadata['name']}/{metadata['uid']}")
+            case _:
+                pass
+
+    def _remember_pause(self, change: Change) -> None:
+        uid = change.object["metadata"]["uid"]
+        if change.type != "DELETED" and (change.object.get("spec") or {}).get("paused"):
+            self._paused.setdefault(uid, self._scheduler.seconds)
+        else:
+            self._paused.pop(uid, None)
+
+    def _pod_changed(self, change: Change, by_operator: bool) -> None:
+        uid = change.object["metadata"]["uid"]
+        if change.object["spec"].get("nodeName"):
+            self._bound.setdefault(uid, self._scheduler.seconds)
+        before = change.previous
+        if not by_operator or (before and before["metadata"].get("deletionTimestamp")):
+            return
+        if change.type == "DELETED" or change.object["metadata"].get("deletionTimestamp"):
+            self.evicted[uid] = self.evicted.get(uid, 0) + 1
+
+    def _node_changed(self, change: Change, by_operator: bool) -> None:
+        node, before = change.object, change.previous
+        uid, name = node["metadata"]["uid"], node["metadata"]["name"]
+        if change.type == "ADDED" or before is None:
+            self._appeared[uid] = self._scheduler.seconds
+            return
+        was, closed = _is_closed(before), _is_closed(node) and change.type != "DELETED"
+        if not by_operator:
+            if was and not closed:
+                self.opened_by_others.add(uid)
+            return
+        if was and not closed:
+            self._judge_opening(name, _mark(before))
+        elif closed and not was:
+            self._judge_closing(name, uid, _mark(node))
+        if DRAIN_COMPLETED_LABEL in _labels(node) and _labels(node) != _labels(before):
+            self._judge_label(name, uid)
+
+    def _judge_opening(self, name: str, owner: str) -> None:
+        """A cordon is undone by the drain that set it, and by no other."""
+        if not owner:
+            self._report(f"node {name}, which somebody else had cordoned, was uncordoned")
+            return
+        drain = self._owner_drain(owner)
+        if drain is None or not drain["metadata"].get("deletionTimestamp"):
+            self._report(f"node {name} was uncordoned, and its drain {owner} is not being deleted")
+        elif drain["spec"].get("uncordonOnDelete") is False:
+            self._report(f"node {name} was uncordoned, and uncordonOnDelete of {owner} is false")
+
+    def _judge_closing(self, name: str, uid: str, owner: str) -> None:
+        drain = self._owner_drain(owner)
+        if drain is None:
+            self._report(f"node {name} was cordoned for a drain that is none: {owner!r}")
+        elif drain["spec"].get("nodeUID") != uid:
+            self._report(f"node {name} was cordoned, and its drain means one of another uid")
+
+    def _judge_label(self, name: str, uid: str) -> None:
+        done = [
+            drain
+            for drain in self._of("nodedrains")
+            if drain["spec"].get("nodeUID") == uid
+            and (drain.get("status") or {}).get("phase") == "Completed"
+        ]
+        if not done:
+            self._report(f"node {name} was labelled as drained, and no drain of its uid has ended")
+
+    def _replacement_changed(self, change: Change) -> None:
+        before, after = change.previous, change.object
+        if before is None or change.type == "DELETED":
+            return
+        if step_of(after) == "Reserved" and step_of(before) != "Reserved":
+            self._judge_start(after)
+
+    def _judge_start(self, started: JsonObject) -> None:
+        name, uid = started["metadata"]["name"], started["metadata"]["uid"]
+        node = started["spec"]["nodeName"]
+        in_flight = [r for r in self._of("nodereplacements") if _is_in_flight(r)]
+        busy = {r["spec"]["nodeName"] for r in in_flight} | self._held_by_orphans()
+        limit = started["spec"]["strategy"]["maxConcurrent"]
+        if len(busy) > limit:
+            self._report(
+                f"{name} started with {len(busy)} nodes in flight ({', '.join(sorted(busy))}), "
+                f"and {limit} may be"
+            )
+        if sum(r["spec"]["nodeName"] == node for r in in_flight) > 1:
+            self._report(f"{name} started, and another replacement works on node {node}")
+        if started["spec"].get("paused"):
+            self._report(f"{name} started, and is paused")
+        rollout = self._rollout_of(started)
+        if rollout is not None and self._is_paused(rollout):
+            self._report(f"{name} started, and its rollout is paused")
+        if rollout is not None and _phase(rollout) == "Halted" and self._is_old(rollout, started):
+            self._report(f"{name} started, and its rollout is halted")
+        for other in self._of("nodereplacements"):
+            if other["metadata"]["uid"] != uid and self._goes_before(other, started):
+                self._report(f"{name} started before {other['metadata']['name']}")
+
+    def _goes_before(self, other: JsonObject, started: JsonObject) -> bool:
+        if _priority(other) <= _priority(started) or step_of(other) in _FINISHED:
+            return False
+        if other["metadata"].get("deletionTimestamp") or other["spec"].get("paused"):
+            return False
+        rollout = self._rollout_of(other)
+        if rollout is None or rollout["metadata"].get("deletionTimestamp"):
+            return False
+        frozen = rollout["spec"].get("paused") or _phase(rollout) == "Halted"
+        frozen = frozen or self._is_about_to_halt(rollout)
+        return not frozen and self._is_old(rollout, other)
+
+    def _is_about_to_halt(self, rollout: JsonObject) -> bool:
+        """Tell whether too much has failed, though Halted may not have been written yet."""
+        uid, strategy = rollout["metadata"]["uid"], rollout["spec"].get("strategy") or {}
+        children = [r for r in self._of("nodereplacements") if _owner_uid(r) == uid]
+        failed = sum(step_of(child) == "Failed" for child in children)
+        attempts = sum(len((r.get("status") or {}).get("failures") or ()) for r in children)
+        allowed = int(strategy.get("maxFailures", 0))
+        return failed > allowed or attempts > allowed + 1
+
+    def _is_old(self, *objects: JsonObject) -> bool:
+        """Tell whether nobody but the operator has changed these for long."""
+        latest = max(self._foreign.get(obj["metadata"]["uid"], 0.0) for obj in objects)
+        # What somebody else made long ago may be paused or edited by the operator since.
+        return max(latest, self._calm_since) + PATIENCE < self._scheduler.seconds
+
+    def _is_paused(self, obj: JsonObject) -> bool:
+        """Tell whether somebody paused it so long ago that it must show."""
+        since = self._paused.get(obj["metadata"]["uid"])
+        if since is None:
+            return False
+        return max(since, self._calm_since) + 10.0 < self._scheduler.seconds
+
+    def _held_by_orphans(self) -> set[str]:
+        alive = {r["metadata"]["uid"] for r in self._of("nodereplacements")}
+        nodes = {node["metadata"]["name"] for node in self._server.list("nodes")}
+        return {
+            drain["spec"]["nodeName"]
+            for drain in self._of("nodedrains")
+            if not is_over(drain)
+            and drain["spec"]["nodeName"] in nodes
+            and (owner := _owner_uid(drain))
+            and owner not in alive
+        }
+
+    def _owner_drain(self, owner: str) -> JsonObject | None:
+        name, _, uid = owner.partition("/")
+        drain = self._server.find("nodedrains", name, GROUP)
+        return drain if drain is not None and drain["metadata"]["uid"] == uid else None
+
+    def _rollout_of(self, replacement: JsonObject) -> JsonObject | None:
+        uid = _owner_uid(replacement)
+        return next((r for r in self._of("noderollouts") if r["metadata"]["uid"] == uid), None)
+
+    def _pod(self, namespace: str, name: str) -> JsonObject | None:
+        for pod in self._server.list("pods"):
+            if (pod["metadata"]["namespace"], pod["metadata"]["name"]) == (namespace, name):
+                return pod
+        return None
+
+    def _of(self, plural: str) -> list[dict[str, Any]]:
+        return self._server.list(plural, GROUP)
+
+    def _report(self, text: str) -> None:
+        self.violations.append(f"{self._scheduler.seconds:.3f}: {text}")
+
+
+def step_of(replacement: JsonObject) -> str:
+    """Return the step that a replacement is in."""
+    step = (replacement.get("status") or {}).get("step") or {}
+    return str(step.get("name", "Waiting"))
+
+
+def is_over(drain: JsonObject) -> bool:
+    """Tell whether a drain has come to its end."""
+    return (drain.get("status") or {}).get("phase") in {"Completed", "Failed"}
+
+
+def _is_in_flight(replacement: JsonObject) -> bool:
+    return step_of(replacement) not in {"Waiting", *_FINISHED}
+
+
+def _priority(replacement: JsonObject) -> int:
+    return int((replacement["spec"].get("replacement") or {}).get("priority", 0))
+
+
+def _phase(rollout: JsonObject) -> str:
+    return str((rollout.get("status") or {}).get("phase", ""))
+
+
+def _owner_uid(obj: JsonObject) -> str:
+    owners = obj["metadata"].get("ownerReferences") or ()
+    return next((owner["uid"] for owner in owners if owner.get("controller")), "")
+
+
+def _is_closed(node: JsonObject) -> bool:
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+def _mark(node: JsonObject) -> str:
+    return str((node["metadata"].get("annotations") or {}).get(CORDONED_BY_ANNOTATION, ""))
+
+
+def _labels(node: JsonObject) -> Mapping[str, str]:
+    return node["metadata"].get("labels") or {}

@@ -1,0 +1,271 @@
+"""Everybody else: people and programs that change what the operator works on."""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from tests.model.cluster import Cluster
+from tests.model.judging import GROUP, Judge
+from tests.model.scheduling import Scheduler
+from tests.model.serving import Server
+from tests.model.trouble import Shaken, Trace
+
+from navarchos.operator.names import RESUME_ANNOTATION
+
+__all__ = ["People"]
+
+_CUSTOM: Final = f"/apis/{GROUP}/v1alpha1"
+_TIGHT: Final = ({"maxUnavailable": 1}, {"minAvailable": 1}, {"maxUnavailable": 0})
+
+
+class People:
+    """Does something at random, when asked to.
+
+    Attributes:
+        cordoned: Nodes that somebody cordoned when they were open, by uid.
+        interfered: Nodes whose cordon somebody has changed, by uid.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        server: Server,
+        cluster: Cluster,
+        trouble: Shaken,
+        judge: Judge,
+        rand: random.Random,
+        trace: Trace,
+    ) -> None:
+        self.cordoned: set[str] = set()
+        self.interfered: set[str] = set()
+        self._scheduler = scheduler
+        self._server = server
+        self._cluster = cluster
+        self._trouble = trouble
+        self._judge = judge
+        self._rand = rand
+        self._trace = trace
+        self._rollouts = 0
+        self._returning: list[tuple[float, str]] = []
+        self._acts: tuple[tuple[int, Callable[[], None]], ...] = (
+            (2, self.cordon),
+            (2, self.uncordon),
+            (4, self.touch_node),
+            (6, self.pause),
+            (2, self.pause_replacement),
+            (3, self.delete_pod),
+            (2, self.delete_child),
+            (3, self.edit_rollout),
+            (2, self.resume),
+            (3, self.lose_node),
+            (3, self.change_budget),
+            (1, self.delete_rollout),
+            (2, self.add_rollout),
+            (2, self.toggle_webhook),
+            (2, self.toggle_endless),
+            (1, self.toggle_hopeless),
+        )
+
+    def act(self) -> None:
+        """Do one thing."""
+        weights = [weight for weight, _ in self._acts]
+        self._rand.choices([act for _, act in self._acts], weights)[0]()
+
+    def step(self) -> None:
+        """Bring nodes back whose time has come."""
+        now = self._scheduler.seconds
+        due = [name for at, name in self._returning if at <= now]
+        self._returning = [(at, name) for at, name in self._returning if at > now]
+        for name in due:
+            self._trace.add("cloud", f"node {name} comes back as another machine")
+            self._cluster.add_node(name)
+
+    def heal(self) -> None:
+        """Let everything end that somebody began."""
+        self._cluster.endless = self._cluster.hopeless = False
+        for name in self._cluster.workloads:
+            self._cluster.set_budget(name, {"maxUnavailable": 1})
+        for rollout in self._of("noderollouts"):
+            self._patch(rollout, {"spec": {"paused": False}})
+        for replacement in self._of("nodereplacements"):
+            self._patch(replacement, {"spec": {"paused": False}})
+
+    def add_rollout(self) -> None:
+        """Ask for nodes to be replaced."""
+        rand = self._rand
+        self._rollouts += 1
+        names = self._cluster.names
+        chosen = rand.sample(names, rand.randint(1, len(names)))
+        if rand.random() < 0.5:
+            spec: dict[str, Any] = {"nodeSelectors": [{"matchAll": True}]}
+        else:
+            spec = {"nodeNames": [{"name": name, **self._priority()} for name in chosen]}
+        if "nodeSelectors" in spec and rand.random() < 0.5:
+            zone = {"matchLabels": {"zone": "a"}, **self._priority()}
+            spec["nodeSelectors"].append(zone)
+        spec["strategy"] = {
+            "maxConcurrent": rand.choice([1, 1, 2, 3]),
+            "maxFailures": rand.choice([0, 0, 1, 5]),
+            "retries": rand.choice([0, 1, 1, 2]),
+            "onNodeFailure": rand.choice(["Uncordon", "Uncordon", "Keep"]),
+            "pendingPods": rand.choice(["Evicted", "Evicted", "Any", "Ignore"]),
+            "pendingPodsTimeoutSeconds": 60,
+            "settleSeconds": rand.choice([0, 0, 5]),
+            **({"topologyKey": "zone"} if rand.random() < 0.3 else {}),
+        }
+        spec["drain"] = {
+            "timeoutSeconds": rand.choice([30, 60, 120]),
+            "gracePeriodSeconds": rand.choice([-1, 5]),
+            "evictionRetrySeconds": 5,
+        }
+        spec["paused"] = rand.random() < 0.1
+        name = f"r{self._rollouts}"
+        self._trace.add("somebody", f"creates rollout {name} {spec}")
+        self._server.request(
+            "POST",
+            f"{_CUSTOM}/noderollouts",
+            {
+                "apiVersion": f"{GROUP}/v1alpha1",
+                "kind": "NodeRollout",
+                "metadata": {"name": name},
+                "spec": spec,
+            },
+        )
+
+    def cordon(self) -> None:
+        """Cordon a node that is open."""
+        node = self._choose([n for n in self._nodes() if not n["spec"].get("unschedulable")])
+        if node is not None:
+            self.cordoned.add(node["metadata"]["uid"])
+            self.interfered.add(node["metadata"]["uid"])
+            self._patch_node(node, {"spec": {"unschedulable": True}})
+
+    def uncordon(self) -> None:
+        """Open a node that is cordoned."""
+        node = self._choose([n for n in self._nodes() if n["spec"].get("unschedulable")])
+        if node is not None:
+            self.cordoned.discard(node["metadata"]["uid"])
+            self.interfered.add(node["metadata"]["uid"])
+            self._patch_node(node, {"spec": {"unschedulable": None}})
+
+    def touch_node(self) -> None:
+        """Change something of a node that matters to nobody."""
+        node = self._choose(self._nodes())
+        if node is not None:
+            what = self._rand.choice(["labels", "annotations"])
+            value = str(self._rand.randrange(1000))
+            self._patch_node(node, {"metadata": {what: {"somebody": value}}})
+
+    def pause(self) -> None:
+        """Pause a rollout, or let it go on."""
+        rollout = self._choose(self._of("noderollouts"))
+        if rollout is not None:
+            self._patch(rollout, {"spec": {"paused": not rollout["spec"].get("paused")}})
+
+    def pause_replacement(self) -> None:
+        """Pause a replacement, or let it go on; its rollout will disagree."""
+        found = self._choose(self._of("nodereplacements"))
+        if found is not None:
+            self._patch(found, {"spec": {"paused": not found["spec"].get("paused")}})
+
+    def delete_pod(self) -> None:
+        """Delete a pod as its controller would."""
+        pods = [p for p in self._server.list("pods") if p["metadata"]["namespace"] == "default"]
+        pod = self._choose(pods)
+        if pod is not None:
+            path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
+            self._ask("DELETE", path)
+
+    def delete_child(self) -> None:
+        """Delete what the operator has made."""
+        plural = self._rand.choice(["nodereplacements", "nodedrains"])
+        found = self._choose(self._of(plural))
+        if found is not None:
+            self._ask("DELETE", f"{_CUSTOM}/{plural}/{found['metadata']['name']}")
+
+    def edit_rollout(self) -> None:
+        """Change how a rollout is to go on."""
+        rollout = self._choose(self._of("noderollouts"))
+        if rollout is not None:
+            field, value = self._rand.choice(
+                [
+                    ("maxConcurrent", self._rand.choice([1, 2, 3, "50%"])),
+                    ("maxFailures", self._rand.choice([0, 1, 3])),
+                    ("retries", self._rand.choice([0, 1, 2])),
+                    ("onNodeFailure", self._rand.choice(["Uncordon", "Keep"])),
+                ]
+            )
+            self._patch(rollout, {"spec": {"strategy": {field: value}}})
+
+    def resume(self) -> None:
+        """Forgive the failures of a rollout."""
+        rollout = self._choose(self._of("noderollouts"))
+        if rollout is not None:
+            token = str(self._rand.randrange(10**6))
+            self._patch(rollout, {"metadata": {"annotations": {RESUME_ANNOTATION: token}}})
+
+    def lose_node(self) -> None:
+        """Take a machine away; another one may come under its name."""
+        node = self._choose(self._nodes())
+        if node is None or len(self._nodes()) < 2:
+            return
+        name = node["metadata"]["name"]
+        self._ask("DELETE", f"/api/v1/nodes/{name}")
+        self._judge.disturbed()
+        if self._rand.random() < 0.8:
+            back = self._scheduler.seconds + self._rand.choice([0.0, 0.5, 5.0, 20.0])
+            self._returning.append((back, name))
+
+    def change_budget(self) -> None:
+        """Give a workload another budget, or none."""
+        name = self._rand.choice(sorted(self._cluster.workloads))
+        rule: Mapping[str, int] | None = self._rand.choice([*_TIGHT, None])
+        self._trace.add("somebody", f"gives {name} the budget {rule}")
+        self._cluster.set_budget(name, rule)
+
+    def delete_rollout(self) -> None:
+        """Delete a rollout."""
+        rollout = self._choose(self._of("noderollouts"))
+        if rollout is not None:
+            self._ask("DELETE", f"{_CUSTOM}/noderollouts/{rollout['metadata']['name']}")
+
+    def toggle_webhook(self) -> None:
+        """Let an admission webhook refuse evictions, or stop that."""
+        self._trouble.refuses_evictions = not self._trouble.refuses_evictions
+        self._trace.add("webhook", f"refuses: {self._trouble.refuses_evictions}")
+
+    def toggle_endless(self) -> None:
+        """Let pods not end, or end again."""
+        self._cluster.endless = not self._cluster.endless
+        self._trace.add("kubelet", f"pods do not end: {self._cluster.endless}")
+
+    def toggle_hopeless(self) -> None:
+        """Let new pods not become ready, or become so again."""
+        self._cluster.hopeless = not self._cluster.hopeless
+        self._trace.add("kubelet", f"new pods stay pending: {self._cluster.hopeless}")
+
+    def _priority(self) -> dict[str, Any]:
+        return {"replacement": {"priority": self._rand.choice([0, 0, 5, 9])}}
+
+    def _choose(self, found: list[dict[str, Any]]) -> dict[str, Any] | None:
+        return self._rand.choice(found) if found else None
+
+    def _nodes(self) -> list[dict[str, Any]]:
+        return self._server.list("nodes")
+
+    def _of(self, plural: str) -> list[dict[str, Any]]:
+        return self._server.list(plural, GROUP)
+
+    def _patch(self, obj: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+        plural = f"{obj['kind'].lower()}s"
+        self._ask("PATCH", f"{_CUSTOM}/{plural}/{obj['metadata']['name']}", body)
+
+    def _patch_node(self, node: Mapping[str, Any], body: Mapping[str, Any]) -> None:
+        self._ask("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body)
+
+    def _ask(self, method: str, path: str, body: Any = None) -> None:
+        # What pods suffer from others is not the operator's doing: no budget counts it.
+        agent = "navarchos-simulator/somebody" if "/pods/" in path else "somebody"
+        answer = self._server.request(method, path, body, agent=agent)
+        short = path.rpartition("v1alpha1/")[2].removeprefix("/api/v1/")
+        self._trace.add("somebody", f"{method} {short} {body or ''}: {answer.status}")

@@ -1,0 +1,265 @@
+"""One run of the model, as its seed decides: some minutes of chaos, then the end."""
+
+import random
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Final
+
+from tests.model.cluster import Cluster, Workload
+from tests.model.ending import faults_at_the_end
+from tests.model.judging import Judge, Verdict
+from tests.model.operators import Operator, identities
+from tests.model.people import People
+from tests.model.scheduling import Process, Scheduler
+from tests.model.serving import Server
+from tests.model.trouble import Shaken, Trace
+
+from navarchos.operator.api.v1alpha1.definitions import manifests
+
+__all__ = ["Run", "definitions", "run"]
+
+_STEP: Final = 1.0
+_PATIENCE: Final = 3600.0
+_QUIET: Final = 120.0
+_STEADY: Final = 5
+
+
+@cache
+def definitions() -> Sequence[dict[str, Any]]:
+    """Return the operator's kinds, without the rules that are slow to judge.
+
+    The other tests judge by them all.
+    """
+    return [_without_rules(definition) for definition in manifests()]
+
+
+def _without_rules(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: _without_rules(each)
+            for key, each in value.items()
+            if key != "x-kubernetes-validations"
+        }
+    return [_without_rules(each) for each in value] if isinstance(value, list) else value
+
+
+class Run:
+    """Everything that takes part in one run."""
+
+    def __init__(self, seed: int) -> None:
+        # The library's own jitter and the server's names are drawn from the module's source.
+        random.seed(seed)
+        self.seed = seed
+        self.rand = random.Random(seed)
+        self.scheduler = Scheduler(self.rand)
+        self.trace = Trace(self.scheduler)
+        self.server = Server(self.scheduler, definitions(), identities(self.rand))
+        self.judge = Judge(self.scheduler, self.server)
+        self.trouble = Shaken(self.scheduler, self.rand, self.trace, self.judge)
+        self.trouble.on_kill = self._killed
+        self.cluster = Cluster(
+            self.scheduler,
+            self.server,
+            self.rand,
+            self.rand.choice([2, 3, 3, 4]),
+            self._workloads(),
+        )
+        self.people = People(
+            self.scheduler,
+            self.server,
+            self.cluster,
+            self.trouble,
+            self.judge,
+            self.rand,
+            self.trace,
+        )
+        self.operators: list[Operator] = []
+        self._started = 0
+        self._leader: Operator | None = None
+        self._next_start = 0.0
+
+    def play(self) -> None:
+        """Play the run to its end.
+
+        Raises:
+            Verdict: Something happened that must never happen.
+        """
+        self.people.add_rollout()
+        if self.rand.random() < 0.4:
+            self.people.add_rollout()
+        self._chaos(self.rand.uniform(60.0, 240.0))
+        self._heal()
+        self._wait_for_the_end()
+        self._look()
+        faults = faults_at_the_end(self.server, self.judge, self.people)
+        if faults:
+            raise Verdict("; ".join(faults))
+        self._expect_silence()
+
+    def close(self) -> None:
+        """End every process, so that nothing of the run is left."""
+        for operator in self.operators:
+            operator.kill()
+        while any(self.scheduler.threads_of(operator.process) for operator in self.operators):
+            self.scheduler.sleep(0.0)
+
+    def step(self, seconds: float = _STEP) -> None:
+        """Let time pass, and the world turn."""
+        self._lead()
+        self.people.step()
+        self.cluster.step()
+        self.scheduler.sleep(seconds)
+        self._look()
+
+    def _workloads(self) -> list[Workload]:
+        rand = self.rand
+        return [
+            Workload("web", rand.randint(2, 4), {"maxUnavailable": 1}),
+            Workload("db", rand.randint(1, 3), rand.choice([{}, {"minAvailable": 1}])),
+        ]
+
+    def _chaos(self, seconds: float) -> None:
+        rand = self.rand
+        self.trouble.rate = rand.choice([0.0, 0.01, 0.05])
+        self.trouble.most_lag = rand.choice([0.0, 3.0, 30.0])
+        ends = self.scheduler.seconds + seconds
+        pace = rand.choice([0.05, 0.15, 0.3])
+        while self.scheduler.seconds < ends:
+            self.step(rand.uniform(0.2, 1.5))
+            if rand.random() < pace:
+                self.people.act()
+            if rand.random() < 0.03:
+                self._disturb()
+
+    def _disturb(self) -> None:
+        """Let something happen to the operator itself."""
+        leader = self._leader
+        if leader is None:
+            return
+        name = leader.process.name
+        match self.rand.randrange(6):
+            case 0 | 1:
+                number = self.trouble.requests[name] + self.rand.randint(1, 12)
+                self.trouble.kill_before = (name, number)
+            case 2 | 3:
+                number = self.trouble.requests[name] + self.rand.randint(1, 12)
+                self.trouble.kill_after = (name, number)
+            case 4:
+                self._change_leader(leader)
+            case _:
+                self.trace.add(name, "watches are cut, history is forgotten")
+                self.judge.disturbed(self.scheduler.seconds + 5.0)
+                if self.rand.random() < 0.5:
+                    self.server.store.compact()
+                self.server.break_watches(leader.process, lambda: self.rand.random() < 0.5)
+
+    def _change_leader(self, leader: Operator) -> None:
+        """Let another process lead; the former one goes on for a while, behind its fence."""
+        self.trace.add(leader.process.name, "loses its lease")
+        self.judge.disturbed()
+        leader.depose()
+        # What it sent is over when its lease is: it waits no longer for an answer.
+        while leader.connection.writes_under_way and not leader.has_ended:
+            self.scheduler.sleep(0.05)
+        self._leader = None
+        self._next_start = self.scheduler.seconds + self.rand.choice([0.0, 0.5, 5.0])
+
+    def _lead(self) -> None:
+        if self._leader is not None or self.scheduler.seconds < self._next_start:
+            return
+        self._started += 1
+        self._leader = Operator(self.scheduler, self.server, self.trouble, self._started)
+        self.operators.append(self._leader)
+        self.trace.add(self._leader.process.name, "begins to lead")
+        self.judge.disturbed(self.scheduler.seconds + 2.0)
+        self._leader.start()
+        # The former ones have been told by now.
+        for operator in self.operators[:-1]:
+            if not operator.has_ended and self.rand.random() < 0.5:
+                operator.stop.stop("lost its lease")
+
+    def _killed(self, process: Process) -> None:
+        for operator in self.operators:
+            if operator.process is process:
+                operator.kill()
+        if self._leader is None or self._leader.process is not process:
+            return  # it had lost its lease before
+        self._leader = None
+        self._next_start = self.scheduler.seconds + self.rand.choice([0.0, 1.0, 15.0])
+
+    def _heal(self) -> None:
+        self.trace.add("run", "from here on nothing goes wrong any more")
+        self.trouble.heal()
+        self.trouble.kill_before = self.trouble.kill_after = None
+        self.people.heal()
+        self.judge.disturbed(self.scheduler.seconds + 30.0)
+
+    def _wait_for_the_end(self) -> None:
+        ends = self.scheduler.seconds + _PATIENCE
+        over_for = 0
+        while over_for < _STEADY:
+            if self.scheduler.seconds >= ends:
+                raise Verdict(f"not over after {_PATIENCE:.0f} s: {self._standing()}")
+            self.step(2.0)
+            over_for = over_for + 1 if self._is_over() else 0
+
+    def _is_over(self) -> bool:
+        rollouts = self._of("noderollouts")
+        ended = all(_phase(r) in {"Completed", "Halted"} for r in rollouts)
+        held = any(_phase(d) not in {"Completed", "Failed"} for d in self._of("nodedrains"))
+        moving = any(_phase(r) == "InProgress" for r in self._of("nodereplacements"))
+        return ended and not held and not moving
+
+    def _expect_silence(self) -> None:
+        """Nothing changes, so nothing is written (A6)."""
+        for _ in range(10):
+            self.step(2.0)
+        assert self._leader is not None
+        name = self._leader.process.name
+        before = self.trouble.writes[name]
+        self.scheduler.sleep(_QUIET)
+        written = self.trouble.writes[name] - before
+        if written:
+            raise Verdict(f"{written} writes in {_QUIET:.0f} s in which nothing happened")
+
+    def _look(self) -> None:
+        for operator in self.operators:
+            if operator.failure is not None:
+                failure, operator.failure = operator.failure, None
+                raise Verdict(f"{operator.process.name} failed: {failure!r}")
+        self.judge.look_at_the_books()
+        if self.judge.violations:
+            raise Verdict("; ".join(self.judge.violations[:3]))
+
+    def _standing(self) -> str:
+        found = []
+        for plural in ("noderollouts", "nodereplacements", "nodedrains"):
+            for obj in self._of(plural):
+                step = ((obj.get("status") or {}).get("step") or {}).get("name", "")
+                found.append(
+                    f"{obj['kind']} {obj['metadata']['name']} {_phase(obj)} {step}".strip()
+                )
+        return ", ".join(found)
+
+    def _of(self, plural: str) -> list[dict[str, Any]]:
+        return self.server.list(plural, "navarchos.pusher.com")
+
+
+def _phase(obj: dict[str, Any]) -> str:
+    return str((obj.get("status") or {}).get("phase", ""))
+
+
+def run(seed: int) -> tuple[str, list[str]]:
+    """Play one run.
+
+    Returns:
+        What was wrong, empty if nothing was; and what happened, line by line.
+    """
+    one = Run(seed)
+    try:
+        one.play()
+    except Verdict as verdict:
+        return str(verdict), one.trace.lines
+    finally:
+        one.close()
+    return "", one.trace.lines

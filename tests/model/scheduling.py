@@ -1,0 +1,247 @@
+"""One thread at a time, in virtual time, in an order that a seed decides.
+
+All waiting of the library goes through a `Clock`. This one lets a thread run until it
+waits, then draws who goes on among those that can; when nobody can, time moves to the
+next deadline. So a whole manager runs as it is, with all of its threads, and a run is
+repeated by its seed: every interleaving at the points where threads wait is possible,
+and none takes real time. Its threads are greenlets, since a run makes hundreds of them
+and passes the turn tens of thousands of times.
+"""
+
+import heapq
+import random
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Final
+
+from greenlet import getcurrent, greenlet
+
+__all__ = ["Killed", "Process", "ProcessClock", "Scheduler", "Stuck"]
+
+EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Killed(BaseException):
+    """The process of this thread is gone: no handler sees it."""
+
+
+class Stuck(AssertionError):
+    """No thread can go on, and none waits for a time."""
+
+
+class Process:
+    """Threads with one fate.
+
+    Attributes:
+        name: For the trace.
+        is_dead: Whether it was killed: nothing that its threads do has an effect.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.is_dead = False
+
+
+class _Task:
+    """A thread, as the scheduler knows it.
+
+    While it waits for a condition it stands among the condition's waiters, where
+    `Condition.notify` calls `release`.
+    """
+
+    __slots__ = (
+        "body", "is_ready", "name", "notified", "process", "scheduler", "thread", "wait_number",
+    )  # fmt: skip
+
+    def __init__(self, scheduler: "Scheduler", process: Process, thread: threading.Thread) -> None:
+        self.scheduler = scheduler
+        self.name = thread.name
+        self.process = process
+        self.thread = thread
+        self.body = getcurrent()
+        self.is_ready = False
+        self.notified = False
+        self.wait_number = 0
+
+    def release(self) -> None:
+        self.notified = True
+        self.scheduler.wake(self)
+
+
+class _Thread(threading.Thread):
+    """A thread as its owner sees it; the system knows nothing of it."""
+
+    def __init__(self, begin: Callable[[threading.Thread], None], name: str) -> None:
+        super().__init__(name=name, daemon=True)
+        self._begin = begin
+
+    def start(self) -> None:
+        self._begin(self)
+
+
+class Scheduler:
+    """Owns time and turns. The thread that makes it has the first turn.
+
+    Threads: every method is for the thread whose turn it is.
+    """
+
+    def __init__(self, rand: random.Random) -> None:
+        self.driver = Process("driver")
+        self._rand = rand
+        self._now = 0.0
+        self._numbers = count()
+        self._ready: list[_Task] = []
+        self._timers: list[tuple[float, int, _Task, int]] = []
+        self._tasks: dict[_Task, None] = {}
+        self._current = _Task(self, self.driver, threading.current_thread())
+        self._tasks[self._current] = None
+        self._main = getcurrent()
+
+    @property
+    def seconds(self) -> float:
+        """Virtual seconds since the beginning."""
+        return self._now
+
+    def now(self) -> datetime:
+        """Return the virtual time of day."""
+        return EPOCH + timedelta(seconds=self._now)
+
+    def sleep(self, seconds: float) -> None:
+        """Let others run for so long; for 0, let those run that can."""
+        self._refuse_the_dead()
+        self._prepare(max(0.0, seconds))
+        self._pass_on()
+        self._refuse_the_dead()
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """Wait on a condition, as `Clock.wait`."""
+        self._refuse_the_dead()
+        if timeout is not None and timeout <= 0:
+            return False
+        task = self._current
+        self._prepare(timeout)
+        waiters = condition._waiters  # type: ignore[attr-defined]
+        waiters.append(task)
+        saved = condition._release_save()  # type: ignore[attr-defined]
+        try:
+            self._pass_on()
+        finally:
+            condition._acquire_restore(saved)  # type: ignore[attr-defined]
+            if not task.notified:
+                waiters.remove(task)
+        self._refuse_the_dead()
+        return task.notified
+
+    def thread(self, name: str, run: Callable[[], None], process: Process) -> threading.Thread:
+        """Return a thread of a process, not yet started."""
+
+        def begin(thread: threading.Thread) -> None:
+            task = _Task(self, process, thread)
+            # Called with a value when it is where an ended greenlet goes on.
+            task.body = greenlet(lambda *_: self._body(task, run), self._main)
+            self._tasks[task] = None
+            self.wake(task)
+
+        return _Thread(begin, name)
+
+    def _body(self, task: _Task, run: Callable[[], None]) -> None:
+        try:
+            if not task.process.is_dead:
+                run()
+        except Killed:
+            pass  # also on the way out: what a dead thread would still do fails alike
+        del self._tasks[task]
+        chosen = self._choose()
+        self._give_turn(chosen)
+        getcurrent().parent = chosen.body  # where a greenlet that has ended goes on
+
+    def kill(self, process: Process) -> None:
+        """Let every thread of a process end at the point where it is."""
+        process.is_dead = True
+        for task in self._tasks:
+            if task.process is process and task is not self._current:
+                self.wake(task)
+
+    def threads_of(self, process: Process) -> list[str]:
+        """Return the names of the threads of a process that have not ended."""
+        return [task.name for task in self._tasks if task.process is process]
+
+    def wake(self, task: _Task) -> None:
+        """Let a thread have a turn."""
+        if not task.is_ready and task is not self._current:
+            task.is_ready = True
+            self._ready.append(task)
+
+    def _refuse_the_dead(self) -> None:
+        if self._current.process.is_dead:
+            raise Killed
+
+    def _prepare(self, timeout: float | None) -> None:
+        task = self._current
+        task.notified = False
+        task.wait_number += 1
+        if timeout is not None:
+            entry = (self._now + timeout, next(self._numbers), task, task.wait_number)
+            heapq.heappush(self._timers, entry)
+
+    def _pass_on(self) -> None:
+        task = self._current
+        # Not among the ready ones and not current: it can be woken.
+        self._current = _NOBODY
+        chosen = self._choose()
+        if chosen is task:
+            self._current = task
+            return
+        self._give_turn(chosen)
+        chosen.body.switch()
+
+    def _give_turn(self, task: _Task) -> None:
+        self._current = task
+        # Whoever asks for the current thread, such as a join, means the one that has the turn.
+        threading._active[threading.get_ident()] = task.thread  # type: ignore[attr-defined]
+
+    def _choose(self) -> _Task:
+        while True:
+            while self._timers and self._timers[0][0] <= self._now:
+                _, _, task, number = heapq.heappop(self._timers)
+                if task.wait_number == number:
+                    self.wake(task)
+            if self._ready:
+                index = self._rand.randrange(len(self._ready))
+                self._ready[index], self._ready[-1] = self._ready[-1], self._ready[index]
+                task = self._ready.pop()
+                task.is_ready = False
+                task.wait_number += 1  # its timer, if there is one, means nothing any more
+                return task
+            if not self._timers:
+                raise Stuck("no thread can go on")
+            self._now = max(self._now, self._timers[0][0])
+
+
+_NOBODY: Final = _Task(None, Process("nobody"), threading.Thread(name="nobody"))  # type: ignore[arg-type]
+
+
+class ProcessClock:
+    """The clock of one process; its threads are the scheduler's."""
+
+    def __init__(self, scheduler: Scheduler, process: Process) -> None:
+        self._scheduler = scheduler
+        self._process = process
+
+    def monotonic(self) -> float:
+        """Return virtual seconds since an arbitrary instant."""
+        return 1_000.0 + self._scheduler.seconds
+
+    def now(self) -> datetime:
+        """Return the virtual time of day."""
+        return self._scheduler.now()
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        """Wait in virtual time, and let others run."""
+        return self._scheduler.wait(condition, timeout)
+
+    def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
+        """Return a thread of this process."""
+        return self._scheduler.thread(name, run, self._process)

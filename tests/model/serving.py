@@ -1,0 +1,363 @@
+"""The API server of a model run: the real handlers, called instead of connected to.
+
+Requests of the operator's client arrive here as they would at a socket, and are
+answered by the code that answers them over HTTP. What is different is the waiting: a
+request takes virtual time, a watch that has nothing to tell lets others run, and what
+goes wrong is decided by a `Trouble`.
+"""
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qsl, unquote
+
+from tests.model.scheduling import Process, Scheduler
+
+from navarchos.client import ConnectFailed, HttpRequest, RequestTimeout
+from navarchos.client.transport import BufferedAnswer
+from navarchos.errors import Stopped
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver.access.guard import Access
+from navarchos.testing.apiserver.builtin import builtin_kinds
+from navarchos.testing.apiserver.custom import Definitions
+from navarchos.testing.apiserver.garbage import GarbageCollector
+from navarchos.testing.apiserver.handler import Call, Request, route, serve
+from navarchos.testing.apiserver.kinds import Kinds
+from navarchos.testing.apiserver.objects import encode
+from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options
+from navarchos.testing.apiserver.status import StatusError
+from navarchos.testing.apiserver.store import BucketId, Change, Store
+from navarchos.testing.apiserver.watching import WatchLines
+from navarchos.testing.apiserver.writing import Api, Options, create
+
+__all__ = ["Connection", "Cut", "Lost", "Server", "TooSlow", "Trouble"]
+
+JsonObject = dict[str, Any]
+
+_BOOKMARKS: Final = 60.0
+
+
+class Cut(Exception):
+    """The connection is to break before the request is served."""
+
+
+class Lost(Exception):
+    """The connection is to break after the request was served."""
+
+
+class TooSlow(Exception):
+    """The request is to be served, and its answer to be waited for in vain."""
+
+
+class Trouble(Protocol):
+    """What goes wrong with the requests of a process."""
+
+    def before(self, process: Process, call: Call, asked: Request) -> None:
+        """Look at a request that is about to be served.
+
+        Raises:
+            StatusError: It is refused.
+            Cut: It does not arrive.
+            Killed: Its process dies.
+        """
+        ...
+
+    def after(self, process: Process, call: Call) -> None:
+        """Look at a request that has been served; its answer is on the way.
+
+        Raises:
+            Lost: The answer does not arrive.
+            TooSlow: It comes too late.
+            Killed: The process dies before it sees the answer.
+        """
+        ...
+
+    def latency(self) -> float:
+        """Return the seconds that half a request takes."""
+        ...
+
+    def held_until(self, process: Process, resource: str) -> float:
+        """Return until when a watch tells nothing, on the scheduler's scale."""
+        ...
+
+
+class Server:
+    """Objects, kinds and the garbage collector, in virtual time.
+
+    Threads: for the one whose turn it is.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        definitions: list[JsonObject],
+        make_uid: Callable[[], str],
+    ) -> None:
+        self.scheduler = scheduler
+        self.store = Store(clock=_StoreClock(scheduler))
+        self.kinds = Kinds(builtin_kinds())
+        self.api = Api(self.store, self.kinds, Access(self.store, rbac=False), make_uid)
+        self.collector = GarbageCollector(self.api)
+        self.has_garbage = False
+        self._watches: dict[BucketId, dict[_WatchAnswer, None]] = {}
+        self.store.subscribe(Definitions(self.store, self.kinds).on_change)
+        self.store.subscribe(self._on_change)
+        for name in ("default", "kube-system"):
+            self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+        self.install(*definitions)
+
+    def install(self, *manifests: Mapping[str, Any]) -> None:
+        """Create objects as the cluster itself does: with identity and status as given."""
+        for manifest in manifests:
+            kind = self.kinds.by_kind(manifest["apiVersion"], manifest["kind"])
+            assert kind is not None
+            namespace = manifest["metadata"].get("namespace", "default") if kind.namespaced else ""
+            options = Options(field_validation="Strict", keep_status=True)
+            create(self.api, kind, namespace, dict(manifest), options)
+
+    def request(
+        self, method: str, path: str, body: Any = None, *, agent: str = "somebody"
+    ) -> Answer:
+        """Serve a request at once; refusals are answers, too."""
+        content = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        raw = b"" if body is None else encode(body)
+        bare, _, query = path.partition("?")
+        request = Request(method, bare, dict(parse_qsl(query)), "", content, raw, agent)
+        try:
+            return serve(self.api, route(self.api, request), request)
+        except StatusError as refusal:
+            return Answer(refusal.code, encode(refusal.to_json()))
+
+    def collect(self) -> None:
+        """Let the garbage collector do what is due."""
+        self.has_garbage = False
+        self.collector.collect()
+
+    def list(self, plural: str, group: str = "") -> list[JsonObject]:
+        """Return the stored objects of a kind. Read-only."""
+        return [entry.obj for entry in self.store.entries(BucketId(plural, group), "")]
+
+    def find(self, plural: str, name: str, group: str = "") -> JsonObject | None:
+        """Return a stored cluster-scoped object. Read-only."""
+        entry = self.store.get(BucketId(plural, group), name)
+        return None if entry is None else entry.obj
+
+    def break_watches(self, process: Process, chosen: Callable[[], bool]) -> None:
+        """Cut some watches of a process."""
+        for watches in self._watches.values():
+            for watch in list(watches):
+                if watch.process is process and chosen():
+                    watch.cut()
+
+    def opened(self, bucket: BucketId, watch: "_WatchAnswer") -> None:
+        """Tell a watch of the changes of a kind from now on."""
+        self._watches.setdefault(bucket, {})[watch] = None
+
+    def closed(self, bucket: BucketId, watch: "_WatchAnswer") -> None:
+        """Undo `opened`."""
+        self._watches.get(bucket, {}).pop(watch, None)
+
+    def _on_change(self, change: Change) -> None:
+        self.has_garbage = self.collector.on_change(change) or self.has_garbage
+        for watch in self._watches.get(change.resource, {}):
+            watch.wake()
+
+
+class _StoreClock:
+    """What time the server believes it is."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.now = scheduler.now
+        self.wait = scheduler.wait
+
+    def monotonic(self) -> float:
+        raise NotImplementedError("the store asks for the time of day only")
+
+
+class Connection:
+    """The transport of one process."""
+
+    def __init__(self, server: Server, process: Process, trouble: Trouble) -> None:
+        self._server = server
+        self._process = process
+        self._trouble = trouble
+        self.writes_under_way = 0
+
+    def send(self, request: HttpRequest) -> "BufferedAnswer | _WatchAnswer":
+        """Serve a request, after a while."""
+        asked = _asked(request)
+        if request.gate is not None:
+            request.gate()
+        is_write = asked.method != "GET"
+        self.writes_under_way += is_write
+        try:
+            return self._serve(request, asked)
+        finally:
+            self.writes_under_way -= is_write
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def _serve(self, request: HttpRequest, asked: Request) -> "BufferedAnswer | _WatchAnswer":
+        call = _routed(self._server.api, asked)
+        if isinstance(call, StatusError):
+            return _refusal(call)
+        self._pause(request.stop)
+        try:
+            self._trouble.before(self._process, call, asked)
+            if call.verb == "watch":
+                return self._watch(call, asked, request)
+            answer = serve(self._server.api, call, asked)
+        except Cut:
+            raise ConnectFailed("cut by the model", sent=False) from None
+        except StatusError as refusal:
+            return _refusal(refusal)
+        try:
+            self._trouble.after(self._process, call)
+        except Lost:
+            raise ConnectFailed("lost by the model", sent=True) from None
+        except TooSlow:
+            self._server.scheduler.sleep(request.timeout or 30.0)
+            raise RequestTimeout("too slow in the model", sent=True) from None
+        self._pause(request.stop)
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return BufferedAnswer(answer.status, headers, answer.body)
+
+    def _pause(self, stop: StopToken | None) -> None:
+        self._server.scheduler.sleep(self._trouble.latency())
+        if stop is not None and stop.is_set():
+            raise Stopped(stop.reason or "stopped")
+
+    def _watch(self, call: Call, asked: Request, request: HttpRequest) -> "_WatchAnswer":
+        assert call.target is not None
+        options = read_list_options(asked.query, call.target.kind)
+        lines = WatchLines(
+            self._server.api,
+            call.target,
+            options,
+            negotiate(asked.accept, kind=call.target.kind, forms=(), of_list=True),
+            streaming=True,
+        )
+        return _WatchAnswer(
+            self._server,
+            self._process,
+            self._trouble,
+            lines,
+            bucket=call.target.kind.bucket,
+            stop=request.stop,
+        )
+
+
+class _WatchAnswer:
+    """The answer to a watch: tells what has changed, when the trouble lets it."""
+
+    status: Final = 200
+    headers: Final[Mapping[str, str]] = {}
+    is_outdated: Final = False
+
+    def __init__(
+        self,
+        server: Server,
+        process: Process,
+        trouble: Trouble,
+        lines: WatchLines,
+        *,
+        bucket: BucketId,
+        stop: StopToken | None,
+    ) -> None:
+        self.process = process
+        self._server = server
+        self._trouble = trouble
+        self._lines = lines
+        self._bucket = bucket
+        self._stop = stop
+        self._changed = threading.Condition(threading.Lock())
+        self._first, self._cursor = lines.begin()
+        self._is_cut = False
+        self._bookmark_at = server.scheduler.seconds + _BOOKMARKS
+        self._withdraw = stop.on_stop(self.wake) if stop is not None else _nothing
+        server.opened(bucket, self)
+
+    def wake(self) -> None:
+        """Look whether there is something to tell."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def cut(self) -> None:
+        """Break the connection."""
+        self._is_cut = True
+        self.wake()
+
+    def read(self) -> bytes:
+        """Refuse: a watch has no end."""
+        raise NotImplementedError
+
+    def read_some(self, timeout: float | None) -> bytes:
+        """Return the next lines."""
+        scheduler = self._server.scheduler
+        deadline = None if timeout is None else scheduler.seconds + timeout
+        while True:
+            if self._stop is not None and self._stop.is_set():
+                raise Stopped(self._stop.reason or "stopped")
+            if self._is_cut:
+                raise ConnectFailed("the watch was cut by the model", kept=True, sent=True)
+            if self._first:
+                first, self._first = self._first, []
+                return b"".join(first)
+            if self._cursor < 0:
+                return b""
+            held = self._trouble.held_until(self.process, self._bucket.plural)
+            if scheduler.seconds >= held and (lines := self._next()):
+                return b"".join(lines)
+            if deadline is not None and scheduler.seconds >= deadline:
+                raise RequestTimeout("silence")
+            wake_at = max(held, self._bookmark_at)
+            if held > scheduler.seconds:
+                wake_at = held
+            if deadline is not None:
+                wake_at = min(wake_at, deadline)
+            with self._changed:
+                scheduler.wait(self._changed, max(0.001, wake_at - scheduler.seconds))
+
+    def close(self) -> None:
+        """End the watch."""
+        self._withdraw()
+        self._server.closed(self._bucket, self)
+
+    def _next(self) -> list[bytes]:
+        lines, self._cursor = self._lines.since(self._cursor)
+        now = self._server.scheduler.seconds
+        if self._cursor >= 0 and now >= self._bookmark_at:
+            lines.append(self._lines.bookmark())
+            self._bookmark_at = now + _BOOKMARKS
+        return lines
+
+
+def _asked(request: HttpRequest) -> Request:
+    path, _, query = request.target.partition("?")
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return Request(
+        request.method,
+        unquote(path),
+        dict(parse_qsl(query, keep_blank_values=True)),
+        headers.get("accept", ""),
+        headers.get("content-type", ""),
+        request.body or b"",
+        headers.get("user-agent", ""),
+    )
+
+
+def _routed(api: Api, asked: Request) -> Call | StatusError:
+    try:
+        return route(api, asked)
+    except StatusError as refusal:
+        return refusal
+
+
+def _refusal(refusal: StatusError) -> BufferedAnswer:
+    headers = {"retry-after": str(refusal.retry_after)} if refusal.retry_after else {}
+    return BufferedAnswer(refusal.code, headers, encode(refusal.to_json()))
+
+
+def _nothing() -> None:
+    pass

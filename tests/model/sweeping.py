@@ -1,0 +1,208 @@
+"""A rollout from its beginning to its end, with one crash at a chosen request.
+
+What is chosen is a number: every request that the operator's process makes is one,
+reads, watches and events included.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from tests.model.ending import faults_at_the_end
+from tests.model.judging import GROUP, OPERATOR, Verdict, step_of
+from tests.model.run import Run
+
+from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+
+__all__ = ["SETTINGS", "Outcome", "Setting", "Sweep", "sweep"]
+
+_SEED: Final = 1
+_FIRST: Final = f"{OPERATOR}1"
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What is swept.
+
+    Attributes:
+        spec: Of the rollout.
+        acts: What somebody does so many seconds after its creation.
+        budget: The rule of the budget of `web`.
+        is_timed: How far it comes depends on when things happen, so that only the
+            promises about the end are compared.
+    """
+
+    spec: Mapping[str, Any]
+    acts: Mapping[float, Callable[[Run], None]] | None = None
+    budget: Mapping[str, int] | None = None
+    is_timed: bool = False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a rollout ended: the same, whatever happened on the way."""
+
+    phase: str
+    completed: frozenset[str]
+    failed: frozenset[str]
+    steps: Mapping[str, str]
+    closed: frozenset[str]
+    drained: frozenset[str]
+
+
+def _strategy(**fields: Any) -> dict[str, Any]:
+    return {"pendingPods": "Ignore", **fields}
+
+
+def _pause(run: Run) -> None:
+    _edit(run, "PATCH", {"spec": {"paused": True}})
+
+
+def _go_on(run: Run) -> None:
+    _edit(run, "PATCH", {"spec": {"paused": False}})
+
+
+def _delete(run: Run) -> None:
+    _edit(run, "DELETE", None)
+
+
+def _edit(run: Run, method: str, body: Any) -> None:
+    run.server.request(method, f"/apis/{GROUP}/v1alpha1/noderollouts/r", body)
+
+
+_ALL: Final = {"nodeSelectors": [{"matchAll": True}]}
+_BY_PRIORITY: Final = {
+    "nodeNames": [
+        {"name": "n1", "replacement": {"priority": 1}},
+        {"name": "n2", "replacement": {"priority": 9}},
+    ]
+}
+
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "three at once": Setting({**_ALL, "strategy": _strategy(maxConcurrent=3)}),
+    "by priority": Setting({**_BY_PRIORITY, "strategy": _strategy()}),
+    "halted": Setting(
+        {**_ALL, "strategy": _strategy(retries=0), "drain": {"timeoutSeconds": 30}},
+        budget={"maxUnavailable": 0},
+    ),
+    "paused for a while": Setting(
+        {**_ALL, "strategy": _strategy()}, acts={4.0: _pause, 12.0: _go_on}
+    ),
+    "deleted": Setting({**_ALL, "strategy": _strategy()}, acts={5.0: _delete}, is_timed=True),
+}
+"""By name."""
+
+
+class Sweep(Run):
+    """One pass of a sweep.
+
+    Args:
+        setting: What is swept.
+        before: The number of the request that is not served any more; 0 for none.
+        after: The number of the one whose answer is lost with the process.
+    """
+
+    def __init__(self, setting: Setting, *, before: int = 0, after: int = 0) -> None:
+        super().__init__(_SEED)
+        self._setting = setting
+        self._kill = (before, after)
+        if setting.budget is not None:
+            self.cluster.set_budget("web", setting.budget)
+            self.cluster.count_budgets()
+
+    @property
+    def requests(self) -> int:
+        """How many requests the first process has made."""
+        return self.trouble.requests[_FIRST]
+
+    def sweep(self) -> Outcome:
+        """Play it to its end.
+
+        Raises:
+            Verdict: Something happened that must never happen.
+        """
+        before, after = self._kill
+        self.trouble.kill_before = (_FIRST, before) if before else None
+        self.trouble.kill_after = (_FIRST, after) if after else None
+        _create(self, self._setting.spec)
+        began = self.scheduler.seconds
+        acts = sorted((self._setting.acts or {}).items(), key=lambda pair: pair[0])
+        for at, act in acts:
+            while self.scheduler.seconds < began + at:
+                self.step(0.5)
+            act(self)
+        self._wait_for_the_end()
+        faults = faults_at_the_end(self.server, self.judge, self.people)
+        twice = [uid for uid, times in self.judge.evicted.items() if times > 1]
+        if twice:
+            faults.append(f"pods were told to go twice: {', '.join(twice)}")
+        if faults:
+            raise Verdict("; ".join(faults))
+        return self._outcome()
+
+    def _outcome(self) -> Outcome:
+        if self._setting.is_timed:
+            return Outcome("", frozenset(), frozenset(), {}, frozenset(), frozenset())
+        (rollout,) = self._of("noderollouts")
+        status = rollout["status"]
+        nodes = self.server.list("nodes")
+        return Outcome(
+            phase=status["phase"],
+            completed=frozenset(status.get("replacementsCompleted") or ()),
+            failed=frozenset(status.get("replacementsFailed") or ()),
+            steps={r["spec"]["nodeName"]: step_of(r) for r in self._of("nodereplacements")},
+            closed=frozenset(
+                n["metadata"]["name"] for n in nodes if n["spec"].get("unschedulable")
+            ),
+            drained=frozenset(
+                n["metadata"]["name"]
+                for n in nodes
+                if DRAIN_COMPLETED_LABEL in (n["metadata"].get("labels") or {})
+            ),
+        )
+
+
+def _create(run: Run, spec: Mapping[str, Any]) -> None:
+    body = {
+        "apiVersion": f"{GROUP}/v1alpha1",
+        "kind": "NodeRollout",
+        "metadata": {"name": "r"},
+        "spec": spec,
+    }
+    answer = run.server.request("POST", f"/apis/{GROUP}/v1alpha1/noderollouts", body)
+    assert answer.status == 201, answer.body
+
+
+def sweep(name: str, step: int) -> tuple[list[str], int]:
+    """Sweep a setting.
+
+    Args:
+        name: Which one.
+        step: Every which request is one to crash at.
+
+    Returns:
+        What was wrong, and how many passes there were.
+    """
+    setting, wrong, passes = SETTINGS[name], [], 1
+    whole = Sweep(setting)
+    try:
+        expected = whole.sweep()
+    finally:
+        whole.close()
+    for number in range(1, whole.requests + 1):
+        if number % step:
+            continue
+        # With a step, before and after take turns: the neighbours cover the other one.
+        modes = ("before", "after") if step == 1 else (("before", "after")[number // step % 2],)
+        for mode in modes:
+            passes += 1
+            one = Sweep(setting, **{mode: number})
+            try:
+                found = one.sweep()
+                if found != expected:
+                    wrong.append(f"{name}: killed {mode} #{number}: {found} is not {expected}")
+            except Verdict as verdict:
+                wrong.append(f"{name}: killed {mode} #{number}: {verdict}")
+            finally:
+                one.close()
+    return wrong, passes

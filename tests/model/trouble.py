@@ -1,0 +1,155 @@
+"""What goes wrong with the operator's requests, as a seed decides."""
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from tests.model.judging import Judge
+from tests.model.scheduling import Killed, Process, Scheduler
+from tests.model.serving import Cut, Lost, TooSlow
+
+from navarchos.testing.apiserver.handler import Call, Request
+from navarchos.testing.apiserver.status import StatusError
+
+__all__ = ["Shaken", "Trace"]
+
+_CODES: Final = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "InternalError",
+                 503: "ServiceUnavailable"}  # fmt: skip
+
+
+class Trace:
+    """What happened, a line each."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.lines: list[str] = []
+        self._scheduler = scheduler
+
+    def add(self, who: str, what: str) -> None:
+        """Write a line."""
+        self.lines.append(f"{self._scheduler.seconds:9.3f} {who:<11} {what}")
+
+
+class Shaken:
+    """Faults at random, while `rate` is above 0, and whatever a run asks for.
+
+    Attributes:
+        rate: How likely a request goes wrong.
+        refuses_evictions: An admission webhook denies all of them.
+        most_lag: The longest time for which a kind's watch tells nothing; 0 for none.
+        kill_before: The process, and which of its requests is not served any more.
+        kill_after: The process, and whose answer it does not live to see.
+        on_kill: Called with the process that is to die.
+        requests: How many requests each process has made.
+        writes: How many of them were no reads, and wrote more than events: a series of
+            those is brought to its end minutes later.
+    """
+
+    def __init__(
+        self, scheduler: Scheduler, rand: random.Random, trace: Trace, judge: Judge
+    ) -> None:
+        self.rate = 0.0
+        self.refuses_evictions = False
+        self.most_lag = 0.0
+        self.kill_before: tuple[str, int] | None = None
+        self.kill_after: tuple[str, int] | None = None
+        self.on_kill: Callable[[Process], None] = _nothing
+        self.requests: Counter[str] = Counter()
+        self.writes: Counter[str] = Counter()
+        self._held: dict[tuple[str, str], float] = {}
+        self._scheduler = scheduler
+        self._rand = rand
+        self._trace = trace
+        self._judge = judge
+
+    def before(self, process: Process, call: Call, asked: Request) -> None:
+        """Look at a request that is about to be served."""
+        self.requests[process.name] += 1
+        number = self.requests[process.name]
+        what = _words(call, asked)
+        if call.verb not in {"get", "list", "watch"} and call.resource != "events":
+            self.writes[process.name] += 1
+        self._judge_eviction(call, asked)
+        if self.kill_before == (process.name, number):
+            self._kill(process, f"killed before #{number} {what}")
+        if call.verb == "evict" and self.refuses_evictions:
+            self._trace.add(process.name, f"#{number} {what}: denied by a webhook")
+            text = 'admission webhook "model" denied the request: not now'
+            raise StatusError(self._rand.choice([400, 403, 500]), "", text)
+        self._shake(process, call, f"#{number} {what}")
+        self._trace.add(process.name, f"#{number} {what}")
+
+    def after(self, process: Process, call: Call) -> None:
+        """Look at a request that has been served."""
+        number = self.requests[process.name]
+        if self.kill_after == (process.name, number):
+            self._kill(process, f"killed after #{number}, whose answer is lost")
+        if self.rate and self._rand.random() < self.rate / 4:
+            self._judge.disturbed(self._scheduler.seconds + 30.0)
+            self._trace.add(process.name, f"the answer to {call.verb} {call.resource} is lost")
+            raise self._rand.choice([Lost, TooSlow])
+
+    def latency(self) -> float:
+        """Return the seconds that half a request takes."""
+        return self._rand.uniform(0.0005, 0.02)
+
+    def held_until(self, process: Process, resource: str) -> float:
+        """Return until when a watch tells nothing."""
+        now = self._scheduler.seconds
+        held = self._held.get((process.name, resource), 0.0)
+        if self.most_lag and now >= held and self._rand.random() < 0.02:
+            held = now + self._rand.uniform(0.5, self.most_lag)
+            self._held[process.name, resource] = held
+            self._judge.disturbed(held)
+            self._trace.add(process.name, f"its watches of {resource} lag until {held:.1f}")
+        return held
+
+    def heal(self) -> None:
+        """Let nothing go wrong any more."""
+        self.rate = self.most_lag = 0.0
+        self.refuses_evictions = False
+        self._held.clear()
+
+    def _shake(self, process: Process, call: Call, what: str) -> None:
+        if not self.rate or self._rand.random() >= self.rate:
+            return
+        self._judge.disturbed(self._scheduler.seconds + 2.0)
+        codes = [429, 500, 503]
+        if call.verb in {"list", "watch"}:
+            codes.append(410)
+        elif call.verb == "patch":
+            codes.append(409)
+        code = self._rand.choice([0, *codes])
+        self._trace.add(process.name, f"{what}: {code or 'cut'}")
+        if not code:
+            raise Cut
+        wait = self._rand.choice([0, 1]) if code in {429, 503} else 0
+        details = {"retryAfterSeconds": wait} if wait else None
+        raise StatusError(code, _CODES[code], "by the model", details=details, retry_after=wait)
+
+    def _judge_eviction(self, call: Call, asked: Request) -> None:
+        is_deletion = call.verb == "delete" and call.resource == "pods"
+        if call.target is not None and (call.verb == "evict" or is_deletion):
+            body: Any = msgspec.json.decode(asked.body) if asked.body else {}
+            self._judge.about_to_evict(call.target.namespace, call.name, body, call.verb)
+
+    def _kill(self, process: Process, why: str) -> None:
+        self._trace.add(process.name, why)
+        self._judge.disturbed()
+        self.on_kill(process)
+        raise Killed
+
+
+def _words(call: Call, asked: Request) -> str:
+    target = call.target
+    if target is None:
+        return f"{call.verb} {asked.path}"
+    where = f"{target.namespace}/" if target.namespace else ""
+    sub = f"/{target.subresource}" if target.subresource else ""
+    body = asked.body.decode(errors="replace") if call.verb == "patch" else ""
+    return f"{call.verb} {call.resource}{sub} {where}{call.name} {body[:240]}".rstrip()
+
+
+def _nothing(process: Process) -> None:
+    pass
