@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from navarchos.testing.apiserver import ApiServer
+from navarchos.testing.apiserver.access.guard import Access
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.handler import Request, route, serve
 from navarchos.testing.apiserver.kinds import Kinds
@@ -26,7 +27,7 @@ from navarchos.testing.apiserver.writing import Api
 MAPS = BucketId("configmaps", "")
 PATH = "/api/v1/namespaces/default/configmaps"
 GETS, ROUNDS = 100, 5
-MOST = 4.0
+MOST = 2.5
 """So much of a processor a get may take beside what aiohttp takes for any answer."""
 
 
@@ -52,7 +53,8 @@ def calls_of_threads() -> Iterator[Counter[str]]:
 
 
 def calls_in(work: Any) -> int:
-    """Return how many functions are called meanwhile, in this thread."""
+    """Return how many functions are called meanwhile, in this thread, from the second time on."""
+    work()  # the first time is spent on what is compiled or looked up once
     profile = cProfile.Profile()
     profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())
@@ -111,7 +113,7 @@ def filled(count: int) -> Api:
     store = Store()
     for number in range(count):
         store.put(MAPS, config_map(f"map-{number:05}"))
-    return Api(store, Kinds(builtin_kinds()))
+    return Api(store, Kinds(builtin_kinds()), Access(store, rbac=False))
 
 
 def test_a_list_of_ten_thousand_objects_calls_no_more_functions_than_one_of_ten() -> None:
