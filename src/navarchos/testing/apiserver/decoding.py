@@ -28,6 +28,13 @@ _GO_TYPES: Final = {
     "number": "float64",
     "boolean": "bool",
 }
+_FITTING: Final[Mapping[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "int-or-string": (int, float, str),
+}
 _ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "boolean": False}
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 _TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
@@ -69,13 +76,10 @@ def _check_object(value: JsonValue, schema: Schema, owner: str, path: str) -> No
 
 
 def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> None:
-    fits = {
-        "string": isinstance(value, str),
-        "integer": isinstance(value, int) and not isinstance(value, bool),
-        "number": isinstance(value, (int, float)) and not isinstance(value, bool),
-        "boolean": isinstance(value, bool),
-        "int-or-string": isinstance(value, (int, float, str)) and not isinstance(value, bool),
-    }[schema.type]
+    # A boolean is an integer to Python, and to nobody else.
+    fits = isinstance(value, _FITTING[schema.type]) and (
+        type(value) is not bool or schema.type == "boolean"
+    )
     if not fits:
         written = schema.format if schema.type == "integer" else _GO_TYPES.get(schema.type, "")
         raise _mismatch(value, written, owner, path)
