@@ -3,10 +3,16 @@
 from collections.abc import Iterable
 from typing import Final
 
-from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER
+from navarchos.testing.apiserver.builtin.definitions import (
+    CLEANUP_FINALIZER,
+    accept_names,
+    is_established,
+    refuse_names,
+)
 from navarchos.testing.apiserver.kinds import ALL_VERBS, Column, Custom, Kind, Kinds, Strategy
 from navarchos.testing.apiserver.names import dns_subdomain
-from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, meta
+from navarchos.testing.apiserver.naming import judge_names
+from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, is_condition_true, meta
 from navarchos.testing.apiserver.schema import (
     Schema,
     apply_defaults,
@@ -43,13 +49,50 @@ class Definitions:
         name = meta(change.object)["name"]
         if change.type == "DELETED":
             self._kinds.replace_custom(name, ())
+            self._judge_again(change.object["spec"]["group"])
             return
         if change.previous is not None and change.previous["spec"] == change.object["spec"]:
             return
-        served = kinds_of(change.object)
-        self._kinds.replace_custom(name, served)
+        served = self._judge(change.object, change.previous)
         if change.previous is not None and served:
             self._reread(served[0])
+
+    def _judge(self, definition: JsonObject, previous: JsonObject | None) -> list[Kind]:
+        """Serve a definition under the names that it gets; returns what is served."""
+        name, group = meta(definition)["name"], definition["spec"]["group"]
+        others = [other for other in self._of_group(group) if meta(other)["name"] != name]
+        wanted = definition["spec"]["names"]
+        had = dig(previous or {}, "status", "acceptedNames", default={})
+        verdict = judge_names(wanted, had, others)
+        served: list[Kind] = []
+        established = previous is not None and is_established(previous)
+        if not verdict.reason or established:
+            # What a definition had before stays when it asks for what is taken.
+            spec = {**definition["spec"], "names": verdict.accepted}
+            served = kinds_of({**definition, "spec": spec})
+        self._kinds.replace_custom(name, served)
+        if verdict.reason:
+            refused = copy_json(definition)
+            refuse_names(refused, *verdict, established=established)
+            self._store.put(DEFINITIONS, refused)
+        return served
+
+    def _judge_again(self, group: str) -> None:
+        """Give names that have become free to those that wait for them."""
+        for definition in self._of_group(group):
+            if is_condition_true(definition, "NamesAccepted"):
+                continue
+            accepted = copy_json(definition)
+            accept_names(accepted)
+            others = [other for other in self._of_group(group) if other is not definition]
+            had = definition["status"]["acceptedNames"]
+            if not judge_names(definition["spec"]["names"], had, others).reason:
+                self._kinds.replace_custom(meta(definition)["name"], kinds_of(accepted))
+                self._store.put(DEFINITIONS, accepted)
+
+    def _of_group(self, group: str) -> list[JsonObject]:
+        entries = self._store.entries(DEFINITIONS)
+        return [entry.obj for entry in entries if entry.obj["spec"]["group"] == group]
 
     def _reread(self, kind: Kind) -> None:
         """Show stored objects as the new schema reads them."""

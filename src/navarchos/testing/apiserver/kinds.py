@@ -189,6 +189,10 @@ class Kinds:
         """Return every served kind, built-in ones first."""
         return self._all
 
+    def is_builtin(self, group: str) -> bool:
+        """Return whether a group has kinds that need no definition."""
+        return any(kind.group == group and kind.custom is None for kind in self._all)
+
     def versions(self, group: str) -> list[str]:
         """Return the served versions of a group, preferred one first."""
         found: dict[str, None] = {}

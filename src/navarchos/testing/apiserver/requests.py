@@ -132,6 +132,8 @@ def parse_target(path: str, kinds: Kinds) -> Target | None:
     if parts[0] == "namespaces" and len(parts) > 2 and not _is_namespace_subresource(parts):
         namespace, parts = parts[1], parts[2:]
     kind = kinds.find(group, version, parts[0])
+    if kind is None and not kinds.is_builtin(group):
+        return None  # upstream looks for a definition of that very name, and has no router
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
         raise _no_such()
     name = parts[1] if len(parts) > 1 else ""

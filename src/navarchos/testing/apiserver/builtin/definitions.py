@@ -14,7 +14,14 @@ from navarchos.testing.apiserver.status import (
     unsupported_value,
 )
 
-__all__ = ["CLEANUP_FINALIZER", "DEFINITION", "mark_terminating"]
+__all__ = [
+    "CLEANUP_FINALIZER",
+    "DEFINITION",
+    "accept_names",
+    "is_established",
+    "mark_terminating",
+    "refuse_names",
+]
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 """Holds a deleted definition until its objects are gone."""
@@ -60,9 +67,55 @@ def mark_terminating(obj: JsonObject) -> None:
     conditions.append(_condition("Terminating", "InstanceDeletionPending", text, timestamp()))
 
 
-def _condition(kind: str, reason: str, message: str, now: str) -> JsonObject:
+def refuse_names(
+    obj: JsonObject, accepted: JsonObject, reason: str, message: str, *, established: bool
+) -> None:
+    """Say, in place, that not all names of a definition are accepted.
+
+    Args:
+        obj: The definition.
+        accepted: The names that are.
+        reason: Why not all, as a condition has it.
+        message: The same for people.
+        established: Whether it is served, under names that it had before.
+    """
+    now = timestamp()
+    served = _established(obj)
+    if served is None or not established:
+        text = "not all names are accepted"
+        served = _condition("Established", "NotAccepted", text, now, status="False")
+    refused = _condition("NamesAccepted", reason, message, now, status="False")
+    obj["status"] = {
+        **obj["status"],
+        "acceptedNames": {"plural": "", "kind": "", **accepted},
+        "conditions": [refused, served],
+    }
+
+
+def accept_names(obj: JsonObject) -> None:
+    """Say, in place, that all names of a definition are accepted, and it is served."""
+    stored = dig(obj, "status", "storedVersions")
+    obj["status"] = _status_for(obj, timestamp())
+    if stored:
+        obj["status"]["storedVersions"] = stored
+
+
+def is_established(obj: JsonObject) -> bool:
+    """Return whether a definition was ever served."""
+    found = _established(obj)
+    return found is not None and found["status"] == "True"
+
+
+def _established(obj: JsonObject) -> JsonObject | None:
+    conditions = dig(obj, "status", "conditions", default=())
+    return next((c for c in conditions if c.get("type") == "Established"), None)
+
+
+def _condition(
+    kind: str, reason: str, message: str, now: str, *, status: str = "True"
+) -> JsonObject:
     return {
-        "type": kind, "status": "True", "lastTransitionTime": now,
+        "type": kind, "status": status, "lastTransitionTime": now,
         "reason": reason, "message": message,
     }  # fmt: skip
 

@@ -1,0 +1,67 @@
+"""Names of custom kinds: no two definitions of a group share one."""
+
+from typing import Any
+
+import pytest
+from tests.cases.waiting import wait_for
+from tests.contract.conftest import DEFINITIONS, defined
+from tests.contract.exchanges import Http
+from tests.contract.objects import GROUP, widget_definition
+
+FIRST = widget_definition("gears", {"type": "object"})
+FIRST["spec"]["names"] |= {"singular": "gear", "shortNames": ["gr", "grs"]}
+TAKEN: dict[str, dict[str, Any]] = {
+    "kind": {"kind": "Gear", "listKind": "CogList"},
+    "list-kind": {"listKind": "GearList"},
+    "list-kind-as-kind": {"kind": "GearList"},
+    "singular": {"singular": "gears"},
+    "a-short-name": {"shortNames": ["cg", "gr"]},
+    "short-names": {"shortNames": ["grs", "gr"]},
+    "a-singular-name-as-short-name": {"shortNames": ["gear"]},
+    "several": {"singular": "gr", "kind": "Gear"},
+}
+
+
+def condition(http: Http, name: str, kind: str) -> str:
+    with http.silent():
+        found = http("GET", f"{DEFINITIONS}/{name}").body
+    conditions = found.get("status", {}).get("conditions") or []
+    return next((c["status"] for c in conditions if c["type"] == kind), "")
+
+
+@pytest.mark.parametrize("what", TAKEN)
+def test_a_name_that_is_taken_is_had_when_it_is_free(http: Http, what: str) -> None:
+    second = widget_definition("cogs", {"type": "object"})
+    second["spec"]["names"] |= TAKEN[what]
+    name, path = second["metadata"]["name"], f"/apis/{GROUP}/v1/cogs"
+    try:
+        with defined(http, FIRST):
+            with http.silent():
+                http.create(DEFINITIONS, second)
+            wait_for("a verdict", lambda: condition(http, name, "NamesAccepted") == "False")
+            assert condition(http, name, "Established") == "False"
+            http("GET", f"{DEFINITIONS}/{name}")
+            assert http("GET", path).code == 404
+        wait_for("the names", lambda: condition(http, name, "Established") == "True")
+        with http.silent():
+            wait_for("the kind", lambda: http("GET", path).code == 200)
+        http("GET", f"{DEFINITIONS}/{name}")
+    finally:
+        with http.silent():
+            http("DELETE", f"{DEFINITIONS}/{name}")
+            wait_for("the end", lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
+
+
+def test_who_asks_for_a_name_that_is_taken_keeps_what_there_was(http: Http) -> None:
+    second = widget_definition("cogs", {"type": "object"})
+    second["spec"]["names"]["shortNames"] = ["cg"]
+    name = f"{DEFINITIONS}/{second['metadata']['name']}"
+    with defined(http, FIRST), defined(http, second) as path:
+        with http.silent():
+            http.merge(name, {"spec": {"names": {"shortNames": ["gr"], "singular": "kog"}}})
+        of = second["metadata"]["name"]
+        wait_for("a verdict", lambda: condition(http, of, "NamesAccepted") == "False")
+        found = http("GET", name).body["status"]["acceptedNames"]
+        assert (found["shortNames"], found["singular"]) == (["cg"], "kog")
+        with http.silent():
+            assert http("GET", path).code == 200
