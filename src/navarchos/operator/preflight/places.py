@@ -4,6 +4,7 @@ It errs towards silence: a rule that it does not know, or that it cannot read, f
 nothing. Spread constraints, host ports and preferences are among them.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -77,6 +78,10 @@ class _Seat:
         return self.machine.metadata.name
 
     @property
+    def is_open(self) -> bool:
+        return self.machine.is_ready and not self.machine.spec.unschedulable
+
+    @property
     def labels(self) -> Mapping[str, str]:
         return self.machine.metadata.labels
 
@@ -119,6 +124,7 @@ class Places:
         self._seats = sorted(seats, key=lambda seat: (-seat.room.get("cpu", 0), seat.name))
         self._labels = {seat.name: seat.labels for seat in seats}
         self._claims, self._volumes = claims, volumes
+        self._mosts: dict[str, float] = {}
         self._shapes: dict[bytes, _Shape] = {}
         self._domains: dict[bytes, dict[str, set[str]]] = {}
 
@@ -129,6 +135,9 @@ class Places:
         wanted = {pod.metadata.uid: requests_of(pod) for pod in leaving}
         for pod in sorted(leaving, key=lambda p: (-wanted[p.metadata.uid]["cpu"], p.metadata.name)):
             requests = wanted[pod.metadata.uid]
+            if short := self._beyond_all(requests):
+                yield Misfit(pod, Obstacle.ROOM, detail=", ".join(short))
+                continue
             seat = self._seat_for(pod, requests, node, taken)
             if seat is not None:
                 taken[seat.name].update(requests)
@@ -139,6 +148,21 @@ class Places:
         if crowd:
             first, detail = crowd[0]
             yield Misfit(first, Obstacle.CROWD, detail=detail, count=len(crowd))
+
+    def _beyond_all(self, requests: Mapping[str, int]) -> list[str]:
+        """Return the resources of which no open node has enough left.
+
+        Only saves looks: in a full cluster each pod would be held against each node.
+        """
+        return sorted(name for name, amount in requests.items() if amount > self._most(name))
+
+    def _most(self, name: str) -> float:
+        if name not in self._mosts:
+            rooms = [seat.room for seat in self._seats if seat.is_open]
+            unlimited = not rooms or ("/" not in name and any(name not in room for room in rooms))
+            most = max((room.get(name, 0) for room in rooms), default=0)
+            self._mosts[name] = math.inf if unlimited else max(most, 0)
+        return self._mosts[name]
 
     def _seat_for(
         self,
@@ -186,7 +210,7 @@ class Places:
 
     def _obstacle(self, pod: PlacedPod, seat: _Seat) -> Obstacle | None:
         machine, spec = seat.machine, pod.spec
-        if machine.spec.unschedulable or not machine.is_ready:
+        if not seat.is_open:
             return Obstacle.CLOSED
         if not _wants(pod, machine):
             return Obstacle.LABELS
