@@ -15,7 +15,7 @@ from typing import Final
 from benchmarks import report, servers
 from benchmarks.contests import Outcome
 from benchmarks.machine import describe_machine, versions
-from benchmarks.rows import apiserver, events, informers, operating, queues, scaling, starting
+from benchmarks.rows import apiserver, events, gap, informers, operating, queues, scaling, starting
 from benchmarks.servers import Served
 from benchmarks.sizes import FULL, QUICK, Sizes
 
@@ -38,6 +38,7 @@ ALONE: Final[dict[str, Callable[[Sizes, Serve], Outcome]]] = {
     "start": starting.starting,
     "operator-idle": operating.idle,
     "rollout": operating.rollout,
+    "gap": gap.gap,
     "scaling": scaling.scaling,
     "test-server": lambda sizes, _: apiserver.apiserver(sizes),
 }
