@@ -37,6 +37,7 @@ ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONES: Final = ("zone-a", "zone-b", "zone-c")
 CORDON_TAINT: Final = "node.kubernetes.io/unschedulable"
+_NOT_READY_TAINT: Final = "node.kubernetes.io/not-ready"
 KUBELET_VERSION: Final = "v1.34.0"
 MASTER_TAINT: Final[Mapping[str, str]] = {
     "key": "node-role.kubernetes.io/control-plane",
@@ -222,10 +223,18 @@ def registered_at(position: int, now: datetime) -> datetime:
 
 
 def taints_of(node: Node, now: datetime) -> tuple[Taint, ...]:
-    """Return the taints that a node should have: that of the cordon, and its others."""
-    others = tuple(taint for taint in node.spec.taints if taint.key != CORDON_TAINT)
-    if not node.spec.unschedulable:
-        return others
-    if len(others) < len(node.spec.taints):
-        return node.spec.taints
-    return (*others, Taint(CORDON_TAINT, effect="NoSchedule", time_added=now))
+    """Return the taints that a node should have: that of the cordon, and its others.
+
+    A real server registers nodes with a taint that they are not ready; it goes once they
+    are, as with upstream's node lifecycle controller.
+    """
+    kept = tuple(taint for taint in node.spec.taints if not _is_outlived(taint, node))
+    if node.spec.unschedulable and all(taint.key != CORDON_TAINT for taint in kept):
+        return (*kept, Taint(CORDON_TAINT, effect="NoSchedule", time_added=now))
+    return kept
+
+
+def _is_outlived(taint: Taint, node: Node) -> bool:
+    if taint.key == _NOT_READY_TAINT:
+        return taint.effect == "NoSchedule" and node.is_ready
+    return taint.key == CORDON_TAINT and not node.spec.unschedulable

@@ -91,3 +91,17 @@ def test_a_cordon_shows_as_a_taint_and_goes_with_it(make_node: Callable[..., Nod
         Taint(CORDON_TAINT, effect="NoSchedule"),
     )
     assert taints_of(make_node(taints=[gpu, shown]), NOW) == (Taint("gpu", effect="NoSchedule"),)
+
+
+def test_a_node_that_is_ready_loses_the_taint_that_it_is_not(
+    make_node: Callable[..., Node],
+) -> None:
+    """Admission of a real server gives every new node that taint."""
+    fresh = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+    gpu = {"key": "gpu", "effect": "NoSchedule"}
+    kept = Taint("gpu", effect="NoSchedule")
+    assert taints_of(make_node(taints=[fresh, gpu]), NOW) == (kept,)
+    still = taints_of(make_node(ready=False, taints=[fresh, gpu]), NOW)
+    assert [taint.key for taint in still] == ["node.kubernetes.io/not-ready", "gpu"]
+    evicting = {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute"}
+    assert len(taints_of(make_node(taints=[evicting]), NOW)) == 1, "that is another controller's"

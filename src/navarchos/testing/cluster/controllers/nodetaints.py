@@ -1,4 +1,4 @@
-"""The part of the node lifecycle controller that shows a cordon as a taint."""
+"""The part of the node lifecycle controller that keeps the taints of nodes up to date."""
 
 import msgspec
 
@@ -13,7 +13,10 @@ __all__ = ["NodeTaints", "install"]
 
 
 class NodeTaints(Reconciler):
-    """Adds and removes the taint `node.kubernetes.io/unschedulable:NoSchedule`."""
+    """Shows a cordon as `node.kubernetes.io/unschedulable:NoSchedule`, and no more than that.
+
+    The taint with which a real server registers nodes goes once they are ready.
+    """
 
     def __init__(self, world: World) -> None:
         self._world = world
