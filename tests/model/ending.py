@@ -16,7 +16,12 @@ JsonObject = Mapping[str, Any]
 
 def faults_at_the_end(server: Server, judge: Judge, people: People) -> list[str]:
     """Return what is not as it should be, in words."""
-    return [*_orphans(server), *_cordons(server, judge, people), *_accounts(server)]
+    return [
+        *_orphans(server),
+        *_cordons(server, judge, people),
+        *_ends_of_nodes(server),
+        *_accounts(server),
+    ]
 
 
 def _orphans(server: Server) -> Iterator[str]:
@@ -53,6 +58,29 @@ def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
             yield f"node {name} is open, and somebody had cordoned it"
         if is_drained and not closed and uid not in judge.opened_by_others:
             yield f"node {name} has been drained, and takes pods again"
+
+
+def _ends_of_nodes(server: Server) -> Iterator[str]:
+    nodes = {node["metadata"]["uid"]: node for node in server.list("nodes")}
+    owners = {
+        f"{drain['metadata']['name']}/{drain['metadata']['uid']}": owner["uid"]
+        for drain in server.list("nodedrains", GROUP)
+        for owner in drain["metadata"].get("ownerReferences") or ()
+    }
+    for replacement in server.list("nodereplacements", GROUP):
+        node = nodes.get(replacement["spec"].get("nodeUID", ""))
+        if node is None:
+            continue
+        step = (replacement.get("status") or {}).get("step") or {}
+        name, metadata = node["metadata"]["name"], node["metadata"]
+        if (step.get("name"), step.get("reason")) == ("Done", "Drained"):
+            if DRAIN_COMPLETED_LABEL not in (metadata.get("labels") or {}):
+                yield f"node {name} has been drained, and does not say so"
+        elif step.get("name") == "Failed":
+            mark = (metadata.get("annotations") or {}).get(CORDONED_BY_ANNOTATION, "")
+            policy = replacement["spec"]["strategy"].get("onNodeFailure", "Uncordon")
+            if policy == "Uncordon" and owners.get(mark) == replacement["metadata"]["uid"]:
+                yield f"node {name} was given back, and is still cordoned by {mark}"
 
 
 def _accounts(server: Server) -> Iterator[str]:
