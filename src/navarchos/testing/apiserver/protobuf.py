@@ -48,6 +48,12 @@ Lease 1:metadata:ObjectMeta 2:spec:LeaseSpec
 LeaseSpec 1:holderIdentity:str 2:leaseDurationSeconds:int 3:acquireTime:micro 4:renewTime:micro
 LeaseSpec 5:leaseTransitions:int
 SelfSubjectAccessReview 1:metadata:ObjectMeta 2:spec:AccessSpec 3:status:skip
+SelfSubjectReview 1:metadata:ObjectMeta 2:status:skip
+SelfSubjectRulesReview 1:metadata:ObjectMeta 2:spec:RulesSpec 3:status:skip
+RulesSpec 1:namespace:str
+TokenRequest 1:metadata:ObjectMeta 2:spec:TokenSpec 3:status:skip
+TokenSpec 1:audiences:[str] 3:boundObjectRef:BoundObject 4:expirationSeconds:int
+BoundObject 1:kind:str 2:apiVersion:str 3:name:str 4:uid:str
 AccessSpec 1:resourceAttributes:ResourceAttributes 2:nonResourceAttributes:PathAttributes
 ResourceAttributes 1:namespace:str 2:verb:str 3:group:str 4:version:str 5:resource:str
 ResourceAttributes 6:subresource:str 7:name:str
@@ -116,7 +122,10 @@ _KINDS: Final = frozenset(
         "RoleBinding",
         "Secret",
         "SelfSubjectAccessReview",
+        "SelfSubjectReview",
+        "SelfSubjectRulesReview",
         "ServiceAccount",
+        "TokenRequest",
     }
 )
 

@@ -79,6 +79,20 @@ def test_a_user_gets_the_rights_of_a_binding_and_loses_them_with_it() -> None:
         ]
 
 
+def test_a_token_can_be_asked_for_in_protobuf() -> None:
+    """As `kubectl create token` does."""
+    kind = b"\x0a\x18authentication.k8s.io/v1\x12\x0cTokenRequest"
+    body = b"k8s\x00\x0a" + bytes([len(kind)]) + kind + b"\x12\x07\x0a\x00\x12\x03\x20\xd8\x04"
+    account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "r"}}
+    with ApiServer() as server, Client(server.client_config()) as client:
+        server.install(account)
+        path = "/api/v1/namespaces/default/serviceaccounts/r/token"
+        headers = {"Content-Type": "application/vnd.kubernetes.protobuf"}
+        answer = client.raw("POST", path, body=body, headers=headers)
+        assert answer.status == 201, answer.body
+        assert b'"expirationSeconds":600' in answer.body
+
+
 def test_users_are_known_with_rbac_only() -> None:
     with ApiServer() as server:
         with pytest.raises(ConfigError):
