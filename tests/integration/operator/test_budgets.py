@@ -39,7 +39,7 @@ def test_a_budget_that_never_allows_anything_costs_its_node_and_no_other(case: C
     )
     (free,) = case.add_nodes(1, first=2)
     case.manager()
-    case.roll(strategy={"maxFailures": 1, "retries": 0}, drain={"timeoutSeconds": 2})
+    case.roll(strategy={"maxFailures": 1, "retries": 0}, drain={"timeoutSeconds": 6})
     status = case.wait_for_phase("Completed")
     assert status["replacementsFailed"] == [stuck]
     assert status["replacementsCompleted"] == [free]
