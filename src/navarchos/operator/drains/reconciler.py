@@ -233,7 +233,7 @@ class DrainReconciler(Reconciler):
                 return _again(stored.wait)
             turn = turn.with_drain(stored.drain)
         self._attempts.keep(turn.name, {planned.uid for planned in plan.evict})
-        if turn.time_is_up and not turn.rules.holds:
+        if _is_late(turn, plan) and not turn.rules.holds:
             return self._end(turn.drain, self._give_up(turn, plan), turn.now)
         due = self._due(turn, plan)
         if turn.may_send and due.requests:
@@ -257,8 +257,9 @@ class DrainReconciler(Reconciler):
 
     def _progress(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
         status = self._blocked(turn, plan)
-        reason = DrainReason.HOLDING if turn.time_is_up else DrainReason.DRAINING
-        message = "its time is up; evictions are still tried" if turn.time_is_up else ""
+        late = _is_late(turn, plan)
+        reason = DrainReason.HOLDING if late else DrainReason.DRAINING
+        message = "its time is up; evictions are still tried" if late else ""
         return to.with_condition(status, to.NODE_DRAINED, "False", reason, message, now=turn.now)
 
     def _give_up(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
@@ -302,6 +303,11 @@ class DrainReconciler(Reconciler):
 def _again(*ahead: float) -> Result:
     # Zero would mean "never": what is due at once is due in a moment.
     return Result(requeue_after=max(_MOMENT, min(ahead))) if ahead else DONE
+
+
+def _is_late(turn: Turn, plan: DrainPlan) -> bool:
+    """Tell whether time is up; an empty node that awaits late pods has none to fail for."""
+    return turn.time_is_up and not plan.is_drained
 
 
 def _gone(drain: NodeDrain, status: NodeDrainStatus, now: datetime) -> NodeDrainStatus:

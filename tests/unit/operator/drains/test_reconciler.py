@@ -573,6 +573,25 @@ def test_a_drain_whose_time_is_up_fails_and_keeps_its_blockers(
 
 
 @pytest.mark.rule("OP-46")
+@pytest.mark.parametrize("policy", ["Fail", "Hold"])
+def test_time_that_is_up_while_an_empty_node_awaits_late_pods_fails_nothing(
+    world: World, process: Process, policy: str
+) -> None:
+    world.node()
+    world.drain(timeoutSeconds=1, onTimeout=policy)
+    reasons = set()
+
+    def is_over() -> bool:
+        if world.status().get("conditions"):
+            reasons.add(world.condition("NodeDrained"))
+        return world.is_over()
+
+    process.run(is_over)
+    assert world.phase() == "Completed"
+    assert ("False", "TimeoutHold") not in reasons, "no eviction is tried on an empty node"
+
+
+@pytest.mark.rule("OP-46")
 def test_a_drain_that_holds_keeps_trying(world: World, process: Process) -> None:
     world.node()
     world.pod("a")
