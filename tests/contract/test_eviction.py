@@ -179,6 +179,20 @@ def test_a_terminating_pod_needs_no_budget(
     assert evict("p").code == 201
 
 
+def test_nothing_is_evicted_where_the_namespace_ends(
+    http: Http, core: str, running: Make, evict: Callable[..., Reply]
+) -> None:
+    running("p")
+    http.merge(f"{core}/pods/p", {"metadata": {"finalizers": ["example.com/hold"]}})
+    with http.silent():
+        http("DELETE", core)
+    refused = evict("p")
+    assert (refused.code, refused.reason) == (403, "Forbidden")
+    assert evict("none").code == 403, "the namespace is looked at before the pod"
+    with http.silent():
+        http.merge(f"{core}/pods/p", {"metadata": {"finalizers": None}})
+
+
 @pytest.mark.parametrize(
     ("policy", "healthy", "code"),
     [(None, 2, 201), (None, 1, 429), ("IfHealthyBudget", 1, 429), ("AlwaysAllow", 1, 201)],

@@ -147,7 +147,7 @@ def test_json_is_one_object_of_the_documented_shape(
     navarchos: CommandLine, kubeconfig: str
 ) -> None:
     done = navarchos.run("status", "-o", "json", "-n", "anything", "--kubeconfig", kubeconfig)
-    assert json.loads(done.stdout) == {"rollouts": [], "drains": []}
+    assert json.loads(done.stdout) == {"rollouts": [], "drains": [], "stale": ""}
 
 
 def test_starting_up_imports_neither_a_terminal_nor_a_server_nor_the_operator() -> None:

@@ -5,7 +5,7 @@ reads, watches and events included.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from tests.model.ending import faults_at_the_end
@@ -27,14 +27,14 @@ class Setting:
     Attributes:
         spec: Of the rollout.
         acts: What somebody does so many seconds after its creation.
-        budget: The rule of the budget of `web`.
+        budgets: Rules by workload, instead of those that it has.
         is_timed: How far it comes depends on when things happen, so that only the
             promises about the end are compared.
     """
 
     spec: Mapping[str, Any]
     acts: Mapping[float, Callable[[Run], None]] | None = None
-    budget: Mapping[str, int] | None = None
+    budgets: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     is_timed: bool = False
 
 
@@ -78,15 +78,21 @@ _BY_PRIORITY: Final = {
     ]
 }
 
+# Pods may go though the last nodes are cordoned, too: whose node would fail is chance.
+_ROOM: Final = {"web": {"maxUnavailable": 9}, "db": {"maxUnavailable": 9}}
+
 SETTINGS: Final[Mapping[str, Setting]] = {
-    "three at once": Setting({**_ALL, "strategy": _strategy(maxConcurrent=3)}),
+    "three at once": Setting(
+        {**_ALL, "strategy": _strategy(maxConcurrent=3)},
+        budgets=_ROOM,
+    ),
     "by priority": Setting({**_BY_PRIORITY, "strategy": _strategy()}),
     "halted": Setting(
         {**_ALL, "strategy": _strategy(retries=0), "drain": {"timeoutSeconds": 30}},
-        budget={"maxUnavailable": 0},
+        budgets={"web": {"maxUnavailable": 0}},
     ),
     "paused for a while": Setting(
-        {**_ALL, "strategy": _strategy()}, acts={4.0: _pause, 12.0: _go_on}
+        {**_ALL, "strategy": _strategy()}, acts={4.0: _pause, 12.0: _go_on}, budgets=_ROOM
     ),
     "deleted": Setting({**_ALL, "strategy": _strategy()}, acts={5.0: _delete}, is_timed=True),
 }
@@ -106,9 +112,9 @@ class Sweep(Run):
         super().__init__(_SEED)
         self._setting = setting
         self._kill = (before, after)
-        if setting.budget is not None:
-            self.cluster.set_budget("web", setting.budget)
-            self.cluster.count_budgets()
+        for workload, rule in setting.budgets.items():
+            self.cluster.set_budget(workload, rule)
+        self.cluster.count_budgets()
 
     @property
     def requests(self) -> int:

@@ -19,7 +19,7 @@ from navarchos.testing.apiserver.status import (
     invalid,
     required,
 )
-from navarchos.testing.apiserver.writing import Api, Options, require
+from navarchos.testing.apiserver.writing import Api, Options, require, require_open_namespace
 
 __all__ = ["bind"]
 
@@ -30,7 +30,7 @@ def bind(api: Api, target: Target, body: JsonValue, options: Options) -> JsonObj
     """Set `spec.nodeName` and the condition `PodScheduled`.
 
     Raises:
-        StatusError: 404, 409 when the pod has a node or is being deleted, 422
+        StatusError: 403 or 404, 409 when the pod has a node or is being deleted, 422
             when the body names none.
     """
     if not isinstance(body, dict):
@@ -39,6 +39,7 @@ def bind(api: Api, target: Target, body: JsonValue, options: Options) -> JsonObj
     if not node:
         raise invalid("Binding", "", target.name, [required("target.name")])
     with api.store.transaction():
+        require_open_namespace(api, target.kind, target.namespace, target.name)
         entry = require(api, target.kind, target.namespace, target.name)
         uid = meta(body).get("uid")
         if uid and uid != entry.uid:

@@ -34,7 +34,7 @@ from navarchos.testing.apiserver.status import (
     too_many_requests,
 )
 from navarchos.testing.apiserver.store import BucketId, Entry
-from navarchos.testing.apiserver.writing import Api, Options, require
+from navarchos.testing.apiserver.writing import Api, Options, require, require_open_namespace
 
 __all__ = ["charge", "evict"]
 
@@ -68,6 +68,7 @@ def evict(
     """
     deletion = _read(body, name, options)
     with api.store.transaction():
+        require_open_namespace(api, kind, namespace, name)
         pod = require(api, kind, namespace, name)
         if _needs_no_budget(pod.obj):
             delete(api, kind, namespace, name, deletion, options)

@@ -53,6 +53,7 @@ __all__ = [
     "modify",
     "replace",
     "require",
+    "require_open_namespace",
 ]
 
 _NAMESPACES: Final = BucketId("namespaces", "")
@@ -99,7 +100,7 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Optio
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     with api.store.transaction():
         if kind.namespaced:
-            _require_namespace(api, kind, obj)
+            require_open_namespace(api, kind, meta(obj)["namespace"], meta(obj).get("name") or "")
         _prepare_new(api, kind, obj, options)
         _refuse_escalation(api, kind, obj, None, options)
         _refuse(kind, obj, _errors(kind, obj))
@@ -124,8 +125,12 @@ def _place(kind: Kind, obj: JsonObject, namespace: str) -> None:
     metadata["namespace"] = namespace
 
 
-def _require_namespace(api: Api, kind: Kind, obj: JsonObject) -> None:
-    namespace = meta(obj)["namespace"]
+def require_open_namespace(api: Api, kind: Kind, namespace: str, name: str) -> None:
+    """Refuse to create an object, or a subresource of one, where a namespace ends or is not.
+
+    Raises:
+        StatusError: 403 or 404.
+    """
     found = api.store.get(_NAMESPACES, namespace)
     if found is None:
         raise not_found(ResourceName("", "namespaces"), namespace)
@@ -138,7 +143,7 @@ def _require_namespace(api: Api, kind: Kind, obj: JsonObject) -> None:
             f"namespace {namespace} is being terminated",
             "metadata.namespace",
         )
-        raise forbidden(kind.resource, meta(obj).get("name") or "", why, causes=[cause])
+        raise forbidden(kind.resource, name, why, causes=[cause])
 
 
 def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> None:

@@ -14,6 +14,7 @@ from navarchos.client import Resource
 from navarchos.client.selectors import LabelSelectorRequirement, LabelSelectorSpec
 from navarchos.client.taints import Taint, Toleration
 from navarchos.meta import Object, OwnerReference, ResourceVersion
+from navarchos.structs import ready
 
 __all__ = [
     "DAEMON_SETS",
@@ -149,6 +150,7 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", gc=F
     label_selector: LabelSelectorSpec | None = None
 
 
+@ready
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """Where a pod may run, and where it does."""
 
