@@ -4,7 +4,6 @@ import asyncio
 import cProfile
 import json
 import socket
-import statistics
 import threading
 import time
 from collections import Counter
@@ -181,4 +180,6 @@ def test_a_get_takes_no_more_than_a_few_times_what_aiohttp_takes_for_any_answer(
         theirs = Connection(stack.enter_context(bare(body)))
         stack.callback(theirs.close)
         pairs = [(processor_time(ours, path), processor_time(theirs, path)) for _ in range(ROUNDS)]
-    assert statistics.median(mine / other for mine, other in pairs) < MOST
+    # The least of each: what other threads of this process spend comes on top of some.
+    mine, other = map(min, zip(*pairs, strict=True))
+    assert mine / other < MOST
