@@ -25,6 +25,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     Step,
 )
+from navarchos.operator.drains.aftercare import is_handed_over
 from navarchos.operator.nodes import NODES, Node
 
 __all__ = ["KINDS", "is_settled", "trimmed_drain", "trimmed_node", "trimmed_replacement"]
@@ -38,15 +39,14 @@ _SHARED: Final = 65_536
 
 
 def is_settled(drain: NodeDrain) -> bool:
-    """Tell whether a drain has ended and its replacement has taken over its report.
+    """Tell whether a drain has ended, and its replacement has taken over its report.
 
-    The mark of the latter is that the cordon stays: that is written with the report in
-    hand, and the replacement's status right after it. Who finds the mark and needs the
-    report all the same, after a crash in between, asks the server.
+    Who finds the mark of the latter and needs the report all the same, after a crash in
+    between, asks the server.
     """
     if drain.status.phase not in {DrainPhase.COMPLETED, DrainPhase.FAILED}:
         return False
-    return not drain.spec.uncordon_on_delete or controller_of(drain.metadata) is None
+    return is_handed_over(drain) or controller_of(drain.metadata) is None
 
 
 def trimmed_drain(drain: NodeDrain) -> NodeDrain:

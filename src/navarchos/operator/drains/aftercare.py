@@ -10,10 +10,11 @@ minute it is looked at again.
 from datetime import datetime
 from typing import Final
 
-from navarchos.operator.api.v1alpha1 import NodeDrainStatus
+from navarchos.meta import controller_of
+from navarchos.operator.api.v1alpha1 import NodeDrain, NodeDrainStatus
 from navarchos.operator.drains.status import DrainReason
 
-__all__ = ["next_looks"]
+__all__ = ["is_handed_over", "next_looks"]
 
 _LOOKS: Final = (3.0, 15.0, 60.0)
 """Seconds after the end of a drain. Reflectors of client-go back off up to 30 s, and double
@@ -21,6 +22,15 @@ that by jitter: a scheduler is back within a minute."""
 
 _OVERDUE: Final = 15.0
 """Seconds by which the last look may be late."""
+
+
+def is_handed_over(drain: NodeDrain) -> bool:
+    """Tell whether its replacement has taken over its report.
+
+    The mark of that is that the cordon stays: it is written with the report in hand, and
+    the replacement's status right after it.
+    """
+    return controller_of(drain.metadata) is not None and not drain.spec.uncordon_on_delete
 
 
 def next_looks(status: NodeDrainStatus, now: datetime) -> tuple[bool, float | None]:

@@ -14,7 +14,7 @@ from navarchos.informers import SharedInformer
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeDrainStatus
 from navarchos.operator.drains import status as to
-from navarchos.operator.drains.aftercare import next_looks
+from navarchos.operator.drains.aftercare import is_handed_over, next_looks
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.blockers import Explainer, find_blockers
 from navarchos.operator.drains.cordoning import CordonStep, Verdict, decide
@@ -41,6 +41,8 @@ _MOST_REQUESTS: Final = 64
 _MOMENT: Final = 0.001
 _UNSYNCED: Final = 0.1
 _AFTER_CONFLICT: Final = 0.1
+_RESUMED_WITHIN: Final = 5.0
+"""Seconds. No event of its own wakes a drain that goes by the pause of a rollout."""
 
 _log = get_logger(__name__)
 
@@ -115,13 +117,21 @@ class DrainReconciler(Reconciler):
         except ConfigError as error:
             invalid = to.failed(status, DrainReason.INVALID_SPEC, str(error), now=now)
             return self._end(drain, invalid, now)
-        return self._advance(Turn(drain, status, rules, now), node)
+        return self._advance(Turn(drain, status, rules, now, paused=self._is_paused(drain)), node)
+
+    def _is_paused(self, drain: NodeDrain) -> bool:
+        """Tell whether nothing may be sent.
+
+        Nobody pauses and resumes the drain of a replacement that is done: when it is taken
+        up again, it goes by those above it, and not by what was left in its spec.
+        """
+        return self._is_held(drain) if is_handed_over(drain) else drain.spec.paused
 
     def _look_after(self, drain: NodeDrain) -> Result:
         """Look for pods that were bound after the node had been empty (OP-44)."""
         now = self._clock.now().replace(microsecond=0)
         due, ahead = next_looks(drain.status, now)
-        if due and not self._is_held(drain) and self._came_late(drain, now):
+        if due and not self._is_paused(drain) and self._came_late(drain, now):
             return Result(requeue_after=_AFTER_CONFLICT)
         return DONE if ahead is None else Result(requeue_after=ahead)
 
@@ -159,7 +169,7 @@ class DrainReconciler(Reconciler):
         turn = turn.with_drain(drain).with_status(
             replace(turn.status, observed_generation=generation)
         )
-        if drain.spec.paused:
+        if turn.paused:
             turn = turn.with_status(to.paused(turn.status, now=turn.now))
             if not to.has_begun(turn.status):
                 return self._store(turn.with_status(replace(turn.status, phase=DrainPhase.PENDING)))
@@ -188,7 +198,7 @@ class DrainReconciler(Reconciler):
             now=turn.now,
         )
         return turn.with_status(status).at_gate(
-            may_send=verdict.holds and not turn.drain.spec.paused,
+            may_send=verdict.holds and not turn.paused,
             closed_for=self._gate.closed_for(turn.drain),
         )
 
@@ -323,6 +333,8 @@ def _drained(turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
 
 def _ahead(turn: Turn, plan: DrainPlan, due: Due) -> list[float]:
     ahead = clocks_ahead(turn, plan)
+    if turn.paused and is_handed_over(turn.drain):
+        ahead.append(_RESUMED_WITHIN)
     if plan.is_drained:
         ahead.append(late_binding_left(turn))
     if turn.may_send:

@@ -26,6 +26,7 @@ class Turn:
         status: As it is going to be stored.
         rules: Its spec, read.
         now: The present time, in whole seconds.
+        paused: Whether somebody wants no further eviction to be sent.
         may_send: Whether pods may be asked to go: not paused, and the node closed.
         closed_for: Seconds since this process closed the node; `None` if another
             one did, and then only the status tells.
@@ -35,6 +36,7 @@ class Turn:
     status: NodeDrainStatus
     rules: Rules
     now: datetime
+    paused: bool = False
     may_send: bool = True
     closed_for: float | None = None
 
@@ -52,7 +54,7 @@ class Turn:
     @property
     def time_is_up(self) -> bool:
         """Whether the timeout has passed. A paused drain has no timeout."""
-        return not self.drain.spec.paused and self.rules.is_late(self.elapsed)
+        return not self.paused and self.rules.is_late(self.elapsed)
 
     def at_gate(self, *, may_send: bool, closed_for: float | None) -> "Turn":
         """Return the pass with what is known about the node's cordon."""
@@ -86,7 +88,7 @@ def clocks_ahead(turn: Turn, plan: DrainPlan) -> list[float]:
     """
     ahead = []
     timeout = turn.rules.options.timeout
-    if timeout is not None and not turn.drain.spec.paused and turn.elapsed < timeout:
+    if timeout is not None and not turn.paused and turn.elapsed < timeout:
         ahead.append(timeout - turn.elapsed)
     limits = [STUCK_AFTER, turn.rules.options.skip_wait_for_delete_timeout]
     for planned in plan.wait:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrainStatus
+from navarchos.operator.api.v1alpha1 import GROUP, DrainPhase, NodeDrainStatus
 from navarchos.operator.drains.aftercare import next_looks
 from navarchos.runtime import DONE
 
@@ -20,6 +20,20 @@ def emptied(world: Any, process: Any) -> None:
     process.run(world.is_over, meanwhile=world.kubelet)
     assert world.phase() == "Completed"
     world.clock.passed += 5
+
+
+def hand_over(world: Any, **spec: Any) -> None:
+    """Let a replacement take over the drain's report."""
+    owner = {
+        "apiVersion": "example.org/v1",
+        "kind": "Replacement",
+        "name": "r",
+        "uid": "u",
+        "controller": True,
+    }
+    path = f"/apis/{GROUP}/v1alpha1/nodedrains/d"
+    world.patch(path, {"metadata": {"ownerReferences": [owner]}})
+    world.edit(uncordonOnDelete=False, **spec)
 
 
 def test_a_pod_that_is_bound_after_the_drain_was_completed_is_moved_too(
@@ -83,6 +97,7 @@ def test_a_late_pod_that_nobody_would_bring_back_is_left_to_who_made_it(
 
 def test_nothing_is_evicted_while_the_rollout_is_paused(world: Any, process: Any) -> None:
     emptied(world, process)
+    hand_over(world)
     process.is_held = True
     world.pod("late")
     assert process.step() != DONE
@@ -90,6 +105,36 @@ def test_nothing_is_evicted_while_the_rollout_is_paused(world: Any, process: Any
     process.is_held = False
     process.step()
     assert world.phase() == "Draining"
+
+
+@pytest.mark.rule("OP-07")
+def test_a_pause_that_was_left_in_the_drain_of_a_finished_replacement_holds_nobody_up(
+    world: Any, process: Any
+) -> None:
+    emptied(world, process)
+    hand_over(world, paused=True)
+    world.pod("late")
+    process.run(lambda: not world.pods() and world.phase() == "Completed", meanwhile=world.kubelet)
+
+
+@pytest.mark.rule("OP-07")
+def test_late_pods_stay_while_those_above_are_paused_and_go_on_soon_after(
+    world: Any, process: Any
+) -> None:
+    emptied(world, process)
+    hand_over(world)
+    world.pod("late")
+    process.step()
+    assert world.phase() == "Draining"
+    process.is_held = True
+    for _ in range(3):
+        result = process.step()
+        world.clock.passed += 2
+    assert (world.pods(), world.terminating()) == (["late"], [])
+    process.is_held = False
+    assert 0 < result.requeue_after <= 5, "nothing else wakes it"
+    process.run(world.is_over, meanwhile=world.kubelet)
+    assert world.pods() == []
 
 
 @pytest.mark.parametrize(
