@@ -29,9 +29,12 @@ venv: $(STAMP) ## Set up .venv with everything that the other targets need
 run: $(STAMP) ## Replace the nodes of an embedded cluster, and watch it happen
 	$(BIN)/navarchos sandbox
 
+# Tests wait more than they compute: two processes for each processor.
+PROCESSES := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
+
 .PHONY: test
 test: $(STAMP) ## Run all tests that need no other program
-	$(BIN)/python -m pytest -q -n auto --maxprocesses=8 --dist worksteal
+	$(BIN)/python -m pytest -q -n $(PROCESSES) --maxprocesses=8 --dist worksteal
 
 .PHONY: nightly
 nightly: export NAVARCHOS_SEEDS ?= 10000
@@ -91,9 +94,6 @@ walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on i
 # KUBECONFIG on make's own command line counts, and no other reaches any program from here.
 unexport KUBECONFIG
 ON_A_CLUSTER := -q --server=real tests/e2e tests/integration/operator
-# These start servers of their own, so they need not wait for those that share one.
-APART := $(addprefix tests/e2e/test_, control_plane.py coordinated_election.py operator_changes.py \
-	operator_outages.py scale.py)
 
 .PHONY: e2e
 ifeq ($(origin KUBECONFIG),command line)
@@ -102,8 +102,7 @@ e2e: $(STAMP)
 	NAVARCHOS_E2E_KUBECONFIG='$(KUBECONFIG)' $(BIN)/python -m pytest $(ON_A_CLUSTER)
 else
 e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl; KUBECONFIG=... names another cluster
-	$(BIN)/python -m pytest $(ON_A_CLUSTER) $(APART:%=--ignore=%)
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile --server=real $(APART) \
+	$(BIN)/python -m pytest -n 3 --dist loadgroup $(ON_A_CLUSTER) \
 		tests/contract tests/integration/framework tests/integration/peers
 endif
 

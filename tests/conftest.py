@@ -71,6 +71,19 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", ignored)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep each file in one process, and all cases that share a cluster, whose log is read last.
+
+    For `--dist loadgroup`; files with servers of their own need not wait for the others.
+    """
+    shared = {"target", "older_log"}
+    for item in items:
+        on_the_cluster = not shared.isdisjoint(getattr(item, "fixturenames", ()))
+        group = "cluster" if on_the_cluster else str(item.path)
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session")
 def served(pytestconfig: pytest.Config) -> Iterator[Served]:
     """The API server that `--server` names. Objects stay: use names of your own."""

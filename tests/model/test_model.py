@@ -9,8 +9,8 @@ import pytest
 from tests.model.programs import play
 from tests.seeds import runs
 
-RUNS = runs(50)
-PARTS = 5
+RUNS = runs(300)
+PARTS = 12
 
 
 def part(number: int) -> tuple[int, int]:
