@@ -6,10 +6,14 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from tests.cases.waiting import wait_for
 
 from navarchos.client import Client, ClientConfig
+from navarchos.clock import SYSTEM_CLOCK
 from navarchos.drain import PODS
 from navarchos.events import EventType
+from navarchos.leaderelection import LEASES
+from navarchos.meta import format_micro_time
 from navarchos.operator import assembly
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.operator.api.v1alpha1.definitions import manifests
@@ -59,6 +63,10 @@ class Scene:
 
     def patch(self, resource: Any, name: str, **spec: object) -> None:
         self._person.resource(resource).patch(name, {"spec": spec})
+
+    def vacate(self) -> None:
+        """Take the lease away, so that the next leader makes it."""
+        self._person.resource(LEASES).delete(LEASE, NAMESPACE)
 
     def let_go(self, pod: str) -> None:
         """Take the finalizers off a pod."""
@@ -117,11 +125,19 @@ def operator_on(server: ApiServer) -> Iterator[Scene]:
 
 def play(scene: Scene) -> None:
     """Let everything happen once for which the operator needs a right."""
+    succeed_a_leader(scene)
     roll_two_nodes_that_somebody_pauses(scene)
     fail_to_drain_a_node(scene)
     replace_a_node_by_hand(scene)
     drain_a_node_by_hand(scene)
     repeat_an_event(scene)
+
+
+def succeed_a_leader(scene: Scene) -> None:
+    """Let another one lead until the operator has asked to hear of the lease."""
+    wanted = {("list", "leases"), ("get", "leases")}
+    wait_for("the candidate", lambda: wanted <= {asked(r) for r in scene.server.audit}, LIMIT)
+    scene.vacate()
 
 
 def roll_two_nodes_that_somebody_pauses(scene: Scene) -> None:
@@ -184,6 +200,22 @@ def asked(record: AuditRecord) -> Asked:
     return record.verb, target
 
 
+def held_lease() -> dict[str, Any]:
+    """The lease in the hands of another process."""
+    now = format_micro_time(SYSTEM_CLOCK.now())
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": LEASE, "namespace": NAMESPACE},
+        "spec": {
+            "holderIdentity": "another",
+            "leaseDurationSeconds": 3600,
+            "acquireTime": now,
+            "renewTime": now,
+        },
+    }
+
+
 def is_granted(record: AuditRecord) -> bool:
     """Whether a rule of the ClusterRole, or of a Role in the namespace, allows it."""
     by_namespace = rights()
@@ -202,6 +234,7 @@ def test_the_operator_uses_every_right_that_it_is_granted_and_no_other() -> None
     # Without streaming lists, as servers before 1.34: informers list, then watch.
     with ApiServer(crds=manifests(), serve_streaming_lists=False) as server:
         server.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
+        server.install(held_lease())
         with operator_on(server) as scene:
             play(scene)
     # Watches are in the audit when they have ended: that is, by now.

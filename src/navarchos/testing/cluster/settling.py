@@ -1,9 +1,19 @@
 """Whether a cluster is at rest: every workload has what it wants."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from navarchos.informers import SharedInformer
-from navarchos.testing.cluster.kinds import Budget, DaemonSet, ReplicaSet, StatefulSet
+from navarchos.testing.cluster.daemonpods import plan
+from navarchos.testing.cluster.kinds import (
+    Budget,
+    DaemonSet,
+    Deployment,
+    Job,
+    ReplicaSet,
+    StatefulSet,
+)
 from navarchos.testing.cluster.pods import mirror_name
 from navarchos.testing.cluster.replicas import status_of
 from navarchos.testing.cluster.world import World, terminating
@@ -22,7 +32,13 @@ def unsettled(world: World, server: Server) -> str:
     unsynced = next((c for c in _caches(world) if not c.has_synced()), None)
     if unsynced is not None:
         return f"the first list of {unsynced.resource}"
-    return _pods(world) or _static_pods(world) or _workloads(world) or _behind(world, server)
+    # Once more when they have caught up: what they said before may be about older objects.
+    # The first look is for speed alone, because to compare everything takes a while.
+    return _unrested(world) or _behind(world, server) or _unrested(world)
+
+
+def _unrested(world: World) -> str:
+    return _pods(world) or _static_pods(world) or _workloads(world)
 
 
 def _behind(world: World, server: Server) -> str:
@@ -69,19 +85,18 @@ def _static_pods(world: World) -> str:
 
 
 def _workloads(world: World) -> str:
-    replicated: list[ReplicaSet | StatefulSet] = [
-        *world.replica_sets.store.values(),
-        *world.stateful_sets.store.values(),
-    ]
-    for owner in replicated:
-        if not terminating(owner) and not _has_its_pods(world, owner):
-            return f"{type(owner).__name__} {owner.metadata.key}"
-    for daemon_set in world.daemon_sets.store.values():
-        if not _is_everywhere(world, daemon_set):
-            return f"DaemonSet {daemon_set.metadata.key}"
-    for budget in world.budgets.store.values():
-        if not _is_up_to_date(budget):
-            return f"PodDisruptionBudget {budget.metadata.key}"
+    checks: tuple[tuple[SharedInformer[Any], Callable[[Any], bool]], ...] = (
+        (world.deployments, _has_come_up),
+        (world.replica_sets, partial(_has_its_pods, world)),
+        (world.stateful_sets, partial(_has_its_pods, world)),
+        (world.daemon_sets, partial(_is_everywhere, world)),
+        (world.jobs, _has_begun),
+        (world.budgets, _is_up_to_date),
+    )
+    for cache, rests in checks:
+        for found in cache.store.values():
+            if not terminating(found) and not rests(found):
+                return f"{cache.resource.kind} {found.metadata.key}"
     return ""
 
 
@@ -91,8 +106,30 @@ def _has_its_pods(world: World, owner: ReplicaSet | StatefulSet) -> bool:
     return counts.ready_replicas == owner.spec.replicas and counts == owner.status
 
 
+def _has_come_up(deployment: Deployment) -> bool:
+    status, wanted = deployment.status, deployment.spec.replicas
+    counts = (status.replicas, status.ready_replicas)
+    return status.observed_generation >= deployment.metadata.generation and counts == (
+        wanted,
+        wanted,
+    )
+
+
 def _is_everywhere(world: World, daemon_set: DaemonSet) -> bool:
-    return daemon_set.status.number_ready == len(world.nodes.store)
+    metadata = daemon_set.metadata
+    wanted = plan(
+        daemon_set.spec.template,
+        world.nodes.store.values(),
+        world.pods_of(metadata.uid),
+        generation=metadata.generation,
+    )
+    status = wanted.status
+    is_complete = status.number_ready == status.desired_number_scheduled and not wanted.delete
+    return is_complete and status == daemon_set.status
+
+
+def _has_begun(job: Job) -> bool:
+    return job.status.start_time is not None
 
 
 def _is_up_to_date(budget: Budget) -> bool:

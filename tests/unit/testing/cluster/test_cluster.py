@@ -443,6 +443,19 @@ def test_a_mirror_pod_that_is_deleted_is_shown_again(play: Play) -> None:
     play.wait_until(fresh)
 
 
+def test_ready_means_that_what_was_created_just_before_has_come_up(make_play: MakePlay) -> None:
+    play = make_play()
+    play.start()
+    for number in range(3):
+        labels = {"app": f"late-{number}"}
+        template = {**TEMPLATE, "metadata": {"labels": labels}}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+        body = {"metadata": {"name": f"late-{number}"}, "spec": spec}
+        play.client.resource(DEPLOYMENTS).create(body, "default")
+        assert play.cluster.wait_until_ready(LIMIT)
+        assert len(play.ready(**labels)) == 1
+
+
 def test_it_is_started_once_and_stopped_as_often_as_you_like(make_play: MakePlay) -> None:
     cluster = make_play().cluster
     with pytest.raises(NotStarted):
