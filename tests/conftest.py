@@ -5,6 +5,7 @@ Tests that hold for every API server take `served`; `--server` says which it is.
 """
 
 import os
+import re
 import signal
 import sys
 import threading
@@ -12,11 +13,13 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 import structlog
 from tests.servers import IN_PROCESS, REAL, Served, named, serve
+from xdist.scheduler import LoadScopeScheduling
 
 from navarchos.informers.mutation import mutation_detection
 from navarchos.threads import THREAD_PREFIX
@@ -42,6 +45,19 @@ for _number, _usual in (
         signal.signal(_number, _usual)
 
 _LEAK_LIMIT = 5.0
+
+# Files with servers of their own are not among them: they need not wait for the others.
+_ON_THE_CLUSTER = re.compile(
+    "tests/integration/operator/|tests/e2e/test_(operator_(manifests|older|webhooks)|rights|shipped)"
+)
+
+
+class FilesTogether(LoadScopeScheduling):
+    """Gives each file to one process, and all that share a cluster to the same one."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return "the cluster" if _ON_THE_CLUSTER.match(path) else path
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -71,17 +87,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("filterwarnings", ignored)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep each file in one process, and all cases that share a cluster, whose log is read last.
-
-    For `--dist loadgroup`; files with servers of their own need not wait for the others.
-    """
-    shared = {"target", "older_log"}
-    for item in items:
-        on_the_cluster = not shared.isdisjoint(getattr(item, "fixturenames", ()))
-        group = "cluster" if on_the_cluster else str(item.path)
-        item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    """Keep files that share a cluster, whose log is read last, in one process."""
+    return FilesTogether(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

@@ -27,6 +27,7 @@ PASSING = (
     (re.compile(r"((?:current|object meta|resource version): )\d+"), r"\1<version>"),
     (re.compile(r"(in record )\(\d+\)"), r"\1(<version>)"),
     (re.compile(r"^\d+s$"), "<age>"),
+    (re.compile(r"(X509SHA256=)[0-9a-f]{64}"), r"\1<digest>"),
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+"), "<token>"),
 )
 # Values that Go prints with the names of its own fields.
