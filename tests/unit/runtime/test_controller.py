@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.cases.waiting import wait_for
 from tests.unit.runtime.conftest import Feed, Running, Script
 
 from navarchos.client import Conflict, ServerError
@@ -193,7 +194,8 @@ def test_a_source_whose_start_fails_ends_the_controller_with_that_error(bench: B
     controller.watch(Broken())
     running = bench._run(controller.run).join()
     assert isinstance(running.error, ZeroDivisionError)
-    assert bench.feed.stops == bench.feed.starts
+    # One whose start was under way when the other's failed is stopped as soon as it returns.
+    wait_for("the other's end", lambda: bench.feed.stops == bench.feed.starts)
 
 
 @pytest.mark.rule("CT-06")
