@@ -29,12 +29,9 @@ venv: $(STAMP) ## Set up .venv with everything that the other targets need
 run: $(STAMP) ## Replace the nodes of an embedded cluster, and watch it happen
 	$(BIN)/navarchos sandbox
 
-# Tests wait more than they compute: two processes for each processor.
-PROCESSES := $(shell echo $$((2 * $$(getconf _NPROCESSORS_ONLN))))
-
 .PHONY: test
 test: $(STAMP) ## Run all tests that need no other program
-	$(BIN)/python -m pytest -q -n $(PROCESSES) --maxprocesses=8 --dist worksteal
+	$(BIN)/python -m pytest -q -n auto --maxprocesses=8 --dist worksteal
 
 .PHONY: nightly
 nightly: export NAVARCHOS_SEEDS ?= 10000
