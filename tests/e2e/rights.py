@@ -92,7 +92,7 @@ def refused(events: Iterable[AuditEvent]) -> list[str]:
     return [
         f"{event.verb} {event.request_uri}"
         for event in events
-        if _is_ours(event) and event.response_status and event.response_status.code in {401, 403}
+        if _is_ours(event) and event.is_unauthorized
     ]
 
 

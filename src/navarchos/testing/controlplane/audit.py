@@ -18,6 +18,7 @@ from navarchos.testing.apiserver import AuditRecord
 __all__ = ["AuditEvent", "AuditLog", "ObjectReference", "ResponseStatus", "User"]
 
 _KEPT: Final = 10_000
+_DECISION: Final = "authorization.k8s.io/decision"
 _VERBS: Final = (
     "get",
     "list",
@@ -69,6 +70,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         object_ref: About what; `None` for requests that are about no resource.
         response_status: The answer; `None` when there was none.
         stage_timestamp: When.
+        annotations: What authorization and admission had to say.
     """
 
     audit_id: str = msgspec.field(name="auditID")
@@ -80,6 +82,16 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     object_ref: ObjectReference | None = None
     response_status: ResponseStatus | None = None
     stage_timestamp: datetime | None = None
+    annotations: Mapping[str, str] = {}
+
+    @property
+    def is_unauthorized(self) -> bool:
+        """Whether who asked was not known, or lacked the right.
+
+        Not every 403 is that: admission answers so, too.
+        """
+        is_unknown = self.response_status is not None and self.response_status.code == 401
+        return is_unknown or self.annotations.get(_DECISION) == "forbid"
 
     @property
     def is_eviction(self) -> bool:

@@ -28,6 +28,7 @@ class Writer:
         agent: str = "manager/v1",
         code: int = 200,
         url: str = "/api/v1/pods",
+        decision: str = "allow",
     ) -> None:
         event = {
             "kind": "Event",
@@ -50,6 +51,7 @@ class Writer:
             "responseStatus": {"metadata": {}, "code": code},
             "requestReceivedTimestamp": "2026-01-01T12:00:00.123456Z",
             "stageTimestamp": "2026-01-01T12:00:00.223456Z",
+            "annotations": {"authorization.k8s.io/decision": decision},
         }
         if not resource:
             del event["objectRef"]
@@ -82,6 +84,18 @@ def test_records_look_as_those_of_the_in_process_server(log: AuditLog, writer: W
     assert log.records == (
         AuditRecord("evict", "pods", "eviction", "shop", "web", "manager/v1", 429),
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "decision", "lacks_the_right"),
+    [(201, "allow", False), (403, "allow", False), (403, "forbid", True), (401, "", True)],
+    ids=["granted", "a webhook said no", "no right", "nobody known"],
+)
+def test_what_admission_refuses_is_no_want_of_a_right(
+    log: AuditLog, writer: Writer, code: int, decision: str, lacks_the_right: bool
+) -> None:
+    writer.event("1", "create", code=code, decision=decision)
+    assert [event.is_unauthorized for event in log.events()] == [lacks_the_right]
 
 
 def test_what_comes_later_is_added(log: AuditLog, writer: Writer) -> None:
