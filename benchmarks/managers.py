@@ -8,7 +8,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from benchmarks.processes import ROOT, SubjectFailed
@@ -56,17 +55,12 @@ class ManagerProcess:
         try:
             self._wait_until_ready(began + _READY_TIMEOUT)
         except BaseException:
-            self.__exit__(None, None, None)
+            self.__exit__()
             raise
         self.ready_seconds = time.monotonic() - began
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         process = self._process
         assert process.stdin is not None
         process.stdin.close()

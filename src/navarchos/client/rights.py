@@ -17,16 +17,40 @@ RIGHTS: Final = (
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, Final, Literal, get_args
 
+import msgspec
+
 from navarchos.client.resource import Resource
 from navarchos.errors import ConfigError
+from navarchos.meta import Object
 
-__all__ = ["VERBS", "Rule", "Verb", "right_to_block_deletion"]
+__all__ = ["ACCESS_REVIEWS", "VERBS", "AccessReview", "Rule", "Verb", "right_to_block_deletion"]
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 """A request, as RBAC calls it: `update` is PUT; an eviction is a `create`."""
 
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
 """All verbs, in the order in which people write them: reads first."""
+
+
+class _AccessStatus(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class AccessReview(Object, frozen=True):
+    """What the API server answers to whoever asks what somebody may do."""
+
+    status: _AccessStatus = _AccessStatus()
+
+
+ACCESS_REVIEWS: Final = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "subjectaccessreviews",
+    "SubjectAccessReview",
+    namespaced=False,
+    type=AccessReview,
+)
+"""Created to ask whether a user may do something; nothing is kept of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from navarchos.client import Client, ClientError, Resource
-from navarchos.client.rights import Rule
+from navarchos.client.rights import ACCESS_REVIEWS, Rule
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.logs import get_logger
 from navarchos.meta import Object
@@ -48,14 +48,6 @@ class _TokenReview(Object, frozen=True):
     status: _TokenStatus = _TokenStatus()
 
 
-class _AccessStatus(msgspec.Struct, frozen=True):
-    allowed: bool = False
-
-
-class _AccessReview(Object, frozen=True):
-    status: _AccessStatus = _AccessStatus()
-
-
 _TOKEN_REVIEWS: Final = Resource(
     "authentication.k8s.io",
     "v1",
@@ -64,16 +56,8 @@ _TOKEN_REVIEWS: Final = Resource(
     namespaced=False,
     type=_TokenReview,
 )
-_ACCESS_REVIEWS: Final = Resource(
-    "authorization.k8s.io",
-    "v1",
-    "subjectaccessreviews",
-    "SubjectAccessReview",
-    namespaced=False,
-    type=_AccessReview,
-)
 
-RIGHTS: Final = (Rule(_TOKEN_REVIEWS, ("create",)), Rule(_ACCESS_REVIEWS, ("create",)))
+RIGHTS: Final = (Rule(_TOKEN_REVIEWS, ("create",)), Rule(ACCESS_REVIEWS, ("create",)))
 """What a `Reviewer` asks of the server."""
 
 
@@ -97,7 +81,7 @@ class Reviewer:
 
     def __init__(self, client: Client, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._tokens = client.resource(_TOKEN_REVIEWS)
-        self._accesses = client.resource(_ACCESS_REVIEWS)
+        self._accesses = client.resource(ACCESS_REVIEWS)
         self._users: _Memory[_User | None] = _Memory(clock)
         self._answers: _Memory[bool] = _Memory(clock)
 

@@ -5,11 +5,9 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
 
-import msgspec
-
 from navarchos.client import Client, Forbidden, NotFound, Resource
 from navarchos.client.errors import ClientError
-from navarchos.client.rights import Rule
+from navarchos.client.rights import ACCESS_REVIEWS, Rule
 from navarchos.drain import BUDGETS, DAEMON_SETS, Outcome, outcome_of
 from navarchos.drain.eviction import RIGHTS as EVICTING
 from navarchos.drain.eviction import Answer, served_eviction
@@ -51,22 +49,6 @@ _NEEDED: Final = (*EVICTING, *CORDONING, *LOOKING)
 """What the manager cannot drain without."""
 
 
-class _Verdict(msgspec.Struct, frozen=True):
-    allowed: bool = False
-
-
-class _AccessReview(Object, frozen=True):
-    status: _Verdict = _Verdict()
-
-
-_ACCESS_REVIEWS: Final = Resource(
-    "authorization.k8s.io",
-    "v1",
-    "subjectaccessreviews",
-    "SubjectAccessReview",
-    namespaced=False,
-    type=_AccessReview,
-)
 _ACCOUNTS: Final = Resource(
     "", "v1", "serviceaccounts", "ServiceAccount", namespaced=True, type=Object
 )
@@ -211,7 +193,7 @@ class _Questions:
             "resourceAttributes": attributes,
         }
         review = {"metadata": {}, "spec": spec}
-        reviews = self._client.resource(_ACCESS_REVIEWS)
+        reviews = self._client.resource(ACCESS_REVIEWS)
         return reviews.create(review, timeout=_TIMEOUT).status.allowed
 
     def _not_checked(self, otherwise: str, error: ClientError) -> None:
