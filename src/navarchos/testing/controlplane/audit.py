@@ -19,6 +19,7 @@ __all__ = ["AuditEvent", "AuditLog", "ObjectReference", "ResponseStatus", "User"
 
 _KEPT: Final = 10_000
 _DECISION: Final = "authorization.k8s.io/decision"
+_CREDENTIAL: Final = "authentication.kubernetes.io/credential-id"
 _VERBS: Final = (
     "get",
     "list",
@@ -37,6 +38,12 @@ class User(msgspec.Struct, frozen=True):
 
     username: str = ""
     groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
+
+    @property
+    def credential(self) -> str:
+        """The token that was sent, as `JTI=` and its ID; empty where it was none."""
+        return next(iter(self.extra.get(_CREDENTIAL, ())), "")
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
