@@ -73,6 +73,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="keep what the real server answers as what is expected (tests/contract/answers.py)",
     )
     parser.addoption(
+        "--all-rights",
+        action="store_true",
+        help="fail where rights cannot be judged because only a part of the suite runs",
+    )
+    parser.addoption(
         "--switch-interval",
         type=float,
         default=sys.getswitchinterval(),

@@ -21,7 +21,7 @@ CASES = {
 def whole_suite(request: pytest.FixtureRequest, target: Target) -> None:
     """Skip where only a part of the cases ran, or nothing tells what they did.
 
-    A part need not use everything.
+    A part need not use everything. Whoever says `--all-rights` runs them all.
     """
     if target.audit is None:
         pytest.skip("the audit log of this cluster is not ours to read")
@@ -29,7 +29,8 @@ def whole_suite(request: pytest.FixtureRequest, target: Target) -> None:
     options = request.config.option
     picked = options.keyword or options.markexpr or any("::" in arg for arg in request.config.args)
     if picked or not ran >= CASES:
-        pytest.skip("only the whole suite uses every right")
+        why = "only the whole suite uses every right"
+        pytest.fail(why) if options.all_rights else pytest.skip(why)
 
 
 @pytest.mark.rule("OP-62")
