@@ -113,7 +113,7 @@ def _without_managers(body: JsonValue) -> tuple[JsonValue, JsonValue]:
 
 def _check_types(kind: Kind, obj: JsonObject) -> None:
     envelope = kind.schema.properties["metadata"]
-    check_types(obj["metadata"], envelope, owner="ObjectMeta", path="metadata")
+    check_types(obj["metadata"], envelope, owner=kind.kind, path="metadata")
     if kind.custom is None:
         check_types(obj, kind.schema)
 

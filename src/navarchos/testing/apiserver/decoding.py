@@ -28,6 +28,7 @@ _GO_TYPES: Final = {
     "number": "float64",
     "boolean": "bool",
 }
+_GO_NAMES: Final = {"LabelSelectorSpec": "LabelSelector"}
 _FITTING: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
     "integer": (int,),
@@ -55,7 +56,7 @@ def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str 
         _check_object(value, schema, owner, path)
     elif schema.type == "array":
         if not isinstance(value, list):
-            raise _mismatch(value, "[]" + (schema.items.name if schema.items else ""), owner, path)
+            raise _mismatch(value, "[]" + _go_type(schema.items), owner, path)
         for item in value:
             if schema.items is not None:
                 check_types(item, schema.items, owner=owner, path=path)
@@ -65,7 +66,7 @@ def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str 
 
 def _check_object(value: JsonValue, schema: Schema, owner: str, path: str) -> None:
     if not isinstance(value, dict):
-        raise _mismatch(value, schema.name or "map[string]string", owner, path)
+        raise _mismatch(value, _go_type(schema), owner, path)
     for key, item in value.items():
         child = schema.child(key)
         if child is not None:
@@ -80,18 +81,27 @@ def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> No
     fits = isinstance(value, _FITTING[schema.type]) and (
         type(value) is not bool or schema.type == "boolean"
     )
-    if not fits:
-        written = schema.format if schema.type == "integer" else _GO_TYPES.get(schema.type, "")
-        raise _mismatch(value, written, owner, path)
+    if not fits and schema.format != "quantity":
+        raise _mismatch(value, _go_type(schema), owner, path)
     if schema.format == "date-time" and not is_rfc3339(value):
         raise DecodeFault(
             f'parsing time "{value}" as "{_TIME_LAYOUT}": cannot parse "{value}" as "2006"'
         )
     if schema.format == "micro-time" and not is_micro_time(value):
         raise DecodeFault(_micro_text(value))
-    if schema.format == "quantity" and not _QUANTITY.match(str(value)):
+    if schema.format == "quantity" and not (fits and _QUANTITY.match(str(value))):
         pattern = _QUANTITY.pattern
         raise DecodeFault(f"quantities must match the regular expression '{pattern}'")
+
+
+def _go_type(schema: Schema | None) -> str:
+    """Return how Go prints the type of a field; all served types are of packages named v1."""
+    if schema is None:
+        return ""
+    if schema.type == "object":
+        name = _GO_NAMES.get(schema.name, schema.name)
+        return f"v1.{name}" if name else "map[string]string"
+    return schema.format if schema.type == "integer" else _GO_TYPES.get(schema.type, "")
 
 
 def _micro_text(value: str) -> str:
@@ -125,6 +135,8 @@ def json_name(value: JsonValue) -> str:
 
 def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFault:
     name = json_name(value)
+    if isinstance(value, float) and written.startswith("int"):
+        name = f"number {value}"  # one that is none of these is shown
     where = f"Go struct field {owner}.{path}" if owner else "Go value"
     return DecodeFault(f"json: cannot unmarshal {name} into {where} of type {written}")
 

@@ -1,14 +1,13 @@
 """Deletion: preconditions, grace, finalizers and what becomes of dependents."""
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
 from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER, mark_terminating
+from navarchos.testing.apiserver.deleteoptions import FOREGROUND, ORPHAN, POLICIES, Deletion
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import (
     JsonObject,
-    JsonValue,
     copy_json,
     dig,
     meta,
@@ -16,81 +15,19 @@ from navarchos.testing.apiserver.objects import (
 )
 from navarchos.testing.apiserver.status import (
     ResourceName,
-    StatusError,
     forbidden,
-    invalid,
     precondition_failed,
-    unsupported_value,
 )
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.writing import Api, Options, require
 
-__all__ = ["FOREGROUND", "ORPHAN", "Deletion", "check_preconditions", "delete", "read_deletion"]
-
-FOREGROUND: Final = "foregroundDeletion"
-"""The finalizer that waits for dependents."""
-
-ORPHAN: Final = "orphan"
-"""The finalizer that waits until dependents are set free."""
+__all__ = ["check_preconditions", "delete"]
 
 _PODS: Final = BucketId("pods", "")
 _DEFINITIONS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
 _NAMESPACES: Final = BucketId("namespaces", "")
 _UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-_POLICIES: Final = {"Background": "", "Foreground": FOREGROUND, "Orphan": ORPHAN}
-
-
-@dataclass(frozen=True, slots=True)
-class Deletion:
-    """`DeleteOptions`, as far as they matter here.
-
-    Attributes:
-        grace: Seconds; `None` leaves it to the object.
-        policy: `Background`, `Foreground`, `Orphan`, or empty for the kind's own.
-        uid: The object must have this uid.
-        version: The object must have this resourceVersion.
-        legacy_cascade: The old `orphanDependents: false` was given.
-    """
-
-    grace: int | None = None
-    policy: str = ""
-    uid: str = ""
-    version: str = ""
-    legacy_cascade: bool = False
-
-
-def read_deletion(body: JsonObject | None, query: dict[str, str]) -> Deletion:
-    """Read delete options from the body, or from the query where there is none.
-
-    Raises:
-        StatusError: 422 for a policy that does not exist or contradicts itself.
-    """
-    source: JsonObject = body or {}
-    grace: JsonValue = source.get("gracePeriodSeconds", query.get("gracePeriodSeconds"))
-    policy = source.get("propagationPolicy") or query.get("propagationPolicy") or ""
-    orphan = source.get("orphanDependents")
-    if orphan is None and "orphanDependents" in query:
-        orphan = query["orphanDependents"] == "true"
-    if policy and policy not in _POLICIES:
-        choices = ("Foreground", "Background", "Orphan", "nil")
-        error = unsupported_value("propagationPolicy", policy, choices)
-        raise invalid("DeleteOptions", "meta.k8s.io", "", [error])
-    if policy and orphan is not None:
-        text = "orphanDependents and deletionPropagation cannot be both set"
-        raise StatusError(
-            422, "Invalid", f'DeleteOptions.meta.k8s.io "" is invalid: {text}', details={}
-        )
-    if orphan is not None:
-        policy = "Orphan" if orphan else "Background"
-    conditions = source.get("preconditions") or {}
-    return Deletion(
-        grace=None if grace is None else int(grace),
-        policy=policy,
-        uid=conditions.get("uid") or "",
-        version=conditions.get("resourceVersion") or "",
-        legacy_cascade=orphan is False,
-    )
 
 
 def delete(
@@ -113,20 +50,18 @@ def delete(
         grace = _grace(kind, entry.obj, deletion)
         finalizers = _finalizers(kind, entry.obj, deletion)
         waits = bool(finalizers) or bool(dig(entry.obj, "spec", "finalizers")) or grace > 0
-        if not waits:
-            if options.dry_run:
+        if not waits and kind.bucket != _PODS:
+            if deletion.dry_run:
                 return entry, True
-            if kind.bucket == _PODS:  # watches see even those with no time left marked first
-                entry = api.store.put(
-                    kind.bucket,
-                    _marked(entry.obj, 0, [], at=api.store.clock.now()),
-                    origin=options.origin,
-                )
             return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
         marked = _marked(entry.obj, grace, finalizers, at=api.store.clock.now())
-        if options.dry_run or marked == entry.obj:
-            return Entry(marked, entry.version), False
-        return api.store.put(kind.bucket, marked, origin=options.origin), False
+        if deletion.dry_run or (waits and marked == entry.obj):
+            return Entry(marked, entry.version), not waits
+        entry = api.store.put(kind.bucket, marked, origin=options.origin)
+        if waits:
+            return entry, False
+        # Watches see even the pods marked first that have no time left.
+        return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
 
 
 def check_preconditions(kind: Kind, entry: Entry, deletion: Deletion) -> None:
@@ -160,7 +95,7 @@ def _finalizers(kind: Kind, obj: JsonObject, deletion: Deletion) -> list[str]:
             return kept
         policy = "Orphan" if kind.strategy.orphans else "Background"
     kept = [name for name in kept if name not in {ORPHAN, FOREGROUND}]
-    added = _POLICIES[policy]
+    added = POLICIES[policy]
     return [*kept, added] if added else kept
 
 

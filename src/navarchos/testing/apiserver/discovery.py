@@ -15,20 +15,20 @@ AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDisc
 
 VERSION: Final = {
     "major": "1",
-    "minor": "34",
+    "minor": "36",
     "emulationMajor": "1",
-    "emulationMinor": "34",
+    "emulationMinor": "36",
     "minCompatibilityMajor": "1",
-    "minCompatibilityMinor": "33",
-    "gitVersion": "v1.34.1",
+    "minCompatibilityMinor": "35",
+    "gitVersion": "v1.36.3",
     "gitCommit": "",
     "gitTreeState": "clean",
-    "buildDate": "2025-09-09T00:00:00Z",
-    "goVersion": "go1.24.6",
+    "buildDate": "2026-01-01T00:00:00Z",
+    "goVersion": "go1.26.0",
     "compiler": "gc",
     "platform": "linux/amd64",
 }
-"""The answer to `/version`: the release whose behaviour is followed."""
+"""The answer to `/version`: the release whose answers are kept in `tests/contract`."""
 
 _SUBRESOURCE_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),

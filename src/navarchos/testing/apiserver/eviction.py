@@ -1,19 +1,15 @@
 """The eviction subresource, for bodies of policy/v1 and policy/v1beta1.
 
 Decisions, their order and their words are those of the pod registry's eviction
-handler, as of Kubernetes 1.34.
+handler, as of Kubernetes 1.36.
 """
 
 from dataclasses import replace
 from typing import Final
 
 from navarchos.testing.apiserver.builtin.pods import is_pod_ready
-from navarchos.testing.apiserver.deleting import (
-    Deletion,
-    check_preconditions,
-    delete,
-    read_deletion,
-)
+from navarchos.testing.apiserver.deleteoptions import Deletion, deletion_of
+from navarchos.testing.apiserver.deleting import check_preconditions, delete
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import (
     JsonObject,
@@ -74,7 +70,7 @@ def evict(
             delete(api, kind, namespace, name, deletion, options)
             return _SUCCESS
         _spend(api, kind, pod, deletion, options)
-        if not options.dry_run:
+        if not deletion.dry_run:
             _mark_disrupted(api, kind, pod, options)
         # Checked above, against the pod as it was before it was marked.
         delete(api, kind, namespace, name, replace(deletion, version=""), options)
@@ -104,7 +100,7 @@ def _spend(api: Api, kind: Kind, pod: Entry, deletion: Deletion, options: Option
     # Upstream spends the budget first and lets its controller give it back;
     # the answer is the same 409, and sparing it keeps the arithmetic exact.
     check_preconditions(kind, pod, deletion)
-    if spent is not None and not options.dry_run:
+    if spent is not None and not deletion.dry_run:
         _decrement(api, spent, pod.name, options)
 
 
@@ -131,8 +127,7 @@ def _read(body: JsonValue, name: str, options: Options) -> Deletion:
     if wanted and options.dry_run and wanted != ["All"]:
         text = f"Non-matching dry-run options in request and content: [All] and {wanted}"
         raise StatusError(500, "", text)
-    options.dry_run = options.dry_run or "All" in wanted
-    return read_deletion(given, {})
+    return replace(deletion_of(given), dry_run=bool(wanted) or options.dry_run)
 
 
 def _needs_no_budget(pod: JsonObject) -> bool:

@@ -7,7 +7,8 @@ from typing import Final
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.applying import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
-from navarchos.testing.apiserver.deleting import Deletion, delete, read_deletion
+from navarchos.testing.apiserver.deleteoptions import Deletion, read_deletion
+from navarchos.testing.apiserver.deleting import delete
 from navarchos.testing.apiserver.discovery import VERSION, discover
 from navarchos.testing.apiserver.eviction import evict
 from navarchos.testing.apiserver.kinds import Kind
@@ -22,16 +23,18 @@ from navarchos.testing.apiserver.patches import (
     apply_merge_patch,
     apply_strategic_patch,
 )
-from navarchos.testing.apiserver.reading import answer_object, get, list_objects, select
+from navarchos.testing.apiserver.reading import answer_list, answer_object, find, get, list_objects
 from navarchos.testing.apiserver.requests import (
     Answer,
     Form,
     Target,
+    check_list_options,
     is_watch,
     json_answer,
     negotiate,
     parse_target,
     read_body,
+    read_flag,
     read_list_options,
     with_warnings,
 )
@@ -262,7 +265,7 @@ def _serve_apply(api: Api, target: Target, request: Request, options: Options) -
     config = read_configuration(request.body, options)
     entry, created = apply(
         api, target.kind, target.namespace, target.name, config, options,
-        subresource=target.subresource, force=_flag(request.query, "force"),
+        subresource=target.subresource, force=read_flag(request.query, "force"),
     )  # fmt: skip
     return _written(target.kind, entry, form, options, 201 if created else 200)
 
@@ -293,16 +296,19 @@ def _patch(kind: Kind, request: Request, *, scaling: bool) -> Callable[[JsonObje
 def _serve_delete(api: Api, target: Target, request: Request) -> Answer:
     if target.subresource:
         raise method_not_allowed()
-    options = _options(request, "delete")
-    body = _deletion_body(request)
-    options.dry_run = options.dry_run or "All" in (body.get("dryRun") or [])
-    deletion = read_deletion(body, dict(request.query))
+    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
+    deletion = read_deletion(request.content_type, request.body, request.query)
     warnings = _deletion_warnings(target.kind, deletion)
     try:
-        return with_warnings(_delete(api, target, deletion, request, options), warnings)
+        answer = _delete(api, target, deletion, form, _deleting(request, "delete"))
     except StatusError as refusal:
         refusal.warnings += warnings
         raise
+    return with_warnings(answer, warnings)
+
+
+def _deleting(request: Request, verb: str) -> Options:
+    return Options(origin=Origin(verb, request.user_agent), user=request.user)
 
 
 def _deletion_warnings(kind: Kind, deletion: Deletion) -> list[str]:
@@ -310,25 +316,13 @@ def _deletion_warnings(kind: Kind, deletion: Deletion) -> list[str]:
     return [_PRESERVED] if unsaid and (kind.plural, kind.group) == ("jobs", "batch") else []
 
 
-def _delete(
-    api: Api, target: Target, deletion: Deletion, request: Request, options: Options
-) -> Answer:
+def _delete(api: Api, target: Target, deletion: Deletion, form: Form, options: Options) -> Answer:
     kind = target.kind
-    form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry, gone = delete(api, kind, target.namespace, target.name, deletion, options)
     if gone and not kind.strategy.returns_deleted:
         return json_answer(_deleted(kind, entry))
     status = 202 if not gone and deletion.legacy_cascade else 200
     return answer_object(kind, entry, form, status=status)
-
-
-def _deletion_body(request: Request) -> JsonObject:
-    body = read_body(request.content_type, request.body) if request.body else {}
-    if not isinstance(body, dict):
-        raise bad_request("expected delete options")
-    if body.get("kind") not in {None, "DeleteOptions"}:
-        raise bad_request(f"expected delete options, got {body.get('kind')}")
-    return body
 
 
 def _deleted(kind: Kind, entry: Entry) -> JsonObject:
@@ -346,32 +340,17 @@ def _deleted(kind: Kind, entry: Entry) -> JsonObject:
 
 def _serve_delete_collection(api: Api, target: Target, request: Request) -> Answer:
     kind = target.kind
-    options = _options(request, "deletecollection")
-    body = _deletion_body(request)
-    options.dry_run = options.dry_run or "All" in (body.get("dryRun") or [])
-    deletion = read_deletion(body, dict(request.query))
-    found = []
+    form = negotiate(request.accept, kind=kind, forms=_LIST_FORMS, of_list=True)
+    listing = read_list_options(request.query, kind)
+    check_list_options(listing)
+    deletion = read_deletion(request.content_type, request.body, request.query)
+    options = _deleting(request, "deletecollection")
     with api.store.transaction():
-        for entry in select(api, target, read_list_options(request.query, kind)):
-            last, _ = delete(api, kind, entry.namespace, entry.name, deletion, options)
-            found.append(_item(kind, last))
-        version = str(api.store.version)
-    return json_answer(
-        {
-            "kind": kind.list_kind,
-            "apiVersion": kind.api_version,
-            "metadata": {"resourceVersion": version},
-            "items": found,
-        }
-    )
-
-
-def _item(kind: Kind, entry: Entry) -> JsonObject:
-    """Return an object as lists have it: those of built-in kinds do not say what they are."""
-    served = kind.to_served(entry.obj)
-    if kind.custom is not None:
-        return served
-    return {key: value for key, value in served.items() if key not in {"kind", "apiVersion"}}
+        page, metadata = find(api, target, listing)
+        for entry in page:
+            if api.store.get(kind.bucket, entry.key) is not None:  # a page may be of the past
+                delete(api, kind, entry.namespace, entry.name, deletion, options)
+    return answer_list(kind, page, metadata, form, listing.include_object)
 
 
 def _options(request: Request, verb: str, *, applying: bool = False) -> Options:
@@ -417,11 +396,6 @@ def _manager_of(user_agent: str) -> str:
     """Return who manages what a client writes that does not say so itself."""
     name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
     return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore") or "unknown"
-
-
-def _flag(query: Mapping[str, str], name: str) -> bool:
-    """Read a boolean as upstream does: whatever is there is true, unless it says not."""
-    return name in query and query[name].lower() not in {"false", "0"}
 
 
 def _written(kind: Kind, entry: Entry, form: Form, options: Options, status: int) -> Answer:

@@ -3,6 +3,7 @@
 import hashlib
 from typing import Final
 
+from navarchos.testing.apiserver.discovery import VERSION
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, copy_json, encode
 from navarchos.testing.apiserver.patches import (
@@ -17,7 +18,7 @@ from navarchos.testing.apiserver.types import TYPES
 __all__ = ["openapi"]
 
 _PREFIX: Final = "/openapi/v3/"
-_INFO: Final = {"title": "Kubernetes", "version": "v1.34.1"}
+_INFO: Final = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _OBJECT_META: Final = f"#/components/schemas/{_META}.ObjectMeta"
 _WRITES: Final = {"post": "post", "put": "put", "patch": "patch"}

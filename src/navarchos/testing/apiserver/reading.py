@@ -2,11 +2,13 @@
 
 import base64
 import binascii
+import posixpath
 from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from navarchos.structs import ready
 from navarchos.testing.apiserver.kinds import Kind, raw_of
 from navarchos.testing.apiserver.objects import JsonObject, encode
 from navarchos.testing.apiserver.representation import metadata_only, table
@@ -18,11 +20,12 @@ from navarchos.testing.apiserver.requests import (
     check_list_options,
     read_version,
 )
+from navarchos.testing.apiserver.selectors import Selection
 from navarchos.testing.apiserver.status import StatusError, bad_request, expired, too_large_version
-from navarchos.testing.apiserver.store import Compacted, Entry, FutureVersion
+from navarchos.testing.apiserver.store import Compacted, Entry, FutureVersion, entry_key
 from navarchos.testing.apiserver.writing import Api, require
 
-__all__ = ["answer_object", "expired_page", "get", "list_objects", "select"]
+__all__ = ["answer_list", "answer_object", "expired_page", "find", "get", "list_objects", "select"]
 
 _EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
@@ -33,13 +36,25 @@ _EXPIRED: Final = (
 )
 
 
+_PAGING_FORM: Final = "meta.k8s.io/v1"
+
+
+@ready
+class _Token(msgspec.Struct):
+    """Where the next page of a list begins."""
+
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
 def get(api: Api, target: Target, version: str, form: Form, include_object: str = "") -> Answer:
     """Answer a GET of one object.
 
     Raises:
-        StatusError: 404, or 504 for a version in the future.
+        StatusError: 404, 500 for a version that is none, or 504 for one in the future.
     """
-    asked = read_version(version)
+    asked = read_version(version, listing=False)
     if asked > api.store.version:
         raise too_large_version(asked, api.store.version)
     entry = require(api, target.kind, target.namespace, target.name)
@@ -72,20 +87,38 @@ def list_objects(api: Api, target: Target, options: ListOptions, form: Form) -> 
     Raises:
         StatusError: 400, 410, 422 or 504, as the options deserve.
     """
+    return answer_list(target.kind, *find(api, target, options), form, options.include_object)
+
+
+def find(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], JsonObject]:
+    """Return what a list is about, one page of it if so asked, and the list's metadata.
+
+    Raises:
+        StatusError: As `list_objects`.
+    """
     check_list_options(options)
-    entries, version, after = _snapshot(api, target, options)
-    if not options.selection.is_empty:
-        entries = [entry for entry in entries if options.selection.matches(entry.obj)]
-    if after:
-        entries = [entry for entry in entries if entry.key > after]
-    page, metadata = _page(entries, version, options)
+    entries, version, start = _snapshot(api, target, options)
+    if start:
+        entries = [entry for entry in entries if entry.key >= start]
+    return _page(entries, version, target, options)
+
+
+def answer_list(
+    kind: Kind,
+    page: Sequence[Entry],
+    metadata: JsonObject,
+    form: Form,
+    include_object: str = "",
+) -> Answer:
+    """Answer with many objects in the form asked for."""
     if form.kind == "Table":
-        shown = table(target.kind, page, str(version), form.version, options.include_object)
+        version = str(metadata["resourceVersion"])
+        shown = table(kind, page, version, form.version, include_object)
         shown["metadata"] = metadata
         return Answer(200, encode(shown))
     if form.kind == "PartialObjectMetadataList":
         return Answer(200, encode(_metadata_list(page, metadata, form)))
-    return Answer(200, _spliced(target.kind, page, metadata))
+    return Answer(200, _spliced(kind, page, metadata))
 
 
 def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: Form) -> JsonObject:
@@ -98,26 +131,34 @@ def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: Form) -> J
 
 
 def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
-    """Return entries, their version, and the key to go on after."""
-    bucket, namespace = target.kind.bucket, target.namespace
+    """Return entries, their version, and the key to begin with."""
     if options.continue_token:
-        version, after = _read_token(options.continue_token)
-        if version < 0:
-            with api.store.transaction():
-                return api.store.entries(bucket, namespace), api.store.version, after
-        try:
-            return api.store.entries_at(bucket, namespace, version), version, after
-        except Compacted as gone:
-            raise expired_page(options.continue_token) from gone
+        return _rest(api, target, options)
     asked = read_version(options.version)
     with api.store.transaction():
         if options.version_match == "Exact" or (
-            asked and options.limit and not options.version_match
+            asked and options.limit > 0 and not options.version_match
         ):
             return _exactly(api, target, asked), asked, ""
         if asked > api.store.version:
             raise too_large_version(asked, api.store.version)
-        return api.store.entries(bucket, namespace), api.store.version, ""
+        entries = api.store.entries(target.kind.bucket, target.namespace)
+        return entries, api.store.version, ""
+
+
+def _rest(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
+    bucket, namespace = target.kind.bucket, target.namespace
+    version, start = _read_token(options.continue_token)
+    if options.version not in {"", "0"}:
+        raise bad_request("specifying resource version is not allowed when using continue")
+    start = entry_key(namespace, start)
+    if version < 0:  # whatever there is now: a token that expired goes on with it
+        with api.store.transaction():
+            return api.store.entries(bucket, namespace), api.store.version, start
+    try:
+        return api.store.entries_at(bucket, namespace, version), version, start
+    except Compacted as gone:
+        raise expired_page(options.continue_token) from gone
 
 
 def expired_page(token: str) -> StatusError:
@@ -126,8 +167,8 @@ def expired_page(token: str) -> StatusError:
     Raises:
         StatusError: 400, for what is no token.
     """
-    _, after = _read_token(token)
-    return expired(_EXPIRED, continue_token=_token(-1, after))
+    _, start = _read_token(token)
+    return expired(_EXPIRED, continue_token=_token(-1, start))
 
 
 def _exactly(api: Api, target: Target, version: int) -> list[Entry]:
@@ -141,36 +182,67 @@ def _exactly(api: Api, target: Target, version: int) -> list[Entry]:
 
 
 def _page(
-    entries: list[Entry], version: int, options: ListOptions
+    entries: list[Entry], version: int, target: Target, options: ListOptions
 ) -> tuple[list[Entry], JsonObject]:
     metadata: JsonObject = {"resourceVersion": str(version)}
     # Upstream's watch cache answers "0" whole, whatever the limit.
-    limit = 0 if options.version == "0" and not options.continue_token else options.limit
-    if limit <= 0 or len(entries) <= limit:
-        return entries, metadata
-    page = entries[:limit]
-    metadata["continue"] = _token(version, page[-1].key)
-    if options.selection.is_empty:
-        metadata["remainingItemCount"] = len(entries) - limit
+    limit = 0 if options.version == "0" else max(0, options.limit)
+    page, left = _cut(entries, limit or len(entries), options.selection)
+    if left:
+        after = page[-1].key.removeprefix(f"{target.namespace}/")
+        metadata["continue"] = _token(version, after + "\0")
+        if options.selection.is_empty:
+            metadata["remainingItemCount"] = left
     return page, metadata
 
 
-def _token(version: int, after: str) -> str:
-    raw = encode({"v": "meta.k8s.io/v1", "rv": version, "start": after + "\0"})
+def _cut(entries: list[Entry], limit: int, selection: Selection) -> tuple[list[Entry], int]:
+    """Return the selected ones up to a limit, and how many follow, selected or not, as upstream."""
+    if selection.is_empty:
+        return entries[:limit], max(0, len(entries) - limit)
+    page: list[Entry] = []
+    for index, entry in enumerate(entries):
+        if selection.matches(entry.obj):
+            page.append(entry)
+            if len(page) == limit:
+                return page, len(entries) - index - 1
+    return page, 0
+
+
+def _token(version: int, start: str) -> str:
+    raw = encode({"v": _PAGING_FORM, "rv": version, "start": start})
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def _read_token(token: str) -> tuple[int, str]:
+    """Return version and key of a token, by the rules of apiserver's storage/continue.go."""
     try:
-        raw = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
-        found = msgspec.json.decode(raw)
-        return int(found["rv"]), str(found["start"]).rstrip("\0")
-    except (msgspec.DecodeError, binascii.Error, ValueError, KeyError, TypeError) as error:
-        raise bad_request(f"invalid continue token: continue key is not valid: {error}") from error
+        raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+        found = msgspec.json.decode(raw, type=_Token)
+    except (msgspec.DecodeError, binascii.Error, ValueError) as error:
+        raise _no_token(f"continue key is not valid: {error}") from error
+    if found.v != _PAGING_FORM:
+        why = "server does not recognize this encoded version"
+        raise _no_token(f"continue key is not valid: {why} {found.v}")
+    if not found.rv:
+        why = "incorrect encoded start resourceVersion"
+        raise _no_token(f"continue key is not valid: {why} (version {_PAGING_FORM})")
+    if not found.start:
+        why = "encoded start key empty"
+        raise _no_token(f"continue key is not valid: {why} (version {_PAGING_FORM})")
+    if posixpath.normpath(f"/{found.start.removeprefix('/')}") != f"/{found.start}":
+        raise _no_token(f"continue key is not valid: {found.start}")
+    return found.rv, found.start
+
+
+def _no_token(why: str) -> StatusError:
+    return bad_request(f"invalid continue token: {why}")
 
 
 def _spliced(kind: Kind, page: Sequence[Entry], metadata: JsonObject) -> bytes:
     """Join stored JSON into a list; items of built-in kinds carry no kind, as upstream."""
+    if kind.custom is not None:  # upstream keeps these lists as maps, where nothing is absent
+        metadata = {"continue": "", **metadata}
     head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
     if kind.custom is not None or kind.view is not None:
         items = b",".join([raw_of(kind, entry) for entry in page])

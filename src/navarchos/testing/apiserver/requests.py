@@ -35,7 +35,9 @@ __all__ = [
     "negotiate",
     "parse_target",
     "read_body",
+    "read_flag",
     "read_list_options",
+    "read_number",
     "read_version",
     "with_warnings",
 ]
@@ -50,7 +52,6 @@ _STREAMED: Final = ("application/json;stream=watch", f"{PROTOBUF};stream=watch")
 _PATH: Final = re.compile(
     r"^(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))(?:/(?P<rest>.+?))?/?$"
 )
-_YES: Final = frozenset({"true", "1", "True"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,22 +225,27 @@ def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:
     """
     return ListOptions(
         selection=_selection(query, kind),
-        limit=_number(query, "limit"),
+        limit=read_number(query, "limit"),
         continue_token=query.get("continue", ""),
         version=query.get("resourceVersion", ""),
         version_match=query.get("resourceVersionMatch", ""),
-        bookmarks=query.get("allowWatchBookmarks") in _YES,
+        bookmarks=read_flag(query, "allowWatchBookmarks"),
         initial_events=(
-            query["sendInitialEvents"] in _YES if query.get("sendInitialEvents") else None
+            read_flag(query, "sendInitialEvents") if "sendInitialEvents" in query else None
         ),
-        timeout=_number(query, "timeoutSeconds") or None,
+        timeout=read_number(query, "timeoutSeconds") or None,
         include_object=query.get("includeObject", ""),
     )
 
 
 def is_watch(query: Mapping[str, str]) -> bool:
     """Return whether a GET of a collection is a watch."""
-    return query.get("watch") in _YES
+    return read_flag(query, "watch")
+
+
+def read_flag(query: Mapping[str, str], name: str) -> bool:
+    """Read a boolean as upstream does: whatever is there is true, unless it says not."""
+    return name in query and query[name].lower() not in {"false", "0"}
 
 
 def _selection(query: Mapping[str, str], kind: Kind) -> Selection:
@@ -251,26 +257,31 @@ def _selection(query: Mapping[str, str], kind: Kind) -> Selection:
     )
 
 
-def _number(query: Mapping[str, str], name: str) -> int:
-    text = query.get(name) or "0"
+def read_number(query: Mapping[str, str], name: str) -> int:
+    """Read a number; 0 when there is none.
+
+    Raises:
+        StatusError: 400.
+    """
+    text = query.get(name, "0")
     try:
         return int(text)
     except ValueError as error:
         raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
 
 
-def read_version(text: str, *, watching: bool = False) -> int:
+def read_version(text: str, *, listing: bool = True) -> int:
     """Parse a resourceVersion; empty counts as 0.
 
     Raises:
-        StatusError: 400; for a watch 500, as upstream.
+        StatusError: 400; for a watch, or one object, 500, as upstream.
     """
     if text and not text.isdigit():
         why = (
             f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}":'
             " invalid syntax"
         )
-        if watching:
+        if not listing:
             raise StatusError(500, "", why)
         raise bad_request(f"invalid resource version: {why}")
     return int(text or 0)

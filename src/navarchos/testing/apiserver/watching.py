@@ -172,7 +172,7 @@ class WatchLines:
         self, api: Api, target: Target, options: ListOptions, form: Form, *, streaming: bool
     ) -> None:
         check_watch_options(options, streaming=streaming)
-        self._asked = read_version(options.version, watching=True)
+        self._asked = read_version(options.version, listing=False)
         self._api = api
         self._kind = target.kind
         self._target = target

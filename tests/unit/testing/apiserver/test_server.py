@@ -18,6 +18,7 @@ import yaml
 
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.testing.apiserver import ApiServer, Change, StatusError
+from navarchos.testing.controlplane.tools import APISERVER
 
 
 @pytest.fixture
@@ -184,6 +185,14 @@ def test_requests_are_counted_and_kept(server: ApiServer, pool: urllib3.PoolMana
     assert (counts["get"], counts["list"], counts["evict"], counts["create"]) == (1, 1, 1, 0)
     assert server.audit[0] == ("get", "nodes", "", "", "n1", "someone/1", 200)
     assert server.audit[-1] == ("evict", "pods", "eviction", "default", "p", "someone/1", 404)
+
+
+def test_the_version_is_that_of_the_real_server_which_is_imitated(
+    server: ApiServer, pool: urllib3.PoolManager
+) -> None:
+    found = pool.request("GET", f"{server.url}/version").json()
+    assert found["gitVersion"] == str(APISERVER.pinned)
+    assert (found["major"], found["minor"]) == tuple(map(str, APISERVER.pinned[:2]))
 
 
 @pytest.mark.rule("RF-21")
