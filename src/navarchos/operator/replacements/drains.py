@@ -22,6 +22,7 @@ __all__ = [
     "belongs_to",
     "drain_manifest",
     "drain_name",
+    "earlier_drain_names",
     "has_ended",
     "is_cordoned",
 ]
@@ -40,6 +41,21 @@ def drain_name(replacement: NodeReplacement) -> str:
     failed = replacement.status.attempts
     # A failed attempt is counted when its release begins.
     attempt = failed if replacement.status.current is Step.RELEASING else failed + 1
+    return _name_of_attempt(replacement, attempt)
+
+
+def earlier_drain_names(replacement: NodeReplacement) -> list[str]:
+    """Return the names of the drains that attempts had which have failed.
+
+    They are there only as long as they keep a cordon.
+    """
+    return [
+        _name_of_attempt(replacement, attempt)
+        for attempt in range(1, replacement.status.attempts + 1)
+    ]
+
+
+def _name_of_attempt(replacement: NodeReplacement, attempt: int) -> str:
     name = replacement.metadata.name
     return child_name(name) if attempt <= 1 else child_name(name, f"attempt{attempt}")
 

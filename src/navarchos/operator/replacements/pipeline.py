@@ -14,6 +14,7 @@ from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
     NODE_ROLLOUTS,
     NodeDrain,
+    NodeFailurePolicy,
     NodeReplacement,
     NodeReplacementStatus,
     Step,
@@ -27,6 +28,7 @@ from navarchos.operator.replacements.drains import (
     belongs_to,
     drain_manifest,
     drain_name,
+    earlier_drain_names,
     has_ended,
 )
 from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
@@ -87,8 +89,12 @@ class Pipeline:
             return self._save(replacement, transitions.forgiven(replacement, self._clock.now()))
         match replacement.status.current:
             case Step.WAITING:
+                self._undo_kept_cordons(replacement)
                 return self._wait(replacement)
-            case Step.DONE | Step.FAILED:
+            case Step.FAILED:
+                self._undo_kept_cordons(replacement)
+                return replacement
+            case Step.DONE:
                 return replacement
             case _:
                 return self._work(replacement)
@@ -234,6 +240,21 @@ class Pipeline:
     def _keep_cordon(self, drain: NodeDrain | None) -> None:
         if drain is not None and drain.spec.uncordon_on_delete:
             self._objects.drains.patch_any_version(drain, {"spec": {"uncordonOnDelete": False}})
+
+    def _undo_kept_cordons(self, replacement: NodeReplacement) -> None:
+        """Obey who has said `Uncordon` after an attempt that failed under `Keep` (OP-25)."""
+        if replacement.spec.strategy.on_node_failure is not NodeFailurePolicy.UNCORDON:
+            return
+        for name in earlier_drain_names(replacement):
+            drain = self._objects.drains.find(name)
+            if drain is None or drain.metadata.deletion_timestamp is not None:
+                continue
+            if not belongs_to(drain, replacement):
+                continue
+            if not drain.spec.uncordon_on_delete:
+                body = {"spec": {"uncordonOnDelete": True}}
+                drain = self._objects.drains.patch_any_version(drain, body)
+            self._objects.drains.delete(drain)
 
     def _delete(self, drain: NodeDrain | None) -> None:
         if drain is not None:

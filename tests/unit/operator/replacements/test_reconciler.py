@@ -9,6 +9,7 @@ from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
     NODE_REPLACEMENTS,
     DrainPhase,
+    NodeDrain,
     ReplacementPhase,
     Step,
 )
@@ -208,6 +209,67 @@ def test_the_cordon_of_a_failed_node_is_kept_when_asked(operator: Any) -> None:
     assert operator.steps() == {"mine": Step.FAILED}
     assert operator.drains() == ["mine"]
     assert not operator.drain("mine").spec.uncordon_on_delete
+
+
+KEEPING: dict[str, Any] = {"retries": 1, "onNodeFailure": "Keep"}
+
+
+def say_uncordon(operator: Any) -> None:
+    """Change the mind about what happens to the node when it fails."""
+    body = {"spec": {"strategy": {"onNodeFailure": "Uncordon"}}}
+    operator.client.resource(NODE_REPLACEMENTS).patch("mine", body)
+    operator.settle()
+
+
+def hold(operator: Any, drain: str) -> None:
+    """Let one be seen when it is deleted."""
+    body = {"metadata": {"finalizers": ["example.com/uncordon"]}}
+    operator.client.resource(NODE_DRAINS).patch(drain, body)
+
+
+def is_given_back(drain: NodeDrain) -> bool:
+    return drain.metadata.deletion_timestamp is not None and drain.spec.uncordon_on_delete
+
+
+@pytest.mark.rule("OP-25")
+def test_a_kept_cordon_is_undone_as_soon_as_that_is_asked_between_two_attempts(
+    operator: Any,
+) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy=KEEPING)
+    operator.settle()
+    operator.client.resource(NODE_REPLACEMENTS).patch("mine", {"spec": {"paused": True}})
+    operator.fail("mine")
+    assert operator.steps() == {"mine": Step.WAITING}
+    hold(operator, "mine")
+    say_uncordon(operator)
+    assert is_given_back(operator.drain("mine"))
+
+
+@pytest.mark.rule("OP-25")
+def test_a_kept_cordon_is_undone_when_that_is_asked_of_a_failed_node(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy=KEEPING | {"retries": 0})
+    operator.settle()
+    operator.fail("mine")
+    hold(operator, "mine")
+    say_uncordon(operator)
+    assert operator.steps() == {"mine": Step.FAILED}
+    assert is_given_back(operator.drain("mine"))
+
+
+@pytest.mark.rule("OP-25")
+def test_cordons_of_earlier_attempts_are_undone_with_that_of_the_last(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy=KEEPING)
+    operator.settle()
+    operator.fail("mine")
+    assert operator.drains() == ["mine", "mine-attempt2"]
+    say_uncordon(operator)
+    assert operator.drains() == ["mine", "mine-attempt2"], "nothing is touched in mid-flight"
+    operator.fail("mine-attempt2")
+    assert operator.steps() == {"mine": Step.FAILED}
+    assert operator.drains() == []
 
 
 @pytest.mark.rule("OP-22")
