@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from tests.model.scheduling import Scheduler
 from tests.model.serving import Server
+from tests.registering import MANAGERS
 
 from navarchos.meta import format_time
 from navarchos.testing.cluster.agents import Agent
@@ -87,6 +88,7 @@ class Cluster:
                     "name": name,
                     "labels": {"zone": zone},
                     "creationTimestamp": format_time(made),
+                    "managedFields": MANAGERS,
                 },
                 "status": {"conditions": [{"type": "Ready", "status": "True"}]},
             }

@@ -201,14 +201,20 @@ class Run:
             if self.scheduler.seconds >= ends:
                 raise Verdict(f"not over after {_PATIENCE:.0f} s: {self._standing()}")
             self.step(2.0)
-            over_for = over_for + 1 if self._is_over() else 0
+            # What nobody was there to end only looks like it.
+            over_for = over_for + 1 if self._leader is not None and self._is_over() else 0
 
     def _is_over(self) -> bool:
         rollouts = self._of("noderollouts")
         ended = all(_phase(r) in {"Completed", "Halted"} for r in rollouts)
         held = any(_phase(d) not in {"Completed", "Failed"} for d in self._of("nodedrains"))
         moving = any(_phase(r) == "InProgress" for r in self._of("nodereplacements"))
-        return ended and not held and not moving
+        going = any(
+            obj["metadata"].get("deletionTimestamp")
+            for plural in ("noderollouts", "nodereplacements", "nodedrains")
+            for obj in self._of(plural)
+        )
+        return ended and not held and not moving and not going
 
     def _expect_silence(self) -> None:
         """Nothing changes, so nothing is written (A6)."""

@@ -1,4 +1,4 @@
-"""Labels, annotations and finalizers that the operator puts on objects."""
+"""Names that the operator puts on objects."""
 
 from typing import Final
 
@@ -6,6 +6,7 @@ __all__ = [
     "CORDONED_BY_ANNOTATION",
     "DRAIN_COMPLETED_LABEL",
     "DRAIN_FINALIZER",
+    "FIELD_MANAGER",
     "RESUME_ANNOTATION",
 ]
 
@@ -17,6 +18,9 @@ CORDONED_BY_ANNOTATION: Final = "navarchos.pusher.com/cordoned-by"
 
 DRAIN_FINALIZER: Final = "navarchos.pusher.com/drain"
 """On a NodeDrain: its cordon may have to be undone first."""
+
+FIELD_MANAGER: Final = "navarchos-manager"
+"""In a node's `managedFields`: who has set `spec.unschedulable`."""
 
 RESUME_ANNOTATION: Final = "navarchos.pusher.com/resume"
 """On a NodeRollout: a person forgives the attempts that failed so far."""

@@ -130,3 +130,25 @@ def test_a_person_who_opens_a_node_twice_and_then_closes_it_owns_its_cordon(case
     wait_for("the drain to go", lambda: case.target.find("NodeDrain", drain) is None)
     assert case.is_cordoned(name)
     assert case.checker.evictions(case.name) == 0
+
+
+@pytest.mark.rule("OP-41")
+def test_a_person_who_opens_and_closes_a_node_while_no_manager_runs_owns_its_cordon(
+    case: Case,
+) -> None:
+    (name,) = case.add_nodes(1)
+    hold(case)
+    manager = case.manager()
+    case.roll()
+    drain = case.replacement(name)
+    wait_until_blocked(case, name)
+    manager.kill()
+    for closed in (None, True):
+        case.target.patch("Node", name, {"spec": {"unschedulable": closed}})
+    assert is_marked(case, name)
+    case.manager()
+    case.delete("NodeRollout")
+    wait_for("the drain to go", lambda: case.target.find("NodeDrain", drain) is None)
+    assert case.is_cordoned(name)
+    assert not is_marked(case, name)
+    assert case.checker.evictions(case.name) == 0

@@ -1,19 +1,22 @@
 """The node of a drain: found by uid, closed, opened. The only writer of nodes here."""
 
 import threading
-from typing import Final
+from typing import Final, TypeVar
 
-from navarchos.client import Client, NotFound
+from navarchos.client import Client, NotFound, ResourceClient
 from navarchos.client.rights import Rule
 from navarchos.clock import Clock
 from navarchos.drain import CordonState, cordon_patch, uncordon_patch
 from navarchos.informers import SharedInformer
 from navarchos.operator.api.v1alpha1 import NodeDrain
+from navarchos.operator.drains.claims import CLAIMED_NODES, is_closed_by_others
 from navarchos.operator.drains.cordoning import cordon_of, is_marked, owner_of
-from navarchos.operator.names import CORDONED_BY_ANNOTATION
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, FIELD_MANAGER
 from navarchos.operator.nodes import NODES, Node
 
 __all__ = ["RIGHTS", "NodeGate"]
+
+N = TypeVar("N", bound=Node)
 
 _TIMEOUT: Final = 10.0
 
@@ -32,7 +35,8 @@ class NodeGate:
     """
 
     def __init__(self, client: Client, informer: SharedInformer[Node], *, clock: Clock) -> None:
-        self._nodes = client.resource(NODES)
+        self._nodes = client.resource(NODES).with_defaults(field_manager=FIELD_MANAGER)
+        self._claimed_nodes = client.resource(CLAIMED_NODES)
         self._informer = informer
         self._clock = clock
         self._closed_lock = threading.Lock()
@@ -53,11 +57,7 @@ class NodeGate:
 
         Another node under the same name counts as gone.
         """
-        try:
-            node = self._nodes.get(drain.spec.node_name, timeout=_TIMEOUT)
-        except NotFound:
-            return None
-        return node if _is_meant(node, drain) else None
+        return _meant(self._nodes, drain)
 
     def cordon(self, node: Node, drain: NodeDrain) -> Node:
         """Close the node and say whose cordon it is, in one write.
@@ -100,10 +100,10 @@ class NodeGate:
         Raises:
             Conflict: The node has changed; decide again.
         """
-        node = self.live(drain)
+        node = _meant(self._claimed_nodes, drain)
         if node is None:
             return False
-        if cordon_of(node, drain) is CordonState.OURS:
+        if cordon_of(node, drain) is CordonState.OURS and not is_closed_by_others(node):
             self._patch(node, uncordon_patch(CORDONED_BY_ANNOTATION))
             return True
         if is_marked(node, drain):
@@ -121,6 +121,14 @@ class NodeGate:
         )
         self._informer.observe_write(patched)
         return patched
+
+
+def _meant(nodes: ResourceClient[N], drain: NodeDrain) -> N | None:
+    try:
+        node = nodes.get(drain.spec.node_name, timeout=_TIMEOUT)
+    except NotFound:
+        return None
+    return node if _is_meant(node, drain) else None
 
 
 def _is_meant(node: Node, drain: NodeDrain) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.registering import MANAGERS
 
 from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK
@@ -221,9 +222,8 @@ class World:
             process.close()
 
     def node(self, name: str = "n1", **fields: Any) -> str:
-        self.server.install(
-            {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, **fields}
-        )
+        metadata = {"name": name, "managedFields": MANAGERS}
+        self.server.install({"apiVersion": "v1", "kind": "Node", "metadata": metadata, **fields})
         uid: str = self.server.get("nodes", name)["metadata"]["uid"]
         return uid
 

@@ -273,6 +273,27 @@ def test_whoever_uncordons_is_contradicted_once_and_then_obeyed(
 
 
 @pytest.mark.rule("OP-41")
+def test_a_node_that_was_opened_and_closed_while_nobody_looked_stays_closed(
+    world: World, process: Process
+) -> None:
+    """The annotation is still ours then; the server knows who closed the node."""
+    world.node()
+    world.pod("a")
+    world.budget(0)
+    world.drain()
+    process.step()
+    world.cordon(False)
+    world.cordon(True)
+    assert world.mark != ""
+    process.step()
+    world.delete_drain()
+    process.step()
+    assert world.is_cordoned
+    assert world.mark == ""
+    assert world.server.list("nodedrains", group=GROUP) == []
+
+
+@pytest.mark.rule("OP-41")
 @pytest.mark.rule("OP-47")
 def test_who_uncordons_just_after_a_status_was_written_is_not_contradicted_twice(
     world: World, process: Process
