@@ -31,6 +31,7 @@ from navarchos.operator.api.v1alpha1 import (
     StepStatus,
 )
 from navarchos.operator.api.v1alpha1.definitions import manifests
+from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import make_objects
 from navarchos.operator.replacements.admitting import Admission
@@ -193,6 +194,7 @@ def make() -> Make:
 
 
 NO_TIME = 10.0
+LEEWAY = 10.0
 T = TypeVar("T")
 
 
@@ -236,6 +238,7 @@ class Operator:
         config = ClientConfig(host=server.url)
         self.transport = DyingTransport(PooledTransport(config))
         self.client = Client(config, stop=self.stop, transport=self.transport)
+        self.drain_controller = Client(config)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
         self.begin()
@@ -293,6 +296,7 @@ class Operator:
         self.stop.stop()
         self.factory.shutdown(NO_TIME)
         self.client.close()
+        self.drain_controller.close()
 
     def see(self) -> None:
         """Wait until the caches show what the test has done."""
@@ -310,12 +314,29 @@ class Operator:
             self.see()
         raise AssertionError("not settled after 50 rounds")
 
+    def settle_in_time(self) -> None:
+        """Settle, and let everything be written that may wait."""
+        self.settle()
+        self.clock.advance(LEEWAY)
+        self.settle()
+
     def round(self) -> None:
         for rollout in self.objects.rollouts.all():
             self.rollouts.reconcile(Request("", rollout.metadata.name))
         self.replacements.reconcile(ADMISSION)
         for replacement in self.objects.replacements.all():
             self.replacements.reconcile(Request("", replacement.metadata.name))
+        self._let_deleted_drains_go()
+
+    def _let_deleted_drains_go(self) -> None:
+        """Do what the drain controller does when it has given a node back."""
+        drains = self.drain_controller.resource(NODE_DRAINS)
+        for drain in drains.list().items:
+            if drain.metadata.deletion_timestamp is None:
+                continue
+            left = [name for name in drain.metadata.finalizers if name != DRAIN_FINALIZER]
+            if len(left) < len(drain.metadata.finalizers):
+                drains.patch(drain.metadata.name, {"metadata": {"finalizers": left}})
 
     # The cluster, as the test makes and sees it
 

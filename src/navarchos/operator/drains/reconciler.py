@@ -238,6 +238,7 @@ class DrainReconciler(Reconciler):
 
     def _move(self, turn: Turn, plan: DrainPlan) -> Result:
         if to.reveals(turn.drain.status, turn.status):
+            turn = turn.with_status(self._progress(turn, plan))
             stored = self._writer.store(turn.drain, turn.status)
             if stored.wait is not None:
                 return _again(stored.wait)
@@ -267,9 +268,9 @@ class DrainReconciler(Reconciler):
 
     def _progress(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:
         status = self._blocked(turn, plan)
-        late = _is_late(turn, plan)
-        reason = DrainReason.HOLDING if late else DrainReason.DRAINING
-        message = "its time is up; evictions are still tried" if late else ""
+        holding = turn.rules.holds and _is_late(turn, plan)
+        reason = DrainReason.HOLDING if holding else DrainReason.DRAINING
+        message = "its time is up; evictions are still tried" if holding else ""
         return to.with_condition(status, to.NODE_DRAINED, "False", reason, message, now=turn.now)
 
     def _give_up(self, turn: Turn, plan: DrainPlan) -> NodeDrainStatus:

@@ -28,6 +28,7 @@ __all__ = [
     "failed",
     "has_begun",
     "is_over",
+    "is_progress",
     "paused",
     "recorded",
     "refused",
@@ -111,6 +112,11 @@ def reveals(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
         or stored.node_pods != status.node_pods
         or stored.evicted_owners != status.evicted_owners
     )
+
+
+def is_progress(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
+    """Tell whether `status` differs only by how many of the evicted pods are still there."""
+    return stored == replace(status, remaining=stored.remaining)
 
 
 def _notes(plan: DrainPlan) -> tuple[PodNote, ...]:

@@ -10,12 +10,18 @@ from navarchos.client.rights import Rule
 from navarchos.clock import Clock
 from navarchos.informers import SharedInformer
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus, plain_status
+from navarchos.operator.drains.status import is_progress
+from navarchos.operator.leeway import Leeway
 from navarchos.operator.names import DRAIN_FINALIZER
 
 __all__ = ["RIGHTS", "DrainWriter", "Stored"]
 
 _PACE: Final = 1.0
 """Seconds between two status writes of one drain (OP-47)."""
+
+_PROGRESS: Final = 5.0
+"""Seconds by which the number of pods that are left may be out of date in status. Pods that
+leave together then cost no write: the end of the drain comes first."""
 
 RIGHTS: Final = (
     Rule(NODE_DRAINS, ("get",)),
@@ -54,6 +60,7 @@ class DrainWriter:
         self._clock = clock
         self._written_lock = threading.Lock()
         self._written_at: dict[str, float] = {}  # guarded by _written_lock; monotonic
+        self._progress = Leeway(_PROGRESS, clock)
 
     def live(self, drain: NodeDrain) -> NodeDrain | None:
         """Return the drain as the server has it: caches do without the pods of ended ones.
@@ -104,17 +111,20 @@ class DrainWriter:
         Raises:
             Conflict: The drain has changed; decide again.
         """
+        name = drain.metadata.name
         change = merge_diff(plain_status(drain.status), plain_status(status))
         if not change:
+            self._progress.end(name)
             return Stored(drain)
-        name = drain.metadata.name
-        wait = self.wait(name)
-        if wait is not None:
+        late = self._progress.take(name) if is_progress(drain.status, status) else 0.0
+        wait = max(late, self.wait(name) or 0.0)
+        if wait:
             return Stored(drain, wait)
         now = self._clock.monotonic()
         stored = self._patch(drain, {"status": change}, subresource="status")
         with self._written_lock:
             self._written_at[name] = now
+        self._progress.end(name)
         return Stored(stored)
 
     def wait(self, name: str) -> float | None:
@@ -128,6 +138,7 @@ class DrainWriter:
         """Forget a drain that is gone."""
         with self._written_lock:
             self._written_at.pop(name, None)
+        self._progress.end(name)
 
     def _patch(
         self, drain: NodeDrain, body: dict[str, object], *, subresource: str = ""

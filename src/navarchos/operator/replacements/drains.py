@@ -15,6 +15,7 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.child_names import child_name
+from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.runtime.conditions import is_true
 
 __all__ = [
@@ -61,7 +62,10 @@ def _name_of_attempt(replacement: NodeReplacement, attempt: int) -> str:
 
 
 def drain_manifest(replacement: NodeReplacement) -> dict[str, object]:
-    """Return the drain as it is created: one owner, the replacement."""
+    """Return the drain as it is created: one owner, the replacement.
+
+    It bears the finalizer from its first moment, which is a request less than to add it.
+    """
     owner = owner_reference(replacement, NODE_REPLACEMENTS, controller=True)
     spec = msgspec.to_builtins(replacement.spec.drain) | {
         "nodeName": replacement.spec.node_name,
@@ -73,6 +77,7 @@ def drain_manifest(replacement: NodeReplacement) -> dict[str, object]:
         "metadata": {
             "name": drain_name(replacement),
             "ownerReferences": [msgspec.to_builtins(owner)],
+            "finalizers": [DRAIN_FINALIZER],
         },
         "spec": without_nulls(spec),
     }

@@ -19,8 +19,9 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacementStatus,
     Step,
 )
+from navarchos.operator.leeway import Leeway
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
-from navarchos.operator.nodes import NODES
+from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.announce import Announcer
@@ -33,6 +34,7 @@ from navarchos.operator.replacements.drains import (
 )
 from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
 from navarchos.operator.replacements.steps.moves import (
+    Action,
     Advance,
     CreateDrain,
     DeleteDrain,
@@ -49,6 +51,10 @@ from navarchos.operator.trimming import is_settled
 __all__ = ["RIGHTS", "Pipeline"]
 
 _LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
+
+_REPORT: Final = 10.0
+"""Seconds by which a replacement may be behind what its drain reports of pods. Most nodes are
+drained by then, and need no write for it."""
 
 RIGHTS: Final = (
     Rule(NODE_REPLACEMENTS, ("patch",)),  # nodeUID of those that a person made without
@@ -74,6 +80,18 @@ class Pipeline:
         self._objects = objects
         self._announcer = announcer
         self._clock = clock
+        self._report = Leeway(_REPORT, clock)
+
+    def unwritten(self, name: str) -> float | None:
+        """Return the seconds after which a replacement has to be advanced again.
+
+        Something is to be written then that may wait; `None` if nothing is.
+        """
+        return self._report.left(name)
+
+    def forget(self, name: str) -> None:
+        """Forget a replacement that is gone."""
+        self._report.end(name)
 
     def advance(self, replacement: NodeReplacement) -> NodeReplacement:
         """Do what the present step has to do now.
@@ -119,7 +137,13 @@ class Pipeline:
             self._propagate_pause(replacement, drain)
             status = transitions.with_drain(replacement, drain, self._clock.now())
             seen = msgspec.structs.replace(replacement, status=status)
-        move = self._decide(seen, drain)
+        while isinstance(move := self._decide(seen, drain), Advance):
+            status = transitions.moved(seen, move.to, self._clock.now(), deadline=_deadline(drain))
+            seen = msgspec.structs.replace(seen, status=status)
+        if seen.status.current is not replacement.status.current:
+            # Steps that only have to be told of are one write; what the last of them has to
+            # do is done once it is stored.
+            return self._save(replacement, seen.status)
         return self._save(replacement, self._carry_out(seen, drain, move))
 
     def _decide(self, replacement: NodeReplacement, drain: NodeDrain | None) -> Move:
@@ -140,8 +164,15 @@ class Pipeline:
     def _begin(self, replacement: NodeReplacement) -> Move:
         if self._is_abandoned(replacement):
             return Stay()
-        node = self._objects.nodes.live(replacement.spec.node_name)
-        return reserved.decide(replacement, node)
+        # The drain asks the server before it touches the node.
+        return reserved.decide(replacement, self._node(replacement))
+
+    def _node(self, replacement: NodeReplacement) -> Node | None:
+        """Return the replacement's node as last seen; a cache without it may be late."""
+        node = self._objects.nodes.find(replacement.spec.node_name)
+        if node is not None and node.metadata.uid == replacement.spec.node_uid:
+            return node
+        return self._objects.nodes.live(replacement.spec.node_name)
 
     def _is_abandoned(self, replacement: NodeReplacement) -> bool:
         """Tell whether its rollout is gone, so that it is about to go as well (OP-07)."""
@@ -154,16 +185,14 @@ class Pipeline:
         return rollout.metadata.deletion_timestamp is not None
 
     def _carry_out(
-        self, replacement: NodeReplacement, drain: NodeDrain | None, move: Move
+        self, replacement: NodeReplacement, drain: NodeDrain | None, action: Action
     ) -> NodeReplacementStatus:
         """Do what was decided, and return the status that is true afterwards."""
         now = self._clock.now()
         status = replacement.status
-        match move:
+        match action:
             case Stay():
                 pass
-            case Advance(to):
-                status = transitions.moved(replacement, to, now, deadline=_deadline(drain))
             case CreateDrain():
                 status = self._create_drain(replacement, now)
             case Drained():
@@ -228,7 +257,7 @@ class Pipeline:
 
         The time is the drain's, so that doing it twice writes the same.
         """
-        node = self._objects.nodes.live(replacement.spec.node_name)
+        node = self._node(replacement)
         if node is None or node.metadata.uid != replacement.spec.node_uid:
             return
         value = at.astimezone(UTC).strftime(_LABEL_TIME)
@@ -261,7 +290,11 @@ class Pipeline:
             self._objects.drains.delete(drain)
 
     def _save(self, replacement: NodeReplacement, status: NodeReplacementStatus) -> NodeReplacement:
+        name = replacement.metadata.name
+        if transitions.is_report(replacement.status, status) and self._report.take(name):
+            return replacement
         saved = self._objects.replacements.save_status(replacement, replacement.status, status)
+        self._report.end(name)
         self._announcer.moved(replacement, saved)
         return saved
 

@@ -43,7 +43,8 @@ class ReplacementReconciler(Reconciler):
         except STALE as error:
             _log.debug("replacement_overtaken", name=request.name, error=str(error))
             return Result(requeue=True)
-        return DONE
+        unwritten = self._pipeline.unwritten(request.name)
+        return DONE if unwritten is None else Result(requeue_after=unwritten)
 
     def _advance(self, name: str) -> None:
         replacement = self._objects.replacements.find(name)
@@ -51,6 +52,7 @@ class ReplacementReconciler(Reconciler):
         # Waiting, which only admission leaves.
         for _ in Step:
             if replacement is None or replacement.metadata.deletion_timestamp is not None:
+                self._pipeline.forget(name)
                 return
             moved = self._pipeline.advance(replacement)
             if moved.metadata.resource_version == replacement.metadata.resource_version:

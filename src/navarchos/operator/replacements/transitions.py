@@ -25,6 +25,7 @@ __all__ = [
     "drained",
     "forgiven",
     "gone",
+    "is_report",
     "moved",
     "needs_forgiving",
     "released",
@@ -184,6 +185,21 @@ def with_drain(
         failed_pods_count=len(seen.failed_pods),
         evicted_owners=_union(before.evicted_owners, seen.evicted_owners),
         conditions=_cordoned(replacement, drain, now),
+    )
+
+
+def is_report(before: NodeReplacementStatus, after: NodeReplacementStatus) -> bool:
+    """Tell whether a status differs, and only by what its drain reports of pods."""
+    return before != after and before == msgspec.structs.replace(
+        after,
+        node_pods=before.node_pods,
+        node_pods_count=before.node_pods_count,
+        evicted_pods=before.evicted_pods,
+        evicted_pods_count=before.evicted_pods_count,
+        ignored_pods=before.ignored_pods,
+        ignored_pods_count=before.ignored_pods_count,
+        failed_pods=before.failed_pods,
+        failed_pods_count=before.failed_pods_count,
     )
 
 

@@ -19,11 +19,12 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.kinds import OWNER_INDEX, STALE
+from navarchos.operator.leeway import Leeway
 from navarchos.operator.objects import CachesBehind, Objects
 from navarchos.operator.rollouts.announce import Announcer
 from navarchos.operator.rollouts.creating import Children, Created
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
-from navarchos.operator.rollouts.status import Facts, observe, started
+from navarchos.operator.rollouts.status import Facts, is_progress, observe, started
 from navarchos.runtime import DONE, Reconciler, Request, Result, TerminalError
 
 __all__ = ["RIGHTS", "RolloutReconciler"]
@@ -33,6 +34,10 @@ _log = get_logger(__name__)
 _PLAN_TIMEOUT: Final = 30.0
 _AT_ONCE: Final = 0.01
 """Seconds before the next pass over one large rollout: others get their turn."""
+
+_PROGRESS: Final = 1.0
+"""Seconds by which the lists of nodes in status may be out of date. Nothing is decided from
+them; and each write of a large rollout carries all of its nodes."""
 
 RIGHTS: Final = (
     Rule(NODE_ROLLOUTS, ("patch",), subresource="status"),
@@ -56,6 +61,7 @@ class RolloutReconciler(Reconciler):
         self._announcer = announcer
         self._clock = clock
         self._children = Children(objects)
+        self._progress = Leeway(_PROGRESS, clock)
 
     def reconcile(self, request: Request) -> Result:
         """Do what is due for the rollout of that name.
@@ -67,6 +73,7 @@ class RolloutReconciler(Reconciler):
         rollout = self._objects.rollouts.find(request.name)
         if rollout is None or rollout.metadata.deletion_timestamp is not None:
             # Its children go with it: the garbage collector sees to that (OP-07).
+            self._progress.end(request.name)
             return DONE
         try:
             return self._advance(rollout)
@@ -89,14 +96,24 @@ class RolloutReconciler(Reconciler):
             drains=self._drains(made.children),
             creation_error=str(made.failure) if made.failure else "",
         )
-        saved = self._save(rollout, observe(rollout, facts, self._clock.now()))
+        saved = self._report(rollout, observe(rollout, facts, self._clock.now()))
         if made.failure is not None:
             raise made.failure
         if made.unfinished:
             return Result(requeue_after=_AT_ONCE)
         if saved.status.phase is RolloutPhase.COMPLETED:
             return self._expire(saved)
-        return DONE
+        unwritten = self._progress.left(rollout.metadata.name)
+        return DONE if unwritten is None else Result(requeue_after=unwritten)
+
+    def _report(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
+        """Write a status, unless all that is new may wait."""
+        name = rollout.metadata.name
+        if is_progress(rollout.status, status) and self._progress.take(name):
+            return rollout
+        saved = self._save(rollout, status)
+        self._progress.end(name)
+        return saved
 
     def _start(self, rollout: NodeRollout) -> NodeRollout:
         # The set is fixed for ever, so it is taken from the nodes of this moment.

@@ -30,7 +30,7 @@ from navarchos.operator.rollouts.estimate import estimate_completion
 from navarchos.operator.rollouts.plan import Plan
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
 
-__all__ = ["MAX_BLOCKED", "Facts", "observe", "started"]
+__all__ = ["MAX_BLOCKED", "Facts", "is_progress", "observe", "started"]
 
 MAX_BLOCKED: Final = 50
 """The longest list of blocked pods; their count is complete."""
@@ -105,6 +105,19 @@ def observe(rollout: NodeRollout, facts: Facts, now: datetime) -> NodeRolloutSta
         halted_max_failures=_halted_max_failures(rollout) if halt else None,
         resumed=resume_token(rollout),
         conditions=_conditions(rollout, facts, progress, phase, halt, now),
+    )
+
+
+def is_progress(before: NodeRolloutStatus, after: NodeRolloutStatus) -> bool:
+    """Tell whether a status differs, and only by how many nodes have begun and ended well."""
+    return before != after and before == msgspec.structs.replace(
+        after,
+        estimated_completion=before.estimated_completion,
+        plan=before.plan,
+        replacements_completed=before.replacements_completed,
+        replacements_completed_count=before.replacements_completed_count,
+        in_flight=before.in_flight,
+        in_flight_count=before.in_flight_count,
     )
 
 

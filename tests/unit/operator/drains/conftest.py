@@ -330,8 +330,12 @@ class World:
         for pod in self.server.list("pods"):
             meta = pod["metadata"]
             if meta.get("deletionTimestamp"):
-                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
-                self.client.raw("DELETE", path, body={"gracePeriodSeconds": 0})
+                self.end(meta["name"], meta["namespace"])
+
+    def end(self, pod: str, namespace: str = "default") -> None:
+        """End a pod."""
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
+        self.client.raw("DELETE", path, body={"gracePeriodSeconds": 0})
 
     def get(self, name: str = "d") -> Any:
         return self.server.get("nodedrains", name, group=GROUP)

@@ -4,6 +4,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from tests.cases.counting import status_writes
 from tests.unit.operator.drains.conftest import GROUP, Process, World
 
 from navarchos.client import Forbidden
@@ -519,6 +520,65 @@ def test_unchanged_facts_cause_no_write_and_changed_ones_one_a_second(
     world.allow(3)
     process.run(world.is_over, meanwhile=world.kubelet)
     assert all(later - earlier >= 1 for earlier, later in pairwise(writes))
+
+
+@pytest.mark.rule("OP-47")
+def test_a_node_whose_pods_leave_together_is_three_writes_of_its_drain(
+    world: World, process: Process
+) -> None:
+    world.node()
+    for name in "abc":
+        world.pod(name)
+    world.drain()
+    process.run(lambda: world.clock.passed >= 3)
+    assert status_writes(world.server, "nodedrains") == 2, (
+        "what is there, before the first eviction; what was evicted"
+    )
+    process.run(world.is_over, meanwhile=world.kubelet)
+    assert status_writes(world.server, "nodedrains") == 3
+
+
+@pytest.mark.rule("OP-47")
+def test_how_many_pods_are_left_is_told_within_five_seconds(world: World, process: Process) -> None:
+    world.node()
+    for name in "abc":
+        world.pod(name)
+    world.drain()
+    process.run(lambda: world.clock.passed >= 2)
+    written = status_writes(world.server, "nodedrains")
+    world.end("a")
+    assert (process.step().requeue_after or 60.0) <= 5
+    world.clock.passed += 4
+    world.end("b")
+    process.step()
+    assert (world.status()["remaining"], status_writes(world.server, "nodedrains")) == (3, written)
+    world.clock.passed += 1
+    process.step()
+    assert (world.status()["remaining"], status_writes(world.server, "nodedrains")) == (
+        1,
+        written + 1,
+    )
+
+
+@pytest.mark.rule("OP-47")
+def test_what_blocks_is_told_at_once_with_all_that_could_have_waited(
+    world: World, process: Process
+) -> None:
+    world.node()
+    for name in "ab":
+        world.pod(name)
+    world.drain()
+    process.run(lambda: world.clock.passed >= 2)
+    world.end("a")
+    process.step()
+    assert world.status()["remaining"] == 2
+    world.budget(0)
+    world.pod("late")
+    process.step()
+    world.clock.passed += 1
+    process.step()
+    status = world.status()
+    assert (status["remaining"], status["blocked"]) == (2, 1)
 
 
 @pytest.mark.rule("OP-40")

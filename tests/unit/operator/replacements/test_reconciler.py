@@ -3,6 +3,8 @@
 from typing import Any
 
 import pytest
+from tests.cases.counting import status_writes
+from tests.unit.operator.conftest import NO_TIME
 
 from navarchos.client import Conflict, ConnectFailed
 from navarchos.operator.api.v1alpha1 import (
@@ -19,7 +21,7 @@ from navarchos.operator.replacements.admitting import WRITES_PER_PASS
 from navarchos.operator.replacements.drains import drain_manifest
 from navarchos.operator.replacements.reconciler import ADMISSION
 from navarchos.operator.replacements.transitions import reserved
-from navarchos.runtime import Request
+from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
 from navarchos.testing.apiserver import Fault
 
@@ -75,6 +77,55 @@ def test_a_replacement_made_by_hand_goes_all_the_way(operator: Any) -> None:
     assert "ReplacementCompleted" in operator.events()
 
 
+def test_steps_in_which_nothing_is_to_be_done_are_one_write(operator: Any) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    written = status_writes(operator.server, "nodereplacements")
+    operator.play("mine", DrainPhase.DRAINING, nodePods=["default/web-1"])
+    assert operator.steps() == {"mine": Step.DRAINING}
+    assert reason(operator.replacement("mine"), "NodeCordoned") == "NodeCordoned"
+    assert status_writes(operator.server, "nodereplacements") == written + 1
+
+
+def test_which_pods_have_left_is_taken_over_in_ten_seconds_or_with_the_next_step(
+    operator: Any,
+) -> None:
+    pods = [f"default/web-{number}" for number in range(3)]
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING, nodePods=pods)
+    written = status_writes(operator.server, "nodereplacements")
+    operator.play("mine", DrainPhase.DRAINING, evictedPods=pods[:1])
+    operator.clock.advance(9.0)
+    operator.play("mine", DrainPhase.DRAINING, evictedPods=pods[:2])
+    assert status_writes(operator.server, "nodereplacements") == written
+    result = operator.replacements.reconcile(Request("", "mine"))
+    assert result.requeue_after == pytest.approx(1.0)
+    operator.clock.advance(1.0)
+    operator.settle()
+    assert operator.replacement("mine").status.evicted_pods_count == 2
+    assert status_writes(operator.server, "nodereplacements") == written + 1
+    operator.play("mine", DrainPhase.DRAINING, evictedPods=pods)
+    assert operator.replacement("mine").status.evicted_pods_count == 2
+    operator.play("mine", DrainPhase.COMPLETED, evictedPods=pods)
+    assert operator.replacement("mine").status.evicted_pods_count == 3
+    assert status_writes(operator.server, "nodereplacements") == written + 2
+    assert operator.replacements.reconcile(Request("", "mine")) == DONE
+
+
+def test_whose_pods_were_evicted_is_taken_over_at_once(operator: Any) -> None:
+    """Admission waits for the pods that replace them."""
+    owner = {"namespace": "default", "kind": "ReplicaSet", "name": "web", "uid": "uid-web"}
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING)
+    operator.play("mine", DrainPhase.DRAINING, evictedOwners=[owner])
+    assert [one.uid for one in operator.replacement("mine").status.evicted_owners] == ["uid-web"]
+
+
 @pytest.mark.rule("OP-24")
 def test_the_label_has_the_time_in_utc_as_published(operator: Any) -> None:
     operator.add_node("a")
@@ -120,9 +171,34 @@ def test_a_node_that_goes_between_admission_and_its_drain_is_left_alone(operator
     assert operator.steps() == {"mine": Step.RESERVED}
     operator.remove_node("a")
     operator.add_node("a")
+    operator.see()
     operator.replacements.reconcile(Request("", "mine"))
     assert operator.replacement("mine").status.step.reason == "NodeGone"
     assert operator.drains() == []
+
+
+@pytest.mark.rule("OP-20")
+def test_a_node_whose_going_no_cache_shows_yet_gets_a_drain_that_knows_it_by_uid(
+    operator: Any,
+) -> None:
+    operator.add_node("a")
+    uid = operator.node("a").metadata.uid
+    operator.add_replacement("mine", nodeName="a")
+    operator.see()
+    operator.replacements.reconcile(Request("", "mine"))
+    operator.replacements.reconcile(ADMISSION)
+    nodes = operator.objects.nodes.informer
+    nodes.stop()
+    assert nodes.join(NO_TIME), "from here on the cache is late"
+    operator.remove_node("a")
+    operator.add_node("a")
+    operator.replacements.reconcile(Request("", "mine"))
+    assert operator.drain("mine").spec.node_uid == uid, "it asks the server, and finds another"
+    operator.report("mine", DrainPhase.COMPLETED, reason="NodeGone")
+    assert operator.objects.drains.informer.catch_up(NO_TIME)
+    operator.replacements.reconcile(Request("", "mine"))
+    assert operator.replacement("mine").status.step.reason == "NodeGone"
+    assert DRAIN_COMPLETED_LABEL not in operator.node("a").metadata.labels
 
 
 @pytest.mark.rule("OP-20")

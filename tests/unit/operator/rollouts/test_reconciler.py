@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.cases.counting import status_writes
 
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
@@ -297,12 +298,44 @@ def test_unchanged_facts_cause_no_write(operator: Any) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
-    operator.settle()
+    operator.settle_in_time()
     before = operator.server.requests.get("patch", 0)
     operator.clock.advance(600.0)
     operator.round()
     operator.round()
     assert operator.server.requests.get("patch", 0) == before
+
+
+def test_nodes_that_begin_and_end_within_a_second_are_one_write_of_their_rollout(
+    operator: Any,
+) -> None:
+    for name in "abcd":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING, strategy={"maxConcurrent": 2})
+    operator.settle_in_time()
+    assert operator.rollout().status.in_flight == ("a", "b")
+    written = status_writes(operator.server, "noderollouts")
+    for name in "ab":
+        operator.play(f"roll-{name}", DrainPhase.COMPLETED)
+    assert status_writes(operator.server, "noderollouts") == written
+    assert operator.rollouts.reconcile(Request("", "roll")).requeue_after == pytest.approx(1.0)
+    operator.clock.advance(1.0)
+    operator.settle()
+    status = operator.rollout().status
+    assert (status.replacements_completed, status.in_flight) == (("a", "b"), ("c", "d"))
+    assert status_writes(operator.server, "noderollouts") == written + 1
+
+
+def test_the_end_of_a_rollout_and_a_failed_node_are_told_at_once(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(**EVERYTHING, strategy={"retries": 0, "maxFailures": 1})
+    operator.settle()
+    operator.play("roll-a", DrainPhase.FAILED, reason="Timeout")
+    assert operator.rollout().status.replacements_failed == ("a",)
+    operator.play("roll-b", DrainPhase.COMPLETED)
+    assert operator.rollout().status.phase is RolloutPhase.COMPLETED
+    assert operator.rollouts.reconcile(Request("", "roll")) == DONE
 
 
 @pytest.mark.rule("N-12")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from navarchos.operator.api.v1alpha1 import Step
 
 __all__ = [
+    "Action",
     "Advance",
     "CreateDrain",
     "DeleteDrain",
@@ -68,14 +69,9 @@ class Released:
     """What the failed attempt held has been given back."""
 
 
-Move = (
-    Stay
-    | Advance
-    | CreateDrain
-    | Drained
-    | NodeIsGone
-    | FailAttempt
-    | DeleteDrain
-    | KeepCordon
-    | Released
+Action = (
+    Stay | CreateDrain | Drained | NodeIsGone | FailAttempt | DeleteDrain | KeepCordon | Released
 )
+"""What a step can have to do. It is done before the status says so."""
+
+Move = Advance | Action
