@@ -9,7 +9,7 @@ goes wrong is decided by a `Trouble`.
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl
 
 from tests.model.scheduling import Process, Scheduler
 
@@ -20,10 +20,12 @@ from navarchos.stopping import StopToken
 from navarchos.testing.apiserver.access.guard import Access
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import Definitions
+from navarchos.testing.apiserver.direct import buffered, read_request
 from navarchos.testing.apiserver.garbage import GarbageCollector
 from navarchos.testing.apiserver.handler import Call, Request, route, serve
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.objects import encode
+from navarchos.testing.apiserver.reception import refusal
 from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
@@ -125,8 +127,8 @@ class Server:
         request = Request(method, bare, dict(parse_qsl(query)), "", content, raw, agent)
         try:
             return serve(self.api, route(self.api, request), request)
-        except StatusError as refusal:
-            return Answer(refusal.code, encode(refusal.to_json()))
+        except StatusError as error:
+            return Answer(error.code, encode(error.to_json()))
 
     def collect(self) -> None:
         """Let the garbage collector do what is due."""
@@ -169,9 +171,10 @@ class _StoreClock:
     def __init__(self, scheduler: Scheduler) -> None:
         self.now = scheduler.now
         self.wait = scheduler.wait
+        self._scheduler = scheduler
 
     def monotonic(self) -> float:
-        raise NotImplementedError("the store asks for the time of day only")
+        return self._scheduler.seconds
 
 
 class Connection:
@@ -185,7 +188,7 @@ class Connection:
 
     def send(self, request: HttpRequest) -> "BufferedAnswer | _WatchAnswer":
         """Serve a request, after a while."""
-        asked = _asked(request)
+        asked = read_request(request)
         if request.gate is not None:
             request.gate()
         is_write = asked.method != "GET"
@@ -201,7 +204,7 @@ class Connection:
     def _serve(self, request: HttpRequest, asked: Request) -> "BufferedAnswer | _WatchAnswer":
         call = _routed(self._server.api, asked)
         if isinstance(call, StatusError):
-            return _refusal(call)
+            return buffered(refusal(call))
         self._pause(request.stop)
         try:
             self._trouble.before(self._process, call, asked)
@@ -210,8 +213,8 @@ class Connection:
             answer = serve(self._server.api, call, asked)
         except Cut:
             raise ConnectFailed("cut by the model", sent=False) from None
-        except StatusError as refusal:
-            return _refusal(refusal)
+        except StatusError as error:
+            return buffered(refusal(error))
         try:
             self._trouble.after(self._process, call)
         except Lost:
@@ -220,8 +223,7 @@ class Connection:
             self._server.scheduler.sleep(request.timeout or 30.0)
             raise RequestTimeout("too slow in the model", sent=True) from None
         self._pause(request.stop)
-        headers = {name.lower(): value for name, value in answer.headers.items()}
-        return BufferedAnswer(answer.status, headers, answer.body)
+        return buffered(answer)
 
     def _pause(self, stop: StopToken | None) -> None:
         self._server.scheduler.sleep(self._trouble.latency())
@@ -333,30 +335,11 @@ class _WatchAnswer:
         return lines
 
 
-def _asked(request: HttpRequest) -> Request:
-    path, _, query = request.target.partition("?")
-    headers = {name.lower(): value for name, value in request.headers.items()}
-    return Request(
-        request.method,
-        unquote(path),
-        dict(parse_qsl(query, keep_blank_values=True)),
-        headers.get("accept", ""),
-        headers.get("content-type", ""),
-        request.body or b"",
-        headers.get("user-agent", ""),
-    )
-
-
 def _routed(api: Api, asked: Request) -> Call | StatusError:
     try:
         return route(api, asked)
-    except StatusError as refusal:
-        return refusal
-
-
-def _refusal(refusal: StatusError) -> BufferedAnswer:
-    headers = {"retry-after": str(refusal.retry_after)} if refusal.retry_after else {}
-    return BufferedAnswer(refusal.code, headers, encode(refusal.to_json()))
+    except StatusError as error:
+        return error
 
 
 def _nothing() -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 import weakref
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
@@ -77,9 +78,14 @@ class FakeClock:
     def advance(self, seconds: float) -> None:
         """Move time forward, stopping at each deadline on the way.
 
-        Threads that wake at a deadline run on before time moves further, so that
-        a thread that waits again within the span is woken again within it.
+        It begins once everybody has come to rest (see `settle`). Threads that wake at
+        a deadline run on before time moves further, so that a thread that waits again
+        within the span is woken again within it.
+
+        Raises:
+            AssertionError: As `settle`.
         """
+        self.settle()
         with self._changed:
             goal = self._monotonic + seconds
         while True:
@@ -109,7 +115,7 @@ class FakeClock:
         while True:
             with self._changed:
                 waiters = dict(self._waiters)
-            parked = {ident for ident, waiter in waiters.items() if _is_parked(waiter, waiters)}
+            parked = _parked(waiters)
             busy = sorted(
                 thread.name
                 for thread in threading.enumerate()
@@ -153,13 +159,19 @@ class FakeClock:
         return bool(due)
 
 
-def _is_parked(waiter: _Waiter, waiters: dict[int, _Waiter]) -> bool:
-    """Tell a thread that still waits from one that was notified and has not run yet.
+def _parked(waiters: Mapping[int, _Waiter]) -> set[int]:
+    """Return the threads that still wait, without those that were notified and have not run yet.
 
     A notified thread stays registered until it gets the processor. The condition
     knows better: it forgets a waiter at the moment of its notification.
     """
-    registered = sum(other.condition is waiter.condition for other in waiters.values())
-    with waiter.condition:
-        queued = len(waiter.condition._waiters)  # type: ignore[attr-defined]  # noqa: SLF001 - see above
-    return queued >= registered
+    registered: dict[threading.Condition, list[int]] = {}
+    for ident, waiter in waiters.items():
+        registered.setdefault(waiter.condition, []).append(ident)
+    parked: set[int] = set()
+    for condition, idents in registered.items():
+        with condition:
+            queued = len(condition._waiters)  # type: ignore[attr-defined]  # noqa: SLF001 - see above
+        if queued >= len(idents):
+            parked.update(idents)
+    return parked

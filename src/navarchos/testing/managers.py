@@ -1,7 +1,7 @@
 """A manager at work, for the length of a test."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Final, Protocol
 
 from navarchos.client import Client, ClientConfig
@@ -28,7 +28,6 @@ class StartManager(Protocol):
         *,
         config: ClientConfig | None = None,
         options: ManagerOptions | None = None,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> Manager:
         """Start one; see `running_manager`. Without a config it works on `api_server`."""
         ...
@@ -54,7 +53,7 @@ class ManagerStuck(NavarchosError):
 @contextmanager
 def running_manager(
     set_up: SetUp,
-    config: ClientConfig,
+    config: ClientConfig | Client,
     *,
     options: ManagerOptions | None = None,
     clock: Clock = SYSTEM_CLOCK,
@@ -67,7 +66,7 @@ def running_manager(
 
     Args:
         set_up: Adds what it runs.
-        config: The server.
+        config: The server; or a client, which stays its maker's, to be closed afterwards.
         options: Of the manager.
         clock: Of the manager and its client. The limits of half a minute for its begin
             and its end are real time.
@@ -75,9 +74,9 @@ def running_manager(
     Raises:
         ManagerStuck: It did not begin, or end, in time.
     """
-    stop = StopToken()
+    stop = StopToken(clock=clock)
     threads = ThreadGroup("test", stop=stop)
-    with Client(config, clock=clock) as client:
+    with _client(config, clock) as client:
         manager = Manager(client, options=options, clock=clock)
         set_up(manager)
         failures: list[BaseException] = []
@@ -94,6 +93,12 @@ def running_manager(
         raise failures[0]
     if not ended:
         raise ManagerStuck("ended", _LIMIT)
+
+
+def _client(config: ClientConfig | Client, clock: Clock) -> AbstractContextManager[Client]:
+    if isinstance(config, Client):
+        return nullcontext(config)
+    return Client(config, clock=clock)
 
 
 def _run(manager: Manager, stop: StopToken, failures: list[BaseException]) -> None:

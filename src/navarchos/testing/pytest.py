@@ -15,6 +15,7 @@ those whose tests need none.
 | `cluster_options` | test | override it: what `cluster` is made of |
 | `manager` | test | starts a manager, on `api_server` by default; stops it with the test |
 | `fake_clock` | test | time that only the test moves |
+| `server_clock` | test | override it: the time of `api_server`, `cluster` and `manager` |
 | `control_plane` | session | a real one, with controllers and scheduler |
 | `environment` | session | the server that `--navarchos-server` names |
 | `environment_crds` | session | override it: definitions that `environment` is to have |
@@ -28,7 +29,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from navarchos.client import ClientConfig
+from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.testing.apiserver import ApiServer
@@ -52,6 +53,7 @@ __all__ = [
     "fake_clock",
     "manager",
     "pytest_addoption",
+    "server_clock",
 ]
 
 _OPTION = "--navarchos-server"
@@ -70,10 +72,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def api_server() -> Iterator[ApiServer]:
+def server_clock() -> Clock:
+    """The time of `api_server`, `cluster` and `manager`: the machine's.
+
+    Override it to return `fake_clock`, and all of them live in virtual time. Nobody
+    listens then, as connections know real time only: `api_server.client()` gets there.
+    """
+    return SYSTEM_CLOCK
+
+
+@pytest.fixture
+def api_server(server_clock: Clock) -> Iterator[ApiServer]:
     """An API server in this process, empty and the test's own."""
-    with ApiServer() as server:
-        yield server
+    server = ApiServer(clock=server_clock)
+    if server_clock is SYSTEM_CLOCK:
+        server.start()
+    yield server
+    server.stop()
 
 
 @pytest.fixture
@@ -97,7 +112,7 @@ def cluster(api_server: ApiServer, cluster_options: ClusterOptions) -> Iterator[
 
 
 @pytest.fixture
-def manager(request: pytest.FixtureRequest) -> Iterator[StartManager]:
+def manager(request: pytest.FixtureRequest, server_clock: Clock) -> Iterator[StartManager]:
     """Start a manager: `manager(set_up)`. See `running_manager`.
 
     On the test's `api_server` unless it is given a `config`. Managers stop in the
@@ -110,12 +125,12 @@ def manager(request: pytest.FixtureRequest) -> Iterator[StartManager]:
             *,
             config: ClientConfig | None = None,
             options: ManagerOptions | None = None,
-            clock: Clock = SYSTEM_CLOCK,
         ) -> Manager:
-            if config is None:
+            way: ClientConfig | Client | None = config
+            if way is None:
                 ours: ApiServer = request.getfixturevalue("api_server")
-                config = ours.client_config()
-            running = running_manager(set_up, config, options=options, clock=clock)
+                way = stack.enter_context(ours.client())
+            running = running_manager(set_up, way, options=options, clock=server_clock)
             return stack.enter_context(running)
 
         yield start

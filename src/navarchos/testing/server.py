@@ -9,7 +9,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, Self
 
-from navarchos.client import ClientConfig
+from navarchos.client import Client, ClientConfig
+from navarchos.clock import Clock
 from navarchos.testing.apiserver import AuditRecord, Change
 from navarchos.testing.apiserver.objects import JsonObject
 
@@ -38,6 +39,15 @@ class Server(Protocol):
         Args:
             user_agent: How `requests_by` tells that client from others.
         """
+        ...
+
+    def client(self, *, user_agent: str = ...) -> Client:
+        """Return a client with that configuration, to be closed by its user."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that its objects live by."""
         ...
 
     def kubeconfig(self) -> JsonObject:

@@ -5,10 +5,12 @@ import os
 import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Self
 
-from navarchos.client import ClientConfig
+from navarchos.client import Client, ClientConfig
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
@@ -19,12 +21,15 @@ from navarchos.testing.apiserver.access.serving import Certificates
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, AUTHENTICATED, User
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import Definitions
+from navarchos.testing.apiserver.direct import DirectTransport, Wakes
 from navarchos.testing.apiserver.faults import Faults
 from navarchos.testing.apiserver.garbage import GarbageCollector
-from navarchos.testing.apiserver.http import AuditRecord, HttpFrontend, Record
+from navarchos.testing.apiserver.http import HttpFrontend
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.ownership.managers import readable
+from navarchos.testing.apiserver.reception import Reception
+from navarchos.testing.apiserver.record import AuditRecord, Record
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.tokenrequests import request_token
@@ -37,6 +42,7 @@ __all__ = ["ApiServer"]
 
 _HOST: Final = "127.0.0.1"
 _NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_NOWHERE: Final = "http://in-process"
 _STOP_TIMEOUT: Final = 5.0
 
 _log = get_logger(__name__)
@@ -68,6 +74,9 @@ class ApiServer:
         crds: CustomResourceDefinitions to begin with: objects, files or folders.
         rbac: Whether users are told apart, and what they may do is looked at. Needs
             the package `cryptography`.
+        clock: What time it is for objects, and for all that waits in a `client` that
+            needs no network. Connections live in real time, and so do tokens and the
+            times in managed fields and definitions.
 
     Raises:
         ConfigError: A setting is out of range.
@@ -84,6 +93,7 @@ class ApiServer:
         serve_streaming_lists: bool = True,
         crds: Iterable[Source] = (),
         rbac: bool = False,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if bookmark_interval <= 0:
             raise ConfigError("bookmark_interval", bookmark_interval, "seconds, more than 0")
@@ -92,7 +102,7 @@ class ApiServer:
         self._wanted_port = port
         self._bookmark_interval = bookmark_interval
         self._streaming = serve_streaming_lists
-        self._store = Store(history=history)
+        self._store = Store(history=history, clock=clock)
         self._kinds = Kinds(builtin_kinds())
         self._access = Access(self._store, rbac=rbac)
         self._certificates = Certificates() if rbac else None
@@ -101,11 +111,15 @@ class ApiServer:
         self._record = Record()
         self.faults = Faults()
         """What goes wrong on purpose; see `Fault`."""
+        self._reception = Reception(self._api, self._record, self.faults)
+        self._wakes = Wakes()
+        self._serves_directly = False
         self._lifecycle_lock = threading.Lock()
         self._running: _Running | None = None  # guarded by _lifecycle_lock
         self._store.subscribe(Definitions(self._store, self._kinds).on_change)
         self._store.subscribe(Aggregation(self._store).on_change)
         self._store.subscribe(self._on_change)
+        self._store.subscribe(self._wakes.on_change)
         for name in _NAMESPACES:
             self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         if rbac:
@@ -174,16 +188,65 @@ class ApiServer:
         """
         if self._certificates is None:
             if user:
-                raise ConfigError("user", user, "nobody: users are known with rbac=True")
+                raise _unknown(user)
             return ClientConfig(self.url, user_agent=user_agent)
-        known = User(user, (*groups, AUTHENTICATED)) if user else ADMINISTRATOR
-        header = f"Bearer {self._access.tokens.for_user(known)}"
+        header = self._authorization(user, groups)
         return ClientConfig(
             self.url,
             ca_file=str(self._certificates.authority),
             authorization=lambda: header,
             user_agent=user_agent,
         )
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that its objects live by."""
+        return self._store.clock
+
+    def client(
+        self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
+    ) -> Client:
+        """Return a client with that configuration, to be closed by its user.
+
+        It goes over HTTP while the server listens. Of a server that has not been started
+        it needs no network: a request is answered on the thread that asks, as it would be
+        over HTTP, and whoever waits in a watch waits in the server's `clock`. So, with a
+        `FakeClock`, everything is at rest once that has settled.
+
+        Does not promise, without HTTP: that a request's deadline ends it, as a request
+        takes no time; the longest silence of a watch is kept.
+
+        Args:
+            user_agent: As for `client_config`.
+            user: As for `client_config`.
+            groups: As for `client_config`.
+
+        Raises:
+            ConfigError: A user, without `rbac`.
+        """
+        if self._running is not None:
+            return Client(
+                self.client_config(user_agent=user_agent, user=user, groups=groups),
+                clock=self.clock,
+            )
+        config = ClientConfig(_NOWHERE, user_agent=user_agent)
+        if self._certificates is not None:
+            header = self._authorization(user, groups)
+            config = replace(config, authorization=lambda: header)
+        elif user:
+            raise _unknown(user)
+        self._serves_directly = True
+        transport = DirectTransport(
+            self._reception,
+            self._wakes,
+            bookmark_interval=self._bookmark_interval,
+            streaming=self._streaming,
+        )
+        return Client(config, clock=self.clock, transport=transport)
+
+    def _authorization(self, user: str, groups: Sequence[str]) -> str:
+        known = User(user, (*groups, AUTHENTICATED)) if user else ADMINISTRATOR
+        return f"Bearer {self._access.tokens.for_user(known)}"
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, lifetime: int = 3600
@@ -321,16 +384,21 @@ class ApiServer:
         running = self._running
         if running is not None:
             running.call_soon(self._collector.collect)
+        elif self._serves_directly:
+            # No loop does it. Here it is part of the write: who waits sees all of it.
+            self._collector.collect()
 
     def _frontend(self, hub: WakeHub) -> HttpFrontend:
         return HttpFrontend(
-            self._api,
+            self._reception,
             hub,
-            record=self._record,
-            faults=self.faults,
             bookmark_interval=self._bookmark_interval,
             streaming=self._streaming,
         )
+
+
+def _unknown(user: str) -> ConfigError:
+    return ConfigError("user", user, "nobody: users are known with rbac=True")
 
 
 def _plain(obj: JsonObject) -> JsonObject:

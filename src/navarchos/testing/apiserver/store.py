@@ -11,7 +11,6 @@ thread that wants the store.
 """
 
 import threading
-import time
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -101,13 +100,13 @@ class Event:
 
     __slots__ = ("at", "entry", "lines", "previous", "type")
 
-    def __init__(self, kind: ChangeType, entry: Entry, previous: Entry | None) -> None:
+    def __init__(self, kind: ChangeType, entry: Entry, previous: Entry | None, at: float) -> None:
         self.type = kind
         self.entry = entry
         self.previous = previous
-        self.at = time.monotonic()
-        # Watch lines by view, filled in by whoever needs one first. Only the
-        # thread of the event loop touches it.
+        self.at = at
+        # Watch lines by view, filled in by whoever needs one first. Two that need the
+        # same one at once make it twice, which is harmless: they are equal.
         self.lines: dict[object, bytes | None] = {}
 
     @property
@@ -181,7 +180,8 @@ class Store:
 
     Args:
         history: How many events each kind keeps for watches.
-        clock: What time it is for objects that are created, bound, evicted or deleted.
+        clock: What time it is for objects that are created, bound, evicted or deleted, and
+            for caches that lag.
     """
 
     def __init__(self, *, history: int = 10_000, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -237,7 +237,8 @@ class Store:
             if previous is None:
                 insort(held.keys, entry.key)
             kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
-            self._commit_locked(held, Event(kind, entry, previous), origin)
+            event = Event(kind, entry, previous, self.clock.monotonic())
+            self._commit_locked(held, event, origin)
             return entry
 
     def remove(self, bucket: BucketId, key: str, *, origin: Origin | None = None) -> Entry:
@@ -253,7 +254,8 @@ class Store:
             version = self._next_version_locked()
             metadata = {**meta(previous.obj), "resourceVersion": str(version)}
             last = Entry({**previous.obj, "metadata": metadata}, version)
-            self._commit_locked(held, Event("DELETED", last, previous), origin)
+            event = Event("DELETED", last, previous, self.clock.monotonic())
+            self._commit_locked(held, event, origin)
             return last
 
     def rewrite(self, bucket: BucketId, change: Callable[[JsonObject], JsonObject]) -> None:
@@ -307,7 +309,7 @@ class Store:
         """
         with self._store_lock:
             held = self._bucket_locked(bucket)
-            seen = bisect_right(held.log, time.monotonic() - seconds, key=_time_of)
+            seen = bisect_right(held.log, self.clock.monotonic() - seconds, key=_time_of)
             unseen = held.log[seen:]
             past = Store(history=self._history, clock=self.clock)
             past._version = unseen[0].version - 1 if unseen else self._version

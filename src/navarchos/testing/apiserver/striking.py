@@ -1,10 +1,8 @@
 """How faults strike: before a request is served, and in the stream of a watch."""
 
-import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-
-from aiohttp import web
+from enum import Enum, auto
 
 from navarchos.testing.apiserver.eviction import charge
 from navarchos.testing.apiserver.faults import Asked, Fault
@@ -12,7 +10,7 @@ from navarchos.testing.apiserver.handler import Call, Request, read_eviction
 from navarchos.testing.apiserver.reading import expired_page
 from navarchos.testing.apiserver.writing import Api
 
-__all__ = ["Cut", "FaultyStream", "asked_by", "strike"]
+__all__ = ["Cut", "Ending", "Spoiler", "asked_by", "strike"]
 
 
 class Cut(Exception):
@@ -44,15 +42,15 @@ def _is_from_cache(call: Call, request: Request) -> bool:
     return call.verb == "get"
 
 
-async def strike(fault: Fault, api: Api, call: Call, request: Request) -> Api:
+def strike(fault: Fault, api: Api, call: Call, request: Request) -> Api:
     """Do what a fault does before a request is served; returns what is to serve it.
+
+    Its delay is the caller's to wait for.
 
     Raises:
         Cut: The connection is to end instead.
         StatusError: The answer.
     """
-    if fault.delay:
-        await asyncio.sleep(fault.delay)
     if fault.charge_only and call.target is not None:
         body, options = read_eviction(request)
         charge(api, call.target.kind, call.target.namespace, call.target.name, body, options)
@@ -68,61 +66,61 @@ async def strike(fault: Fault, api: Api, call: Call, request: Request) -> Api:
     return api
 
 
-class FaultyStream:
-    """Writes watch lines, wrongly where a fault says so."""
+class Ending(Enum):
+    """How a watch ends that a fault has struck."""
 
-    def __init__(
-        self,
-        raw: web.BaseRequest,
-        response: web.StreamResponse,
-        fault: Fault | None,
-        stopping: asyncio.Event,
-    ) -> None:
-        self._raw = raw
-        self._response = response
+    END = auto()
+    """Properly."""
+    CUT = auto()
+    """The connection is cut."""
+    HALF_CLOSE = auto()
+    """The server says that nothing more will come, and keeps the connection."""
+    STALL = auto()
+    """Nothing more comes, and nobody says so; properly once the server stops."""
+    STALL_WITHIN = auto()
+    """The same in the middle of a line: there is no proper end any more."""
+
+
+class Spoiler:
+    """Tells what becomes of the lines of a watch: right, or wrong where a fault says so.
+
+    Pure but for its count of lines; whoever owns the connection does what it says.
+    """
+
+    def __init__(self, fault: Fault | None) -> None:
         self._fault = fault if fault is not None and fault.is_for_watches else None
-        self._stopping = stopping
         self._sent = 0
 
-    async def send(self, lines: Sequence[bytes]) -> bool:
-        """Write lines; returns False when the stream is to end."""
+    def spoil(self, lines: Sequence[bytes]) -> Iterator[bytes | Ending]:
+        """Yield what to send; an `Ending` is the last of all.
+
+        A batch without lines asks for the ending that is due before the first one.
+        """
         if self._fault is None:
             if lines:
-                await self._response.write(b"".join(lines))
-            return True
-        if not lines:
-            return await self._obey(self._fault, b"")
+                yield b"".join(lines)
+            return
         for line in lines:
-            if not await self._send_one(self._fault, line):
-                return False
-        return True
+            yield from self._one(self._fault, line)
+        if not lines and (ending := self._due(self._fault)):
+            yield ending
 
-    async def _send_one(self, fault: Fault, line: bytes) -> bool:
-        if not await self._obey(fault, line):
-            return False
+    def _one(self, fault: Fault, line: bytes) -> Iterator[bytes | Ending]:
+        if self._sent in {fault.truncate_after, fault.stall_within}:
+            yield line[: len(line) // 2]
+            yield Ending.CUT if self._sent == fault.truncate_after else Ending.STALL_WITHIN
+        if ending := self._due(fault):
+            yield ending
         self._sent += 1
         if self._sent == fault.lose:
-            return True
-        await self._response.write(line * 2 if self._sent == fault.duplicate else line)
-        return await self._obey(fault, b"")
+            return
+        yield line * 2 if self._sent == fault.duplicate else line
+        if ending := self._due(fault):
+            yield ending
 
-    async def _obey(self, fault: Fault, upcoming: bytes) -> bool:
-        if self._sent == fault.truncate_after and upcoming:
-            await self._response.write(upcoming[: len(upcoming) // 2])
-            raise Cut
-        if self._sent == fault.stall_within and upcoming:
-            await self._response.write(upcoming[: len(upcoming) // 2])
-            await self._stopping.wait()
-            raise Cut
+    def _due(self, fault: Fault) -> Ending | None:
         if self._sent == fault.drop_after:
-            return False
+            return Ending.END
         if self._sent == fault.half_close_after:
-            transport = self._raw.transport
-            if transport is not None and transport.can_write_eof():
-                transport.write_eof()
-            await self._stopping.wait()
-            raise Cut
-        if self._sent == fault.stall_after:
-            await self._stopping.wait()
-            return False
-        return True
+            return Ending.HALF_CLOSE
+        return Ending.STALL if self._sent == fault.stall_after else None

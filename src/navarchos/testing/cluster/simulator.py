@@ -1,5 +1,6 @@
 """The simulator as a whole: population, controllers, checker."""
 
+import math
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -7,11 +8,11 @@ from http import HTTPStatus
 from typing import Final, Self
 
 from navarchos.client import Client
-from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStarted, NotStarted
 from navarchos.logs import get_logger
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
+from navarchos.testing.clock import FakeClock
 from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.controllers import (
     cloud,
@@ -75,6 +76,23 @@ class Cluster:
     talk to the server over HTTP as real ones do, on this project's framework. A
     checker looks at every write (`navarchos.testing.cluster.invariants`).
 
+    It lives by the server's clock. In virtual time,
+
+    ```python
+    clock = FakeClock()
+    server = ApiServer(clock=clock)  # not started: connections know real time only
+    with Cluster(server) as cluster:
+        cluster.populate()
+        cluster.start()
+        cluster.wait_until_ready()
+        clock.advance(3600)
+    ```
+
+    all that falls due happens at its time, and at no other: time stands still until
+    everybody has come to rest. Several things that are due at the same moment happen
+    in any order, and pods whose names the server makes up draw other durations in
+    each run: give a `Span` without width, or a kwok annotation, where that matters.
+
     Promises: what `populate` installs is settled, so nothing moves until somebody
     moves it; after `stop` no thread and no connection is left.
 
@@ -93,11 +111,10 @@ class Cluster:
         server: Server,
         *,
         options: ClusterOptions | None = None,
-        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self.options = options if options is not None else ClusterOptions()
         self._server = server
-        self._clock = clock
+        self._clock = clock = server.clock
         self._stop = StopToken(clock=clock)
         self._threads = ThreadGroup("cluster", stop=self._stop, clock=clock)
         self._checker = InvariantChecker(
@@ -163,11 +180,14 @@ class Cluster:
     def wait_until_ready(self, timeout: float | None = None) -> bool:
         """Wait until every cache is filled and every workload has what it wants.
 
+        In virtual time it moves the clock, no further than needed.
+
         Args:
             timeout: Longest wait in seconds; `None` waits without limit.
 
         Returns:
-            False when the time passed, or the cluster was stopped, first.
+            False when the time passed, or the cluster was stopped, first; in virtual
+            time also when nothing is under way that could change it.
 
         Raises:
             NotStarted: There is nothing to wait for.
@@ -178,15 +198,15 @@ class Cluster:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self._stop.is_set():
             self._threads.raise_failure()
+            if isinstance(self._clock, FakeClock):
+                self._clock.settle()
             began = self._clock.monotonic()
             waiting_for = unsettled(self._world, self._server)
             if not waiting_for:
                 return True
-            if deadline is not None and self._clock.monotonic() >= deadline:
+            if not self._pause(began, deadline):
                 _log.warning("cluster_not_ready", waiting_for=waiting_for)
                 return False
-            # A look at a large cluster takes a while: no more than half the time is spent so.
-            self._stop.wait(max(_LOOK_PERIOD, self._clock.monotonic() - began))
         return False
 
     def stop(self) -> None:
@@ -196,11 +216,27 @@ class Cluster:
             _log.error("cluster_threads_left", threads=self._threads.running())
         self._cleanup.close()
 
+    def _pause(self, began: float, deadline: float | None) -> bool:
+        """Wait before the next look; False if there is to be none."""
+        now = self._clock.monotonic()
+        left = math.inf if deadline is None else deadline - now
+        if left <= 0:
+            return False
+        if not isinstance(self._clock, FakeClock):
+            # A look at a large cluster takes a while: no more than half the time is spent so.
+            self._stop.wait(max(_LOOK_PERIOD, now - began))
+            return True
+        until_next = self._clock.next_deadline()
+        step = left if until_next is None else min(left, until_next)
+        if step == math.inf:
+            return False
+        self._clock.advance(step)
+        return True
+
     def _clients(self) -> Mapping[Agent, Client]:
         clients: dict[Agent, Client] = {}
         for agent in Agent:
-            config = self._server.client_config(user_agent=agent.value)
-            clients[agent] = Client(config, clock=self._clock)
+            clients[agent] = self._server.client(user_agent=agent.value)
             self._cleanup.callback(clients[agent].close)
         return clients
 

@@ -218,6 +218,11 @@ class ControlPlane:
         """Return a client with that configuration, to be closed by its user."""
         return Client(self.client_config(user_agent=user_agent, user=user, groups=groups))
 
+    @property
+    def clock(self) -> Clock:
+        """The machine's: programs of their own know no other."""
+        return SYSTEM_CLOCK
+
     def client_config(
         self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
     ) -> ClientConfig:

@@ -1,0 +1,279 @@
+"""Requests without a network: served on the thread that asks.
+
+Whatever waits here waits in the server's clock and not in a socket, so a `FakeClock`
+knows when everything has come to rest, and can move time.
+"""
+
+import math
+import threading
+from contextlib import AbstractContextManager
+from typing import Final
+from urllib.parse import parse_qsl, unquote
+
+from navarchos.client import ConnectFailed, HttpRequest, RequestTimeout
+from navarchos.client.transport import Answer, BufferedAnswer
+from navarchos.clock import Clock
+from navarchos.errors import Stopped
+from navarchos.stopping import StopToken
+from navarchos.testing.apiserver.handler import Request
+from navarchos.testing.apiserver.reception import (
+    WATCH_FORMS,
+    Case,
+    Reception,
+    failure,
+    refusal,
+)
+from navarchos.testing.apiserver.requests import Answer as Served
+from navarchos.testing.apiserver.requests import negotiate, read_list_options
+from navarchos.testing.apiserver.status import StatusError
+from navarchos.testing.apiserver.store import BucketId, Change
+from navarchos.testing.apiserver.striking import Cut, Ending, Spoiler
+from navarchos.testing.apiserver.watching import WatchLines
+
+__all__ = ["DirectTransport", "Wakes", "buffered", "read_request"]
+
+_LONGEST: Final = 1800.0
+"""How long a watch without `timeoutSeconds` lasts: the shortest time that upstream draws."""
+
+
+class Wakes:
+    """Tells watches that their kind has changed.
+
+    Threads: safe from any thread. Nobody who holds its lock asks the server anything.
+    """
+
+    def __init__(self) -> None:
+        self._watches_lock = threading.Lock()
+        self._watches: dict[BucketId, set[DirectWatch]] = {}  # guarded by _watches_lock
+
+    def on_change(self, change: Change) -> None:
+        """Wake the watches of the kind that has changed."""
+        with self._watches_lock:
+            watches = tuple(self._watches.get(change.resource, ()))
+        for watch in watches:
+            watch.wake()
+
+    def add(self, bucket: BucketId, watch: "DirectWatch") -> None:
+        """Wake a watch from now on."""
+        with self._watches_lock:
+            self._watches.setdefault(bucket, set()).add(watch)
+
+    def remove(self, bucket: BucketId, watch: "DirectWatch") -> None:
+        """Undo `add`; harmless when repeated."""
+        with self._watches_lock:
+            self._watches.get(bucket, set()).discard(watch)
+
+
+class DirectTransport:
+    """Carries requests to a reception in this process.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(
+        self, reception: Reception, wakes: Wakes, *, bookmark_interval: float, streaming: bool
+    ) -> None:
+        self._reception = reception
+        self._wakes = wakes
+        self._bookmark_interval = bookmark_interval
+        self._streaming = streaming
+
+    def send(self, request: HttpRequest) -> Answer:
+        """Have a request served; a fault's delay passes in the server's clock."""
+        stop = StopToken() if request.stop is None else request.stop
+        stop.raise_if_set()
+        asked = read_request(request)
+        if request.gate is not None:
+            request.gate()
+        headers = [*request.headers.items(), *request.repeated]
+        try:
+            with self._turn():
+                case = self._reception.admit(asked, headers)
+        except StatusError as error:
+            return buffered(refusal(error))
+        if case.delay and stop.wait(case.delay):
+            self._reception.close(case, 0)
+            raise Stopped(stop.reason or "stopped")
+        try:
+            with self._turn():
+                return self._serve(case, stop)
+        except Cut:
+            self._reception.close(case, 0)
+            raise ConnectFailed("a fault has cut the connection", sent=True) from None
+
+    def close(self) -> None:
+        """Do nothing: there are no connections."""
+
+    def _turn(self) -> AbstractContextManager[None]:
+        """Let one request be served at a time, as the event loop does."""
+        return self._reception.api.store.transaction()
+
+    def _serve(self, case: Case, stop: StopToken) -> Answer:
+        try:
+            if case.call.verb == "watch":
+                return self._watch(case, stop)
+            answer = self._reception.answer(case)
+        except Cut:
+            raise
+        except Exception as error:  # noqa: BLE001 - a fault of ours is an answer, too
+            answer = failure(error, case.request)
+        if case.fault is not None and case.fault.lose_answer:
+            raise Cut
+        self._reception.close(case, answer.status)
+        return buffered(answer)
+
+    def _watch(self, case: Case, stop: StopToken) -> "DirectWatch":
+        self._reception.begin(case)
+        target, request = case.call.target, case.request
+        assert target is not None
+        options = read_list_options(request.query, target.kind)
+        form = negotiate(request.accept, kind=target.kind, forms=WATCH_FORMS, of_list=True)
+        lines = WatchLines(self._reception.api, target, options, form, streaming=self._streaming)
+        return DirectWatch(
+            self._reception,
+            case,
+            self._wakes,
+            lines,
+            bucket=target.kind.bucket,
+            lasts=options.timeout or _LONGEST,
+            bookmark_interval=self._bookmark_interval if options.bookmarks else math.inf,
+            stop=stop,
+        )
+
+
+class DirectWatch:
+    """The answer to a watch, as its client reads it.
+
+    Threads: as for `navarchos.client.transport.Answer`; `wake` is for any.
+    """
+
+    status: Final = 200
+    is_outdated: Final = False
+
+    def __init__(
+        self,
+        reception: Reception,
+        case: Case,
+        wakes: Wakes,
+        lines: WatchLines,
+        *,
+        bucket: BucketId,
+        lasts: float,
+        bookmark_interval: float,
+        stop: StopToken,
+    ) -> None:
+        self.headers = {"content-type": "application/json"}
+        self._reception = reception
+        self._case = case
+        self._wakes = wakes
+        self._lines = lines
+        self._bucket = bucket
+        self._interval = bookmark_interval
+        self._stop = stop
+        self._clock: Clock = reception.api.store.clock
+        self._spoiler = Spoiler(case.fault)
+        self._changed = threading.Condition(threading.Lock())
+        self._is_awake = False  # guarded by _changed
+        self._ending: Ending | None = None
+        self._is_closed = False
+        now = self._clock.monotonic()
+        self._end = now + lasts
+        self._bookmark_at = now + bookmark_interval
+        first, self._cursor = lines.begin()
+        self._parts: list[bytes | Ending] = [*self._spoiler.spoil(first)]
+        if self._cursor < 0:
+            self._parts.append(Ending.END)
+        wakes.add(bucket, self)
+        self._withdraw = stop.on_stop(self.wake)
+
+    def wake(self) -> None:
+        """Look whether there is something to tell. Takes no lock but its own."""
+        with self._changed:
+            self._is_awake = True
+            self._changed.notify_all()
+
+    def read(self) -> bytes:
+        """Refuse: a watch is read as it comes."""
+        raise NotImplementedError
+
+    def read_some(self, timeout: float | None) -> bytes:
+        """Return the next lines, waiting until there are some."""
+        deadline = math.inf if timeout is None else self._clock.monotonic() + timeout
+        while True:
+            with self._changed:
+                self._is_awake = False  # what comes from here on wakes again
+            if self._stop.is_set():
+                raise Stopped(self._stop.reason or "stopped")
+            if (part := self._part()) is not None:
+                return part
+            now = self._clock.monotonic()
+            if now >= deadline:
+                raise RequestTimeout("the watch was silent", sent=True)
+            # A watch that a fault has silenced waits for its reader to give up.
+            due = math.inf if self._ending else min(self._bookmark_at, self._end)
+            self._sleep(min(deadline, due) - now)
+
+    def close(self) -> None:
+        """End the watch; harmless when repeated."""
+        self._withdraw()
+        self._wakes.remove(self._bucket, self)
+        if not self._is_closed:
+            self._is_closed = True
+            self._reception.close(self._case, 0 if self._is_cut else self.status)
+
+    @property
+    def _is_cut(self) -> bool:
+        return self._ending in {Ending.CUT, Ending.HALF_CLOSE}
+
+    def _part(self) -> bytes | None:
+        """Return the next bytes, `b""` at the end, `None` if there are none yet."""
+        if self._ending is None and not self._parts:
+            self._look()
+        if self._ending is None and self._parts:
+            part = self._parts.pop(0)
+            if isinstance(part, bytes):
+                return part
+            self._ending = part
+        if self._is_cut:
+            raise ConnectFailed("a fault has cut the connection", sent=True)
+        return b"" if self._ending is Ending.END else None
+
+    def _look(self) -> None:
+        """Take what the log has, and a bookmark when one is due."""
+        lines, self._cursor = self._lines.since(self._cursor)
+        now = self._clock.monotonic()
+        has_ended = self._cursor < 0 or now >= self._end
+        is_marked = self._interval < math.inf and self._cursor >= 0
+        if is_marked and now >= min(self._bookmark_at, self._end):
+            lines.append(self._lines.bookmark())
+            self._bookmark_at = now + self._interval
+        self._parts = [*self._spoiler.spoil(lines)]
+        if has_ended:
+            self._parts.append(Ending.END)
+
+    def _sleep(self, seconds: float) -> None:
+        with self._changed:
+            if not self._is_awake:
+                self._clock.wait(self._changed, None if seconds == math.inf else seconds)
+
+
+def read_request(request: HttpRequest) -> Request:
+    """Return what a client sends as the server reads it off a connection."""
+    path, _, query = request.target.partition("?")
+    headers = {name.lower(): value for name, value in request.headers.items()}
+    return Request(
+        request.method,
+        unquote(path),
+        dict(parse_qsl(query, keep_blank_values=True)),
+        headers.get("accept", ""),
+        headers.get("content-type", ""),
+        request.body or b"",
+        headers.get("user-agent", ""),
+    )
+
+
+def buffered(answer: Served) -> BufferedAnswer:
+    """Return what the server answers as a client has it."""
+    headers = {name.lower(): value for name, value in answer.headers.items()}
+    headers["content-type"] = answer.content_type
+    return BufferedAnswer(answer.status, headers, answer.body)

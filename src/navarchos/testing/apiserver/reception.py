@@ -1,0 +1,121 @@
+"""Where requests arrive, over HTTP or without: who asks, what for, and what goes wrong."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from typing import Final
+
+from navarchos.logs import get_logger
+from navarchos.testing.apiserver.faults import Fault, Faults
+from navarchos.testing.apiserver.handler import Call, Request, route, serve
+from navarchos.testing.apiserver.objects import encode
+from navarchos.testing.apiserver.record import Record
+from navarchos.testing.apiserver.requests import Answer, with_warnings
+from navarchos.testing.apiserver.status import StatusError
+from navarchos.testing.apiserver.striking import asked_by, strike
+from navarchos.testing.apiserver.writing import Api
+
+__all__ = ["WATCH_FORMS", "Case", "Reception", "failure", "refusal"]
+
+WATCH_FORMS: Final = ("Table", "PartialObjectMetadata")
+"""The representations that a watch can have beside the plain one."""
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A request that has been let in.
+
+    Attributes:
+        request: What came, and whom it is made for.
+        call: What it asks for.
+        fault: What is to go wrong with it.
+    """
+
+    request: Request
+    call: Call
+    fault: Fault | None
+
+    @property
+    def delay(self) -> float:
+        """Seconds to wait before it is served."""
+        return 0.0 if self.fault is None else self.fault.delay
+
+
+class Reception:
+    """Lets requests in, has them served, and keeps the record.
+
+    Threads: safe from any thread; nothing here waits.
+    """
+
+    def __init__(self, api: Api, record: Record, faults: Faults) -> None:
+        self.api = api
+        self._record = record
+        self._faults = faults
+
+    def admit(self, request: Request, headers: Collection[tuple[str, str]]) -> Case:
+        """Let a request in; it is counted then.
+
+        Raises:
+            StatusError: It is refused: nobody may ask that, or not this user.
+        """
+        api = self.api
+        try:
+            user = api.access.admit(request.method, request.path, request.query, headers)
+        except StatusError as error:
+            self._turn_away(request, error)
+            raise
+        call = route(api, request)
+        self._record.count(call, request.user_agent)
+        fault = None
+        if self._faults.is_armed:
+            fault = self._faults.take(asked_by(call, request))
+        return Case(replace(request, user=user), call, fault)
+
+    def _turn_away(self, request: Request, error: StatusError) -> None:
+        """Keep a request that is refused, if it is one that anybody could make."""
+        try:
+            call = route(self.api, request)
+        except StatusError:
+            return  # nobody learns here what is served
+        self._record.count(call, request.user_agent)
+        self._record.add(call, request.user_agent, error.code)
+
+    def begin(self, case: Case) -> Api:
+        """Let the case's fault strike; returns what is to serve it.
+
+        Raises:
+            Cut: The connection is to end.
+            StatusError: The fault refuses it.
+        """
+        if case.fault is None:
+            return self.api
+        return strike(case.fault, self.api, case.call, case.request)
+
+    def answer(self, case: Case) -> Answer:
+        """Serve whatever is not a watch; refusals are answers, too.
+
+        Raises:
+            Cut: The connection is to end.
+        """
+        return serve(self.begin(case), case.call, case.request)
+
+    def close(self, case: Case, code: int) -> None:
+        """Keep a request that has been answered; `code` is 0 if its connection was cut."""
+        self._record.add(case.call, case.request.user_agent, code)
+
+
+def refusal(error: StatusError) -> Answer:
+    """Return the answer to a request that is refused."""
+    headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
+    answer = Answer(error.code, encode(error.to_json()), headers=headers)
+    return with_warnings(answer, error.warnings)
+
+
+def failure(error: Exception, request: Request) -> Answer:
+    """Return the answer to a request that failed; a fault of ours is logged, too."""
+    if isinstance(error, StatusError):
+        return refusal(error)
+    _log.error("request_failed", method=request.method, path=request.path, exc_info=error)
+    message = f"Internal error occurred: {error!r}"
+    return refusal(StatusError(500, "InternalError", message))
