@@ -1,5 +1,6 @@
-"""Properties of merge patches, selectors and line splitting."""
+"""Properties of merge patches, selectors, and of streams that are cut anywhere."""
 
+import itertools
 import string
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from tests.seeds import runs
 
 from navarchos.client import Operator, Requirement, Selector, merge_apply, merge_diff
+from navarchos.client.chunks import ChunkDecoder
 from navarchos.client.lines import LineSplitter
 
 names = st.text(string.ascii_lowercase, min_size=1, max_size=3)
@@ -77,6 +79,26 @@ def test_a_stream_in_any_pieces_has_the_lines_of_the_whole(chunks: list[bytes]) 
     *lines, rest = b"".join(chunks).split(b"\n")
     assert found == [line.strip() for line in lines if line.strip()]
     assert splitter.rest() == rest.strip()
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=20), max_size=6),
+    st.sampled_from([b"", b";name=value", b" "]),
+    st.sampled_from([b"", b"Trailer: 1\r\n"]),
+    st.lists(st.integers(1, 30), min_size=1, max_size=40),
+)
+@settings(max_examples=runs(200))
+def test_a_chunked_body_has_the_same_content_wherever_it_is_cut(
+    chunks: list[bytes], extension: bytes, trailer: bytes, cuts: list[int]
+) -> None:
+    coded = b"".join(b"%X%s\r\n%s\r\n" % (len(one), extension, one) for one in chunks)
+    left = bytearray(coded + b"0\r\n" + trailer + b"\r\n" + b"of another body")
+    decoder, found, sizes = ChunkDecoder(), b"", itertools.cycle(cuts)
+    while not decoder.ended:
+        size = min(next(sizes), len(left))
+        found += decoder.feed(left, size)
+        del left[:size]
+    assert found == b"".join(chunks)
 
 
 def _sorted(value: object) -> object:

@@ -14,6 +14,7 @@ import struct
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from urllib3.connection import HTTPConnection, HTTPSConnection
@@ -21,6 +22,7 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util import wait_for_write
 
+from navarchos.client.receiving import Response
 from navarchos.client.transport import Gate
 
 __all__ = ["Exchange", "Exchanges", "pool_classes"]
@@ -45,6 +47,7 @@ class Exchange:
         self.sent = False  # whether a byte may have left
         self.answered = False  # whether the head of an answer has come
         self.reused = True  # whether the connection is older than this exchange
+        self.gathers = False  # whether its answer may come late and in large pieces
         self._aborted_lock = threading.Lock()
         self._aborted = False  # guarded by _aborted_lock
         self._connection: _Freeable | None = None  # guarded by _aborted_lock
@@ -97,6 +100,7 @@ class _Freeable(_Connection):
 
     exchanges: Exchanges
     insecure: bool
+    response_class: Any  # what `http.client` makes answers with
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -202,6 +206,7 @@ class _Freeable(_Connection):
         with self._owner_lock:
             # After "Connection: close" the answer alone still holds the socket.
             self._blocking, owner = self.sock, self._owner
+        self.response_class = partial(Response, owner or Exchange())
         answer = super().getresponse()
         if owner is not None:
             owner.answered = True  # nothing may fail here: the answer would stay open

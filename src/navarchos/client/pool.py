@@ -34,8 +34,8 @@ __all__ = ["PooledAnswer", "PooledTransport"]
 _log = get_logger(__name__)
 
 _POOL_SIZE: Final = 64
-_WHOLE_CHUNK: Final = 1 << 20
-_STREAM_CHUNK: Final = 1 << 16
+_PIECE: Final = 1 << 18
+_MUCH: Final = 1 << 20
 _CONNECT_TIMEOUT: Final = 10.0
 """A connection that takes longer is not going to come."""
 
@@ -163,22 +163,26 @@ class PooledAnswer:
 
     def read(self) -> bytes:
         """Return the whole body within the request's timeout, and close."""
-        parts = []
+        parts, length = [], 0
         try:
-            while part := self._read(self._left(), _WHOLE_CHUNK):
+            while part := self._read(self._left()):
                 parts.append(part)
+                length += len(part)
+                # Some milliseconds more at its end are nothing beside what it took.
+                self._exchange.gathers = length >= _MUCH
         finally:
             self.close()
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    def read_some(self, timeout: float | None) -> bytes:
+    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the next bytes, waiting until there are some."""
-        return self._read(timeout, _STREAM_CHUNK)
+        self._exchange.gathers = gather
+        return self._read(timeout)
 
-    def _read(self, timeout: float | None, most: int) -> bytes:
+    def _read(self, timeout: float | None) -> bytes:
         with _translated(self._exchange, self._stop):
             self._exchange.set_timeout(timeout)
-            data = self._response.read1(most)
+            data = self._response.read1(_PIECE)
         if not data and self._exchange.aborted:
             raise Stopped(_reason(self._stop))
         return data

@@ -270,6 +270,7 @@ class ResourceReader(Generic[T]):
             stop=token,
             silence=silence,
             on_bookmark=self._bookmark_seen,
+            is_listing=send_initial_events,
         )
 
     def _one(

@@ -84,11 +84,13 @@ class Answer(Protocol):
         """Return the whole body within the request's timeout, and close."""
         ...
 
-    def read_some(self, timeout: float | None) -> bytes:
+    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the next bytes, waiting until there are some.
 
         Args:
             timeout: Longest silence in seconds; `None` waits without limit.
+            gather: Whether more may be let come for some milliseconds. That costs much
+                less where much comes in small pieces.
 
         Returns:
             `b""` at the proper end of the body.
@@ -134,7 +136,7 @@ class BufferedAnswer:
         """Return the body."""
         return self.body
 
-    def read_some(self, timeout: float | None) -> bytes:
+    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the body once, then its end."""
         body, self.body = self.body, b""
         return body

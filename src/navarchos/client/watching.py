@@ -114,6 +114,7 @@ class WatchStream(Generic[T]):
         stop: StopToken,
         silence: Callable[[], float | None],
         on_bookmark: Callable[[], None],
+        is_listing: bool = False,
     ) -> None:
         self._answer = answer
         self._codec = codec
@@ -125,6 +126,7 @@ class WatchStream(Generic[T]):
         self._lines: deque[bytes] = deque()
         self._reading_lock = threading.Lock()  # held by whoever uses the answer
         self._ended = False  # guarded by _reading_lock
+        self._is_listing = is_listing  # what comes is a list: nobody hears of a part of it
 
     def __enter__(self) -> Self:
         return self
@@ -184,7 +186,7 @@ class WatchStream(Generic[T]):
     def _read(self) -> bytes:
         silence = self._silence()
         try:
-            return self._answer.read_some(silence)
+            return self._answer.read_some(silence, gather=self._is_listing)
         except RequestTimeout as error:
             why = f"the server was silent for {silence} seconds"
             raise WatchBroken(self._resource, why) from error
@@ -222,11 +224,13 @@ class WatchStream(Generic[T]):
     def _bookmark(self, data: msgspec.Raw) -> WatchEvent[T]:
         self._on_bookmark()
         metadata = _BOOKMARKS.decode(data).metadata
+        is_end = (metadata.annotations or {}).get(_INITIAL_EVENTS_END) == "true"
+        self._is_listing = self._is_listing and not is_end
         return WatchEvent(
             "BOOKMARK",
             None,
             ResourceVersion(metadata.resource_version or ""),
-            initial_events_end=(metadata.annotations or {}).get(_INITIAL_EVENTS_END) == "true",
+            initial_events_end=is_end,
         )
 
     def _raise_status(self, data: msgspec.Raw) -> NoReturn:

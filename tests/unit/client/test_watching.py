@@ -269,7 +269,7 @@ def test_without_bookmarks_silence_is_allowed_until_the_server_should_have_ended
         headers: dict[str, str] = {}  # noqa: RUF012 - read-only here
         is_outdated = False
 
-        def read_some(self, timeout: float | None) -> bytes:
+        def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
             limits.append(timeout)
             return b"" if len(limits) > 2 else line("ADDED", "a", "1")
 

@@ -196,7 +196,7 @@ class DirectWatch:
         """Refuse: a watch is read as it comes."""
         raise NotImplementedError
 
-    def read_some(self, timeout: float | None) -> bytes:
+    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the next lines, waiting until there are some."""
         deadline = math.inf if timeout is None else self._clock.monotonic() + timeout
         while True:

@@ -1,0 +1,124 @@
+"""Bodies of answers, read in few large pieces."""
+
+import contextlib
+import http.client
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+
+from urllib3.util import wait_for_read
+
+from navarchos.client.chunks import ChunkDecoder
+
+if TYPE_CHECKING:
+    from navarchos.client.connections import Exchange
+
+__all__ = ["Response"]
+
+_RECORD: Final = 1 << 14  # as much as TLS hands out at once
+_MOST: Final = 1 << 18
+_ENOUGH: Final = _MOST // 2
+_GATHERING: Final = 0.004
+"""Seconds. A server sends some hundred kilobytes of a list meanwhile."""
+
+_NOTHING_YET: Final = (BlockingIOError, ssl.SSLWantReadError)
+
+
+class Response(http.client.HTTPResponse):
+    """An answer of `http.client` whose chunked body costs little to read.
+
+    A streamed list comes as two TLS records for each object, and a server sends them
+    while it makes them. To be woken for each costs four times what it takes to decrypt
+    them, so an exchange that gathers lets more of them come before it reads on, and
+    then takes all that is there. One that does not gather gets each chunk at once.
+    """
+
+    def __init__(self, exchange: "Exchange", sock: socket.socket, *args: Any, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self._exchange = exchange
+        self._socket = sock
+        self._coding = ChunkDecoder()
+        self._buffer = bytearray(_RECORD)
+        self._is_more_there = True  # or may be: nobody has looked
+        self._is_head_empty = False
+
+    def read1(self, n: int = -1) -> bytes:
+        """Return what comes next, waiting until there is something; `b""` at the end."""
+        if self.isclosed() or not self.chunked:
+            return super().read1(n)
+        most = n if 0 <= n < _MOST else _MOST
+        while most and not self._coding.ended:
+            if content := self._content(most):
+                return content
+        if most:
+            self.close()
+        return b""
+
+    def read(self, amt: int | None = None) -> bytes:
+        """Return all that is left, or the next `amt` bytes if there are so many."""
+        if self.isclosed() or not self.chunked:
+            return super().read(amt)
+        parts: list[bytes] = []
+        left = -1 if amt is None else amt
+        while part := self.read1(left):
+            parts.append(part)
+            left = left if amt is None else left - len(part)
+        return b"".join(parts)
+
+    def _content(self, most: int) -> bytes:
+        gathers = self._exchange.gathers
+        self._fit(min(most, len(self._buffer) * 2) if gathers else min(most, _RECORD))
+        if gathers and not self._is_more_there:
+            self._let_come()
+        received = self._receive()
+        if not received:
+            raise http.client.IncompleteRead(b"")
+        if gathers:
+            return self._decoded(received + self._drain(received))
+        content = self._decoded(received)
+        # The rest of a chunk is there as a rule; to wait for it could outlast a deadline.
+        return content if self._coding.is_between else content + self._decoded(self._drain(0))
+
+    def _decoded(self, received: int) -> bytes:
+        try:
+            return self._coding.feed(self._buffer, received)
+        except ValueError as error:
+            raise http.client.IncompleteRead(b"") from error
+
+    def _fit(self, size: int) -> None:
+        """Have a buffer as large as what comes at a time; a quiet watch needs a small one."""
+        full = self._is_more_there and size > len(self._buffer)
+        if full or size < len(self._buffer):
+            self._buffer = bytearray(size)
+
+    def _let_come(self) -> None:
+        """Wait until much is there, or for a moment."""
+        with contextlib.suppress(AttributeError, OSError):  # no such option here, or no such socket
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _ENOUGH)
+            wait_for_read(self._socket, _GATHERING)
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+    def _receive(self) -> int:
+        """Wait for bytes; return how many came, 0 when there will be none."""
+        if self._is_head_empty:
+            return self._socket.recv_into(self._buffer)
+        # What came with the head.
+        first = self.fp.read1(len(self._buffer))
+        self._is_head_empty = True
+        self._buffer[: len(first)] = first
+        return len(first)
+
+    def _drain(self, at: int) -> int:
+        """Take what is there already, and put it behind the first `at` bytes."""
+        begin, limit = at, self._socket.gettimeout()
+        self._socket.settimeout(0)
+        try:
+            with memoryview(self._buffer) as view:
+                while at < len(view) and (got := self._socket.recv_into(view[at:])):
+                    at += got
+        except _NOTHING_YET:
+            pass
+        finally:
+            self._socket.settimeout(limit)
+        self._is_more_there = at == len(self._buffer)
+        return at - begin

@@ -1,0 +1,165 @@
+"""Bodies that come in chunks, and in pieces that are none."""
+
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from navarchos.client import Client, ClientConfig, ConnectFailed, HttpRequest, RequestTimeout
+from navarchos.client.chunks import ChunkDecoder
+from navarchos.client.pool import PooledAnswer, PooledTransport
+from navarchos.errors import Stopped
+from navarchos.stopping import StopToken
+
+Make = Callable[..., Any]
+CERTIFICATE = str(Path(__file__).parent / "tls" / "cert.pem")
+HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+PATIENCE = 30.0
+
+
+def sending(*pieces: bytes, hang_up: bool = False) -> Callable[[Any], None]:
+    """Answer with bytes as they are, then wait until the client goes."""
+
+    def script(peer: Any) -> None:
+        peer.receive()
+        for piece in pieces:
+            peer.send(piece)
+        if not hang_up:
+            peer.wait_until_closed()
+
+    return script
+
+
+def coded(chunks: Sequence[bytes]) -> bytes:
+    return b"".join(b"%x\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks)
+
+
+def body_of(client: Client, **options: Any) -> bytes:
+    return bytes(client.raw("GET", "/x", **{"timeout": PATIENCE, **options}).body)
+
+
+@pytest.fixture
+def open_answer(serve: Make) -> Callable[..., PooledAnswer]:
+    """Send a request and return its answer, whose body is still to be read."""
+
+    def opened(
+        *pieces: bytes, tls: bool = False, hang_up: bool = False, stop: StopToken | None = None
+    ) -> PooledAnswer:
+        server = serve(sending(*pieces, hang_up=hang_up), tls=tls)
+        config = ClientConfig(server.url, ca_file=CERTIFICATE if tls else None)
+        return PooledTransport(config).send(HttpRequest("GET", "/x", timeout=PATIENCE, stop=stop))
+
+    return opened
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("length", [1, 100, 20_000, 3_000_000])
+def test_a_chunked_body_is_read_whole(serve: Make, connect: Make, tls: bool, length: int) -> None:
+    chunks = [bytes([65 + number % 26]) * 9_000 for number in range(length // 9_000)] + [b"end"]
+    server = serve(sending(HEAD, coded(chunks), b"0\r\n\r\n"), tls=tls)
+    client = connect(server.url, ca_file=CERTIFICATE if tls else None)
+    assert body_of(client) == b"".join(chunks)
+
+
+def test_a_connection_is_used_again_after_a_chunked_body(serve: Make, connect: Make) -> None:
+    def twice(peer: Any) -> None:
+        for _ in range(2):
+            peer.receive()
+            peer.send(HEAD + coded([b"one", b"two"]) + b"0\r\nTrailer: 1\r\n\r\n")
+        peer.wait_until_closed()
+
+    server = serve(twice)
+    client = connect(server.url)
+    assert [body_of(client), body_of(client)] == [b"onetwo", b"onetwo"]
+    assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"x\r\n",
+        b"-1\r\n",
+        b"1_0\r\nabcdefghijklmnop\r\n",
+        b"\r\n",
+        b"3\r\nabcdef\r\n",
+        b"f" * 100_000,
+        b"0\r\n" + b"Trailer: without end" * 4_000,
+    ],
+)
+def test_what_is_no_chunked_body_is_no_answer(
+    open_answer: Callable[..., PooledAnswer], body: bytes
+) -> None:
+    with pytest.raises(ConnectFailed):
+        open_answer(HEAD, body).read()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("body", [b"", b"5", b"5\r\nab", b"5\r\nabcde", b"5\r\nabcde\r\n0\r\n"])
+def test_a_chunked_body_that_ends_early_is_no_answer(
+    open_answer: Callable[..., PooledAnswer], tls: bool, body: bytes
+) -> None:
+    with pytest.raises(ConnectFailed):
+        open_answer(HEAD, body, tls=tls, hang_up=True).read()
+
+
+def test_a_chunk_that_trickles_cannot_outlast_the_deadline(serve: Make, connect: Make) -> None:
+    done = threading.Event()
+
+    def trickle(peer: Any) -> None:
+        peer.receive()
+        peer.send(HEAD + b"ffff\r\n")
+        while not done.wait(0.01):
+            peer.send(b"x")
+
+    client = connect(serve(trickle).url)
+    with pytest.raises(RequestTimeout):
+        body_of(client, timeout=0.2)
+    done.set()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("gather", [False, True])
+def test_what_has_come_is_handed_out_though_nothing_follows(
+    open_answer: Callable[..., PooledAnswer], tls: bool, gather: bool
+) -> None:
+    answer = open_answer(HEAD, coded([b"first", b"second"]), tls=tls)
+    found = b""
+    while found != b"firstsecond":
+        found += answer.read_some(PATIENCE, gather=gather)
+    with pytest.raises(RequestTimeout):
+        answer.read_some(0.01, gather=gather)
+    answer.close()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+def test_a_list_that_is_gathered_is_what_was_sent(
+    open_answer: Callable[..., PooledAnswer], tls: bool
+) -> None:
+    chunks = [b"%07d" % number * 1_500 for number in range(300)]
+    answer = open_answer(HEAD, *(coded([chunk]) for chunk in chunks), b"0\r\n\r\n", tls=tls)
+    pieces = list(iter(lambda: answer.read_some(PATIENCE, gather=True), b""))
+    assert b"".join(pieces) == b"".join(chunks)
+    answer.close()
+
+
+@pytest.mark.rule("RT-24")
+@pytest.mark.parametrize("tls", [False, True])
+def test_stop_frees_who_gathers(open_answer: Callable[..., PooledAnswer], tls: bool) -> None:
+    stop = StopToken()
+    answer = open_answer(HEAD, coded([b"first"]), tls=tls, stop=stop)
+    assert answer.read_some(PATIENCE, gather=True) == b"first"
+    stopper = threading.Timer(0.05, stop.stop, ["enough"])
+    stopper.start()
+    with pytest.raises(Stopped):
+        answer.read_some(PATIENCE, gather=True)
+    stopper.join()
+    answer.close()
+
+
+def test_nothing_is_taken_from_behind_the_end() -> None:
+    decoder, data = ChunkDecoder(), bytearray(b"3\r\nabc\r\n0\r\n\r\n3\r\nxyz\r\n")
+    assert decoder.feed(data, len(data)) == b"abc"
+    assert decoder.ended
+    assert decoder.feed(data, len(data)) == b""
