@@ -1,6 +1,5 @@
 """Informers of one process: one per kind and scope, started and stopped together."""
 
-import gc
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar, cast
@@ -10,6 +9,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStopped, NotStarted, Stopped
 from navarchos.forking import ForkGuard
 from navarchos.informers.errors import KindNotCached, SyncTimeout
+from navarchos.informers.freezing import COLLECTOR
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
 from navarchos.informers.ingest import Transform
@@ -74,7 +74,8 @@ class InformerFactory:
             transform: Trims each object of each kind before it is stored.
             kinds: What differs for some kinds, each with its projection.
             freeze: Move what is in memory out of the garbage collector's reach once
-                the caches are filled, so that it is not walked again and again.
+                the caches are filled, so that it is not walked again and again; it
+                comes back with the shutdown of the last factory that did so.
             on_failure: Hears what crashed an informer's own thread; see there.
             clock: Time and waiting.
             rand: Source of jitter, in [0, 1).
@@ -287,6 +288,7 @@ class InformerFactory:
             informers = [*self._informers, *self._removed]
         for informer in informers:
             informer.stop("the informer factory shuts down")
+        COLLECTOR.thaw(self)
         return all(informer.join(self._left(deadline)) for informer in informers)
 
     def _wait(
@@ -355,9 +357,7 @@ class InformerFactory:
             fresh = set(synced) - self._frozen
             self._frozen |= fresh
         if self._freeze and fresh:
-            # Garbage that is frozen stays for ever: collect it first.
-            gc.collect()
-            gc.freeze()
+            COLLECTOR.freeze(self)
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.monotonic())

@@ -18,6 +18,7 @@ from navarchos.informers import (
     SyncTimeout,
     field_index,
 )
+from navarchos.informers.freezing import COLLECTOR
 from navarchos.informers.store import WritableStore
 from navarchos.informers.union import UnionReader
 from navarchos.instrument import Instruments
@@ -502,3 +503,15 @@ def test_filled_caches_are_taken_out_of_the_collectors_reach_once(
     finally:
         gc.unfreeze()
         assert factory.shutdown()
+
+
+def test_a_factory_that_has_shut_down_needs_nothing_frozen_any_more(
+    sources: Sources, fake_clock: FakeClock
+) -> None:
+    factory = InformerFactory(sources, clock=fake_clock)
+    factory.informer(BOXES)
+    factory.start()
+    factory.wait_for_sync(None)
+    assert COLLECTOR.holds_for(factory)
+    assert factory.shutdown()
+    assert not COLLECTOR.holds_for(factory)
