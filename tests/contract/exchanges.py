@@ -24,6 +24,7 @@ PASSING = (
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"), "<time>"),
     (re.compile(r"\bcontract-[a-z0-9]{5}\b"), "<namespace>"),
     (re.compile(r"\b(map|w)-[a-z0-9]{5}\b"), r"<\1>"),
+    (re.compile(r"(too old resource version: )\d+ \(\d+\)"), r"\1<version> (<version>)"),
     (re.compile(r"((?:current|object meta|resource version): )\d+"), r"\1<version>"),
     (re.compile(r"(in record )\(\d+\)"), r"\1(<version>)"),
     (re.compile(r"^\d+s$"), "<age>"),
@@ -156,11 +157,14 @@ class Http:
         media = "application/apply-patch+yaml"
         return self("PATCH", path, body, content_type=media, fieldManager=manager, **query)
 
-    def watch(self, path: str, count: int, **query: object) -> list[dict[str, Any]]:
+    def watch(
+        self, path: str, count: int, *, accept: str = "", **query: object
+    ) -> list[dict[str, Any]]:
         """Return the first `count` events, or fewer when the watch ends before."""
         url = self._url(path, {"watch": "true", "timeoutSeconds": 10, **query})
+        headers = {**self.headers, "Accept": accept} if accept else self.headers
         response = self.pool.request(
-            "GET", f"{self.url}{url}", headers=self.headers, preload_content=False
+            "GET", f"{self.url}{url}", headers=headers, preload_content=False
         )
         found: list[dict[str, Any]] = []
         try:

@@ -170,8 +170,13 @@ def test_their_informer_starts_over_after_its_version_is_forgotten(
         pytest.skip("a restart of a real server outlasts their informer's patience")
     labels = {"test": "yes"}
     core.create_namespaced_config_map(namespace, {"metadata": {"name": "a", "labels": labels}})
+    watched: list[str] = []
+    informer.add_event_handler("MODIFIED", lambda obj: watched.append(obj.metadata.name))
     informer.start()
     until(lambda: informer.cache.list_keys() == [f"{namespace}/a"])
+    # Their informer cannot be stopped between its list and its watch: it would watch for ever.
+    core.patch_namespaced_config_map("a", namespace, {"data": {"k": "1"}})
+    until(lambda: watched == ["a"])
     informer.stop()
     core.delete_namespaced_config_map("a", namespace)
     core.create_namespaced_config_map(namespace, {"metadata": {"name": "b", "labels": labels}})

@@ -42,7 +42,7 @@ def table(
         "kind": "Table",
         "apiVersion": f"meta.k8s.io/{version}",
         "metadata": {"resourceVersion": resource_version},
-        "columnDefinitions": columns_of(kind) if headers else [],
+        "columnDefinitions": columns_of(kind) if headers else None,
         "rows": [_row(kind, entry, version, include_object) for entry in entries],
     }
 

@@ -317,6 +317,8 @@ def check_list_options(options: ListOptions) -> None:
 def check_watch_options(options: ListOptions, *, streaming: bool) -> None:
     """Refuse combinations that a watch may not have.
 
+    The rules are those of apimachinery's meta/internalversion/validation.
+
     Args:
         options: What was asked.
         streaming: Whether this server offers streaming lists.
@@ -327,19 +329,22 @@ def check_watch_options(options: ListOptions, *, streaming: bool) -> None:
     errors = []
     match = options.version_match
     wants = options.initial_events is not None
+    if wants and match != "NotOlderThan":
+        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
+        errors.append(forbidden_field("resourceVersionMatch", text))
     if wants and not streaming:
         text = (
             "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
         )
         errors.append(forbidden_field("sendInitialEvents", text))
-    elif wants and not match:
-        text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        errors.append(forbidden_field("resourceVersionMatch", text))
     if match and not wants:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
         errors.append(forbidden_field("resourceVersionMatch", text))
     if match and match != "NotOlderThan":
         errors.append(unsupported_value("resourceVersionMatch", match, ("NotOlderThan",)))
+    if match and options.continue_token:
+        text = "resourceVersionMatch is forbidden when continue is provided"
+        errors.append(forbidden_field("resourceVersionMatch", text))
     _refuse_options(errors)
 
 

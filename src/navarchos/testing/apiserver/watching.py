@@ -177,6 +177,11 @@ class WatchLines:
         self._kind = target.kind
         self._target = target
         self._options = options
+        # A watch from any version is a streaming list, where those are offered, though it
+        # does not say so (apimachinery's meta/internalversion/defaults.go).
+        self._streams = options.initial_events or (
+            streaming and options.initial_events is None and options.version in {"", "0"}
+        )
         self._form = form
         self._headers_sent = False
         self._floor = 0
@@ -188,15 +193,13 @@ class WatchLines:
         with store.transaction():
             version = store.version
             try:
-                if self._options.initial_events and self._asked > version:
+                if self._streams and self._asked > version:
                     return [self._error(too_large_version(self._asked, version))], -1
-                if self._options.initial_events:
+                if self._streams or (not self._asked and self._options.initial_events is None):
                     lines = self._initial()
-                    return [*lines, self._mark(version, initial_end=True)], store.cursor(
-                        bucket, version
-                    )
-                if not self._asked and self._options.initial_events is None:
-                    return self._initial(), store.cursor(bucket, version)
+                    if self._streams and self._options.bookmarks:
+                        lines.append(self._mark(version, initial_end=True))
+                    return lines, store.cursor(bucket, version)
                 if not self._asked:
                     return [], store.cursor(bucket, version)
                 self._floor = self._asked
@@ -269,16 +272,18 @@ class WatchLines:
         if self._form.kind == "PartialObjectMetadata":
             shown = metadata_only(shown, self._form.version)
         elif self._form.kind == "Table":
-            shown = _table_bookmark(shown, self._kind, self._form.version)
+            headers, self._headers_sent = not self._headers_sent, True
+            shown = _table_bookmark(shown, self._kind, self._form.version, headers=headers)
         return _event_line("BOOKMARK", encode(shown))
 
     def _error(self, error: StatusError) -> bytes:
         return _event_line("ERROR", encode(error.to_json()))
 
 
-def _table_bookmark(obj: JsonObject, kind: Kind, version: str) -> JsonObject:
+def _table_bookmark(obj: JsonObject, kind: Kind, version: str, *, headers: bool) -> JsonObject:
     named = {**obj, "metadata": {**meta(obj), "name": ""}}
-    shown = table(kind, [Entry(named, 0)], str(meta(obj)["resourceVersion"]), version)
+    at = str(meta(obj)["resourceVersion"])
+    shown = table(kind, [Entry(named, 0)], at, version, headers=headers)
     shown["rows"][0]["object"] = metadata_only(obj, version)
     return shown
 
