@@ -62,9 +62,11 @@ def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
 
 def _ends_of_nodes(server: Server) -> Iterator[str]:
     nodes = {node["metadata"]["uid"]: node for node in server.list("nodes")}
+    # Whose cordon is kept was judged when that was decided: the policy may change later.
     owners = {
         f"{drain['metadata']['name']}/{drain['metadata']['uid']}": owner["uid"]
         for drain in server.list("nodedrains", GROUP)
+        if drain["spec"].get("uncordonOnDelete") is not False
         for owner in drain["metadata"].get("ownerReferences") or ()
     }
     for replacement in server.list("nodereplacements", GROUP):
@@ -103,8 +105,9 @@ def _account(rollout: JsonObject, children: Mapping[str, JsonObject]) -> Iterato
         yield f"rollout {name} is Completed without {', '.join(sorted(missing))}"
     if completed & failed:
         yield f"rollout {name} counts nodes twice: {', '.join(sorted(completed & failed))}"
-    if status.get("inFlight"):
-        yield f"rollout {name} says that {status['inFlight']} are in flight"
+    for field in ("inFlight", "stuck"):
+        if status.get(field):
+            yield f"rollout {name} says in {field} that {status[field]} are not finished"
     for node in planned - completed - failed:
         if node not in children:
             yield f"rollout {name} has no replacement for node {node}"

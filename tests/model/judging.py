@@ -15,7 +15,7 @@ from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LAB
 from navarchos.testing.apiserver.store import Change
 from navarchos.testing.cluster.invariants import InvariantChecker
 
-__all__ = ["GROUP", "OPERATOR", "PATIENCE", "Judge", "Verdict", "is_over", "step_of"]
+__all__ = ["GROUP", "OPERATOR", "PATIENCE", "Judge", "Verdict", "is_over", "is_stuck", "step_of"]
 
 JsonObject = Mapping[str, Any]
 
@@ -118,9 +118,8 @@ class Judge:
                 self._node_changed(change, by_operator)
             case "nodereplacements" if by_operator:
                 self._replacement_changed(change)
-            case "nodedrains" if change.type == "DELETED":
-                if change.object["spec"].get("uncordonOnDelete") is False:
-                    self.kept_cordons.add(f"{metadata['name']}/{metadata['uid']}")
+            case "nodedrains":
+                self._drain_changed(change, by_operator)
             case _:
                 pass
 
@@ -159,6 +158,23 @@ class Judge:
         if DRAIN_COMPLETED_LABEL in _labels(node) and _labels(node) != _labels(before):
             self._judge_label(name, uid)
 
+    def _drain_changed(self, change: Change, by_operator: bool) -> None:
+        drain, before = change.object, change.previous
+        if drain["spec"].get("uncordonOnDelete") is not False:
+            return
+        if change.type == "DELETED":
+            self.kept_cordons.add(f"{drain['metadata']['name']}/{drain['metadata']['uid']}")
+        elif by_operator and before and before["spec"].get("uncordonOnDelete") is not False:
+            self._judge_keeping(drain)
+
+    def _judge_keeping(self, drain: JsonObject) -> None:
+        """The cordon of a failed attempt is kept if its replacement says so, at that time."""
+        owner = _owner_uid(drain)
+        above = (r for r in self._of("nodereplacements") if r["metadata"]["uid"] == owner)
+        policies = [r["spec"]["strategy"].get("onNodeFailure", "Uncordon") for r in above]
+        if (drain.get("status") or {}).get("phase") == "Failed" and "Keep" not in policies:
+            self._report(f"the cordon of {drain['metadata']['name']} is kept, which failed")
+
     def _judge_opening(self, name: str, owner: str) -> None:
         """A cordon is undone by the drain that set it, and by no other."""
         if not owner:
@@ -193,12 +209,32 @@ class Judge:
             return
         if step_of(after) == "Reserved" and step_of(before) != "Reserved":
             self._judge_start(after)
+        if is_stuck(after) and not is_stuck(before):
+            self._judge_stuck(after)
+
+    def _judge_stuck(self, stuck: JsonObject) -> None:
+        """A rollout does without as many nodes as may fail, and gives no more slots away."""
+        rollout = self._rollout_of(stuck)
+        name = stuck["metadata"]["name"]
+        if rollout is None:
+            self._report(f"{name} gave its slot away, and no rollout allows that")
+            return
+        allowed = int((rollout["spec"].get("strategy") or {}).get("maxFailures", 0))
+        uid = rollout["metadata"]["uid"]
+        children = [r for r in self._of("nodereplacements") if _owner_uid(r) == uid]
+        without = [r for r in children if is_stuck(r) or step_of(r) == "Failed"]
+        if len(without) > allowed and self._is_old(rollout, *children):
+            self._report(
+                f"{name} gave its slot away, {len(without)} nodes of its rollout are stuck or "
+                f"failed, and {allowed} may be"
+            )
 
     def _judge_start(self, started: JsonObject) -> None:
         name, uid = started["metadata"]["name"], started["metadata"]["uid"]
         node = started["spec"]["nodeName"]
         in_flight = [r for r in self._of("nodereplacements") if _is_in_flight(r)]
-        busy = {r["spec"]["nodeName"] for r in in_flight} | self._held_by_orphans()
+        busy = {r["spec"]["nodeName"] for r in in_flight if not is_stuck(r)}
+        busy |= self._held_by_orphans()
         limit = started["spec"]["strategy"]["maxConcurrent"]
         if len(busy) > limit:
             self._report(
@@ -290,6 +326,11 @@ def step_of(replacement: JsonObject) -> str:
     """Return the step that a replacement is in."""
     step = (replacement.get("status") or {}).get("step") or {}
     return str(step.get("name", "Waiting"))
+
+
+def is_stuck(replacement: JsonObject) -> bool:
+    """Tell whether others start beside a node to which something is done."""
+    return _is_in_flight(replacement) and bool(replacement["status"].get("stuckSince"))
 
 
 def is_over(drain: JsonObject) -> bool:

@@ -85,10 +85,12 @@ class People:
         self._cluster.endless = self._cluster.hopeless = False
         for name in self._cluster.workloads:
             self._cluster.set_budget(name, {"maxUnavailable": 1})
-        for rollout in self._of("noderollouts"):
-            self._patch(rollout, {"spec": {"paused": False}})
-        for replacement in self._of("nodereplacements"):
-            self._patch(replacement, {"spec": {"paused": False}})
+        # Where no node is left for its pods, a drain on hold ends by a person's hand only.
+        let_go = {"spec": {"paused": False, "drain": {"onTimeout": "Fail"}}}
+        for obj in (*self._of("noderollouts"), *self._of("nodereplacements")):
+            self._patch(obj, let_go)
+        for drain in self._of("nodedrains"):
+            self._patch(drain, {"spec": {"onTimeout": "Fail"}})
 
     def add_rollout(self) -> None:
         """Ask for nodes to be replaced."""
@@ -115,6 +117,7 @@ class People:
         }
         spec["drain"] = {
             "timeoutSeconds": rand.choice([30, 60, 120]),
+            "onTimeout": rand.choice(["Fail", "Fail", "Hold"]),
             "gracePeriodSeconds": rand.choice([-1, 5]),
             "evictionRetrySeconds": 5,
         }

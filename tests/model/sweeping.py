@@ -66,6 +66,10 @@ def _delete(run: Run) -> None:
     _edit(run, "DELETE", None)
 
 
+def _relax(run: Run) -> None:
+    run.cluster.set_budget("web", {"maxUnavailable": 9})
+
+
 def _edit(run: Run, method: str, body: Any) -> None:
     run.server.request(method, f"/apis/{GROUP}/v1alpha1/noderollouts/r", body)
 
@@ -90,6 +94,15 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "halted": Setting(
         {**_ALL, "strategy": _strategy(retries=0), "drain": {"timeoutSeconds": 30}},
         budgets={"web": {"maxUnavailable": 0}},
+    ),
+    "stuck for a while": Setting(
+        {
+            **_ALL,
+            "strategy": _strategy(maxFailures=9),
+            "drain": {"timeoutSeconds": 20, "onTimeout": "Hold", "evictionRetrySeconds": 60},
+        },
+        acts={120.0: _relax},
+        budgets={**_ROOM, "web": {"maxUnavailable": 0}},
     ),
     "paused for a while": Setting(
         {**_ALL, "strategy": _strategy()}, acts={4.0: _pause, 12.0: _go_on}, budgets=_ROOM

@@ -105,6 +105,34 @@ def test_a_drain_that_holds_says_so_when_its_time_is_up_and_goes_on(case: Case) 
     assert "BudgetBypassed" not in case.events(case.replacement(name))
 
 
+def test_a_node_on_hold_gives_its_slot_to_the_next_and_is_drained_when_its_budget_allows_it(
+    case: Case,
+) -> None:
+    case.checker.in_flight = 2  # closed nodes: the stuck one and the next
+    (stuck,) = case.add_nodes(1)
+    case.add(
+        manifests.deployment(case.name, "web", 2),
+        manifests.budget(case.name, "web", minAvailable=2),
+    )
+    (free,) = case.add_nodes(1, first=2)
+    case.add_nodes(1, first=3, role="spare")
+    case.manager()
+    names = [{"name": stuck}, {"name": free}]
+    drain = {"timeoutSeconds": 1, "onTimeout": "Hold"}
+    case.roll(nodeSelectors=[], nodeNames=names, strategy={"maxFailures": 1}, drain=drain)
+    case.wait_for_phase("Completed", "NodeReplacement", case.replacement(free))
+    wait_for("only the stuck one to be left", lambda: not case.status().get("inFlight"))
+    assert case.status()["stuck"] == [stuck]
+    assert case.status("NodeReplacement", case.replacement(stuck))["step"]["name"] == "Draining"
+    assert case.is_cordoned(stuck)
+    assert case.checker.evictions(case.name) == 0
+    case.change_budget("web", minAvailable=1)
+    status = case.wait_for_phase("Completed")
+    assert status["replacementsCompleted"] == [stuck, free]
+    assert "stuck" not in status
+    assert case.checker.evictions(case.name) == 2
+
+
 def test_stages_pass_a_budget_for_the_unhealthy_first_and_then_for_those_they_name(
     case: Case,
 ) -> None:

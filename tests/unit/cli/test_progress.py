@@ -149,7 +149,14 @@ def test_the_fields_of_the_json_are_those_that_are_documented() -> None:
             "nextAction",
         ]
     )
-    assert sorted(rollout["inFlight"][0]) == ["deadline", "node", "podsLeft", "since", "step"]
+    assert sorted(rollout["inFlight"][0]) == [
+        "deadline",
+        "node",
+        "podsLeft",
+        "since",
+        "step",
+        "stuckSince",
+    ]
     assert sorted(rollout["blocked"][0]) == sorted(
         ["node", "namespace", "pod", "reason", "budget", "message", "since", "nextAction"]
     )

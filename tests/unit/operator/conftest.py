@@ -241,6 +241,7 @@ class Operator:
         self.drain_controller = Client(config)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
+        self.recheck_after: float | None = None  # as admission said the last time
         self.begin()
 
     def begin(self) -> None:
@@ -323,7 +324,7 @@ class Operator:
     def round(self) -> None:
         for rollout in self.objects.rollouts.all():
             self.rollouts.reconcile(Request("", rollout.metadata.name))
-        self.replacements.reconcile(ADMISSION)
+        self.recheck_after = self.replacements.reconcile(ADMISSION).requeue_after
         for replacement in self.objects.replacements.all():
             self.replacements.reconcile(Request("", replacement.metadata.name))
         self._let_deleted_drains_go()

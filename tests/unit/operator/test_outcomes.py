@@ -3,6 +3,7 @@
 Time is virtual: what is compared are seconds of the operator's own clock.
 """
 
+from dataclasses import dataclass
 from typing import Any, Final
 
 import pytest
@@ -16,38 +17,49 @@ from navarchos.runtime.conditions import find_condition
 DRAIN: Final = 30.0
 """Seconds that a node takes to be drained."""
 
-TIMEOUT: Final = 60
-"""Seconds after which one that cannot be drained is given up: twice that."""
-
 HOUR: Final = 3600.0
+DAY: Final = 24 * HOUR
 
 TOTAL: Final = runs(20, at_most=100)
 """Nodes, of which one in twenty cannot be drained."""
 
 
 class Drains:
-    """Plays all drains of a rollout at once: each ends a time after it began."""
+    """Plays all drains of a rollout at once: each ends a time after it began.
 
-    def __init__(self, operator: Operator, stuck: frozenset[str] = frozenset()) -> None:
+    Args:
+        operator: Makes them.
+        stuck: Nodes with a pod that does not go.
+        timeout: Seconds after which one of those is given up; `None` for never.
+    """
+
+    def __init__(
+        self,
+        operator: Operator,
+        stuck: frozenset[str] = frozenset(),
+        timeout: float | None = None,
+    ) -> None:
         self._operator = operator
         self._stuck = stuck
+        self._timeout = timeout
         self._known = frozenset(operator.drains())
         self._ends: dict[str, float] = {}
         self.started: list[tuple[float, str]] = []
 
-    def run(self, rollout: str) -> float:
-        """Let time pass until the rollout is over; return how much has."""
-        begin = self._operator.clock.monotonic()
+    def run(self, rollout: str) -> None:
+        """Let time pass until the rollout is over, or only held nodes are left of it."""
         self._settle()
         while self._operator.rollout(rollout).status.phase is RolloutPhase.IN_PROGRESS:
             self._begin_new()
-            assert self._ends, "the rollout is not over, and nothing is under way"
-            soonest = min(self._ends.values())
-            self._operator.clock.advance(soonest - self._operator.clock.monotonic())
-            for name in [name for name, end in self._ends.items() if end <= soonest]:
+            now = self._operator.clock.monotonic()
+            recheck = self._operator.recheck_after
+            due = [*self._ends.values(), *([] if recheck is None else [now + recheck])]
+            if not due:
+                return
+            self._operator.clock.advance(min(due) - now)
+            for name in [name for name, end in self._ends.items() if end <= min(due)]:
                 self._end(name)
             self._settle()
-        return self._operator.clock.monotonic() - begin
 
     def _begin_new(self) -> None:
         for drain in self._operator.objects.drains.all():
@@ -56,9 +68,11 @@ class Drains:
                 continue
             self._known |= {name}
             self.started.append((self._operator.clock.monotonic(), node))
-            self._operator.report(name, DrainPhase.DRAINING)
-            lasts = TIMEOUT if node in self._stuck else DRAIN
-            self._ends[name] = self._operator.clock.monotonic() + lasts
+            is_stuck = node in self._stuck
+            self._operator.report(name, DrainPhase.DRAINING, remaining=9, blocked=9 * is_stuck)
+            lasts = self._timeout if is_stuck else DRAIN
+            if lasts is not None:
+                self._ends[name] = self._operator.clock.monotonic() + lasts
 
     def _end(self, name: str) -> None:
         del self._ends[name]
@@ -67,7 +81,7 @@ class Drains:
                 name, DrainPhase.FAILED, reason="Timeout", message="1 pod is left"
             )
         else:
-            self._operator.report(name, DrainPhase.COMPLETED)
+            self._operator.report(name, DrainPhase.COMPLETED, remaining=0)
 
     def _settle(self) -> None:
         # What ends, what is given back, what starts in its place, and its drain.
@@ -92,12 +106,21 @@ def finished_within(operator: Operator, rollout: str, nodes: frozenset[str]) -> 
     return max((end - begin).total_seconds() for end in ends if end is not None)
 
 
-@pytest.mark.rule("OP-25")
-@pytest.mark.timeout(600)
-def test_one_node_of_twenty_that_cannot_be_drained_costs_the_others_a_tenth_of_their_time(
-    operator: Operator,
-) -> None:
-    """They are tried early, as their names say, and once more when all others are done."""
+@dataclass(frozen=True)
+class Played:
+    """A rollout of which one node in twenty cannot be drained, beside one without those."""
+
+    others: frozenset[str]
+    stuck: frozenset[str]
+    took: float
+    """Seconds until the others were done."""
+    clean: float
+    """Seconds until as many were in the rollout in which all could be drained."""
+    started: list[tuple[float, str]]
+
+
+def played(operator: Operator, *, timeout: float | None, **drain: Any) -> Played:
+    """Play both rollouts; those that cannot be drained are tried early, as their names say."""
     nodes = [f"n{number:02}" for number in range(TOTAL)]
     stuck = frozenset(nodes[1 : TOTAL // 2 : 10])
     others = frozenset(nodes) - stuck
@@ -106,24 +129,53 @@ def test_one_node_of_twenty_that_cannot_be_drained_costs_the_others_a_tenth_of_t
     spec: dict[str, Any] = {
         "nodeSelectors": [{"matchAll": True}],
         "strategy": {"maxConcurrent": TOTAL // 10, "maxFailures": len(stuck), "retries": 1},
-        "drain": {"timeoutSeconds": TIMEOUT},
+        "drain": drain,
     }
     operator.add_rollout("clean", **spec)
     Drains(operator).run("clean")
-    clean = finished_within(operator, "clean", frozenset(nodes))
     operator.add_rollout("hard", **spec)
-    drains = Drains(operator, stuck)
+    drains = Drains(operator, stuck, timeout)
     drains.run("hard")
+    return Played(
+        others=others,
+        stuck=stuck,
+        took=finished_within(operator, "hard", others),
+        clean=finished_within(operator, "clean", frozenset(nodes)),
+        started=drains.started,
+    )
+
+
+@pytest.mark.rule("OP-25")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("timeout", [2 * DRAIN, 30 * DRAIN, 0.5 * DAY])
+def test_one_node_of_twenty_that_cannot_be_drained_costs_the_others_a_tenth_of_their_time(
+    operator: Operator, timeout: float
+) -> None:
+    """However long it is tried, and once more when all others are done."""
+    end = played(operator, timeout=timeout, timeoutSeconds=int(timeout))
     status = operator.rollout("hard").status
     assert status.phase is RolloutPhase.COMPLETED
-    assert status.replacements_failed == tuple(sorted(stuck))
-    assert status.replacements_completed_count == len(others)
-    assert finished_within(operator, "hard", others) <= 1.1 * clean
+    assert status.replacements_failed == tuple(sorted(end.stuck))
+    assert status.replacements_completed_count == len(end.others)
+    assert end.took <= 1.1 * end.clean
     first: dict[str, float] = {}
-    again = [(at, node) for at, node in drains.started if first.setdefault(node, at) != at]
-    assert first.keys() == set(nodes)
-    assert sorted(node for _, node in again) == sorted(stuck)
+    again = [(at, node) for at, node in end.started if first.setdefault(node, at) != at]
+    assert first.keys() == end.others | end.stuck
+    assert sorted(node for _, node in again) == sorted(end.stuck)
     assert min(at for at, _ in again) >= max(first.values()), "once all others had their turn"
+
+
+@pytest.mark.timeout(600)
+def test_nodes_on_hold_cost_the_others_a_tenth_of_their_time_and_are_shown_as_stuck(
+    operator: Operator,
+) -> None:
+    end = played(operator, timeout=None, timeoutSeconds=int(DRAIN), onTimeout="Hold")
+    assert end.took <= 1.1 * end.clean
+    status = operator.rollout("hard").status
+    assert status.phase is RolloutPhase.IN_PROGRESS
+    assert status.stuck == tuple(sorted(end.stuck))
+    assert (status.in_flight, status.stuck_count) == ((), len(end.stuck))
+    assert status.replacements_completed_count == len(end.others)
 
 
 def pending_pod(operator: Operator, name: str, owner: dict[str, Any]) -> None:
@@ -189,7 +241,7 @@ def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rol
 
     # Neither time, nor another process, nor that the pods run at last makes it go on.
     operator.restart()
-    operator.clock.advance(24 * HOUR)
+    operator.clock.advance(DAY)
     operator.settle()
     operator.client.resource(_PODS).delete("web-1", "default", grace_period_seconds=0)
     operator.settle()

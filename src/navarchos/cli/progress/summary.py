@@ -42,12 +42,13 @@ ENDED: Final = frozenset({RolloutPhase.COMPLETED, RolloutPhase.HALTED})
 
 
 class InFlight(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A node that takes a slot."""
+    """A node that something is done to. It takes a slot, unless it is stuck."""
 
     node: str
     step: Step
     since: datetime | None
     deadline: datetime | None
+    stuck_since: datetime | None
     pods_left: int
 
 
@@ -216,6 +217,7 @@ def _in_flight(replacement: NodeReplacement, drains: Iterable[NodeDrain]) -> InF
         step=replacement.status.current,
         since=step.started_at if step is not None else None,
         deadline=step.deadline if step is not None else None,
+        stuck_since=replacement.status.stuck_since,
         pods_left=sum(drain.status.remaining for drain in mine),
     )
 

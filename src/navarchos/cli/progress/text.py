@@ -78,7 +78,8 @@ def _bar(done: int, total: int) -> str:
 
 def _flight(node: InFlight, now: datetime) -> str:
     pods = f"  {node.pods_left} pods left" if node.pods_left else ""
-    return f"{node.node}  {node.step}{_ago(node.since, now)}{pods}"
+    stuck = f"  stuck{_ago(node.stuck_since, now)}" if node.stuck_since is not None else ""
+    return f"{node.node}  {node.step}{_ago(node.since, now)}{pods}{stuck}"
 
 
 def _blocked_lines(blocked: Iterable[Blocked], count: int, now: datetime) -> list[str]:

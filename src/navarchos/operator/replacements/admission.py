@@ -16,6 +16,7 @@ from navarchos.operator.api.v1alpha1 import (
     resolve_count,
 )
 from navarchos.operator.replacements.failures import node_gone, tally, too_many_failures
+from navarchos.operator.replacements.stuck import Stuck, find_stuck
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.replacements.world import PendingPod, World, owning_rollout
 
@@ -40,13 +41,16 @@ class Decisions:
     """Names of replacements to start, in this order. All of them may start."""
     expired: tuple[str, ...] = ()
     """Names that waited for Pending pods for too long: the attempt has failed."""
+    stuck: tuple[str, ...] = ()
+    """Names in flight that give their slot away; they still have it in this decision."""
     waiting: Mapping[str, Wait] = field(default_factory=dict)
     recheck_after: float | None = None
     """Seconds until time alone changes a decision; `None` when it never does."""
     compared: tuple[str, ...] = ()
     """Nodes whose budgets would decide which of them starts beside those in flight."""
     beside: tuple[str, ...] = ()
-    """The nodes in flight, those that were started included; empty if none was compared."""
+    """The nodes in flight and stuck, those that were started included; empty if none was
+    compared."""
 
 
 def admit(world: World, now: datetime) -> Decisions:
@@ -61,12 +65,14 @@ def admit(world: World, now: datetime) -> Decisions:
 
     Promises: the same objects and time give the same answer, in whatever order
     they come; nodes in flight and started ones together stay within the limit of
-    each node that is started; a node of the control plane starts only while the others
+    each node that is started, not counting those that are stuck; of these each rollout has
+    no more than its `maxFailures`; a node of the control plane starts only while the others
     of it are well, unless its strategy says otherwise; nothing is changed.
     """
     frozen = _frozen_rollouts(world)
     waiting: dict[str, Wait] = {}
     eligible: list[NodeReplacement] = []
+    going: list[NodeReplacement] = []
     unfinished: list[int] = []
     for replacement in world.replacements:
         if _is_over(replacement, world):
@@ -75,6 +81,8 @@ def admit(world: World, now: datetime) -> Decisions:
         if reason is None or reason is Wait.ROLLOUT_NOT_READY:
             unfinished.append(replacement.spec.replacement.priority)
         if replacement.status.current is not Step.WAITING:
+            if reason is None:
+                going.append(replacement)
             continue
         if reason is not None:
             waiting[replacement.metadata.name] = reason
@@ -88,7 +96,7 @@ def admit(world: World, now: datetime) -> Decisions:
         else:
             waiting[replacement.metadata.name] = Wait.HIGHER_PRIORITY
     candidates.sort(key=lambda candidate: _order(candidate, world))
-    return _Walk(world, now, waiting).through(candidates)
+    return _Walk(world, now, waiting).through(candidates, find_stuck(world, now, going))
 
 
 def admit_apart(
@@ -191,20 +199,24 @@ class _Walk:
         self._world = world
         self._now = now
         self._waiting = waiting
-        self._busy = _nodes_in_flight(world)
+        self._busy = _nodes_with_slots(world)
+        # Who is stuck takes no slot, and its node is closed all the same.
+        self._closed = self._busy | {
+            r.spec.node_name for r in world.replacements if r.status.is_stuck
+        }
         self._control_plane = {
             name: node for name, node in world.nodes.items() if node.is_control_plane
         }
         self._settled_at = max(map(_settled_at, world.replacements), default=_LONG_AGO)
         self._evicted = _evicted_owners(world.replacements)
-        self._taken = {name for node in self._busy for name in world.budgets.get(node, ())}
+        self._taken = {name for node in self._closed for name in world.budgets.get(node, ())}
         self._compared: dict[str, None] = {}
         self._held_up: set[str] = set()
         self._recheck: list[datetime] = []
         self._start: list[str] = []
         self._expired: list[str] = []
 
-    def through(self, candidates: Sequence[NodeReplacement]) -> Decisions:
+    def through(self, candidates: Sequence[NodeReplacement], stuck: Stuck) -> Decisions:
         """Decide on each candidate, first in line first."""
         line = list(reversed(candidates))
         while line:
@@ -212,20 +224,22 @@ class _Walk:
                 line.pop()
             else:
                 self._begin(line.pop(self._choice(line)))
-        soonest = min(self._recheck, default=None)
+        soonest = min((*self._recheck, *stuck.recheck), default=None)
         return Decisions(
             start=tuple(self._start),
             expired=tuple(self._expired),
+            stuck=stuck.names,
             waiting=self._waiting,
             recheck_after=None
             if soonest is None
             else max((soonest - self._now).total_seconds(), 0.0),
             compared=tuple(self._compared),
-            beside=tuple(sorted(self._busy)) if self._compared else (),
+            beside=tuple(sorted(self._closed)) if self._compared else (),
         )
 
     def _begin(self, candidate: NodeReplacement) -> None:
         self._busy.add(candidate.spec.node_name)
+        self._closed.add(candidate.spec.node_name)
         self._taken.update(self._budgets_of(candidate))
         self._start.append(candidate.metadata.name)
 
@@ -236,7 +250,7 @@ class _Walk:
         how long the first in line waits, are the same whichever it is.
         """
         first = len(line) - 1
-        if not self._busy:
+        if not self._closed:
             return first
         next_ones = range(first - 1, max(first - COMPARED, -1), -1)
         rivals = [n for n in next_ones if self._may_stand_in(line[n], line[first])]
@@ -253,7 +267,7 @@ class _Walk:
         mine, theirs = _order(candidate, self._world), _order(first, self._world)
         if (mine.attempts, mine.topology) != (theirs.attempts, theirs.topology):
             return False
-        return candidate.spec.node_name not in self._busy and self._reason(candidate) is None
+        return candidate.spec.node_name not in self._closed and self._reason(candidate) is None
 
     def _budgets_of(self, candidate: NodeReplacement) -> frozenset[str]:
         return self._world.budgets.get(candidate.spec.node_name, frozenset())
@@ -261,7 +275,7 @@ class _Walk:
     def _is_held_back(self, candidate: NodeReplacement) -> bool:
         """Tell whether it may not start, and note why."""
         name, line = candidate.metadata.name, owning_rollout(candidate)
-        if candidate.spec.node_name in self._busy:
+        if candidate.spec.node_name in self._closed:
             self._waiting[name] = Wait.NODE_IN_FLIGHT
             return True
         reason = Wait.QUEUED if line in self._held_up else self._reason(candidate)
@@ -298,7 +312,7 @@ class _Walk:
             return True
         own = _topology(candidate.spec.node_name, key, self._world)
         # A node in flight that is gone says nothing about its place any more.
-        present = self._busy & self._world.nodes.keys()
+        present = self._closed & self._world.nodes.keys()
         return all(_topology(name, key, self._world) == own for name in present)
 
     def _weakens_control_plane(self, candidate: NodeReplacement) -> bool:
@@ -310,7 +324,7 @@ class _Walk:
             return False
         others = self._control_plane.keys() - {name}
         return any(
-            other in self._busy or not self._control_plane[other].is_ready for other in others
+            other in self._closed or not self._control_plane[other].is_ready for other in others
         )
 
     def _pods_are_pending(self, candidate: NodeReplacement) -> bool:
@@ -348,9 +362,9 @@ def _limit(replacement: NodeReplacement) -> int | None:
     return resolved if isinstance(value, int) else max(resolved, 1)
 
 
-def _nodes_in_flight(world: World) -> set[str]:
+def _nodes_with_slots(world: World) -> set[str]:
     """Return the nodes that take a slot: two replacements of one node take one."""
-    busy = {r.spec.node_name for r in world.replacements if r.status.current.in_flight}
+    busy = {r.spec.node_name for r in world.replacements if r.status.takes_slot}
     return busy | world.orphaned
 
 

@@ -11,8 +11,10 @@ from navarchos.logs import get_logger
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
+    NodeDrain,
     NodeReplacement,
     NodeReplacementStatus,
+    Step,
 )
 from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
@@ -20,7 +22,7 @@ from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.admission import admit_apart
 from navarchos.operator.replacements.announce import Announcer
 from navarchos.operator.replacements.budgets import BudgetLook
-from navarchos.operator.replacements.drains import has_ended
+from navarchos.operator.replacements.drains import belongs_to, drain_name, has_ended
 from navarchos.operator.replacements.metrics import Progress
 from navarchos.operator.replacements.pending import Pod, pending_pods
 from navarchos.operator.replacements.waiting import Wait
@@ -93,6 +95,8 @@ class Admission:
                 return _OVERTAKEN_PAUSE  # the others were decided on what is no longer so
         for name in decisions.expired:
             self._expire(by_name[name])
+        for name in decisions.stuck:
+            self._let_others_pass(by_name[name])
         if self._explain(by_name, decisions.waiting):
             return _AT_ONCE
         return _OVERTAKEN_PAUSE if self._overtaken else decisions.recheck_after
@@ -128,8 +132,18 @@ class Admission:
                 and (owner := controller_of(drain.metadata)) is not None
                 and owner.uid not in alive
             ),
+            drains={
+                replacement.metadata.name: drain
+                for replacement in replacements
+                if replacement.status.current is Step.DRAINING
+                and (drain := self._drain_of(replacement)) is not None
+            },
             pending=pending_pods(self._pending()),
         )
+
+    def _drain_of(self, replacement: NodeReplacement) -> NodeDrain | None:
+        drain = self._objects.drains.find(drain_name(replacement))
+        return drain if drain is not None and belongs_to(drain, replacement) else None
 
     def _start(self, replacement: NodeReplacement) -> None:
         """Take a slot; nothing else has happened to the node yet."""
@@ -147,6 +161,12 @@ class Admission:
         saved = self._save(replacement, transitions.released(with_failure, now))
         if saved is not None:
             self._announcer.expired(saved)
+
+    def _let_others_pass(self, replacement: NodeReplacement) -> None:
+        """Write that a node takes no slot any more; the next pass gives it to another."""
+        saved = self._save(replacement, transitions.stuck(replacement, self._clock.now()))
+        if saved is not None:
+            self._announcer.got_stuck(saved)
 
     def _explain(self, by_name: Mapping[str, NodeReplacement], waiting: Mapping[str, Wait]) -> bool:
         """Write changed reasons; return whether some are left for the next pass."""

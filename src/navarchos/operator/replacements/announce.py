@@ -40,6 +40,14 @@ class Announcer:
         if reason is Wait.PENDING_PODS:
             self._event(replacement, EventReason.REPLACEMENT_REQUEUE, reason.message)
 
+    def got_stuck(self, replacement: NodeReplacement) -> None:
+        """Tell that others start while its pods do not go; its drain has said which."""
+        _log.warning(
+            "replacement_stuck",
+            replacement=replacement.metadata.name,
+            node=replacement.spec.node_name,
+        )
+
     def expired(self, replacement: NodeReplacement) -> None:
         """Tell that an attempt failed while it waited for Pending pods."""
         if replacement.status.current is Step.FAILED:

@@ -20,6 +20,7 @@ from navarchos.operator.replacements.metrics import Progress
 from navarchos.operator.replacements.pending import PENDING_PODS, PENDING_SELECTOR, Pod
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
+from navarchos.operator.replacements.stuck import is_on_hold, is_refused
 from navarchos.runtime import Builder, Controller, Manager, Request
 from navarchos.runtime.predicates import changed
 
@@ -80,6 +81,7 @@ def _standing(replacement: NodeReplacement) -> object:
     status = replacement.status
     return (
         status.current,
+        status.stuck_since,
         status.attempts,
         status.forgiven_attempts,
         status.evicted_owners,
@@ -89,8 +91,8 @@ def _standing(replacement: NodeReplacement) -> object:
 
 
 def _slot(drain: NodeDrain) -> object:
-    """Return whether the drain holds a slot when its replacement is gone."""
-    return has_ended(drain)
+    """Return what decides whether the drain holds a slot."""
+    return has_ended(drain), is_on_hold(drain), is_refused(drain)
 
 
 def _identity(node: Node) -> object:

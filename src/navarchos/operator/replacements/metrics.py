@@ -65,5 +65,6 @@ class Progress:
             ("completed", sum(status.replacements_completed_count for status in open_ones)),
             ("failed", sum(status.replacements_failed_count for status in open_ones)),
             ("in_flight", sum(status.in_flight_count for status in open_ones)),
+            ("stuck", sum(status.stuck_count for status in open_ones)),
         ):
             self._progress.labels(state).set(count)

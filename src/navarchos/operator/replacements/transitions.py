@@ -30,6 +30,7 @@ __all__ = [
     "needs_forgiving",
     "released",
     "reserved",
+    "stuck",
     "waits",
     "with_drain",
 ]
@@ -70,6 +71,11 @@ def moved(
 ) -> NodeReplacementStatus:
     """Return the status in another step of the pipeline."""
     return _with(replacement, StepStatus(name=step, started_at=now, deadline=deadline), now=now)
+
+
+def stuck(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+    """Return the status of one that gives its slot to others; its drain goes on."""
+    return msgspec.structs.replace(replacement.status, stuck_since=now)
 
 
 def gone(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
@@ -240,6 +246,8 @@ def _with(
         replacement.status,
         phase=step.name.phase,
         step=step,
+        # Who has given its slot away gets none to be given back.
+        stuck_since=replacement.status.stuck_since if step.name.in_flight else None,
         observed_generation=replacement.metadata.generation,
         conditions=marked,
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeRollout
+from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRollout
 from navarchos.operator.nodes import Node
 
 __all__ = ["PendingPod", "World", "owning_rollout"]
@@ -34,6 +34,8 @@ class World:
     """By name."""
     orphaned: frozenset[str] = frozenset()
     """Nodes with a drain that outlives its replacement: their slot is still taken."""
+    drains: Mapping[str, NodeDrain] = field(default_factory=dict)
+    """The drains of those in step Draining, by name of the replacement. One may be missing."""
     pending: Sequence[PendingPod] = ()
     budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Budgets over the pods of some nodes, by node. Of the others nothing is known."""

@@ -47,6 +47,7 @@ def _progress(replacement: NodeReplacement) -> object:
     status = replacement.status
     return (
         status.current,
+        status.stuck_since,
         status.failures,
         status.resumed,
         replacement.metadata.generation,

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
-from navarchos.operator.replacements.failures import node_gone
+from navarchos.operator.api.v1alpha1 import NodeReplacement
+from navarchos.operator.replacements.durations import mean, spans
 
 __all__ = ["estimate_completion"]
 
@@ -26,20 +26,11 @@ def estimate_completion(
     Returns:
         `None` while no node has been drained, or when none remains.
     """
-    spans = [span for child in children if (span := _span(child)) is not None]
-    if not spans or remaining <= 0 or concurrent <= 0:
+    known = spans(children)
+    usual = mean(known)
+    if usual is None or remaining <= 0 or concurrent <= 0:
         return None
-    mean = sum((end - start for start, end in spans), timedelta()) / len(spans)
     rounds = -(-remaining // concurrent)
-    last = max(end for _, end in spans)
-    estimate = last + rounds * (mean + timedelta(seconds=settle_seconds))
+    last = max(end for _, end in known)
+    estimate = last + rounds * (usual + timedelta(seconds=settle_seconds))
     return estimate.replace(microsecond=0)
-
-
-def _span(child: NodeReplacement) -> tuple[datetime, datetime] | None:
-    status = child.status
-    if status.current is not Step.DONE or node_gone(child):
-        return None
-    if status.start_timestamp is None or status.completion_timestamp is None:
-        return None
-    return status.start_timestamp, status.completion_timestamp

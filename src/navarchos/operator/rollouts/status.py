@@ -100,6 +100,8 @@ def observe(rollout: NodeRollout, facts: Facts, now: datetime) -> NodeRolloutSta
         replacements_failed_count=len(progress.failed),
         in_flight=tuple(sorted(progress.in_flight)),
         in_flight_count=len(progress.in_flight),
+        stuck=tuple(sorted(progress.stuck)),
+        stuck_count=len(progress.stuck),
         blocked=blocked[:MAX_BLOCKED],
         blocked_count=sum(drain.status.blocked for drain in facts.drains),
         halted_max_failures=_halted_max_failures(rollout) if halt else None,
@@ -129,6 +131,7 @@ class _Progress:
     completed: frozenset[str]
     failed: frozenset[str]
     in_flight: frozenset[str]
+    stuck: frozenset[str]
     total: int
 
     @classmethod
@@ -136,23 +139,23 @@ class _Progress:
         before, token = rollout.status, resume_token(rollout)
         # A child that exists knows best; one that was cleaned up after it had
         # finished stays what was recorded.
-        steps = {
-            node.name: facts.children[node.name].status.current
+        known = {
+            node.name: facts.children[node.name].status
             for node in facts.nodes
             if node.name in facts.children
         }
+        steps = {name: status.current for name, status in known.items()}
         gone = {node.name for node in facts.nodes} - steps.keys()
         completed = _with(steps, Step.DONE) | (gone & set(before.replacements_completed))
         # A child that has not obeyed a resume yet is about to be tried again.
-        forgiven = {
-            name for name in steps if token and facts.children[name].status.resumed != token
-        }
+        forgiven = {name for name in known if token and known[name].resumed != token}
         failed = _with(steps, Step.FAILED) - forgiven | (gone & set(before.replacements_failed))
         return cls(
             created=frozenset(steps) | completed | failed,
             completed=completed,
             failed=failed,
-            in_flight=frozenset(name for name, step in steps.items() if step.in_flight),
+            in_flight=frozenset(name for name in known if known[name].takes_slot),
+            stuck=frozenset(name for name in known if known[name].is_stuck),
             total=len(facts.nodes),
         )
 

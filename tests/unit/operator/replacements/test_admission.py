@@ -548,6 +548,7 @@ def worlds(draw: st.DrawFn, make: Any) -> World:
             rollout=rollout,
             step=draw(st.sampled_from([Step.WAITING] * 5 + list(Step))),
             attempts=draw(st.integers(0, 1)),
+            status={"stuck_since": draw(st.sampled_from([None, None, make.now]))},
             paused=draw(st.sampled_from([False, False, False, True])),
             replacement={"priority": draw(st.integers(0, 2))},
             strategy=strategies[rollout],
@@ -555,13 +556,20 @@ def worlds(draw: st.DrawFn, make: Any) -> World:
         for rollout in ROLLOUTS
         for node in draw(st.lists(st.sampled_from(names), unique=True))
     ]
+    allowed = {"maxFailures": draw(st.sampled_from([99, 2]))}
+    held = [{"type": "NodeDrained", "status": "False", "reason": "TimeoutHold"}]
     return world(
         make,
         *replacements,
         rollouts=[
-            make.rollout("r0", strategy={"maxFailures": 99}),
-            make.rollout("r1", strategy={"maxFailures": 99}, paused=draw(st.booleans())),
+            make.rollout("r0", strategy=allowed),
+            make.rollout("r1", strategy=allowed, paused=draw(st.booleans())),
         ],
+        drains={
+            r.metadata.name: make.drain(r, status={"conditions": held})
+            for r in replacements
+            if r.status.current is Step.DRAINING and draw(st.booleans())
+        },
         nodes=[
             master(make, name, ready=masters[name])
             if name in masters
@@ -603,11 +611,34 @@ def test_a_started_node_never_makes_more_in_flight_than_its_limit(
 ) -> None:
     seen = data.draw(worlds(make))
     for name in admit(seen, make.now).start:
-        before = {r.spec.node_name for r in seen.replacements if r.status.current.in_flight}
+        before = {r.spec.node_name for r in seen.replacements if r.status.takes_slot}
+        closed = {r.spec.node_name for r in seen.replacements if r.status.current.in_flight}
         chosen = next(r for r in seen.replacements if r.metadata.name == name)
-        assert chosen.spec.node_name not in before
+        assert chosen.spec.node_name not in closed
         assert len(before) < chosen.spec.strategy.max_concurrent
         seen = start(make, seen, (name,))
+
+
+@pytest.mark.rule("OP-22")
+@settings(max_examples=60)
+@given(data=st.data())
+def test_no_rollout_is_ever_without_more_nodes_than_may_fail(
+    make: Any, data: st.DataObject
+) -> None:
+    """Failed and stuck ones together, whoever gives his slot away next."""
+    seen = data.draw(worlds(make))
+    by_name = {r.metadata.name: r for r in seen.replacements}
+    for name in admit(seen, make.now).stuck:
+        assert by_name[name].status.takes_slot
+        rollout = name.split("-")[0]
+        mine = [r for r in seen.replacements if r.metadata.name.startswith(f"{rollout}-")]
+        given = admit(seen, make.now).stuck
+        without = [
+            r
+            for r in mine
+            if r.status.current is Step.FAILED or r.status.is_stuck or r.metadata.name in given
+        ]
+        assert len(without) <= seen.rollouts[f"uid-{rollout}"].spec.strategy.max_failures
 
 
 @settings(max_examples=60)

@@ -4,7 +4,7 @@ The server keeps objects with versions. A leader reads each object as it is, or 
 it was before others changed it, but never older than its own last write; and its
 writes fail when it read an older version. That is what caches with own writes and
 the precondition on every status write give. Between passes nodes get drained, fail,
-vanish, and people pause, resume, and add rollouts.
+get stuck, vanish, and people pause, resume, and add rollouts.
 
 `tests/seeds.py` sets the number of runs; a failure names its seed.
 """
@@ -25,6 +25,7 @@ from navarchos.operator.replacements.world import World
 SEEDS = runs(300)
 STEPS = 60
 LIMITS = {"r0": 1, "r1": 3, "r2": 2}
+ON_HOLD = [{"type": "NodeDrained", "status": "False", "reason": "TimeoutHold"}]
 
 
 @dataclass
@@ -50,6 +51,7 @@ class Run:
         self.server = Server()
         self.clock = 0.0
         self.rollouts = [make.rollout(name, strategy={"maxFailures": 99}) for name in LIMITS]
+        self.held: set[str] = set()  # names of those whose drain is on hold
         for _ in range(self.rand.randint(2, 6)):
             self.add()
 
@@ -85,8 +87,14 @@ class Run:
             [obj for obj, _ in seen.values()],
             {rollout.metadata.uid: rollout for rollout in self.rollouts},
             {node.metadata.name: node for node in nodes},
+            drains={
+                name: self.make.drain(obj, status={"conditions": ON_HOLD})
+                for name, (obj, _) in seen.items()
+                if name in self.held and obj.status.current is Step.DRAINING
+            },
         )
-        for name in admit(world, self.make.at(self.clock)).start:
+        decisions = admit(world, self.make.at(self.clock))
+        for name in decisions.start:
             if self.rand.random() < 0.1:
                 return  # killed
             obj, version = seen[name]
@@ -94,12 +102,20 @@ class Run:
                 self.check_start(obj)
                 status = transitions.reserved(obj, self.make.at(self.clock))
                 self.server.change(name, msgspec.structs.replace(obj, status=status), own=True)
+        for name in decisions.stuck:
+            if self.rand.random() < 0.1:
+                return  # killed
+            obj, version = seen[name]
+            if version == self.server.versions[name]:
+                status = transitions.stuck(obj, self.make.at(self.clock))
+                self.server.change(name, msgspec.structs.replace(obj, status=status), own=True)
 
     def check_start(self, obj: NodeReplacement) -> None:
         """Hold the promises at the moment of a start, on what the server really has."""
         others = self.server.now.values()
-        busy = {r.spec.node_name for r in others if r.status.current.in_flight}
-        assert obj.spec.node_name not in busy, "two replacements of one node at once"
+        closed = {r.spec.node_name for r in others if r.status.current.in_flight}
+        assert obj.spec.node_name not in closed, "two replacements of one node at once"
+        busy = {r.spec.node_name for r in others if r.status.takes_slot}
         limit = obj.spec.strategy.max_concurrent
         assert isinstance(limit, int)
         assert len(busy) < limit, "more in flight than the limit"
@@ -124,6 +140,10 @@ class Run:
         match obj.status.current, self.rand.random():
             case Step.RELEASING, _:
                 status = transitions.released(obj, now)
+            case Step.RESERVED, chance if chance < 0.3:
+                status = transitions.moved(obj, Step.DRAINING, now)
+                if self.rand.random() < 0.5:
+                    self.held.add(obj.metadata.name)
             case _, chance if chance < 0.2:
                 status = transitions.attempt_failed(obj, "Timeout", "", now)
             case _, chance if chance < 0.3:

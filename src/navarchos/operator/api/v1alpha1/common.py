@@ -116,8 +116,9 @@ class Strategy(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
     max_failures: Annotated[
         IntOrPercent,
         Meta(
-            description="More failed nodes than this and the rollout is Halted. A percentage "
-            "is of the rollout's nodes, rounded down."
+            description="More failed nodes than this and the rollout is Halted. As many, less "
+            "those that failed, may be stuck while others start beside them. A percentage is of "
+            "the rollout's nodes, rounded down."
         ),
     ] = 0
     retries: Annotated[

@@ -68,7 +68,7 @@ class Step(StrEnum):
 
     @property
     def in_flight(self) -> bool:
-        """Whether a node in this step takes one of the slots."""
+        """Whether something is done to a node in this step."""
         return self.phase is ReplacementPhase.IN_PROGRESS
 
 
@@ -118,6 +118,13 @@ class NodeReplacementStatus(
     phase: ReplacementPhase | None = None
     observed_generation: int = 0
     step: StepStatus | None = None
+    stuck_since: Annotated[
+        datetime | None,
+        Meta(
+            description="Since when its pods do not go and it takes no slot: other nodes start "
+            "meanwhile, and it goes on."
+        ),
+    ] = None
     attempts: Annotated[int, Meta(description="Attempts that have failed.")] = 0
     forgiven_attempts: Annotated[
         int, Meta(description="Attempts that a person forgave; they no longer count.")
@@ -149,6 +156,16 @@ class NodeReplacementStatus(
     def current(self) -> Step:
         """The present step; a replacement nobody has looked at yet waits."""
         return self.step.name if self.step is not None else Step.WAITING
+
+    @property
+    def takes_slot(self) -> bool:
+        """Whether the node counts towards `maxConcurrent`."""
+        return self.current.in_flight and self.stuck_since is None
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether something is done to the node, and others start beside it."""
+        return self.current.in_flight and self.stuck_since is not None
 
     @property
     def counted_attempts(self) -> int:
