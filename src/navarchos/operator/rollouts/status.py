@@ -302,12 +302,15 @@ def _conditions(
         marks.set("Paused", True, "Paused", "spec.paused is set")
     else:
         marks.clear("Paused", "Resumed")
-    _mark_progress(marks, phase)
+    _mark_progress(marks, phase, failed=len(progress.failed))
     return marks.conditions
 
 
-def _mark_progress(marks: _Marks, phase: RolloutPhase) -> None:
+def _mark_progress(marks: _Marks, phase: RolloutPhase, *, failed: int) -> None:
     match phase:
+        case RolloutPhase.COMPLETED if failed:
+            message = f"nodes that failed: {failed}, no more than maxFailures allows"
+            marks.set("ReplacementsInProgress", False, "CompletedWithSkipped", message)
         case RolloutPhase.COMPLETED:
             marks.set("ReplacementsInProgress", False, "ReplacementsCompleted", "")
         case RolloutPhase.HALTED:

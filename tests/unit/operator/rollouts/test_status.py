@@ -76,6 +76,16 @@ def test_it_is_completed_when_every_planned_node_is(make: Any) -> None:
     assert condition(status, "ReplacementsInProgress") == ("False", "ReplacementsCompleted")
 
 
+@pytest.mark.rule("OP-25")
+def test_one_that_is_completed_without_the_nodes_that_failed_says_so(make: Any) -> None:
+    rollout = make.rollout(nodes=("a", "b"), strategy={"maxFailures": 1})
+    done = make.replacement("a", step=Step.DONE, started=-20, done=-10)
+    failed = make.replacement("b", step=Step.FAILED, failed_at=(-9, -8), done=-8)
+    status = seen(make, rollout, done, failed)
+    assert status.phase is RolloutPhase.COMPLETED
+    assert condition(status, "ReplacementsInProgress") == ("False", "CompletedWithSkipped")
+
+
 def test_a_finished_child_that_was_cleaned_up_still_counts(make: Any) -> None:
     rollout = make.rollout(nodes=("a", "b"), status={"replacements_completed": ("a",)})
     status = seen(make, rollout, make.replacement("b", step=Step.DONE, done=0))
