@@ -62,11 +62,9 @@ def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
 
 def _ends_of_nodes(server: Server) -> Iterator[str]:
     nodes = {node["metadata"]["uid"]: node for node in server.list("nodes")}
-    # Whose cordon is kept was judged when that was decided: the policy may change later.
     owners = {
         f"{drain['metadata']['name']}/{drain['metadata']['uid']}": owner["uid"]
         for drain in server.list("nodedrains", GROUP)
-        if drain["spec"].get("uncordonOnDelete") is not False
         for owner in drain["metadata"].get("ownerReferences") or ()
     }
     for replacement in server.list("nodereplacements", GROUP):

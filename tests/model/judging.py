@@ -118,8 +118,9 @@ class Judge:
                 self._node_changed(change, by_operator)
             case "nodereplacements" if by_operator:
                 self._replacement_changed(change)
-            case "nodedrains":
-                self._drain_changed(change, by_operator)
+            case "nodedrains" if change.type == "DELETED":
+                if change.object["spec"].get("uncordonOnDelete") is False:
+                    self.kept_cordons.add(f"{metadata['name']}/{metadata['uid']}")
             case _:
                 pass
 
@@ -157,23 +158,6 @@ class Judge:
             self._judge_closing(name, uid, _mark(node))
         if DRAIN_COMPLETED_LABEL in _labels(node) and _labels(node) != _labels(before):
             self._judge_label(name, uid)
-
-    def _drain_changed(self, change: Change, by_operator: bool) -> None:
-        drain, before = change.object, change.previous
-        if drain["spec"].get("uncordonOnDelete") is not False:
-            return
-        if change.type == "DELETED":
-            self.kept_cordons.add(f"{drain['metadata']['name']}/{drain['metadata']['uid']}")
-        elif by_operator and before and before["spec"].get("uncordonOnDelete") is not False:
-            self._judge_keeping(drain)
-
-    def _judge_keeping(self, drain: JsonObject) -> None:
-        """The cordon of a failed attempt is kept if its replacement says so, at that time."""
-        owner = _owner_uid(drain)
-        above = (r for r in self._of("nodereplacements") if r["metadata"]["uid"] == owner)
-        policies = [r["spec"]["strategy"].get("onNodeFailure", "Uncordon") for r in above]
-        if (drain.get("status") or {}).get("phase") == "Failed" and "Keep" not in policies:
-            self._report(f"the cordon of {drain['metadata']['name']} is kept, which failed")
 
     def _judge_opening(self, name: str, owner: str) -> None:
         """A cordon is undone by the drain that set it, and by no other."""
