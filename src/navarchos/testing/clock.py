@@ -6,7 +6,7 @@ import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from navarchos.threads import THREAD_PREFIX
 
@@ -21,6 +21,14 @@ class _Waiter:
     condition: threading.Condition
     deadline: float | None
     fired: bool = False
+
+
+class _Seen(NamedTuple):
+    """What a look at the threads has found; equal to another one if nobody moved in between."""
+
+    waits: int
+    parked: int
+    busy: tuple[str, ...]
 
 
 class FakeClock:
@@ -44,6 +52,7 @@ class FakeClock:
         self._changed = threading.Condition(threading.Lock())
         self._monotonic = 1_000.0  # guarded by _changed
         self._waiters: dict[int, _Waiter] = {}  # guarded by _changed; by thread ident
+        self._waits = 0  # guarded by _changed; how many have begun
         # They live by another clock: a server that several tests share, for one.
         self._foreign = weakref.WeakSet(threading.enumerate())
 
@@ -64,6 +73,7 @@ class FakeClock:
             if deadline is not None and deadline <= self._monotonic:
                 return False
             self._waiters[threading.get_ident()] = waiter
+            self._waits += 1
             self._changed.notify_all()
         try:
             # Nobody can notify between the registration and this wait: notifying
@@ -113,24 +123,32 @@ class FakeClock:
         """
         limit = time.monotonic() + _SETTLE_LIMIT
         while True:
-            with self._changed:
-                waiters = dict(self._waiters)
-            parked = _parked(waiters)
-            busy = sorted(
-                thread.name
-                for thread in threading.enumerate()
-                if thread.name.startswith(THREAD_PREFIX)
-                and thread.ident not in parked
-                and thread is not threading.current_thread()
-                and thread not in self._foreign
-            )
-            if not busy and len(parked) >= threads:
+            seen = self._look()
+            # Twice: who was still busy at the first look may have notified somebody whom
+            # it had passed already, and have ended since.
+            if not seen.busy and seen.parked >= threads and self._look() == seen:
                 return
             if time.monotonic() > limit:
-                raise AssertionError(f"not settled: busy {busy}, parked {len(parked)} < {threads}")
+                raise AssertionError(
+                    f"not settled: busy {seen.busy}, parked {seen.parked} < {threads}"
+                )
             with self._changed:
                 # Changes of the waiters wake us; the timeout covers threads that end.
                 self._changed.wait(0.002)
+
+    def _look(self) -> "_Seen":
+        with self._changed:
+            waits, waiters = self._waits, dict(self._waiters)
+        parked = _parked(waiters)
+        busy = sorted(
+            thread.name
+            for thread in threading.enumerate()
+            if thread.name.startswith(THREAD_PREFIX)
+            and thread.ident not in parked
+            and thread is not threading.current_thread()
+            and thread not in self._foreign
+        )
+        return _Seen(waits, len(parked), tuple(busy))
 
     def waiting(self) -> int:
         """Return how many threads wait on this clock now."""

@@ -1,11 +1,13 @@
 import threading
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from tests.cases.waiting import wait_for
 
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
-from navarchos.threads import ThreadGroup
+from navarchos.threads import THREAD_PREFIX, ThreadGroup
 
 
 def nap(clock: FakeClock, seconds: float | None, log: list[float]) -> threading.Thread:
@@ -40,6 +42,60 @@ def test_waiters_wake_at_their_own_deadlines(fake_clock: FakeClock) -> None:
     assert fake_clock.waiting() == 1
     fake_clock.advance(100)
     threads[2].join()
+
+
+class PassedOnce(threading.Condition):
+    """Lets something happen when somebody looks at it for the first time: a sequence point."""
+
+    def __init__(self, happens: Callable[[], None]) -> None:
+        super().__init__()
+        self.happens: Callable[[], None] | None = happens
+
+    def __enter__(self) -> bool:
+        found = super().__enter__()
+        happens = self.happens
+        if happens is not None and not threading.current_thread().name.startswith(THREAD_PREFIX):
+            self.happens = None
+            happens()
+        return found
+
+
+def test_whom_a_thread_wakes_at_its_end_is_waited_for(fake_clock: FakeClock) -> None:
+    stop, may_end = StopToken(clock=fake_clock), threading.Event()
+    threads = ThreadGroup("test", stop=stop, clock=fake_clock)
+    first, heard = threading.Condition(), list[str]()
+
+    def listen() -> None:
+        with first:
+            fake_clock.wait(first, None)
+        heard.append("the last word")
+        stop.wait()
+
+    def speak() -> None:
+        may_end.wait()
+        with first:
+            first.notify_all()
+
+    def wait_at_second() -> None:
+        with second:
+            fake_clock.wait(second, None)
+
+    def end_the_speaker() -> None:
+        may_end.set()
+        speaker.join()
+
+    # By the time the second waiter is looked at, the first one has been.
+    second = PassedOnce(end_the_speaker)
+    speaker = threads.start("speaker", speak)
+    for number, wait in enumerate((listen, wait_at_second), start=1):
+        threads.start(f"waiter-{number}", wait)
+        wait_for("it to wait", lambda number=number: fake_clock.waiting() == number)
+    fake_clock.settle(threads=2)
+    assert heard == ["the last word"]
+    stop.stop()
+    with second:
+        second.notify_all()
+    assert threads.join(30)
 
 
 def test_a_wait_without_end_needs_a_notification(fake_clock: FakeClock) -> None:
