@@ -9,17 +9,15 @@ from contextlib import ExitStack
 from typing import Final, Self
 
 from tests.cases.manifests import CASE_LABEL
-from tests.cases.target import KINDS, JsonObject, Target
+from tests.cases.target import Target
 
-from navarchos.client import NotFound, ResourceClient, ignore_already_exists
 from navarchos.clock import SYSTEM_CLOCK
-from navarchos.meta import format_time
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.cluster import ClusterOptions, Span
 from navarchos.testing.cluster.agents import Agent
-from navarchos.testing.cluster.controllers import cloud, kubelets
+from navarchos.testing.cluster.controllers import cloud, heartbeats, kubelets
 from navarchos.testing.cluster.kinds import Node
 from navarchos.testing.cluster.nodes import Machine
 from navarchos.testing.cluster.world import World
@@ -39,9 +37,6 @@ PACE: Final = ClusterOptions(
 """How fast the simulator is in cases."""
 
 _STOP_TIMEOUT: Final = 20.0
-_HEARTBEAT: Final = 10.0
-_LEASE_SECONDS: Final = 40
-_LEASES: Final = "kube-node-lease"
 
 
 class Machines:
@@ -78,9 +73,8 @@ class Machines:
         manager = Manager(clients[Agent.CONTROLLERS], options=options)
         world = World(manager, clients, PACE, SYSTEM_CLOCK, self._stop)
         if self._kubelets:
-            kubelets.install(world, serves=_is_of_a_case)
-            leases = clients[Agent.KUBELET].resource(KINDS["Lease"])
-            manager.add(_Heartbeats(world, leases))
+            kubelets.install(world, serves=_is_of_a_case, collects=False)
+            heartbeats.install(world, serves=_is_of_a_case)
         self._cloud = cloud.install(world, self._machines)
         self._threads.start("manager", lambda: manager.run(self._stop))
         return self
@@ -96,37 +90,3 @@ class Machines:
 def _is_of_a_case(node: Node) -> bool:
     """Tell a node that a case made from those that have a kubelet of their own."""
     return CASE_LABEL in node.metadata.labels
-
-
-class _Heartbeats:
-    """Renews the leases of the nodes of cases, as kubelets do: without it nodes count as lost."""
-
-    def __init__(self, world: World, leases: ResourceClient[JsonObject]) -> None:
-        self._world = world
-        self._leases = leases
-
-    def run(self, stop: StopToken) -> None:
-        """Renew until told to stop."""
-        while not stop.is_set():
-            for node in filter(_is_of_a_case, self._world.nodes.lister.list()):
-                self._renew(node.metadata.name)
-            stop.wait(_HEARTBEAT)
-
-    def _renew(self, name: str) -> None:
-        now = format_time(self._world.clock.now())
-        spec = {
-            "holderIdentity": name,
-            "leaseDurationSeconds": _LEASE_SECONDS,
-            "renewTime": now.replace("Z", ".000000Z"),
-        }
-        try:
-            self._leases.patch(name, {"spec": spec}, _LEASES)
-        except NotFound:
-            lease = {
-                "apiVersion": "coordination.k8s.io/v1",
-                "kind": "Lease",
-                "metadata": {"name": name, "namespace": _LEASES},
-                "spec": spec,
-            }
-            with ignore_already_exists():
-                self._leases.create(lease, _LEASES)

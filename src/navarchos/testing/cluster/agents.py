@@ -10,7 +10,11 @@ PREFIX: Final = "navarchos-simulator/"
 
 
 class Agent(StrEnum):
-    """A component, as its requests name it."""
+    """A component, as its requests name it.
+
+    `CONTROLLERS` are those of workloads, budgets and node taints, and the collector of
+    pods whose node is gone.
+    """
 
     CONTROLLERS = PREFIX + "controller-manager"
     SCHEDULER = PREFIX + "scheduler"

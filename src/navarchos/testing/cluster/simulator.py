@@ -1,7 +1,7 @@
 """The simulator as a whole: population, controllers, checker."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -19,6 +19,7 @@ from navarchos.testing.cluster.controllers import (
     daemonsets,
     deployments,
     disruption,
+    heartbeats,
     jobs,
     kubelets,
     nodetaints,
@@ -40,6 +41,15 @@ __all__ = ["Cluster", "ClusterStats"]
 
 _log = get_logger(__name__)
 
+_CONTROLLERS: Final = (
+    deployments,
+    replicasets,
+    statefulsets,
+    daemonsets,
+    jobs,
+    disruption,
+    nodetaints,
+)
 _LOOK_PERIOD: Final = 0.05
 _STOP_TIMEOUT: Final = 10.0
 
@@ -104,6 +114,12 @@ class Cluster:
 
     Threads: every method is safe from any thread, each at most once but the
     properties and `wait_until_ready`.
+
+    Args:
+        server: Where. It is to have nobody else who does what `agents` do.
+        options: Size and pace.
+        agents: Which parts run. On a `ControlPlane` with controllers and scheduler of
+            its own ask for `Agent.KUBELET` and `Agent.CLOUD`.
     """
 
     def __init__(
@@ -111,7 +127,9 @@ class Cluster:
         server: Server,
         *,
         options: ClusterOptions | None = None,
+        agents: Collection[Agent] = frozenset(Agent),
     ) -> None:
+        self._agents = frozenset(agents)
         self.options = options if options is not None else ClusterOptions()
         self._server = server
         self._clock = clock = server.clock
@@ -151,13 +169,20 @@ class Cluster:
         )
 
     def populate(self) -> None:
-        """Install namespaces, nodes, workloads and pods, settled and running."""
+        """Install namespaces, nodes, workloads and pods, settled and running.
+
+        Where the controllers are somebody else's, who would make the same pods meanwhile,
+        only what nobody owns is installed: wait until it is ready.
+        """
         population = populate(self.options, self._clock.now())
         self._machines = population.machines
         present = {found["metadata"]["name"] for found in self._server.list("namespaces")}
         missing = [name for name in population.namespaces if name not in present]
         self._server.install(*map(_namespace, missing))
-        install_owned(self._server, population.manifests)
+        manifests = population.manifests
+        if Agent.CONTROLLERS not in self._agents:
+            manifests = [each for each in manifests if "ownerReferences" not in each["metadata"]]
+        install_owned(self._server, manifests)
 
     def start(self) -> None:
         """Start the controllers. The server must be listening.
@@ -241,19 +266,18 @@ class Cluster:
         return clients
 
     def _install(self, world: World) -> None:
-        for controller in (
-            deployments,
-            replicasets,
-            statefulsets,
-            daemonsets,
-            jobs,
-            disruption,
-            scheduler,
-            kubelets,
-            nodetaints,
-        ):
-            controller.install(world)
-        self._cloud = cloud.install(world, self._machines)
+        is_controlled = Agent.CONTROLLERS in self._agents
+        if is_controlled:
+            for controller in _CONTROLLERS:
+                controller.install(world)
+        if Agent.SCHEDULER in self._agents:
+            scheduler.install(world)
+        if Agent.KUBELET in self._agents:
+            kubelets.install(world, collects=is_controlled)
+            if not is_controlled:
+                heartbeats.install(world)
+        if Agent.CLOUD in self._agents:
+            self._cloud = cloud.install(world, self._machines)
 
 
 def _namespace(name: str) -> dict[str, object]:

@@ -63,7 +63,7 @@ def start(scene: Scene, cleanup: ExitStack, **options: Any) -> None:
     )
     paces = {"pod_start": NOW, "pod_termination": NOW, "pod_quarantine": NOW, **options}
     world = World(manager, clients, ClusterOptions(**paces), SYSTEM_CLOCK, stop)
-    kubelets.install(world, serves=is_ours)
+    kubelets.install(world, serves=is_ours, collects=False)
     threads = ThreadGroup("kubelets", stop=stop)
     cleanup.callback(threads.join, LIMIT)
     cleanup.callback(stop.stop)

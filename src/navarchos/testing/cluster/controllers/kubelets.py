@@ -30,9 +30,10 @@ _FIRST_POD_ADDRESS: Final = int(IPv4Address("100.96.0.1"))
 class Kubelets(Reconciler):
     """Starts and ends pods in simulated time."""
 
-    def __init__(self, world: World, serves: Serves | None) -> None:
+    def __init__(self, world: World, serves: Serves | None, *, collects: bool) -> None:
         self._world = world
         self._serves = serves
+        self._collects = collects
         self._pods = world.writer(Agent.KUBELET, PODS)
         self._timers: StageTimers[Request] = StageTimers()
         self._addresses_lock = threading.Lock()
@@ -66,7 +67,9 @@ class Kubelets(Reconciler):
 
     def _stage(self, pod: Pod) -> Stage | None:
         node = self._world.nodes.lister.find(pod.spec.node_name)
-        if self._serves is not None and (node is None or not self._serves(node)):
+        if node is None and not self._collects:
+            return None
+        if node is not None and self._serves is not None and not self._serves(node):
             return None
         return next_stage(pod, node_exists=node is not None)
 
@@ -156,16 +159,17 @@ class StaticPods(Reconciler):
             yield Request("", owner.name)
 
 
-def install(world: World, *, serves: Serves | None = None) -> None:
+def install(world: World, *, serves: Serves | None = None, collects: bool = True) -> None:
     """Add both controllers to the manager.
 
     Args:
         world: Theirs.
-        serves: Which nodes are the simulator's. By default all of them are, and pods
-            whose node is gone are collected, too; else that is left to the collector
-            that such a cluster has.
+        serves: Which nodes are the simulator's; all of them without it.
+        collects: Whether pods whose node is gone are collected, too. Leave that out
+            where the cluster has a collector of its own.
     """
-    kubelets, static_pods = Kubelets(world, serves), StaticPods(world, serves)
+    kubelets = Kubelets(world, serves, collects=collects)
+    static_pods = StaticPods(world, serves)
     (
         Builder(world.manager, "kubelet")
         .watches(PODS, map=kubelets.requests_for)
