@@ -50,6 +50,14 @@ def test_a_page_becomes_objects_of_the_declared_type() -> None:
     assert found.failures == []
 
 
+def test_asking_for_a_resource_again_makes_no_new_types() -> None:
+    first = Codec(PODS)
+    known = len(msgspec.Struct.__subclasses__())
+    again = Codec(PODS)
+    assert len(msgspec.Struct.__subclasses__()) == known
+    assert again.decode_list(page(pod("web-1"))) == first.decode_list(page(pod("web-1")))
+
+
 @pytest.mark.parametrize("body", [b'{"items":null}', b'{"metadata":null,"items":[]}', b"{}"])
 def test_a_list_of_nothing_may_be_written_in_any_way(body: bytes) -> None:
     found = Codec(PODS).decode_list(body)

@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Final
 
-from navarchos.logs import get_logger
+from navarchos.logs import get_logger, traceback_of
 from navarchos.testing.apiserver.faults import Fault, Faults
 from navarchos.testing.apiserver.handler import Call, Request, route, serve
 from navarchos.testing.apiserver.objects import encode
@@ -70,7 +70,9 @@ class Reception:
         fault = None
         if self._faults.is_armed:
             fault = self._faults.take(asked_by(call, request))
-        return Case(replace(request, user=user), call, fault)
+        if user is not request.user:
+            request = replace(request, user=user)
+        return Case(request, call, fault)
 
     def _turn_away(self, request: Request, error: StatusError) -> None:
         """Keep a request that is refused, if it is one that anybody could make."""
@@ -116,6 +118,8 @@ def failure(error: Exception, request: Request) -> Answer:
     """Return the answer to a request that failed; a fault of ours is logged, too."""
     if isinstance(error, StatusError):
         return refusal(error)
-    _log.error("request_failed", method=request.method, path=request.path, exc_info=error)
+    _log.error(
+        "request_failed", method=request.method, path=request.path, exception=traceback_of(error)
+    )
     message = f"Internal error occurred: {error!r}"
     return refusal(StatusError(500, "InternalError", message))

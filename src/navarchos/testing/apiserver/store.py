@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.logs import get_logger
+from navarchos.logs import get_logger, traceback_of
 from navarchos.testing.apiserver.objects import JsonObject, encode, meta
 
 __all__ = [
@@ -434,6 +434,10 @@ def _time_of(event: Event) -> float:
 def _call(listener: Callable[[Change], None], change: Change) -> None:
     try:
         listener(change)
-    except Exception:  # noqa: BLE001 - foreign code
+    except Exception as error:  # noqa: BLE001 - foreign code
         # The write is committed; a listener cannot take it back by failing.
-        _log.exception("store_listener_failed", resource=change.resource.plural)
+        _log.error(
+            "store_listener_failed",
+            resource=change.resource.plural,
+            exception=traceback_of(error),
+        )

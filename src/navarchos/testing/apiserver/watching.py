@@ -55,6 +55,9 @@ class WakeHub:
 
     def wake(self, bucket: BucketId) -> None:
         """Note that a kind has changed; wakes its watches soon, many changes at once."""
+        # Who registers after this look begins with what has been committed by now.
+        if not self._sleepers.get(bucket):
+            return
         self._dirty.add(bucket)
         if not self._scheduled:
             self._scheduled = True
