@@ -65,7 +65,7 @@ def check_informer(served: Served) -> Iterator[Check]:
     requests = served.server.requests_by("guard-informer")
     yield Check("requests of an informer", sum(requests.values()), 2, "a request per object")
     yield Check(
-        "blocks kept per pod", counted["blocks_per_pod"], 70, "fields that nobody asked for"
+        "blocks kept per pod", counted["blocks_per_pod"], 45, "fields or copies nobody asked for"
     )
     yield Check("objects that handlers get as copies", counted["copies"], 0, "a copy per handler")
     yield Check("calls per pod of the first list", counted["calls_per_pod"], 165, "work per object")

@@ -15,6 +15,11 @@ FIELDS = (
     "    volumes: tuple[Volume, ...] = ()\n",
     "    volumes: tuple[Volume, ...] = ()\n    containers: tuple[dict[str, object], ...] = ()\n",
 )
+SHARING = (
+    "informers/ingest.py",
+    "            self._sharing.share(obj)\n            draft.put",
+    "            draft.put",
+)
 COPIES = (
     "informers/notifications.py",
     "handler.on_add(self.obj, self.initial)",
@@ -32,12 +37,19 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
 @pytest.mark.parametrize(
     ("part", "change", "noticed"),
     [
-        ("informer", FIELDS, "fields that nobody asked for?"),
+        ("informer", FIELDS, "fields or copies nobody asked for?"),
+        ("informer", SHARING, "fields or copies nobody asked for?"),
         ("informer", COPIES, "a copy per handler?"),
         ("rollout", REQUESTS, "a request per pod?"),
         ("imports", IMPORTS, "an eager import?"),
     ],
-    ids=["decode-more-fields", "copy-per-handler", "get-per-pod", "eager-import"],
+    ids=[
+        "decode-more-fields",
+        "keep-equal-parts",
+        "copy-per-handler",
+        "get-per-pod",
+        "eager-import",
+    ],
 )
 def test_a_broken_hot_path_makes_the_guard_fail(
     tmp_path: Path, part: str, change: tuple[str, str, str], noticed: str

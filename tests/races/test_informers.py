@@ -324,14 +324,18 @@ def test_reads_of_own_writes_never_go_back_while_the_watch_catches_up(
     """The moment in which the watch takes over from the overlay shows no older state."""
     intake = new_intake()
     overlay = intake._overlay
-    intake.put(thing("a", 1))
+
+    def put(number: int) -> None:
+        intake.put("ns/a", thing("a", number), ResourceVersion(str(number)))
+
+    put(1)
     done = threading.Event()
 
     def write() -> None:
         for number in range(2, ROUNDS * 5):
             overlay.observe_write(thing("a", number))
-            intake.put(thing("a", number - 1))
-            intake.put(thing("a", number))
+            put(number - 1)
+            put(number)
         done.set()
 
     run(write)

@@ -140,7 +140,8 @@ class Codec(Generic[T]):
             version = identity_of(change.object).resource_version
         except (msgspec.DecodeError, KeyFailed):
             return None
-        return change.type, self._finished(change.object), ResourceVersion(version)
+        obj = self._finished(change.object) if self._untyped else change.object
+        return change.type, obj, ResourceVersion(version)
 
     def check_kind(self, data: msgspec.Raw, *, verb: str) -> None:
         """Refuse an object that calls itself something else than this resource (RF-19).

@@ -18,7 +18,7 @@ gained is a thread less per informer and no window between arrival and store.
 """
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 from prometheus_client import Gauge
@@ -34,7 +34,7 @@ from navarchos.informers.progress import Progress
 from navarchos.informers.resync import ResyncTimer, settle_period
 from navarchos.informers.store import Store
 from navarchos.informers.tombstone import Tombstone
-from navarchos.meta import ResourceVersion, identity_of, key_of
+from navarchos.meta import ResourceVersion, identity_of
 
 __all__ = ["Intake", "Listener"]
 
@@ -97,14 +97,12 @@ class Intake(Generic[T]):
 
     # Deltas, from the reflector
 
-    def put(self, obj: T) -> None:
+    def put(self, key: str, obj: T, version: ResourceVersion) -> None:
         """Apply ADDED or MODIFIED: which of them it is, the store knows better (FQ-06).
 
         Raises:
-            KeyFailed: No metadata or name; nothing changed.
             IndexFailed: An index function raised; nothing changed.
         """
-        key, version = key_of(obj), ResourceVersion(identity_of(obj).resource_version)
         with self._order_lock:
             old = self._overlay.put(key, obj, version)
             self._absorbed_locked(version, 1 if old is None else 0)
@@ -127,26 +125,22 @@ class Intake(Generic[T]):
                 self._tell_locked([Deleted(Tombstone(key, old) if last is None else last)])
 
     def replace(
-        self, objects: Iterable[T], version: ResourceVersion, *, keep: Iterable[str] = ()
+        self, objects: Mapping[str, T], version: ResourceVersion, *, keep: Iterable[str] = ()
     ) -> list[IndexFailed]:
         """Apply a whole list: deletions first, then the list in its order (FQ-02).
 
         Args:
-            objects: The list.
+            objects: The list, by key.
             version: The list's version.
             keep: Keys of objects that are on the server but could not be read: if
                 they are known here, they stay as they are.
 
         Returns:
             Why objects of the list were left out; they stay as they are known here.
-
-        Raises:
-            KeyFailed: An object without metadata or name; nothing changed.
         """
-        listed = {key_of(obj): obj for obj in objects}
         with self._order_lock:
             initial = not self._synced
-            former, content, failed = self._overlay.replace(listed, version, keep=keep)
+            former, content, failed = self._overlay.replace(objects, version, keep=keep)
             self._absorbed_locked(version, len(content) - len(former), listed=True)
             self._tell_locked(_difference(former, content, initial=initial))
             self._sync_locked()

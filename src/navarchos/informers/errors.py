@@ -14,7 +14,7 @@ CacheError
 ```
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from navarchos.errors import NavarchosError
@@ -99,7 +99,8 @@ class CacheMutated(CacheError):
     Attributes:
         cache: The informer.
         changed: Keys with the path of what is different, such as
-            `default/a.metadata.labels.app`; sorted.
+            `default/a.metadata.labels.app`; sorted. What several objects have in common
+            is different in each.
     """
 
     def __init__(self, cache: str, changed: Iterable[str]) -> None:
@@ -109,7 +110,7 @@ class CacheMutated(CacheError):
 
     def __str__(self) -> str:
         return (
-            f"cached objects of {self.cache} were changed: {', '.join(self.changed)}; "
+            f"cached objects of {self.cache} were changed: {_first_of(self.changed)}; "
             "they are shared and read-only: copy first, or read with_copies()"
         )
 
@@ -204,8 +205,12 @@ class InconsistentList(CacheError):
         super().__init__(resource, version, self.keys)
 
     def __str__(self) -> str:
-        shown = ", ".join(self.keys[:_SHOWN]) + (" ..." if len(self.keys) > _SHOWN else "")
         return (
             f"streamed and ordinary list of {self.resource} at version {self.version} differ in "
-            f"{len(self.keys)} objects: {shown}; report it, and pass streaming=False meanwhile"
+            f"{len(self.keys)} objects: {_first_of(self.keys)}; report it, and pass "
+            "streaming=False meanwhile"
         )
+
+
+def _first_of(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (" ..." if len(names) > _SHOWN else "")

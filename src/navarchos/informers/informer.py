@@ -31,6 +31,7 @@ from navarchos.informers.reflector import REFLECTOR_BACKOFF, Reflector, WatchErr
 from navarchos.informers.resync import MINIMUM_RESYNC_PERIOD, ResyncTimer
 from navarchos.informers.scope import Scope
 from navarchos.informers.scoped import IDLE_TIMEOUT, ScopedSource
+from navarchos.informers.sharing import Sharing
 from navarchos.informers.source import ListerWatcher
 from navarchos.informers.staleness import Staleness
 from navarchos.informers.store import Reader, Store, WritableStore
@@ -163,6 +164,7 @@ class SharedInformer(Generic[T]):
             self._intake,
             resource=source.name,
             left_out=self._left_out,
+            sharing=Sharing(self.resource.type),
             transform=transform,
             clock=clock,
         )

@@ -9,6 +9,7 @@ from navarchos.informers.deltas import Intake
 from navarchos.informers.errors import IndexFailed, TransformFailed
 from navarchos.informers.leftout import LeftOut
 from navarchos.informers.listing import Fetched
+from navarchos.informers.sharing import Sharing
 from navarchos.informers.source import Event
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, key_of
@@ -69,7 +70,7 @@ class Draft(Generic[T]):
 
     def store(self, intake: Intake[T], version: ResourceVersion) -> list[IndexFailed]:
         """Replace the store's content; return why objects were left out only now."""
-        return intake.replace(self._objects.values(), version, keep=self._unreadable)
+        return intake.replace(self._objects, version, keep=self._unreadable)
 
 
 class Ingest(Generic[T]):
@@ -95,6 +96,7 @@ class Ingest(Generic[T]):
         *,
         resource: str,
         left_out: LeftOut,
+        sharing: Sharing,
         transform: Transform[T] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
@@ -102,6 +104,7 @@ class Ingest(Generic[T]):
         self._intake = intake
         self._resource = resource
         self._left_out = left_out
+        self._sharing = sharing
         self._transform = transform
 
     def take_list(self, found: Fetched[T]) -> None:
@@ -159,7 +162,9 @@ class Ingest(Generic[T]):
             return False
         key = key_of(event.object)
         try:
-            self._intake.put(self._transformed(key, event.object))
+            obj = self._transformed(key, event.object)
+            self._sharing.share(obj)
+            self._intake.put(key, obj, ResourceVersion(event.resource_version))
         except (IndexFailed, TransformFailed) as error:
             self._left_out.add(key, error)
         else:
@@ -201,7 +206,9 @@ class Ingest(Generic[T]):
             self._left_out.report(error)
             return
         try:
-            draft.put(key, self._transformed(key, obj))
+            obj = self._transformed(key, obj)
+            self._sharing.share(obj)
+            draft.put(key, obj)
         except TransformFailed as error:
             self._left_out.report(error, key)
             draft.leave_out(key, error)
@@ -216,6 +223,7 @@ class Ingest(Generic[T]):
         for key, error in failed.items():
             self._left_out.report(error, key)
         self._left_out.replace({**draft.unreadable, **failed})
+        self._sharing.end_list()
 
     def _transformed(self, key: str, obj: T) -> T:
         if self._transform is None:

@@ -17,6 +17,7 @@ from navarchos.informers.leftout import LeftOut
 from navarchos.informers.metrics import InformerMetrics
 from navarchos.informers.overlay import Overlay
 from navarchos.informers.progress import Progress
+from navarchos.informers.sharing import Sharing
 from navarchos.informers.store import WritableStore
 from navarchos.instrument import Instruments
 from navarchos.meta import Object
@@ -103,7 +104,8 @@ def test_an_event_that_changes_a_cached_object_costs_few_calls() -> None:
     metrics, progress = InformerMetrics(Instruments(), "things"), Progress()
     store: WritableStore[Thing] = WritableStore()
     intake = Intake(store, Overlay(store), progress, name="things", objects=metrics.objects)
-    ingest = Ingest(intake, resource="things", left_out=LeftOut("things", metrics))
+    left_out, sharing = LeftOut("things", metrics), Sharing(THINGS.type)
+    ingest = Ingest(intake, resource="things", left_out=left_out, sharing=sharing)
 
     def follow() -> None:
         for event in stream():

@@ -52,7 +52,7 @@ def spoil(obj: Any) -> None:
 def test_a_change_of_a_cached_object_ends_the_informer_within_a_second_and_says_where(
     source: FakeSource[Any], informer_of: Make, thing: Make, fake_clock: FakeClock
 ) -> None:
-    source.put(thing("a", labels={"app": "web"}))
+    source.put(thing("a", labels={"app": "db"}))
     source.put(thing("b", labels={"app": "web"}))
     failures: list[BaseException] = []
     informer = informer_of(source, on_failure=failures.append)
@@ -70,6 +70,26 @@ def test_a_change_of_a_cached_object_ends_the_informer_within_a_second_and_says_
     )
     with pytest.raises(ThreadCrashed):
         informer.run(StopToken())
+
+
+@pytest.mark.rule("ST-15")
+@pytest.mark.usefixtures("asked_for")
+def test_a_change_of_what_objects_have_in_common_names_each_and_writes_out_the_first(
+    source: FakeSource[Any], informer_of: Make, thing: Make, fake_clock: FakeClock
+) -> None:
+    for number in range(15):
+        source.put(thing(f"a-{number:02}", labels={"app": "web"}))
+    informer = informer_of(source)
+    informer.start()
+    fake_clock.settle()
+    spoil(informer.lister.get("a-00", "ns"))
+    fake_clock.advance(1)
+    assert informer.join()
+    assert isinstance(informer.failure, CacheMutated)
+    assert informer.failure.changed == tuple(
+        f"ns/a-{number:02}.metadata.labels.app" for number in range(15)
+    )
+    assert "ns/a-09.metadata.labels.app ...;" in str(informer.failure)
 
 
 @pytest.mark.rule("ST-15")

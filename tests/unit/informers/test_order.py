@@ -180,9 +180,9 @@ def new_intake() -> tuple[Intake[Any], Progress]:
 @pytest.mark.parametrize(
     "take",
     [
-        lambda intake, obj: intake.put(obj),
+        lambda intake, obj: intake.put("ns/a", obj, ResourceVersion("1")),
         lambda intake, obj: intake.delete("ns/a", obj, ResourceVersion("1")),
-        lambda intake, obj: intake.replace([], ResourceVersion("1")),
+        lambda intake, obj: intake.replace({}, ResourceVersion("1")),
     ],
     ids=["put", "delete", "empty list"],
 )
