@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["HeldClock", "JumpingClock"]
+__all__ = ["HeldClock", "JumpingClock", "ManualClock"]
 
 
 class JumpingClock:
@@ -33,6 +33,30 @@ class JumpingClock:
         finally:
             condition.acquire()
         return False
+
+
+class ManualClock:
+    """Time that the test moves; waits really wait, for a notification.
+
+    For code that waits for nothing, beside threads that do in a clock of their own.
+    """
+
+    def __init__(self, start: datetime) -> None:
+        self._start = start
+        self.passed = 0.0
+
+    def advance(self, seconds: float) -> None:
+        """Move time forward."""
+        self.passed += seconds
+
+    def monotonic(self) -> float:
+        return 1000.0 + self.passed
+
+    def now(self) -> datetime:
+        return self._start + timedelta(seconds=self.passed)
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        return condition.wait(timeout)
 
 
 class HeldClock:

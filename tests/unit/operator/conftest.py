@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import pytest
+from tests.clocks import ManualClock
 
 from navarchos.client import Client, ClientConfig, HttpRequest, Resource, Transport
 from navarchos.client.pool import PooledTransport
@@ -46,7 +47,7 @@ from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.operator.trimming import KINDS
 from navarchos.runtime import CachedClient, Request
 from navarchos.stopping import StopToken
-from navarchos.testing import FakeClock, FakeRecorder
+from navarchos.testing import FakeRecorder
 from navarchos.testing.apiserver import ApiServer
 
 
@@ -231,7 +232,7 @@ class Operator:
     The test plays the drain controller.
     """
 
-    def __init__(self, server: ApiServer, clock: FakeClock) -> None:
+    def __init__(self, server: ApiServer, clock: ManualClock) -> None:
         self.server = server
         self.clock = clock
         self.stop = StopToken()
@@ -455,8 +456,8 @@ def server(definitions: list[Any]) -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def operator(server: ApiServer, fake_clock: FakeClock) -> Iterator[Operator]:
+def operator(server: ApiServer) -> Iterator[Operator]:
     """Rollouts and replacements, driven by the test."""
-    operator = Operator(server, fake_clock)
+    operator = Operator(server, ManualClock(Make.now))
     yield operator
     operator.close()

@@ -1,12 +1,12 @@
 """A cluster on a server, and runs of the manager that the test drives pass by pass."""
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
+from tests.clocks import ManualClock
 from tests.registering import MANAGERS
 
 from navarchos.client import Client, ClientConfig
@@ -85,23 +85,6 @@ def now() -> datetime:
 
 GROUP = "navarchos.pusher.com"
 PATIENCE = 20.0
-
-
-class ManualClock:
-    """Time that the test moves; waits really wait, for a notification."""
-
-    def __init__(self) -> None:
-        self._start = datetime.now(UTC)
-        self.passed = 0.0
-
-    def monotonic(self) -> float:
-        return 1000.0 + self.passed
-
-    def now(self) -> datetime:
-        return self._start + timedelta(seconds=self.passed)
-
-    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
-        return condition.wait(timeout)
 
 
 class Process:
@@ -210,7 +193,7 @@ class World:
     def __init__(self, server: ApiServer, client: Client) -> None:
         self.server = server
         self.client = client
-        self.clock = ManualClock()
+        self.clock = ManualClock(datetime.now(UTC))
         self._processes: list[Process] = []
 
     def process(self, client: Client | None = None) -> Process:
