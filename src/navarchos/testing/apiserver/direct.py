@@ -17,11 +17,13 @@ from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.reception import (
+    LARGEST_BODY,
     WATCH_FORMS,
     Case,
     Reception,
     failure,
     refusal,
+    too_large,
 )
 from navarchos.testing.apiserver.requests import Answer as Served
 from navarchos.testing.apiserver.requests import negotiate, read_list_options
@@ -85,6 +87,8 @@ class DirectTransport:
         asked = read_request(request)
         if request.gate is not None:
             request.gate()
+        if len(asked.body) > LARGEST_BODY:
+            return buffered(too_large())
         headers = [*request.headers.items(), *request.repeated]
         try:
             with self._turn():

@@ -13,11 +13,13 @@ from navarchos.logs import get_logger
 from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.listening import Listener
 from navarchos.testing.apiserver.reception import (
+    LARGEST_BODY,
     WATCH_FORMS,
     Case,
     Reception,
     failure,
     refusal,
+    too_large,
 )
 from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options
 from navarchos.testing.apiserver.status import StatusError
@@ -26,7 +28,6 @@ from navarchos.testing.apiserver.watching import WakeHub, Watch
 
 __all__ = ["HttpFrontend"]
 
-_LARGEST_BODY: Final = 3 * 1024 * 1024
 _SHUTDOWN: Final = 0.2
 
 _log = get_logger(__name__)
@@ -82,15 +83,14 @@ class HttpFrontend:
     ) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
         return web.BaseRequest(
-            message, payload, protocol, writer, task, loop, client_max_size=_LARGEST_BODY
+            message, payload, protocol, writer, task, loop, client_max_size=LARGEST_BODY
         )
 
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
             request = await _read(raw)
         except web.HTTPRequestEntityTooLarge:
-            message = f"Request entity too large: limit is {_LARGEST_BODY}"
-            return _respond(refusal(StatusError(413, "RequestEntityTooLarge", message)))
+            return _respond(too_large())
         try:
             case = self._reception.admit(request, raw.headers.items())
         except StatusError as error:

@@ -14,7 +14,10 @@ from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.striking import asked_by, strike
 from navarchos.testing.apiserver.writing import Api
 
-__all__ = ["WATCH_FORMS", "Case", "Reception", "failure", "refusal"]
+__all__ = ["LARGEST_BODY", "WATCH_FORMS", "Case", "Reception", "failure", "refusal", "too_large"]
+
+LARGEST_BODY: Final = 3 * 1024 * 1024
+"""The longest body that a request may have, in bytes, as upstream."""
 
 WATCH_FORMS: Final = ("Table", "PartialObjectMetadata")
 """The representations that a watch can have beside the plain one."""
@@ -112,6 +115,12 @@ def refusal(error: StatusError) -> Answer:
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
     answer = Answer(error.code, encode(error.to_json()), headers=headers)
     return with_warnings(answer, error.warnings)
+
+
+def too_large() -> Answer:
+    """Return the answer to a request whose body is longer than `LARGEST_BODY`."""
+    message = f"Request entity too large: limit is {LARGEST_BODY}"
+    return refusal(StatusError(413, "RequestEntityTooLarge", message))
 
 
 def failure(error: Exception, request: Request) -> Answer:
