@@ -170,6 +170,7 @@ def test_nodes_on_hold_cost_the_others_a_tenth_of_their_time_and_are_shown_as_st
     operator: Operator,
 ) -> None:
     end = played(operator, timeout=None, timeoutSeconds=int(DRAIN), onTimeout="Hold")
+    operator.settle_in_time()
     assert end.took <= 1.1 * end.clean
     status = operator.rollout("hard").status
     assert status.phase is RolloutPhase.IN_PROGRESS

@@ -63,7 +63,9 @@ def reserved(replacement: NodeReplacement, now: datetime) -> NodeReplacementStat
         _condition(replacement, "Waiting", is_so=False, reason="Started"),
         now=now,
     )
-    return msgspec.structs.replace(status, start_timestamp=status.start_timestamp or now)
+    return msgspec.structs.replace(
+        status, start_timestamp=status.start_timestamp or now, stuck_since=None
+    )
 
 
 def moved(

@@ -104,6 +104,11 @@ def test_one_that_starts_again_takes_a_slot_again(make: Any) -> None:
     assert transitions.reserved(released, make.now).takes_slot
 
 
+def test_whoever_starts_takes_a_slot_whatever_the_status_said(make: Any) -> None:
+    waiting = make.replacement("a", status={"stuck_since": make.now})
+    assert transitions.reserved(waiting, make.now).takes_slot
+
+
 @pytest.mark.parametrize("end", [transitions.drained, transitions.gone], ids=["drained", "gone"])
 def test_a_node_that_is_done_is_no_longer_stuck(make: Any, end: Any) -> None:
     assert end(stuck(make, "a"), make.now).stuck_since is None
