@@ -17,6 +17,7 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--digest", action="store_true", help="print what tells runs apart")
     parser.add_argument("--sweep", metavar="SETTING", help="crash at every request of a rollout")
+    parser.add_argument("--deadline", metavar="WHAT", help="tell how soon the operator obeys")
     parser.add_argument("--step", type=int, default=1, help="or at every so many")
     parser.add_argument("--log", action="store_true", help="show the operator's own log")
     given = parser.parse_args()
@@ -32,6 +33,11 @@ def main() -> int:
         faults, passes = sweep(given.sweep, given.step)
         say(*faults, f"{passes} passes")
         return int(bool(faults))
+    if given.deadline:
+        from tests.model.deadlines import measure
+
+        say(f"{measure(given.deadline)} s")
+        return 0
     from tests.model.run import run
 
     failures = 0
