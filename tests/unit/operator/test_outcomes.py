@@ -55,6 +55,7 @@ class Drains:
             recheck = self._operator.recheck_after
             due = [*self._ends.values(), *([] if recheck is None else [now + recheck])]
             if not due:
+                self._operator.settle_in_time()
                 return
             self._operator.clock.advance(min(due) - now)
             for name in [name for name, end in self._ends.items() if end <= min(due)]:

@@ -33,6 +33,10 @@ __all__ = ["RIGHTS", "WRITES_PER_PASS", "Admission"]
 WRITES_PER_PASS: Final = 100
 """Waiting reasons written in one pass; starts are never behind more than these."""
 
+_PASSING: Final = 2.0
+"""Seconds for which a reason that passes by itself is not written: a node that starts within
+them needs no write for it, and one of a rollout that is being created only one."""
+
 _OVERTAKEN_PAUSE: Final = 0.1
 """Seconds for the cache to catch up with whoever wrote before us."""
 
@@ -74,6 +78,7 @@ class Admission:
         self._progress = progress
         self._clock = clock
         self._overtaken = False  # by another writer, during the present pass
+        self._untold: dict[str, float] = {}  # when a reason is to be written; monotonic, by name
         self._unsure: dict[str, None] = {}  # written, and the cache may not show what became of it
 
     def run(self) -> float | None:
@@ -97,9 +102,11 @@ class Admission:
             self._expire(by_name[name])
         for name in decisions.stuck:
             self._let_others_pass(by_name[name])
-        if self._explain(by_name, decisions.waiting):
-            return _AT_ONCE
-        return _OVERTAKEN_PAUSE if self._overtaken else decisions.recheck_after
+        explained_after = self._explain(by_name, decisions.waiting)
+        if self._overtaken:
+            return _OVERTAKEN_PAUSE
+        soonest = [t for t in (explained_after, decisions.recheck_after) if t is not None]
+        return min(soonest, default=None)
 
     def _make_sure(self) -> None:
         """Read what was written without an answer, or in vain: it may hold a slot.
@@ -168,21 +175,27 @@ class Admission:
         if saved is not None:
             self._announcer.got_stuck(saved)
 
-    def _explain(self, by_name: Mapping[str, NodeReplacement], waiting: Mapping[str, Wait]) -> bool:
-        """Write changed reasons; return whether some are left for the next pass."""
-        now = self._clock.now()
+    def _explain(
+        self, by_name: Mapping[str, NodeReplacement], waiting: Mapping[str, Wait]
+    ) -> float | None:
+        """Write changed reasons; return the seconds until more are to be written, if any are."""
+        now, moment = self._clock.now(), self._clock.monotonic()
+        known, self._untold = self._untold, {}
         written = 0
         for name, reason in waiting.items():
             replacement = by_name[name]
             status = transitions.waits(replacement, reason, now)
             if status is None:
                 continue
-            if written == WRITES_PER_PASS:
-                return True
+            due = known.get(name, moment + _PASSING) if reason.passes else moment
+            if due > moment or written == WRITES_PER_PASS:
+                self._untold[name] = due
+                continue
             written += 1
             if self._save(replacement, status) is not None:
                 self._announcer.held_back(replacement, reason)
-        return False
+        left = min(self._untold.values(), default=None)
+        return None if left is None else max(_AT_ONCE, left - moment)
 
     def _save(
         self, replacement: NodeReplacement, status: NodeReplacementStatus

@@ -32,6 +32,13 @@ class Wait(StrEnum):
         """The reason in words."""
         return _MESSAGES[self]
 
+    @property
+    def passes(self) -> bool:
+        """Whether it usually ends by itself in a moment, so that nobody misses it if untold."""
+        return self in _PASSING
+
+
+_PASSING: Final = frozenset({Wait.QUEUED, Wait.MAX_CONCURRENT, Wait.ROLLOUT_NOT_READY})
 
 _MESSAGES: Final = {
     Wait.QUEUED: "other nodes of this priority go first",

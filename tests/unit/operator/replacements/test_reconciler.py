@@ -454,15 +454,43 @@ def test_reasons_to_wait_are_written_in_batches_after_the_starts(operator: Any) 
     operator.see()
     while operator.rollouts.reconcile(Request("", "roll")).requeue_after is not None:
         pass
+    operator.replacements.reconcile(ADMISSION)
+    assert operator.steps()["roll-n000"] is Step.RESERVED
+    operator.clock.advance(2.0)
     result = operator.replacements.reconcile(ADMISSION)
     assert result.requeue_after is not None
     assert result.requeue_after < 1.0
-    assert operator.steps()["roll-n000"] is Step.RESERVED
     result = operator.replacements.reconcile(ADMISSION)
     assert result.requeue_after is None
 
 
 @pytest.mark.rule("OP-65")
+def test_a_node_that_starts_within_two_seconds_is_never_told_to_wait(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
+    operator.settle()
+    assert status_writes(operator.server, "nodereplacements") == 1, "the first has begun"
+    assert operator.replacement("roll-b").status.step is None
+    operator.clock.advance(1.0)
+    assert operator.replacements.reconcile(ADMISSION).requeue_after == pytest.approx(1.0)
+    operator.play("roll-a", DrainPhase.COMPLETED)
+    assert operator.steps()["roll-b"] is Step.RESERVED
+    assert not find_condition(operator.replacement("roll-b").status.conditions, "Waiting").message
+
+
+def test_why_a_node_waits_is_told_after_two_seconds(operator: Any) -> None:
+    for name in "ab":
+        operator.add_node(name)
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
+    operator.settle()
+    operator.clock.advance(2.0)
+    operator.settle()
+    assert reason(operator.replacement("roll-b"), "Waiting") == "MaxConcurrent"
+    assert operator.replacement("roll-b").status.phase is ReplacementPhase.NEW
+    assert operator.replacements.reconcile(ADMISSION) == DONE
+
+
 def test_gauges_tell_where_nodes_stand(operator: Any) -> None:
     for name in "ab":
         operator.add_node(name)

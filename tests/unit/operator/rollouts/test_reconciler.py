@@ -126,7 +126,9 @@ def test_nothing_starts_before_all_children_exist(operator: Any) -> None:
     operator.see()
     with pytest.raises(CreationFailed):
         operator.round()
-    operator.replacements.reconcile(Request("navarchos", "admission"))
+    for _ in range(2):
+        operator.replacements.reconcile(ADMISSION)
+        operator.clock.advance(2.0)
     assert reason(operator.replacement("roll-b"), "Waiting") == "RolloutNotReady"
 
 
