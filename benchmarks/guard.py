@@ -23,8 +23,8 @@ __all__ = ["Check", "check_imports", "check_informer", "check_rollout", "main"]
 
 _PODS: Final = 600
 _UPDATES: Final = 100
-_NODES: Final = 3
-_PODS_PER_NODE: Final = 40
+_NODES: Final = 6
+_PODS_PER_NODE: Final = 20
 _PATIENCE: Final = 120.0
 
 
@@ -90,7 +90,9 @@ def check_rollout(served: Served) -> Iterator[Check]:
         raise RuntimeError(f"{left} pods are left after the rollout")
     if (evicted := served.server.requests_by(MANAGER)["evict"]) < moved:
         raise RuntimeError(f"{evicted} of {moved} pods were evicted")
-    yield Check("requests of a rollout, per pod", asked / moved, 2.2, "a request per pod")
+    yield Check("requests of a rollout, per pod", asked / moved, 2.3, "a request per pod")
+    besides = (asked - evicted) / _NODES
+    yield Check("requests per node, besides its evictions", besides, 24, "a request per node")
 
 
 def _fleeting(number: int) -> dict[str, Any]:

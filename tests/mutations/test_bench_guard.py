@@ -30,6 +30,11 @@ REQUESTS = (
     "            self._pods.evict(\n",
     "            self._pods.get(meta.name, meta.namespace)\n            self._pods.evict(\n",
 )
+NODES = (
+    "operator/replacements/pipeline.py",
+    "        if node is not None and node.metadata.uid == replacement.spec.node_uid:\n",
+    "        if False:\n",
+)
 IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = [")
 
 
@@ -41,6 +46,7 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
         ("informer", SHARING, "fields or copies nobody asked for?"),
         ("informer", COPIES, "a copy per handler?"),
         ("rollout", REQUESTS, "a request per pod?"),
+        ("rollout", NODES, "a request per node?"),
         ("imports", IMPORTS, "an eager import?"),
     ],
     ids=[
