@@ -1,7 +1,7 @@
 """Filling a cache with the pods of a cluster, beside client-go and the official package."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -30,14 +30,13 @@ def projection(served: Served, sizes: Sizes) -> Outcome:
     """Compare the operator's own projection of pods with client-go's typed informers."""
     served.fill(sizes.nodes, sizes.pods)
     peers = {f"client-go {mode}": _client_go(mode, served) for mode in ("json", "protobuf")}
-    figures = contest(sizes.rounds, {_OURS: ours("drain", served), **peers})
-    _check(figures, served.pods)
+    figures = _contest(served, sizes.rounds, {_OURS: ours("drain", served), **peers})
     json, protobuf = (_ratio(figures, f"client-go {mode}") for mode in ("json", "protobuf"))
-    return Outcome(
-        row="informer-sync",
-        title=f"informer sync, {served.pods:,} pods, the drain's projection",
-        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.rounds},
-        figures=figures,
+    return _outcome(
+        "informer-sync",
+        "the drain's projection",
+        served,
+        figures,
         targets=(
             Target("CPU, of client-go protobuf's", 0.35, protobuf("cpu")),
             Target("CPU of the sync alone, of client-go protobuf's", 0.35, protobuf("cpu_sync")),
@@ -57,14 +56,13 @@ def unstructured(served: Served, sizes: Sizes) -> Outcome:
     served.fill(sizes.nodes, sizes.pods)
     peer = "client-go dynamic"
     contenders = {_OURS: ours("dict", served), peer: _client_go("dynamic", served)}
-    figures = contest(sizes.slow_rounds, contenders)
-    _check(figures, served.pods)
+    figures = _contest(served, sizes.slow_rounds, contenders)
     ratio = _ratio(figures, peer)
-    return Outcome(
-        row="informer-unstructured",
-        title=f"informer sync, {served.pods:,} pods, unstructured",
-        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.slow_rounds},
-        figures=figures,
+    return _outcome(
+        "informer-unstructured",
+        "unstructured",
+        served,
+        figures,
         targets=(
             Target("CPU, of client-go dynamic's", 0.5, ratio("cpu")),
             Target("resident, of client-go dynamic's", 0.5, ratio("resident")),
@@ -78,19 +76,19 @@ def against_official(served: Served, sizes: Sizes) -> Outcome:
     served.fill(sizes.nodes, sizes.pods)
     peer = "kubernetes SharedInformer"
     program = ("official_informer", str(served.pods), str(served.kubeconfig))
+    contenders: dict[str, Callable[[], Run]]
     contenders = {_OURS: ours("drain", served), peer: partial(fill, python(*program))}
-    figures = contest(sizes.slow_rounds, contenders)
-    _check(figures, served.pods)
+    figures = _contest(served, sizes.slow_rounds, contenders)
     ours_, theirs = figures[_OURS], figures[peer]
 
     def less(quantity: str) -> float:
         return theirs.median(quantity) / ours_.median(quantity)
 
-    return Outcome(
-        row="informer-official",
-        title=f"informer sync, {served.pods:,} pods, beside the official Python package",
-        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.slow_rounds},
-        figures=figures,
+    return _outcome(
+        "informer-official",
+        "beside the official Python package",
+        served,
+        figures,
         targets=(
             Target("less CPU than the official SharedInformer", 15, less("cpu"), sense=AT_LEAST),
             Target(
@@ -108,19 +106,13 @@ def against_kopf(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served
     with serve() as served:
         served.fill(sizes.nodes // 10, sizes.kopf_pods)
         program = python("kopf_index", str(served.pods), str(served.kubeconfig))
-        contenders = {
+        contenders: dict[str, Callable[[], Run]] = {
             _OURS: ours("drain", served),
             f"{_OURS}, dicts": ours("dict", served),
             "kopf index": partial(fill, program),
         }
-        figures = contest(sizes.slow_rounds, contenders)
-        _check(figures, served.pods)
-    return Outcome(
-        row="kopf",
-        title=f"informer sync, {served.pods:,} pods, beside an index of kopf's",
-        sizes={"nodes": served.nodes, "pods": served.pods, "rounds": sizes.slow_rounds},
-        figures=figures,
-    )
+        figures = _contest(served, sizes.slow_rounds, contenders)
+    return _outcome("kopf", "beside an index of kopf's", served, figures)
 
 
 def flame(served: Served, sizes: Sizes) -> Outcome:
@@ -177,8 +169,33 @@ def _ratio(figures: Mapping[str, Figures], peer: str) -> Callable[[str], float]:
     return lambda quantity: figures[_OURS].median(quantity) / figures[peer].median(quantity)
 
 
-def _check(figures: Mapping[str, Figures], pods: int) -> None:
+def _contest(
+    served: Served, rounds: int, contenders: Mapping[str, Callable[[], Run]]
+) -> dict[str, Figures]:
+    """Let each contender fill its cache in turn; all of them must have all pods."""
+    figures = contest(rounds, contenders)
     for name, found in figures.items():
         for run in found.runs:
-            if run["objects"] != pods:
-                raise RuntimeError(f"{name} has {run['objects']:g} of {pods:,} pods")
+            if run["objects"] != served.pods:
+                raise RuntimeError(f"{name} has {run['objects']:g} of {served.pods:,} pods")
+    return figures
+
+
+def _outcome(
+    row: str,
+    beside: str,
+    served: Served,
+    figures: Mapping[str, Figures],
+    targets: Sequence[Target] = (),
+) -> Outcome:
+    return Outcome(
+        row=row,
+        title=f"informer sync, {served.pods:,} pods, {beside}",
+        sizes={
+            "nodes": served.nodes,
+            "pods": served.pods,
+            "rounds": len(figures[_OURS].runs),
+        },
+        figures=figures,
+        targets=targets,
+    )

@@ -23,6 +23,7 @@ from navarchos import Client, InformerFactory, logs
 from navarchos.client import ResourceClient
 from navarchos.drain import PODS
 from navarchos.drain.pods import Pod
+from navarchos.informers import Tombstone
 
 HANDLERS: Final = 2
 ROUNDS: Final = 7
@@ -63,6 +64,10 @@ class Keeper:
         """Keep it."""
         self.kept[new.metadata.name] = new
         self.heard.release()
+
+    def on_delete(self, obj: Pod | Tombstone[Pod]) -> None:
+        """Say that nothing is to be deleted here."""
+        raise AssertionError("nobody deletes pods of this server")
 
 
 def ratio(ours: Callable[[], object], theirs: Callable[[], object]) -> float:

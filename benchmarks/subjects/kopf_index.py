@@ -23,7 +23,7 @@ def main() -> None:
     filled = asyncio.Event()
 
     @kopf.index("", "v1", "pods")
-    async def pods(name: str, namespace: str, body: Any, **_: Any) -> Any:
+    async def pods(name: str, namespace: str | None, body: Any, **_: Any) -> Any:
         return {(namespace, name): body}
 
     @kopf.on.event("", "v1", "pods")

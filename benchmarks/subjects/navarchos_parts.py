@@ -6,11 +6,13 @@ The operator has such watches: one for each node that is being drained.
 """
 
 import sys
+from typing import Any
 
 from benchmarks.population import node_name
 from benchmarks.subjects.reporting import Reporter
 from navarchos import Client, InformerFactory, logs
 from navarchos.drain import PODS, pods_on
+from navarchos.informers import SharedInformer
 from navarchos.operator.nodes import NODES
 
 
@@ -22,6 +24,7 @@ def main() -> None:
     reporter.begin()
     with Client.from_config(kubeconfig=kubeconfig) as client:
         factory = InformerFactory(client)
+        informers: list[SharedInformer[Any]]
         if what == "nodes":
             informers = [factory.informer(NODES)]
         else:

@@ -78,7 +78,10 @@ def main() -> None:
         return
     queue: WorkQueue[str] | PriorityQueue[str]
     queue = PriorityQueue() if kind == "priority" else WorkQueue()
-    {"cycles": cycles, "alone": alone}[what](queue, *map(int, numbers))
+    if what == "alone":
+        alone(queue, *map(int, numbers))
+    else:
+        cycles(queue, *map(int, numbers))
 
 
 if __name__ == "__main__":

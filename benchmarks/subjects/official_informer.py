@@ -6,6 +6,8 @@ python -m benchmarks.subjects.official_informer PODS KUBECONFIG
 import os
 import sys
 import time
+from importlib import import_module
+from typing import Any
 
 from benchmarks.subjects.reporting import Reporter
 
@@ -14,18 +16,19 @@ def main() -> None:
     """Report the stages `synced` and `settled`."""
     count, kubeconfig = int(sys.argv[1]), sys.argv[2]
     reporter = Reporter()
-    from kubernetes import client, config
-    from kubernetes.informer import ADDED, SharedInformer
+    # The package has no types, and says that it has.
+    client: Any = import_module("kubernetes.client")
+    informers: Any = import_module("kubernetes.informer")
 
-    config.load_kube_config(kubeconfig)
-    informer = SharedInformer(client.CoreV1Api().list_pod_for_all_namespaces)
+    import_module("kubernetes.config").load_kube_config(kubeconfig)
+    informer = informers.SharedInformer(client.CoreV1Api().list_pod_for_all_namespaces)
     added = 0
 
     def on_add(_pod: object) -> None:
         nonlocal added
         added += 1
 
-    informer.add_event_handler(ADDED, on_add)
+    informer.add_event_handler(informers.ADDED, on_add)
     reporter.begin()
     informer.start()
     # It has no way to wait for its first list.
