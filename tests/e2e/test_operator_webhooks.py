@@ -75,9 +75,9 @@ def test_a_webhook_that_fails_is_told_and_in_nobodys_way_where_failures_are_igno
         hook.behaviour = Break(500)
         roll(case, node)
         said = f'failed calling webhook "{hook.name}"'
-        wait_for_blockers(case, node, "Retry", said)
+        wait_for_blockers(case, node, "WebhookFailed", said)
         hook.behaviour = Hang()
-        wait_for_blockers(case, node, "Retry", "deadline exceeded")
+        wait_for_blockers(case, node, "WebhookFailed", "deadline exceeded")
         assert case.checker.evictions(case.name) == 0
         hook.fail("Ignore")
         case.wait_for_phase("Completed")

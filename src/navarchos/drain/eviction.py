@@ -47,6 +47,7 @@ class Answer(StrEnum):
     IN_PROGRESS = "InProgress"
     MULTIPLE_BUDGETS = "MultipleBudgets"
     WEBHOOK_DENIED = "WebhookDenied"
+    WEBHOOK_FAILED = "WebhookFailed"
     REFUSED = "Refused"
     NAMESPACE_TERMINATING = "NamespaceTerminating"
     FORBIDDEN = "Forbidden"
@@ -103,6 +104,7 @@ def outcome_of(error: ClientError) -> Outcome:
     | 403 of the authorizer | forbidden: a right is missing |
     | 500 with several budgets | blocked until somebody edits one |
     | any, from an admission webhook | denied; it may move the pod itself |
+    | any, because an admission webhook could not be asked | failed; asked again |
     | 400, 403, 405, 422 otherwise | refused |
     | other statuses, no answer | retry |
     """
@@ -116,6 +118,9 @@ def _answer(error: ApiError) -> Answer:  # noqa: PLR0911 - the table, row by row
         return Answer.GONE
     if "admission webhook" in error.message and "denied the request" in error.message:
         return Answer.WEBHOOK_DENIED
+    if "failed calling webhook" in error.message:
+        # apiserver, pkg/util/webhook/error.go: ErrCallingWebhook.
+        return Answer.WEBHOOK_FAILED
     if isinstance(error, Conflict):
         return Answer.GONE
     if isinstance(error, TooManyRequests):

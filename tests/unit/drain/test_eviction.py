@@ -139,6 +139,17 @@ CASES: list[tuple[str, BufferedAnswer, Answer, str]] = [
         Answer.WEBHOOK_DENIED,
         "",
     ),
+    (
+        "webhook that fails",
+        status(
+            500,
+            "InternalError",
+            'Internal error occurred: failed calling webhook "drain.example": failed to call '
+            'webhook: Post "https://drain.example": context deadline exceeded',
+        ),
+        Answer.WEBHOOK_FAILED,
+        "",
+    ),
     ("policy", status(422, "Invalid", "ValidatingAdmissionPolicy says no"), Answer.REFUSED, ""),
     ("bad request", status(400, "BadRequest", "name in URL"), Answer.REFUSED, ""),
     ("forbidden by a plugin", status(403, "Forbidden", "no"), Answer.REFUSED, ""),

@@ -29,6 +29,7 @@ _NEXT: Final[Mapping[Answer, str]] = {
     Answer.IN_PROGRESS: "tried again when the server is ready",
     Answer.MULTIPLE_BUDGETS: "tried again; let only one budget select this pod",
     Answer.WEBHOOK_DENIED: "tried again; the webhook may move the pod itself",
+    Answer.WEBHOOK_FAILED: "tried again; see who runs the webhook that does not answer",
     Answer.REFUSED: "tried again",
     Answer.NAMESPACE_TERMINATING: "waits for the deletion of its namespace",
     Answer.FORBIDDEN: "tried again; grant the missing right to the manager",

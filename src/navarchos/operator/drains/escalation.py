@@ -11,7 +11,7 @@ from navarchos.operator.drains.options import selector_of
 __all__ = ["Ladder", "Stage", "ladder_of"]
 
 # A missing right and a namespace in deletion are not cured by deleting the pod;
-# a server that did not answer has refused nothing.
+# a server, or a webhook, that did not answer has refused nothing.
 _STUCK = frozenset(
     {
         Answer.BLOCKED_BY_BUDGET,

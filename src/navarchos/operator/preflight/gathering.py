@@ -45,6 +45,9 @@ MOST_REHEARSALS: Final = 64
 
 _TIMEOUT: Final = 10.0
 
+_UNKNOWN: Final = frozenset({Answer.FORBIDDEN, Answer.RETRY, Answer.WEBHOOK_FAILED})
+"""Answers to a rehearsal that say nothing about the pod."""
+
 _NEEDED: Final = (*EVICTING, *CORDONING, *LOOKING)
 """What the manager cannot drain without."""
 
@@ -126,7 +129,7 @@ class _Questions:
         if not pods or not version or not self._webhooks_judge():
             return {}
         answers = rehearse(self._client, pods, version)
-        open_ = [a for a in answers.values() if a.answer in {Answer.FORBIDDEN, Answer.RETRY}]
+        open_ = [a for a in answers.values() if a.answer in _UNKNOWN]
         open_ += [a for a in answers.values() if "does not support dry run" in a.message]
         if open_:
             self.findings.append(

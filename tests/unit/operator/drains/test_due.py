@@ -102,6 +102,7 @@ def test_a_pod_is_evicted_once_before_any_stage_deletes_it(plan_pod: PlanPod) ->
         (Answer.FORBIDDEN, False),
         (Answer.NAMESPACE_TERMINATING, False),
         (Answer.RETRY, False),
+        (Answer.WEBHOOK_FAILED, False),
         (Answer.EVICTED, False),
     ],
 )
