@@ -14,7 +14,7 @@ import urllib3
 from tests.cases.waiting import wait_for
 from tests.contract.answers import Answers
 from tests.contract.exchanges import Exchange, Http
-from tests.contract.objects import GROUP
+from tests.contract.objects import GROUP, Make, pod
 from tests.contract.widgets import WIDGETS
 from tests.namespaces import namespace_of_its_own
 from tests.servers import IN_PROCESS, Served, named
@@ -133,3 +133,56 @@ def widget(http: Http, widgets: str) -> Iterator[Callable[..., dict[str, Any]]]:
     with http.silent():
         for name in made:
             http("DELETE", f"{widgets}/{name}")
+
+
+@pytest.fixture
+def running(http: Http, core: str) -> Make:
+    """Makes pods that run on a node, ready or not."""
+
+    def make(
+        name: str, *, ready: bool = True, phase: str = "Running", bound: bool = True
+    ) -> dict[str, Any]:
+        body = pod(name, app="web")
+        if bound:
+            body["spec"]["nodeName"] = "somewhere"
+        value = "True" if ready else "False"
+        status = {"phase": phase, "conditions": [{"type": "Ready", "status": value}]}
+        with http.silent():
+            http.create(f"{core}/pods", body)
+            reply = http.merge(f"{core}/pods/{name}/status", {"status": status})
+        assert reply.code == 200
+        return reply.body
+
+    return make
+
+
+@pytest.fixture
+def budget(http: Http, namespace: str) -> Make:
+    """Makes budgets with a status as a controller would leave it."""
+    path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+
+    def make(name: str = "b", *, spec: object = None, **status: object) -> dict[str, Any]:
+        given: dict[str, Any] = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 2}
+        if isinstance(spec, dict):
+            given.update(spec)
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": name},
+            "spec": given,
+        }
+        held = {
+            "observedGeneration": 1,
+            "disruptionsAllowed": 0,
+            "currentHealthy": 2,
+            "desiredHealthy": 2,
+            "expectedPods": 2,
+            **status,
+        }
+        with http.silent():
+            http.create(path, body)
+            reply = http.merge(f"{path}/{name}/status", {"status": held})
+        assert reply.code == 200
+        return reply.body
+
+    return make

@@ -37,7 +37,7 @@ STRUCT = re.compile(r"(Invalid value: )[\[{].*[\]}](?=: )")
 FOREIGN = re.compile(
     r"(compilation failed: |converting YAML to JSON: yaml: (?!unmarshal)"
     r"|continue key is not valid: |previously negative\)"
-    r"|invalid: patch: Invalid value: |^Invalid value: (?=\"\{)).*",
+    r"|invalid: patch: Invalid value: |^Invalid value: (?=\"(?:\{|map\[))).*",
     re.DOTALL,
 )
 

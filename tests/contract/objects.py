@@ -1,10 +1,14 @@
 """Objects that the cases are about."""
 
+from collections.abc import Callable
 from typing import Any
 
-__all__ = ["GROUP", "config_map", "pod", "widget_definition"]
+__all__ = ["GROUP", "Make", "config_map", "pod", "widget_definition"]
 
 GROUP = "contract.example.com"
+
+Make = Callable[..., dict[str, Any]]
+"""Makes an object, and returns it."""
 
 
 def config_map(name: str = "", **data: str) -> dict[str, Any]:

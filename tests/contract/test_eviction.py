@@ -5,59 +5,9 @@ from typing import Any
 
 import pytest
 from tests.contract.exchanges import Http, Reply
-from tests.contract.objects import pod
+from tests.contract.objects import Make
 
 REFUSED = "Cannot evict pod as it would violate the pod's disruption budget."
-
-Make = Callable[..., dict[str, Any]]
-
-
-@pytest.fixture
-def running(http: Http, core: str) -> Make:
-    """Makes pods that run on a node, ready or not."""
-
-    def make(name: str, *, ready: bool = True, phase: str = "Running") -> dict[str, Any]:
-        body = pod(name, app="web")
-        body["spec"]["nodeName"] = "somewhere"
-        http.create(f"{core}/pods", body)
-        value = "True" if ready else "False"
-        status = {"phase": phase, "conditions": [{"type": "Ready", "status": value}]}
-        reply = http.merge(f"{core}/pods/{name}/status", {"status": status})
-        assert reply.code == 200
-        return reply.body
-
-    return make
-
-
-@pytest.fixture
-def budget(http: Http, namespace: str) -> Make:
-    """Makes budgets with a status as a controller would leave it."""
-    path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
-
-    def make(name: str = "b", *, spec: object = None, **status: int) -> dict[str, Any]:
-        given: dict[str, Any] = {"selector": {"matchLabels": {"app": "web"}}, "minAvailable": 2}
-        if isinstance(spec, dict):
-            given.update(spec)
-        body = {
-            "apiVersion": "policy/v1",
-            "kind": "PodDisruptionBudget",
-            "metadata": {"name": name},
-            "spec": given,
-        }
-        http.create(path, body)
-        held = {
-            "observedGeneration": 1,
-            "disruptionsAllowed": 0,
-            "currentHealthy": 2,
-            "desiredHealthy": 2,
-            "expectedPods": 2,
-            **status,
-        }
-        reply = http.merge(f"{path}/{name}/status", {"status": held})
-        assert reply.code == 200
-        return reply.body
-
-    return make
 
 
 @pytest.fixture

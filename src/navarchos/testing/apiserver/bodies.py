@@ -138,7 +138,7 @@ def _handled_as(kind: Kind) -> str:
 def _check_envelope(kind: Kind, obj: JsonObject) -> None:
     if kind.custom is not None and not obj.get("kind"):
         raise bad_request(f"Object 'Kind' is missing in '{quote(obj)}'")
-    found = obj.setdefault("kind", kind.kind)
+    found = obj["kind"] = obj.get("kind") or kind.kind
     if found != kind.kind:
         version = str(obj.get("apiVersion") or kind.api_version).rpartition("/")[2]
         text = f'{found} in version "{version}" cannot be handled as a {kind.kind}'
@@ -147,7 +147,7 @@ def _check_envelope(kind: Kind, obj: JsonObject) -> None:
             raise bad_request(f'{text}: {registered} in scheme "{_SCHEME}"')
         ours = f"{kind.group.partition('.')[0] or 'core'}.{kind.kind}"
         raise bad_request(f"{text}: converting ({version}.{found}) to ({ours}): unknown conversion")
-    version = obj.setdefault("apiVersion", kind.api_version)
+    version = obj["apiVersion"] = obj.get("apiVersion") or kind.api_version
     if version != kind.api_version:
         short = str(version).rpartition("/")[2]
         raise bad_request(
@@ -158,8 +158,8 @@ def _check_envelope(kind: Kind, obj: JsonObject) -> None:
 
 def _drop_unknown(kind: Kind, obj: JsonObject, options: Options) -> None:
     unknown = unknown_fields(obj, kind.schema)
-    if options.patching:
-        unknown.sort()  # a patched object has been through a map, which Go writes in order
+    if options.patching or kind.custom is not None:
+        unknown.sort()  # it has been through a map, which Go writes in order
     if unknown and options.field_validation == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise _undecodable(kind, obj, f"{_STRICT}{listed}", options)

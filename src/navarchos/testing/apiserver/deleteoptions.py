@@ -8,6 +8,7 @@ from navarchos.testing.apiserver.decoding import DecodeFault, check_types
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue
 from navarchos.testing.apiserver.requests import read_body, read_flag, read_number
 from navarchos.testing.apiserver.status import (
+    FieldError,
     bad_request,
     invalid,
     invalid_value,
@@ -15,7 +16,15 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.types import TYPES
 
-__all__ = ["FOREGROUND", "ORPHAN", "POLICIES", "Deletion", "deletion_of", "read_deletion"]
+__all__ = [
+    "FOREGROUND",
+    "ORPHAN",
+    "POLICIES",
+    "Deletion",
+    "deletion_of",
+    "read_deletion",
+    "refuse_nonsense",
+]
 
 FOREGROUND: Final = "foregroundDeletion"
 """The finalizer that waits for dependents."""
@@ -40,6 +49,7 @@ class Deletion:
         version: The object must have this resourceVersion.
         legacy_cascade: The old `orphanDependents: false` was given.
         dry_run: Everything is checked, nothing is deleted.
+        errors: Why the options make no sense.
     """
 
     grace: int | None = None
@@ -48,6 +58,7 @@ class Deletion:
     version: str = ""
     legacy_cascade: bool = False
     dry_run: bool = False
+    errors: tuple[FieldError, ...] = ()
 
 
 def read_deletion(content_type: str, raw: bytes, query: Mapping[str, str]) -> Deletion:
@@ -57,7 +68,7 @@ def read_deletion(content_type: str, raw: bytes, query: Mapping[str, str]) -> De
         StatusError: 400 for what are no options, 422 for those that make no sense.
     """
     if not raw:
-        return _valid(_from_query(query))
+        return _sensible(_from_query(query))
     body = read_body(content_type, raw)
     if not isinstance(body, dict):
         raise bad_request("expected delete options")
@@ -68,7 +79,13 @@ def read_deletion(content_type: str, raw: bytes, query: Mapping[str, str]) -> De
         check_types(body, _SCHEMA, owner="DeleteOptions")
     except DecodeFault as fault:
         raise bad_request(str(fault)) from fault
-    return _valid(body)
+    return _sensible(body)
+
+
+def _sensible(options: JsonObject) -> Deletion:
+    deletion = deletion_of(options)
+    refuse_nonsense(deletion)
+    return deletion
 
 
 def _from_query(query: Mapping[str, str]) -> JsonObject:
@@ -86,7 +103,8 @@ def _from_query(query: Mapping[str, str]) -> JsonObject:
     return found
 
 
-def _valid(options: JsonObject) -> Deletion:
+def deletion_of(options: JsonObject) -> Deletion:
+    """Return what options mean; `refuse_nonsense` refuses those that mean nothing."""
     policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
     dry_run: list[JsonValue] = options.get("dryRun") or []
     errors = []
@@ -97,22 +115,21 @@ def _valid(options: JsonObject) -> Deletion:
         errors.append(unsupported_value("propagationPolicy", policy, (*POLICIES, "nil")))
     if any(value != "All" for value in dry_run):
         errors.append(unsupported_value("dryRun", dry_run, ("All",)))
-    if errors:
-        raise invalid("DeleteOptions", "meta.k8s.io", "", errors)
-    return deletion_of(options)
-
-
-def deletion_of(options: JsonObject) -> Deletion:
-    """Return what options mean, whether they make sense or not."""
-    orphan, policy = options.get("orphanDependents"), options.get("propagationPolicy")
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
     conditions = options.get("preconditions") or {}
     return Deletion(
         grace=options.get("gracePeriodSeconds"),
-        policy=policy if policy in POLICIES else "",
+        policy=policy or "",
         uid=conditions.get("uid") or "",
         version=conditions.get("resourceVersion") or "",
         legacy_cascade=orphan is False,
-        dry_run=bool(options.get("dryRun")),
+        dry_run=bool(dry_run),
+        errors=tuple(errors),
     )
+
+
+def refuse_nonsense(deletion: Deletion) -> None:
+    """Raise 422 when options have values that do not exist or contradict each other."""
+    if deletion.errors:
+        raise invalid("DeleteOptions", "meta.k8s.io", "", deletion.errors)

@@ -4,7 +4,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER, mark_terminating
-from navarchos.testing.apiserver.deleteoptions import FOREGROUND, ORPHAN, POLICIES, Deletion
+from navarchos.testing.apiserver.deleteoptions import (
+    FOREGROUND,
+    ORPHAN,
+    POLICIES,
+    Deletion,
+    refuse_nonsense,
+)
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import (
     JsonObject,
@@ -40,12 +46,14 @@ def delete(
         or, for a pod on a node, while its grace runs.
 
     Raises:
-        StatusError: 404, or 409 for a precondition. Nothing changes.
+        StatusError: 404, 409 for a precondition, 422 for options that make no sense. Nothing
+            changes.
     """
     with api.store.transaction():
         entry = require(api, kind, namespace, name)
         if kind.bucket == _NAMESPACES and name in _UNDELETABLE:
             raise forbidden(kind.resource, name, "this namespace may not be deleted")
+        refuse_nonsense(deletion)
         check_preconditions(kind, entry, deletion)
         grace = _grace(kind, entry.obj, deletion)
         finalizers = _finalizers(kind, entry.obj, deletion)

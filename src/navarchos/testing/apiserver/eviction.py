@@ -7,6 +7,7 @@ handler, as of Kubernetes 1.36.
 from dataclasses import replace
 from typing import Final
 
+from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.builtin.pods import is_pod_ready
 from navarchos.testing.apiserver.deleteoptions import Deletion, deletion_of
 from navarchos.testing.apiserver.deleting import check_preconditions, delete
@@ -30,12 +31,12 @@ from navarchos.testing.apiserver.status import (
     too_many_requests,
 )
 from navarchos.testing.apiserver.store import BucketId, Entry
+from navarchos.testing.apiserver.types import TYPES
 from navarchos.testing.apiserver.writing import Api, Options, require, require_open_namespace
 
 __all__ = ["charge", "evict"]
 
 _BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
-_VERSIONS: Final = frozenset({"policy/v1", "policy/v1beta1"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _MYSELF: Final = "kube-apiserver"  # a client of its own where it writes budgets
 _MOST_DISRUPTED: Final = 2000
@@ -54,6 +55,24 @@ _SUCCESS: Final[JsonObject] = {
 }
 
 
+def _kind(version: str) -> Kind:
+    """Return what the body of an eviction is decoded as; nothing of it is ever stored."""
+    return Kind(
+        group="policy",
+        version=version,
+        kind="Eviction",
+        plural="evictions",
+        singular="eviction",
+        namespaced=True,
+        schema=TYPES.schema("policy.Eviction"),
+        bucket=BucketId("evictions", "policy"),
+    )
+
+
+_EVICTION: Final = _kind("v1")
+_OLDER: Final = _kind("v1beta1")
+
+
 def evict(
     api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: Options
 ) -> JsonObject:
@@ -62,18 +81,18 @@ def evict(
     Raises:
         StatusError: 400, 403, 404, 409, 429 or 500; the pod stays.
     """
-    deletion = _read(body, name, options)
+    deletion = _read(namespace, name, body, options)
     with api.store.transaction():
         require_open_namespace(api, kind, namespace, name)
         pod = require(api, kind, namespace, name)
-        if _needs_no_budget(pod.obj):
-            delete(api, kind, namespace, name, deletion, options)
-            return _SUCCESS
-        _spend(api, kind, pod, deletion, options)
+        if not _needs_no_budget(pod.obj):
+            _spend(api, pod, deletion, options)
         if not deletion.dry_run:
+            check_preconditions(kind, pod, deletion)
             _mark_disrupted(api, kind, pod, options)
-        # Checked above, against the pod as it was before it was marked.
-        delete(api, kind, namespace, name, replace(deletion, version=""), options)
+            # Checked above, against the pod as it was before it was marked.
+            deletion = replace(deletion, version="")
+        delete(api, kind, namespace, name, deletion, options)
         return _SUCCESS
 
 
@@ -85,21 +104,19 @@ def charge(
     Raises:
         StatusError: As `evict`.
     """
-    deletion = _read(body, name, options)
+    deletion = _read(namespace, name, body, options)
     with api.store.transaction():
         pod = require(api, kind, namespace, name)
         if not _needs_no_budget(pod.obj):
-            _spend(api, kind, pod, deletion, options)
+            _spend(api, pod, deletion, options)
 
 
-def _spend(api: Api, kind: Kind, pod: Entry, deletion: Deletion, options: Options) -> None:
+def _spend(api: Api, pod: Entry, deletion: Deletion, options: Options) -> None:
+    """Use up what the pod's budget allows; whether the right pod was meant is looked at later."""
     budgets = _budgets_of(api, pod)
     if len(budgets) > 1:
         raise StatusError(500, "", _SEVERAL)
     spent = _spendable(budgets, pod.obj)
-    # Upstream spends the budget first and lets its controller give it back;
-    # the answer is the same 409, and sparing it keeps the arithmetic exact.
-    check_preconditions(kind, pod, deletion)
     if spent is not None and not deletion.dry_run:
         _decrement(api, spent, pod.name, options)
 
@@ -112,20 +129,21 @@ def _spendable(budgets: list[Entry], pod: JsonObject) -> Entry | None:
     return budgets[0]
 
 
-def _read(body: JsonValue, name: str, options: Options) -> Deletion:
-    if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
-        raise bad_request("not a Eviction object")
-    version = body.get("apiVersion", "policy/v1")
-    if version not in _VERSIONS:
+def _read(namespace: str, name: str, body: JsonValue, options: Options) -> Deletion:
+    said = body.get("apiVersion") if isinstance(body, dict) else None
+    older = said == f"policy/{_OLDER.version}"
+    eviction = read_object(_OLDER if older else _EVICTION, body, options)
+    if meta(eviction).get("namespace", namespace) != namespace:
         raise bad_request(
-            f"the API version in the data ({version}) does not match the expected API version (v1)"
+            "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if meta(body).get("name") != name:
+    if meta(eviction).get("name") != name:
         raise bad_request("name in URL does not match name in Eviction object")
-    given: JsonObject = body.get("deleteOptions") or {}
+    given: JsonObject = eviction.get("deleteOptions") or {}
     wanted = list(given.get("dryRun") or [])
     if wanted and options.dry_run and wanted != ["All"]:
-        text = f"Non-matching dry-run options in request and content: [All] and {wanted}"
+        listed = " ".join(wanted)
+        text = f"Non-matching dry-run options in request and content: [All] and [{listed}]"
         raise StatusError(500, "", text)
     return replace(deletion_of(given), dry_run=bool(wanted) or options.dry_run)
 
@@ -176,11 +194,30 @@ def _check_budget(budget: Entry) -> None:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise forbidden(resource, budget.name, why)
     if not allowed:
-        text = (
-            f"The disruption budget {budget.name} needs {status.get('desiredHealthy') or 0} healthy"
-            f" pods and has {status.get('currentHealthy') or 0} currently"
-        )
+        text = f"The disruption budget {budget.name} {_why_not(status)}"
         raise too_many_requests(_REFUSED, causes=[Cause("DisruptionBudget", text)])
+
+
+def _why_not(status: JsonObject) -> str:
+    """Say why a budget allows nothing: by its numbers, unless they cannot be trusted."""
+    denial = next((c for c in status.get("conditions") or [] if _denies(c)), None)
+    if denial is not None and denial["reason"] == "SyncFailed":
+        failure = f"because it failed sync: {denial['message']}"
+        return f"does not allow evicting pods currently {failure}"
+    desired, current = (
+        int(status.get(field) or 0) for field in ("desiredHealthy", "currentHealthy")
+    )
+    if current <= desired:
+        return f"needs {desired} healthy pods and has {current} currently"
+    if denial is not None:
+        reason = f"({denial['reason']}): {denial['message']}"
+        return f"does not allow evicting pods currently {reason}"
+    return "does not allow evicting pods currently"
+
+
+def _denies(condition: JsonObject) -> bool:
+    asked = (condition["type"], condition["status"]) == ("DisruptionAllowed", "False")
+    return asked and bool(condition.get("message"))
 
 
 def _decrement(api: Api, budget: Entry, pod: str, options: Options) -> None:
@@ -224,9 +261,17 @@ def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: Options) -> None:
             "lastTransitionTime": timestamp(api.store.clock.now()),
         },
     )
-    api.store.put(kind.bucket, obj, origin=options.origin)
+    if obj != pod.obj:
+        api.store.put(kind.bucket, obj, origin=options.origin)
 
 
 def _set_condition(status: JsonObject, condition: JsonObject) -> None:
-    others = [c for c in status.get("conditions") or [] if c.get("type") != condition["type"]]
-    status["conditions"] = [*others, condition]
+    """Put a condition in the place of its type; the time of a status that stays is kept."""
+    conditions = status.setdefault("conditions", [])
+    for index, known in enumerate(conditions):
+        if known["type"] == condition["type"]:
+            if known["status"] == condition["status"]:
+                condition["lastTransitionTime"] = known["lastTransitionTime"]
+            conditions[index] = condition
+            return
+    conditions.append(condition)

@@ -226,7 +226,8 @@ def read_eviction(request: Request) -> tuple[JsonValue, Options]:
 
 def _serve_evict(api: Api, target: Target, request: Request) -> Answer:
     body, options = read_eviction(request)
-    return json_answer(evict(api, target.kind, target.namespace, target.name, body, options), 201)
+    answer = evict(api, target.kind, target.namespace, target.name, body, options)
+    return with_warnings(json_answer(answer, 201), options.warnings)
 
 
 def _serve_update(api: Api, target: Target, request: Request) -> Answer:
