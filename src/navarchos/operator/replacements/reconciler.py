@@ -3,7 +3,7 @@
 from typing import Final
 
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import Step
+from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
 from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements.admitting import Admission
@@ -34,27 +34,39 @@ class ReplacementReconciler(Reconciler):
         self._pipeline = pipeline
 
     def reconcile(self, request: Request) -> Result:
-        """Run one pass of admission, or move one node as far as it goes now."""
+        """Run one pass of admission, or move one node as far as it goes now.
+
+        A node that gives its slot back lets the next one start at once (OP-23): the watch
+        would bring admission about as well, behind all the nodes that wait for this worker.
+        """
         if request == ADMISSION:
             after = self._admission.run()
             return DONE if after is None else Result(requeue_after=after)
         try:
-            self._advance(request.name)
+            if self._advance(request.name):
+                # When to look again is the answer of the pass that the watch brings about.
+                self._admission.run()
         except STALE as error:
             _log.debug("replacement_overtaken", name=request.name, error=str(error))
             return Result(requeue=True)
         unwritten = self._pipeline.unwritten(request.name)
         return DONE if unwritten is None else Result(requeue_after=unwritten)
 
-    def _advance(self, name: str) -> None:
-        replacement = self._objects.replacements.find(name)
+    def _advance(self, name: str) -> bool:
+        """Move a node as far as it goes now; return whether it has given its slot back."""
+        found = replacement = self._objects.replacements.find(name)
         # No step leads back to one that was left in the same pass, except by way of
         # Waiting, which only admission leaves.
         for _ in Step:
             if replacement is None or replacement.metadata.deletion_timestamp is not None:
                 self._pipeline.forget(name)
-                return
+                break
             moved = self._pipeline.advance(replacement)
             if moved.metadata.resource_version == replacement.metadata.resource_version:
-                return
+                break
             replacement = moved
+        return _takes_slot(found) and not _takes_slot(replacement)
+
+
+def _takes_slot(replacement: NodeReplacement | None) -> bool:
+    return replacement is not None and replacement.status.takes_slot

@@ -224,6 +224,19 @@ def test_the_slot_is_taken_before_anything_else_happens(operator: Any) -> None:
     assert operator.drains() == []
 
 
+@pytest.mark.rule("OP-23")
+def test_the_end_of_one_node_starts_the_next_in_the_same_pass(operator: Any) -> None:
+    for name in "abc":
+        operator.add_node(name)
+        operator.add_replacement(f"r-{name}", nodeName=name)
+    operator.settle()
+    operator.play("r-a", DrainPhase.DRAINING)
+    operator.report("r-a", DrainPhase.COMPLETED)
+    operator.see()
+    operator.replacements.reconcile(Request("", "r-a"))
+    assert operator.steps() == {"r-a": Step.DONE, "r-b": Step.RESERVED, "r-c": Step.WAITING}
+
+
 @pytest.mark.rule("OP-22")
 def test_admission_sees_its_own_starts_though_the_watch_does_not(operator: Any) -> None:
     for name in "abc":
