@@ -54,6 +54,7 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
         "keep-equal-parts",
         "copy-per-handler",
         "get-per-pod",
+        "gets-per-node",
         "eager-import",
     ],
 )
