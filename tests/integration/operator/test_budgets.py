@@ -170,3 +170,30 @@ def test_stages_pass_a_budget_for_the_unhealthy_first_and_then_for_those_they_na
     case.change_budget("web", minAvailable=1)
     case.wait_for_phase("Completed")
     assert case.checker.evictions(case.name) == 1
+
+
+def test_a_node_whose_pods_share_a_budget_with_the_first_lets_another_go_beside_it(
+    case: Case,
+) -> None:
+    case.checker.in_flight = 2
+    first, second, third, spare = case.add_nodes(4)
+    held = {first: "web-1", second: "web-2", spare: "web-3"}
+    case.add(
+        *(manifests.pod(case.name, pod, node, labels={"app": "web"}) for node, pod in held.items()),
+        manifests.budget(case.name, "web", minAvailable=1),
+    )
+    case.manager()
+    names = [{"name": name} for name in (first, second, third)]
+    case.roll(
+        nodeSelectors=[],
+        nodeNames=names,
+        strategy={"maxConcurrent": 2},
+        drain={"force": True},
+    )
+    case.wait_for_phase("Completed")
+    begun = {
+        name: case.status("NodeReplacement", case.replacement(name))["startTimestamp"]
+        for name in (first, second, third)
+    }
+    assert sorted(begun, key=begun.__getitem__) == [first, third, second]
+    assert case.checker.evictions(case.name) == 2

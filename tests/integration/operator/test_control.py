@@ -6,6 +6,7 @@ from tests.cases.case import Case
 from tests.cases.waiting import wait_for
 
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.operator.nodes import CONTROL_PLANE_LABEL
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -261,3 +262,31 @@ def test_what_pods_wait_for_is_waited_for_before_the_next_node(case: Case) -> No
     assert waiting
     case.add_nodes(1, first=3)
     case.wait_for_phase("Completed")
+
+
+@pytest.mark.long
+def test_nodes_of_the_control_plane_wait_for_one_that_is_not_ready_and_then_go_one_by_one(
+    case: Case,
+) -> None:
+    role = {CONTROL_PLANE_LABEL: ""}
+    members = case.add_nodes(2, **role)
+    lost = manifests.node(f"{case.name}-lost", case.name, **role)
+    del lost["metadata"]["annotations"]  # so nobody runs it
+    case.target.create(lost)
+    case.manager()
+    names = [{"name": name} for name in members]
+    case.roll(nodeSelectors=[], nodeNames=names, strategy={"maxConcurrent": 2})
+    wait_for(
+        "both to say what they wait for",
+        lambda: {waits_for(case, name) for name in members} == {"ControlPlane"},
+    )
+    assert case.checker.cordoned == ()
+    case.target.of("Node").delete(lost["metadata"]["name"])
+    case.wait_for_phase("Completed")
+    assert sorted(case.checker.drained) == members
+    assert case.checker.most_in_flight == 1
+
+
+def waits_for(case: Case, node: str) -> str:
+    said = case.condition("Waiting", "NodeReplacement", case.replacement(node))
+    return str(said.get("reason", ""))
