@@ -41,7 +41,10 @@ class ChunkDecoder:
         at = 0
         with memoryview(data) as view:
             while at < end and not self.ended:
-                if self._left > len(_END):
+                if self.is_between and (chunk := self._whole_chunk(data, at, end)):
+                    parts.append(view[chunk])
+                    at = chunk.stop + len(_END)
+                elif self._left > len(_END):
                     part = view[at : min(at + self._left - len(_END), end)]
                     parts.append(part)
                     at, self._left = at + len(part), self._left - len(part)
@@ -53,6 +56,15 @@ class ChunkDecoder:
             for part in parts:
                 part.release()
         return content
+
+    def _whole_chunk(self, data: bytearray, at: int, end: int) -> slice | None:
+        """Return where the content of a chunk is that has come whole, as most have."""
+        begin = data.find(b"\n", at, end) + 1
+        if not begin or self._in_trailers:
+            return None
+        stop = begin + _size(data[at:begin])
+        is_whole = begin < stop <= end - len(_END) and data.startswith(_END, stop)
+        return slice(begin, stop) if is_whole else None
 
     def _take_end(self, found: bytearray) -> int:
         if not _END[-self._left :].startswith(found):
@@ -75,9 +87,13 @@ class ChunkDecoder:
         return newline + 1
 
     def _begin(self, line: bytes) -> None:
-        digits = line.partition(b";")[0].strip()
-        if not digits.isalnum():  # what `int` takes besides: signs and underscores
-            raise ValueError(f"{digits!r} is no size of a chunk")
-        size = int(digits, 16)
+        size = _size(line)
         self._in_trailers = size == 0
         self._left = size + len(_END) if size else 0
+
+
+def _size(line: bytes | bytearray) -> int:
+    digits = line.partition(b";")[0].strip()
+    if not digits.isalnum():  # what `int` takes besides: signs and underscores
+        raise ValueError(f"{bytes(digits)!r} is no size of a chunk")
+    return int(digits, 16)
