@@ -96,6 +96,7 @@ class Manager:
             client,
             resync_period=self.options.sync_period,
             kinds=self.options.kinds,
+            freeze=self.options.freeze_caches,
             on_failure=self._fail,
             clock=clock,
             instruments=self.instruments,

@@ -11,7 +11,10 @@ from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["ManagerStuck", "SetUp", "StartManager", "running_manager"]
+__all__ = ["SHORT_LIVED", "ManagerStuck", "SetUp", "StartManager", "running_manager"]
+
+SHORT_LIVED: Final = ManagerOptions(freeze_caches=False)
+"""The options of a manager that lives as long as a test."""
 
 _LIMIT: Final = 30.0
 
@@ -67,7 +70,7 @@ def running_manager(
     Args:
         set_up: Adds what it runs.
         config: The server; or a client, which stays its maker's, to be closed afterwards.
-        options: Of the manager.
+        options: Of the manager; `SHORT_LIVED` without.
         clock: Of the manager and its client. The limits of half a minute for its begin
             and its end are real time.
 
@@ -77,7 +80,7 @@ def running_manager(
     stop = StopToken(clock=clock)
     threads = ThreadGroup("test", stop=stop)
     with _client(config, clock) as client:
-        manager = Manager(client, options=options, clock=clock)
+        manager = Manager(client, options=options or SHORT_LIVED, clock=clock)
         set_up(manager)
         failures: list[BaseException] = []
         threads.start("manager", lambda: _run(manager, stop, failures))

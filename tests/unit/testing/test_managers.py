@@ -1,6 +1,8 @@
 """A manager for the length of a test: there when the test begins, gone when it ends."""
 
+import gc
 import threading
+from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
@@ -18,6 +20,7 @@ from navarchos.runtime import (
 )
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer
+from navarchos.testing.cluster import Cluster, ClusterOptions
 from navarchos.testing.managers import StartManager, running_manager
 
 NODES: Final[Resource[dict[str, Any]]] = Resource(
@@ -119,3 +122,43 @@ def test_the_fixtures_manager_works_on_the_tests_server_or_on_another(
             assert ours.seen.wait(30)
             assert others.seen.wait(30)
     assert (ours.seen.reason, others.seen.reason) == ("here", "there")
+
+
+@pytest.fixture
+def full_collections() -> Iterator[list[int]]:
+    """Count the collections of everything that somebody asks for; none comes by itself."""
+    asked: list[int] = []
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            asked.append(info["collected"])
+
+    gc.disable()
+    gc.callbacks.append(note)
+    try:
+        yield asked
+    finally:
+        gc.callbacks.remove(note)
+        gc.enable()
+
+
+def test_a_manager_of_a_test_and_a_small_cluster_cost_no_collection_of_everything(
+    api_server: ApiServer, full_collections: list[int]
+) -> None:
+    with running_manager(lambda manager: manager.informer(NODES), api_server.client_config()):
+        pass
+    with Cluster(api_server, options=ClusterOptions(nodes=3, pods_per_node=3)) as cluster:
+        cluster.populate()
+        cluster.start()
+        assert cluster.wait_until_ready(30)
+    assert full_collections == []
+
+
+def test_a_manager_that_lasts_collects_once_before_it_freezes(
+    api_server: ApiServer, full_collections: list[int]
+) -> None:
+    options = ManagerOptions()
+    config = api_server.client_config()
+    with running_manager(lambda manager: manager.informer(NODES), config, options=options):
+        pass
+    assert len(full_collections) == 1

@@ -52,6 +52,8 @@ _CONTROLLERS: Final = (
 )
 _LOOK_PERIOD: Final = 0.05
 _STOP_TIMEOUT: Final = 10.0
+_WORTH_FREEZING: Final = 2_000
+"""Pods from which on it is worth a full collection that later ones leave them out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +197,10 @@ class Cluster:
         clients = self._clients()
         manager = Manager(
             clients[Agent.CONTROLLERS],
-            options=ManagerOptions(metrics_address="0", health_address="0", component="simulator"),
+            options=ManagerOptions(
+                component="simulator",
+                freeze_caches=self.options.nodes * self.options.pods_per_node >= _WORTH_FREEZING,
+            ),
             clock=self._clock,
         )
         self._world = World(manager, clients, self.options, self._clock, self._stop)
