@@ -52,3 +52,14 @@ def test_a_manager_in_a_pod_starts_without_the_official_client_and_what_it_bring
     assert not found & NOT_FOR_A_MANAGER
     for part in ("navarchos.testing", "navarchos.cli.sandbox", "navarchos.operator.preflight"):
         assert not {name for name in ours if f"{name}.".startswith(f"{part}.")}
+
+
+def test_no_command_but_the_sandbox_loads_a_terminal() -> None:
+    code = (
+        "before = set()\nimport sys\nfrom navarchos.cli.commands import run\n"
+        f"run(['manager', '--help'])\n{REPORT}\nrun(['sandbox', '--help'])\n{REPORT}"
+    )
+    said = modules_after(code)
+    manager, sandbox = (line for line in said if "structlog" in line)
+    assert not manager & {"rich", "pygments"}
+    assert "rich" in sandbox
