@@ -191,7 +191,9 @@ class Delivery(Generic[T]):
             self._initial -= 1
             if self._initial < 0:
                 raise AssertionError(f"handler {self.name} handled more than it was told")
-            self._changed.notify_all()
+            if self._initial == 0:
+                # Not each time: who waits for the list would be woken for every object.
+                self._changed.notify_all()
 
     def _report_slow(self, seconds: float) -> None:
         if seconds > _SLOW and (pending := self.pending()) > _MANY:

@@ -69,8 +69,10 @@ class Indexes(Generic[T]):
     def build(self, values: Mapping[str, Values]) -> None:
         """Forget everything and enter these keys with their values (ST-10)."""
         self._keys = {name: {} for name in self._functions}
-        for key, of_key in values.items():
-            self.move(key, {}, of_key)
+        for name, by_value in self._keys.items():
+            for key, of_key in values.items():
+                for value in of_key[name]:
+                    by_value.setdefault(value, {})[key] = None
 
     def add(self, functions: Mapping[str, IndexFunction[T]], objects: Mapping[str, T]) -> None:
         """Add indexes over the present objects (ST-09).

@@ -52,7 +52,8 @@ class Draft(Generic[T]):
 
     def put(self, key: str, obj: T) -> None:
         """Enter an object."""
-        self._unreadable.pop(key, None)
+        if self._unreadable:
+            self._unreadable.pop(key, None)
         self._objects[key] = obj
 
     def leave_out(self, key: str, why: Exception) -> None:
