@@ -5,7 +5,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.clock import Clock, uniform
-from navarchos.drain import PODS, Answer, DrainOptions, Evictor, Outcome, retry_delay
+from navarchos.drain import (
+    PODS,
+    Answer,
+    DrainOptions,
+    Evictor,
+    Outcome,
+    full_name,
+    retry_delay,
+)
 from navarchos.events import EventType, Recorder, Reference
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
 from navarchos.operator.drains.attempts import Attempt, Attempts
@@ -87,7 +95,7 @@ class Sender:
             for entry in answered
         }
         self._attempts.record(drain.metadata.name, attempts, since=since, at=now)
-        self._tell(drain, answered, before)
+        self._tell(drain, answered, before, options)
 
     def _ask(self, request: Request, options: DrainOptions) -> Outcome:
         ask = self._evictor.delete if request.how is How.DELETE else self._evictor.evict
@@ -119,7 +127,11 @@ class Sender:
         )
 
     def _tell(
-        self, drain: NodeDrain, answered: Sequence[_Answered], before: Mapping[str, Attempt]
+        self,
+        drain: NodeDrain,
+        answered: Sequence[_Answered],
+        before: Mapping[str, Attempt],
+        options: DrainOptions,
     ) -> None:
         gone = [entry for entry in answered if entry.outcome.answer in _LEFT]
         if gone:
@@ -132,18 +144,30 @@ class Sender:
                 "Evict",
             )
         for entry in gone:
-            stage, planned = entry.request.stage, entry.request.planned
-            if stage is not None:
+            planned = entry.request.planned
+            bypassed = self._bypassed(entry, before.get(planned.uid), options)
+            if bypassed:
                 # Related to the pod, so that each has an event: it is an audit trail.
                 self._record(
                     drain,
                     EventType.WARNING,
                     EventReason.BUDGET_BYPASSED,
-                    f"deleted pod {planned.name} past {_named(before.get(planned.uid))} "
-                    f"by stage {stage.number} of the escalation",
+                    f"deleted pod {planned.name} past {bypassed}",
                     "Delete",
                     related=Reference.to(PODS, planned.pod),
                 )
+
+    def _bypassed(self, entry: _Answered, before: Attempt | None, options: DrainOptions) -> str:
+        """Return past what a pod was deleted, and by which rule; empty if past nothing."""
+        stage = entry.request.stage
+        if stage is not None:
+            return f"{_named(before)} by stage {stage.number} of the escalation"
+        budgets = self._budgets.covering(entry.request.planned.pod)
+        if entry.outcome.answer is not Answer.DELETED or not budgets:
+            return ""
+        names = ", ".join(sorted(full_name(budget.metadata) for budget in budgets))
+        why = "disableEviction" if options.disable_eviction else "a server without evictions"
+        return f"budget {names} by {why}"
 
     def _record(
         self,

@@ -709,6 +709,22 @@ def test_a_stage_deletes_past_the_budget_and_says_so(world: World, process: Proc
     assert process.metric("navarchos_drain_evictions_total", outcome="Deleted") == 1
 
 
+@pytest.mark.rule("OP-64")
+def test_deletions_in_place_of_evictions_say_which_budget_they_pass(
+    world: World, process: Process
+) -> None:
+    world.node()
+    world.pod("a")
+    world.pod("free", metadata={"labels": {"app": "other"}})
+    world.budget(0)
+    world.drain(disableEviction=True)
+    process.run(world.is_over, meanwhile=world.kubelet)
+    (event,) = [e for e in process.recorder.events if e.reason == "BudgetBypassed"]
+    assert event.message == "deleted pod default/a past budget default/web by disableEviction"
+    assert event.related is not None
+    assert (event.related.kind, event.related.name) == ("Pod", "a")
+
+
 @pytest.mark.rule("OP-45")
 def test_a_pod_that_terminates_for_too_long_no_longer_counts(
     world: World, process: Process
