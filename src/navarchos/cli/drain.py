@@ -11,6 +11,7 @@ from navarchos.cli.exits import ExitStatus
 from navarchos.cli.failure import Failure
 from navarchos.cli.options import DURATION
 from navarchos.cli.progress.following import Follower, following
+from navarchos.cli.progress.freshness import EVERY, Freshness, Notice
 from navarchos.cli.progress.summary import DrainSummary, summarize_drain
 from navarchos.cli.progress.text import drain_lines
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, DrainPhase, NodeDrain
@@ -58,7 +59,7 @@ def drain(
 
     Exits 0 when the node is empty, 1 when the drain failed. Ctrl-C ends the waiting and
     not the drain: that lives in the cluster, and goes on. Deleting the NodeDrain ends
-    it and gives the node back.
+    it and gives the node back. It says when what it shows may be out of date.
     """
     with cluster.connect() as client:
         uid = client.resource(NODES).get(node).metadata.uid
@@ -75,17 +76,21 @@ def drain(
         )
         try:
             with following(client) as follower:
-                ended = _follow(follower, made, as_json=as_json)
+                notice = Notice(
+                    Freshness(client, follower), lambda text: click.echo(text, err=True)
+                )
+                ended = _follow(follower, notice, made, as_json=as_json)
         except KeyboardInterrupt:
             click.echo(_left_running(made.metadata.name), err=True)
             return ExitStatus.INTERRUPTED
     return ExitStatus.OK if ended.phase is DrainPhase.COMPLETED else ExitStatus.NO
 
 
-def _follow(follower: Follower, made: NodeDrain, *, as_json: bool) -> DrainSummary:
+def _follow(follower: Follower, notice: Notice, made: NodeDrain, *, as_json: bool) -> DrainSummary:
     last: list[DrainSummary] = []
 
     def look() -> bool:
+        notice.look()
         seen = summarize_drain(_find(follower, made))
         if seen not in last[-1:]:
             last.append(seen)
@@ -97,7 +102,7 @@ def _follow(follower: Follower, made: NodeDrain, *, as_json: bool) -> DrainSumma
 
     if not follower.wait_until(taken_up, _TAKEN_UP):
         click.echo("nobody has taken it up yet: is navarchos manager running?", err=True)
-    follower.wait_until(look)
+    follower.wait_until(look, every=EVERY)
     return last[-1]
 
 

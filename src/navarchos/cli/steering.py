@@ -11,6 +11,7 @@ from navarchos.cli.cluster import Cluster, cluster_options, output_option
 from navarchos.cli.failure import Failure
 from navarchos.cli.options import DURATION
 from navarchos.cli.progress.following import Follower, following
+from navarchos.cli.progress.freshness import EVERY, Freshness, Notice, why_not_current
 from navarchos.client import Client, NotFound, Propagation, retry_on_conflict
 from navarchos.meta import controller_of, format_micro_time
 from navarchos.operator.api.v1alpha1 import (
@@ -56,6 +57,7 @@ def pause(*, name: str, as_json: bool, cluster: Cluster) -> None:
     with cluster.connect() as client:
         rollout = client.resource(NODE_ROLLOUTS).get(name)
         _refuse_completed(rollout)
+        _tell_who_is_missing(client)
         changed = not rollout.spec.paused
         if changed:
             client.resource(NODE_ROLLOUTS).patch(
@@ -80,6 +82,7 @@ def resume(*, name: str, as_json: bool, cluster: Cluster) -> None:
     are tried again. Exits 1 when the rollout is Completed.
     """
     with cluster.connect() as client:
+        _tell_who_is_missing(client)
         rollout, done = retry_on_conflict(lambda: _let_go_on(client, name))
         flying = _in_flight(client, rollout)
     _Steered(name=name, action="Resumed", changed=bool(done), nodes=flying).tell(
@@ -141,7 +144,13 @@ def abort(*, name: str, timeout: float, as_json: bool, cluster: Cluster) -> None
                 name, uid=rollout.metadata.uid, propagation=Propagation.BACKGROUND
             )
             uid = rollout.metadata.uid
-            if not follower.wait_until(lambda: not _left(follower, uid, children), timeout):
+            notice = Notice(Freshness(client, follower), _warn)
+
+            def is_done() -> bool:
+                notice.look()
+                return not _left(follower, uid, children)
+
+            if not follower.wait_until(is_done, timeout, every=EVERY):
                 left = ", ".join(sorted(_left(follower, uid, children)))
                 raise Failure(
                     f"rollout {name} is deleted, but not given back in {timeout:g} s: {left}; "
@@ -152,6 +161,17 @@ def abort(*, name: str, timeout: float, as_json: bool, cluster: Cluster) -> None
     _Steered(name=name, action="Aborted", changed=True, nodes=ends).tell(
         "\n".join(lines), as_json=as_json
     )
+
+
+def _tell_who_is_missing(client: Client) -> None:
+    """Say before anything is changed that nobody may be at work who would obey."""
+    why = why_not_current(client)
+    if why:
+        _warn(why)
+
+
+def _warn(text: str) -> None:
+    click.echo(text, err=True)
 
 
 def _left(follower: Follower, rollout: str, children: Collection[str]) -> set[str]:

@@ -6,11 +6,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from navarchos.cli.progress.following import following
-from navarchos.cli.progress.freshness import Freshness, why_not_current
+from navarchos.cli.progress.freshness import EVERY, Freshness, Notice, why_not_current
 from navarchos.cli.progress.summary import Summary
 from navarchos.cli.progress.text import summary_lines
 from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK
+from navarchos.leaderelection import LEASES
 from navarchos.operator.api.v1alpha1.definitions import manifests
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
@@ -109,3 +110,22 @@ def test_a_server_that_goes_away_makes_a_watch_stale(server: ApiServer, client: 
 def test_what_is_stale_is_said_below_what_is_shown() -> None:
     lines = summary_lines(Summary(rollouts=(), drains=(), stale="why"), datetime.now(UTC))
     assert lines[-1] == "this may be out of date: why"
+
+
+def test_whoever_waits_is_told_once_that_nobody_is_at_work_and_once_that_somebody_is_again(
+    server: ApiServer, client: Client, fake_clock: FakeClock
+) -> None:
+    said: list[str] = []
+    notice = Notice(Freshness(client, Watched(), clock=fake_clock), said.append)
+    notice.look()
+    assert said == []
+    lease(server, 600)
+    for _ in range(2):
+        fake_clock.advance(EVERY)
+        notice.look()
+    assert len(said) == 1
+    assert said[0].startswith("this may be out of date: no manager seems to be at work")
+    client.resource(LEASES).delete("navarchos-leader-election", "kube-system")
+    fake_clock.advance(EVERY)
+    notice.look()
+    assert said[1:] == ["up to date again"]

@@ -51,6 +51,15 @@ def test_a_blocked_pod_is_shown_with_budget_since_when_and_what_comes_next() -> 
     ]
 
 
+def test_a_node_that_is_stuck_is_shown_as_such() -> None:
+    rollout = make.rollout(nodes=("a",), status={"stuck": ("a",)})
+    stuck = make.replacement(
+        "a", step=Step.DRAINING, since=-600, status={"stuck_since": make.at(-300)}
+    )
+    lines = summary_lines(summarize([rollout], [stuck], [make.drain(stuck)]), make.now)
+    assert lines[1] == "  in flight  a  Draining for 10m0s  stuck for 5m0s"
+
+
 def test_where_no_budget_is_in_the_way_the_refusal_is_quoted() -> None:
     denied = blocker("web-0", reason="WebhookDenied", budget="", message="webhook stay.example no")
     lines = summary_lines(blocked(denied), make.now)

@@ -1,5 +1,6 @@
 """Whether what a watch shows is how things are."""
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -8,10 +9,13 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.meta import format_time
 from navarchos.operator.leadership import why_nobody_leads
 
-__all__ = ["EVERY", "Freshness", "why_not_current"]
+__all__ = ["EVERY", "OUT_OF_DATE", "Freshness", "Notice", "why_not_current"]
 
 EVERY: Final = 5.0
 """Seconds between two looks: nothing tells that nobody is at work any more."""
+
+
+OUT_OF_DATE: Final = "this may be out of date"
 
 
 class _Watched(Protocol):
@@ -65,3 +69,22 @@ class Freshness:
             f"{format_time(self._clock.now())}"
         )
         return self._lost
+
+
+class Notice:
+    """Says once when what somebody waits for may be out of date, and when it no longer is.
+
+    Threads: for one thread.
+    """
+
+    def __init__(self, freshness: Freshness, say: Callable[[str], object]) -> None:
+        self._freshness = freshness
+        self._say = say
+        self._said = ""
+
+    def look(self) -> None:
+        """Look whether there is something to say."""
+        why = self._freshness.why_stale()
+        if why != self._said:
+            self._said = why
+            self._say(f"{OUT_OF_DATE}: {why}" if why else "up to date again")

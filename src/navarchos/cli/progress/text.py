@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
+from navarchos.cli.progress.freshness import OUT_OF_DATE
 from navarchos.cli.progress.summary import (
     ENDED,
     Blocked,
@@ -29,7 +30,7 @@ def summary_lines(summary: Summary, now: datetime) -> list[str]:
         *(drain_lines(drain, now) for drain in summary.drains),
     ]
     lines = [line for block in blocks for line in block] or ["no rollout and no drain by hand"]
-    return [*lines, f"this may be out of date: {summary.stale}"] if summary.stale else lines
+    return [*lines, f"{OUT_OF_DATE}: {summary.stale}"] if summary.stale else lines
 
 
 def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
