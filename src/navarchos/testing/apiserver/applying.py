@@ -32,7 +32,7 @@ from navarchos.testing.apiserver.status import (
 from navarchos.testing.apiserver.store import Entry, entry_key
 from navarchos.testing.apiserver.writing import Api, create, modify
 
-__all__ = ["apply", "read_configuration"]
+__all__ = ["apply", "apply_to", "read_configuration"]
 
 _KUBECTL: Final = "kubectl"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
@@ -134,7 +134,7 @@ def apply(
     writing = writing_of(api.kinds, kind, options.manager, subresource)
 
     def change(live: JsonObject) -> JsonObject:
-        return _apply_to(writing, live, config, force=force)
+        return apply_to(writing, live, config, force=force)
 
     with api.store.transaction():
         if api.store.get(kind.bucket, entry_key(namespace, name)) is None:
@@ -174,7 +174,7 @@ def _create(
     return create(api, kind, namespace, obj, options)
 
 
-def _apply_to(writing: Writing, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:
+def apply_to(writing: Writing, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:
     """Return the object with the configuration applied, and who manages what of it now."""
     _check_configuration(writing.kind, config)
     metadata = dict(meta(live))

@@ -81,7 +81,12 @@ def read_object(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
             f" version/kind; json parse error: json: cannot unmarshal {json_name(body)} into Go"
             f" value of type {_TYPE_META} ({encode(body).hex()})"
         )
-    _check_envelope(kind, obj)
+    try:
+        _check_envelope(kind, obj)
+    except StatusError as refusal:
+        if not options.patching:
+            raise
+        raise _undecodable(kind, obj, refusal.message, options) from refusal
     obj["metadata"] = obj.get("metadata") or {}
     try:
         _check_types(kind, obj)

@@ -39,7 +39,7 @@ from navarchos.testing.apiserver.requests import (
     with_warnings,
 )
 from navarchos.testing.apiserver.reviews import review
-from navarchos.testing.apiserver.scale import read_scale, write_scale
+from navarchos.testing.apiserver.scale import apply_scale, read_scale, write_scale
 from navarchos.testing.apiserver.status import (
     FieldError,
     StatusError,
@@ -234,7 +234,8 @@ def _serve_update(api: Api, target: Target, request: Request) -> Answer:
     options = _options(request, "update")
     body = read_body(request.content_type, request.body)
     if target.subresource == "scale":
-        return json_answer(write_scale(api, target, lambda _: body, options))
+        scale = write_scale(api, target, lambda _: body, options)
+        return with_warnings(json_answer(scale), options.warnings)
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry, created = replace(
         api, target.kind, target.namespace, target.name, body, options,
@@ -253,7 +254,8 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
         return _serve_apply(api, target, request, options)
     change = _patch(kind, request, scaling=target.subresource == "scale")
     if target.subresource == "scale":
-        return json_answer(write_scale(api, target, change, options))
+        scale = write_scale(api, target, change, options)
+        return with_warnings(json_answer(scale), options.warnings)
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry = modify(
         api, kind, target.namespace, target.name, change, options, subresource=target.subresource
@@ -264,9 +266,13 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
 def _serve_apply(api: Api, target: Target, request: Request, options: Options) -> Answer:
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     config = read_configuration(request.body, options)
+    force = read_flag(request.query, "force")
+    if target.subresource == "scale":
+        answer = json_answer(apply_scale(api, target, config, options, force=force))
+        return with_warnings(answer, options.warnings)
     entry, created = apply(
         api, target.kind, target.namespace, target.name, config, options,
-        subresource=target.subresource, force=read_flag(request.query, "force"),
+        subresource=target.subresource, force=force,
     )  # fmt: skip
     return _written(target.kind, entry, form, options, 201 if created else 200)
 

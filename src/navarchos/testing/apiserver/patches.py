@@ -70,7 +70,7 @@ def _step(document: JsonValue, step: JsonObject) -> JsonValue:
     if op == "remove":
         return _remove(document, path)
     if op == "replace":
-        _read(document, path)
+        _check_replaced(document, path)
         return _write(document, path, copy_json(step["value"]), insert=False)
     if op == "add":
         return _write(document, path, copy_json(step["value"]), insert=True)
@@ -81,6 +81,13 @@ def _step(document: JsonValue, step: JsonObject) -> JsonValue:
     elif op != "copy":
         raise ValueError(f"unexpected kind: {op}")
     return _write(document, path, value, insert=True)
+
+
+def _check_replaced(document: JsonValue, path: list[str]) -> None:
+    """Refuse to replace an item that a list does not have; a map gets it (json-patch v4)."""
+    parent = _read(document, path[:-1])
+    if isinstance(parent, list):
+        _index(parent, path[-1], end=len(parent) - 1)
 
 
 def _pointer(path: str) -> list[str]:
