@@ -21,7 +21,7 @@ _ENOUGH: Final = _MOST // 4 * 3
 _GATHERING: Final = 0.01
 """Seconds. A server sends some hundred kilobytes of a list meanwhile."""
 
-_NOTHING_YET: Final = (BlockingIOError, ssl.SSLWantReadError)
+_NOTHING_YET: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class Response(http.client.HTTPResponse):
@@ -93,10 +93,14 @@ class Response(http.client.HTTPResponse):
 
     def _let_come(self) -> None:
         """Wait until much is there, or for a moment."""
-        with contextlib.suppress(AttributeError, OSError):  # no such option here, or no such socket
+        # TLS within TLS has no options, and not every system has this one: nothing is
+        # gathered there. A socket that is shut says so when it is read.
+        with contextlib.suppress(AttributeError, OSError):
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, _ENOUGH)
-            wait_for_read(self._socket, _GATHERING)
-            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+            try:
+                wait_for_read(self._socket, _GATHERING)
+            finally:
+                self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
 
     def _receive(self) -> int:
         """Wait for bytes; return how many came, 0 when there will be none."""
@@ -104,7 +108,7 @@ class Response(http.client.HTTPResponse):
             return self._socket.recv_into(self._buffer)
         # What came with the head.
         first = self.fp.read1(len(self._buffer))
-        self._is_head_empty = True
+        self._is_head_empty = len(first) < len(self._buffer)
         self._buffer[: len(first)] = first
         return len(first)
 

@@ -1,5 +1,6 @@
 """Bodies that come in chunks, and in pieces that are none."""
 
+import socket
 import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,7 +10,9 @@ import pytest
 
 from navarchos.client import Client, ClientConfig, ConnectFailed, HttpRequest, RequestTimeout
 from navarchos.client.chunks import ChunkDecoder
+from navarchos.client.connections import Exchange
 from navarchos.client.pool import PooledAnswer, PooledTransport
+from navarchos.client.receiving import Response
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 
@@ -156,6 +159,18 @@ def test_stop_frees_who_gathers(open_answer: Callable[..., PooledAnswer], tls: b
         answer.read_some(PATIENCE, gather=True)
     stopper.join()
     answer.close()
+
+
+def test_a_body_that_came_with_its_head_can_be_read_in_small_pieces() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(HEAD + coded([b"abcdefghij" * 50]) + b"0\r\n\r\n")
+        response = Response(Exchange(), ours, method="GET")
+        response.begin()
+        pieces = list(iter(lambda: response.read1(7), b""))
+    assert b"".join(pieces) == b"abcdefghij" * 50
+    assert max(map(len, pieces)) <= 7
+    assert response.isclosed()
 
 
 def test_nothing_is_taken_from_behind_the_end() -> None:
