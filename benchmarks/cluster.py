@@ -83,8 +83,9 @@ def main(nodes: int = 1_000, pods_per_node: int = 30) -> None:
         cluster.start()
         assert cluster.wait_until_ready(LIMIT), "not settled"
         stages.done("controllers started and settled")
-        time.sleep(REST)
-        stages.done(f"{REST:g} s of rest")
+        for what in ("s in which each object is looked at once", "s of rest"):
+            time.sleep(REST)
+            stages.done(f"{REST:g} {what}")
         with Client(server.client_config(user_agent="bench")) as client:
             open_ones = [each for each in server.list("nodes") if not each["spec"].get("taints")]
             drained = {each["metadata"]["name"] for each in open_ones[: max(1, nodes // 50)]}
