@@ -9,6 +9,7 @@ from navarchos.testing.apiserver.objects import JsonObject, JsonValue
 from navarchos.testing.apiserver.schema import Schema
 
 __all__ = [
+    "TIME_LAYOUT",
     "DecodeFault",
     "check_types",
     "drop_empty",
@@ -38,7 +39,8 @@ _FITTING: Final[Mapping[str, tuple[type, ...]]] = {
 }
 _ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "boolean": False}
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
-_TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+"""How Go names the form of a time."""
 
 
 class DecodeFault(Exception):
@@ -85,7 +87,7 @@ def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> No
         raise _mismatch(value, _go_type(schema), owner, path)
     if schema.format == "date-time" and not is_rfc3339(value):
         raise DecodeFault(
-            f'parsing time "{value}" as "{_TIME_LAYOUT}": cannot parse "{value}" as "2006"'
+            f'parsing time "{value}" as "{TIME_LAYOUT}": cannot parse "{value}" as "2006"'
         )
     if schema.format == "micro-time" and not is_micro_time(value):
         raise DecodeFault(_micro_text(value))

@@ -7,6 +7,7 @@ from typing import Final
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.applying import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
+from navarchos.testing.apiserver.connecting import connect, leads_on
 from navarchos.testing.apiserver.deleteoptions import Deletion, read_deletion
 from navarchos.testing.apiserver.deleting import delete
 from navarchos.testing.apiserver.discovery import VERSION, discover
@@ -115,7 +116,7 @@ def route(api: Api, request: Request) -> Call:
     Raises:
         StatusError: 404 or 405.
     """
-    target = parse_target(request.path, api.kinds)
+    target = None if leads_on(request.path) else parse_target(request.path, api.kinds)
     if target is None:
         return Call(request.method.lower())
     verb = _verb(request, target)
@@ -159,6 +160,8 @@ def serve(api: Api, call: Call, request: Request) -> Answer:
 
 
 def _serve_path(api: Api, request: Request) -> Answer:
+    if leads_on(request.path):
+        return connect(api, request.method, request.path, request.query)
     path = request.path.rstrip("/") or "/"
     if (
         path in _HEALTH

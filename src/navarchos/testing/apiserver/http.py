@@ -181,7 +181,8 @@ async def _read(raw: web.BaseRequest) -> Request:
 
 
 def _respond(answer: Answer) -> web.Response:
-    headers = {"Content-Type": answer.content_type, **answer.headers}
+    media = {"Content-Type": answer.content_type} if answer.content_type else {}
+    headers = {**media, **answer.headers}
     return web.Response(status=answer.status, body=answer.body, headers=headers)
 
 

@@ -1,0 +1,153 @@
+"""What leads on to kubelets, pods and services: logs, exec, attach, port forwarding, proxies.
+
+Nothing listens behind this server. It answers what a kube-apiserver does before it would
+connect (pkg/registry/core/pod/strategy.go, node/strategy.go, service/storage), and for the
+rest that the connection was refused.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from navarchos.testing.apiserver.decoding import TIME_LAYOUT, is_rfc3339
+from navarchos.testing.apiserver.objects import JsonObject, dig
+from navarchos.testing.apiserver.requests import Answer, read_number
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    ResourceName,
+    StatusError,
+    bad_request,
+    forbidden_field,
+    invalid,
+    invalid_value,
+    method_not_allowed,
+    not_found,
+)
+from navarchos.testing.apiserver.store import BucketId, entry_key
+from navarchos.testing.apiserver.writing import Api
+
+__all__ = ["connect", "leads_on"]
+
+_PATH: Final = re.compile(
+    r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/(?P<plural>pods|services)|nodes)/(?P<name>[^/]+)"
+    r"/(?P<what>log|exec|attach|portforward|proxy(?=/|$))(?P<rest>/.*)?"
+)
+_OF_PODS: Final = frozenset({"log", "exec", "attach", "portforward"})
+_ADDRESSES: Final = ("Hostname", "InternalDNS", "InternalIP", "ExternalDNS", "ExternalIP")
+_KUBELET: Final = 10250
+_LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
+
+
+def leads_on(path: str) -> bool:
+    """Return whether a path is one of those."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        return False
+    return match["what"] == "proxy" or (match["plural"] == "pods" and not match["rest"])
+
+
+def connect(api: Api, method: str, path: str, query: Mapping[str, str]) -> Answer:
+    """Answer a request for which `leads_on` holds.
+
+    Raises:
+        StatusError: Why there is no connection.
+    """
+    match = _PATH.fullmatch(path)
+    assert match is not None, path
+    namespace, plural, name = match["namespace"] or "", match["plural"] or "nodes", match["name"]
+    if match["what"] == "proxy":
+        raise _unreachable(api, plural, namespace, name)
+    if method not in ({"GET"} if match["what"] == "log" else {"GET", "POST"}):
+        raise method_not_allowed()
+    if match["what"] == "log":
+        _check_log_options(query, name)
+    pod = _object(api, "pods", namespace, name)
+    if match["what"] != "portforward":
+        _check_container(pod, name, query.get("container", ""))
+    node = dig(pod, "spec", "nodeName")
+    if node:
+        raise _refused(_address(_node_of_pod(api, node)), _KUBELET)
+    if match["what"] == "log":
+        return Answer(204, b"", "")
+    raise bad_request(f"pod {name} does not have a host assigned")
+
+
+def _object(api: Api, plural: str, namespace: str, name: str) -> JsonObject:
+    found = api.store.get(BucketId(plural, ""), entry_key(namespace, name))
+    if found is None:
+        raise not_found(ResourceName("", plural), name)
+    return found.obj
+
+
+def _node_of_pod(api: Api, name: str) -> JsonObject:
+    found = api.store.get(BucketId("nodes", ""), name)
+    if found is None:
+        raise not_found(ResourceName("", "pods"), name)  # upstream takes its name for a pod's
+    return found.obj
+
+
+def _check_log_options(query: Mapping[str, str], name: str) -> None:
+    numbers = {
+        field: read_number(query, field)
+        for field in ("sinceSeconds", "tailLines", "limitBytes")
+        if field in query
+    }
+    since = query.get("sinceTime")
+    if since is not None and not is_rfc3339(since):
+        text = f'parsing time "{since}" as "{TIME_LAYOUT}": cannot parse "{since}" as "2006"'
+        raise bad_request(text)
+    errors: list[FieldError] = []
+    if numbers.get("tailLines", 0) < 0:
+        text = "must be greater than or equal to 0"
+        errors.append(invalid_value("tailLines", numbers["tailLines"], text))
+    if numbers.get("limitBytes", 1) < 1:
+        errors.append(invalid_value("limitBytes", numbers["limitBytes"], "must be greater than 0"))
+    if since is not None and "sinceSeconds" in numbers:
+        text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        errors.append(forbidden_field("[]", text))
+    elif numbers.get("sinceSeconds", 1) < 1:
+        text = "must be greater than 0"
+        errors.append(invalid_value("sinceSeconds", numbers["sinceSeconds"], text))
+    if errors:
+        raise invalid("PodLogOptions", "", name, errors)
+
+
+def _check_container(pod: JsonObject, name: str, container: str) -> None:
+    known = [each["name"] for field in _LISTS for each in dig(pod, "spec", field, default=[])]
+    if container and container not in known:
+        raise bad_request(f"container {container} is not valid for pod {name}")
+    if not container and len(dig(pod, "spec", "containers", default=[])) > 1:
+        listed = " ".join(known)
+        text = f"a container name must be specified for pod {name}, choose one of: [{listed}]"
+        raise bad_request(text)
+
+
+def _unreachable(api: Api, plural: str, namespace: str, text: str) -> StatusError:
+    """Return why there is no way to what `text` names: a name, or `scheme:name:port`."""
+    parts = text.split(":")
+    name, port = (parts[1], parts[2]) if len(parts) == 3 else (parts[0], ":".join(parts[1:]))
+    obj = _object(api, plural, namespace, name)
+    if plural == "nodes":
+        return _refused(_address(obj), int(port) if port.isdigit() else _KUBELET)
+    if plural == "pods":
+        address = dig(obj, "status", "podIP")
+        return _refused(address, port or "80") if address else bad_request("address not allowed")
+    ports = {str(each.get(key)) for each in dig(obj, "spec", "ports") for key in ("name", "port")}
+    if port and port not in ports:
+        message = f'no service port {port} found for service "{name}"'
+        return StatusError(503, "ServiceUnavailable", message)
+    return not_found(ResourceName("", "services"), name)  # it has no endpoints
+
+
+def _address(node: JsonObject) -> str:
+    """Return where a kubelet should be, by the order in which upstream prefers addresses."""
+    addresses = dig(node, "status", "addresses", default=[])
+    for wanted in _ADDRESSES:
+        for each in addresses:
+            if each["type"] == wanted:
+                return str(each["address"])
+    raise StatusError(500, "", "no preferred addresses found; known addresses: []")
+
+
+def _refused(address: str, port: int | str) -> StatusError:
+    return StatusError(500, "", f"dial tcp {address}:{port}: connect: connection refused")
