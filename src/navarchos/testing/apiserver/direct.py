@@ -279,5 +279,6 @@ def read_request(request: HttpRequest) -> Request:
 def buffered(answer: Served) -> BufferedAnswer:
     """Return what the server answers as a client has it."""
     headers = {name.lower(): value for name, value in answer.headers.items()}
-    headers["content-type"] = answer.content_type
+    if answer.content_type:
+        headers["content-type"] = answer.content_type
     return BufferedAnswer(answer.status, headers, answer.body)
