@@ -39,8 +39,11 @@ class Operator:
         client = Client(config, transport=self.connection, clock=self.clock)
         self._manager = Manager(
             client.gated(self._fence),
-            # Resyncs would cover up wake-ups that are missing.
-            options=ManagerOptions(sync_period=0.0, graceful_shutdown_timeout=30.0),
+            # Resyncs would cover up wake-ups that are missing. What a killed manager had
+            # frozen would stay, and each of them would collect what is in memory first.
+            options=ManagerOptions(
+                sync_period=0.0, graceful_shutdown_timeout=30.0, freeze_caches=False
+            ),
             clock=self.clock,
         )
         build(self._manager, workers=2)

@@ -1,6 +1,5 @@
 """One run of the model, as its seed decides: some minutes of chaos, then the end."""
 
-import gc
 import random
 from collections.abc import Sequence
 from functools import cache
@@ -103,8 +102,6 @@ class Run:
             operator.kill()
         while any(self.scheduler.threads_of(operator.process) for operator in self.operators):
             self.scheduler.sleep(0.0)
-        # Who is killed does not thaw what it has frozen; a process that is killed has no need to.
-        gc.unfreeze()
 
     def step(self, seconds: float = _STEP) -> None:
         """Let time pass, and the world turn."""

@@ -7,6 +7,7 @@ cache of pods four fifths are copies of what it already has.
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final
 
 from msgspec import inspect as types
@@ -39,7 +40,7 @@ class Sharing:
     """
 
     def __init__(self, type_: Any) -> None:
-        described = types.type_info(type_)
+        described = _described(type_)
         self._parts = _Plan().parts_of(described) if isinstance(described, types.StructType) else ()
 
     def share(self, obj: object) -> None:
@@ -50,6 +51,12 @@ class Sharing:
         """Forget what only one object of a whole list had: it is not going to be shared."""
         for pool in {id(pool): pool for pool in _pools(self._parts)}.values():
             pool.end_list()
+
+
+@cache
+def _described(type_: Any) -> types.Type:
+    """Take a type apart once: an informer for each node of a drain has the same."""
+    return types.type_info(type_)
 
 
 class _Pool:
