@@ -22,6 +22,8 @@ _STEP: Final = 1.0
 _PATIENCE: Final = 3600.0
 _QUIET: Final = 120.0
 _STEADY: Final = 5
+_TURNS: Final = 1000
+"""Some thirty are usual in that time; who looks again and again has hundreds of thousands."""
 
 
 @cache
@@ -217,18 +219,20 @@ class Run:
         return ended and not held and not moving and not going
 
     def _expect_silence(self) -> None:
-        """Nothing changes, so nothing is written (A6)."""
+        """Nothing changes, so nothing is written (A6), and next to nobody wakes."""
         # Empty nodes are looked at for a minute, and a drain whose pods came late goes on.
         for _ in range(40):
             self.step(2.0)
         self._wait_for_the_end()
         assert self._leader is not None
         name = self._leader.process.name
-        before = self.trouble.writes[name]
+        before, turns = self.trouble.writes[name], self.scheduler.turns
         self.scheduler.sleep(_QUIET)
-        written = self.trouble.writes[name] - before
+        written, turns = self.trouble.writes[name] - before, self.scheduler.turns - turns
         if written:
             raise Verdict(f"{written} writes in {_QUIET:.0f} s in which nothing happened")
+        if turns > _TURNS:
+            raise Verdict(f"threads woke {turns} times in {_QUIET:.0f} s of nothing to do")
 
     def _look(self) -> None:
         for operator in self.operators:

@@ -84,11 +84,15 @@ class _Thread(threading.Thread):
 class Scheduler:
     """Owns time and turns. The thread that makes it has the first turn.
 
+    Attributes:
+        turns: How many there have been.
+
     Threads: every method is for the thread whose turn it is.
     """
 
     def __init__(self, rand: random.Random) -> None:
         self.driver = Process("driver")
+        self.turns = 0
         self._rand = rand
         self._now = 0.0
         self._numbers = count()
@@ -199,6 +203,7 @@ class Scheduler:
 
     def _give_turn(self, task: _Task) -> None:
         self._current = task
+        self.turns += 1
         # Whoever asks for the current thread, such as a join, means the one that has the turn.
         threading._active[threading.get_ident()] = task.thread  # type: ignore[attr-defined]
 

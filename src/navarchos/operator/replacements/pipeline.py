@@ -105,17 +105,16 @@ class Pipeline:
         """
         if transitions.needs_forgiving(replacement):
             return self._save(replacement, transitions.forgiven(replacement, self._clock.now()))
-        match replacement.status.current:
-            case Step.WAITING:
-                self._undo_kept_cordons(replacement)
-                return self._wait(replacement)
-            case Step.FAILED:
-                self._undo_kept_cordons(replacement)
-                return replacement
-            case Step.DONE:
-                return replacement
-            case _:
-                return self._work(replacement)
+        if replacement.status.current.in_flight:
+            return self._work(replacement)
+        # It may be another process that has brought it here: what this one had still to
+        # write is out of date, and would be due again and again.
+        self.forget(replacement.metadata.name)
+        if replacement.status.current is not Step.DONE:
+            self._undo_kept_cordons(replacement)
+        if replacement.status.current is Step.WAITING:
+            return self._wait(replacement)
+        return replacement
 
     def _wait(self, replacement: NodeReplacement) -> NodeReplacement:
         name = replacement.spec.node_name

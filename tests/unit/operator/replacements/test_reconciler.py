@@ -115,6 +115,23 @@ def test_which_pods_have_left_is_taken_over_in_ten_seconds_or_with_the_next_step
     assert operator.replacements.reconcile(Request("", "mine")) == DONE
 
 
+def test_what_was_to_be_written_of_one_that_another_process_has_finished_is_forgotten(
+    operator: Any,
+) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING, nodePods=["default/web-1"])
+    operator.play("mine", DrainPhase.DRAINING, evictedPods=["default/web-1"])
+    assert operator.replacements.reconcile(Request("", "mine")) != DONE
+    finished = {"phase": "Completed", "step": {"name": "Done", "reason": "Drained"}}
+    replacements = operator.client.resource(NODE_REPLACEMENTS)
+    replacements.patch("mine", {"status": finished}, subresource="status")
+    operator.clock.advance(20.0)
+    operator.settle()
+    assert operator.replacements.reconcile(Request("", "mine")) == DONE
+
+
 def test_whose_pods_were_evicted_is_taken_over_at_once(operator: Any) -> None:
     """Admission waits for the pods that replace them."""
     owner = {"namespace": "default", "kind": "ReplicaSet", "name": "web", "uid": "uid-web"}
