@@ -9,7 +9,15 @@ from navarchos.testing.apiserver.builtin.definitions import (
     is_established,
     refuse_names,
 )
-from navarchos.testing.apiserver.kinds import ALL_VERBS, Column, Custom, Kind, Kinds, Strategy
+from navarchos.testing.apiserver.kinds import (
+    ALL_VERBS,
+    Column,
+    Custom,
+    Kind,
+    Kinds,
+    Strategy,
+    version_order,
+)
 from navarchos.testing.apiserver.names import dns_subdomain
 from navarchos.testing.apiserver.naming import judge_names
 from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, is_condition_true, meta
@@ -178,9 +186,22 @@ def _columns(columns: Iterable[JsonObject]) -> Iterable[Column]:
 def _deprecation(definition: JsonObject, version: JsonObject) -> str:
     if not version.get("deprecated"):
         return ""
-    spec = definition["spec"]
-    shown = f"{spec['group']}/{version['name']} {spec['names']['kind']}"
-    return version.get("deprecationWarning") or f"{shown} is deprecated"
+    if version.get("deprecationWarning"):
+        return str(version["deprecationWarning"])
+    spec, name = definition["spec"], version["name"]
+    better = sorted(
+        (
+            each["name"]
+            for each in spec["versions"]
+            if each.get("served")
+            and not each.get("deprecated")
+            and version_order(each["name"]) < version_order(name)
+        ),
+        key=version_order,
+    )
+    group, kind = spec["group"], spec["names"]["kind"]
+    instead = f"; use {group}/{better[0]} {kind}" if better else ""
+    return f"{group}/{name} {kind} is deprecated{instead}"
 
 
 def _strategy(schema: Schema) -> Strategy:

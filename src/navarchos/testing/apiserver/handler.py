@@ -156,7 +156,18 @@ def serve(api: Api, call: Call, request: Request) -> Answer:
     """
     if call.target is None:
         return _serve_path(api, request)
-    return _VERBS[call.verb](api, call.target, request)
+    try:
+        answer = _VERBS[call.verb](api, call.target, request)
+    except StatusError as refusal:
+        refusal.warnings = [*_warnings_of(call.target), *refusal.warnings]
+        raise
+    return with_warnings(answer, _warnings_of(call.target))
+
+
+def _warnings_of(target: Target) -> list[str]:
+    """Return what every answer about a kind warns of."""
+    custom = target.kind.custom
+    return [custom.deprecation] if custom is not None and custom.deprecation else []
 
 
 def _serve_path(api: Api, request: Request) -> Answer:
@@ -410,10 +421,7 @@ def _manager_of(user_agent: str) -> str:
 
 def _written(kind: Kind, entry: Entry, form: Form, options: Options, status: int) -> Answer:
     answer = answer_object(kind, entry, form, status=status)
-    warnings = list(options.warnings)
-    if kind.custom is not None and kind.custom.deprecation:
-        warnings.append(kind.custom.deprecation)
-    return with_warnings(answer, warnings)
+    return with_warnings(answer, options.warnings)
 
 
 _VERBS: Final[Mapping[str, Callable[[Api, Target, Request], Answer]]] = {

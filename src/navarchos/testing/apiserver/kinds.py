@@ -11,7 +11,17 @@ from navarchos.testing.apiserver.schema import Schema
 from navarchos.testing.apiserver.status import FieldError, ResourceName
 from navarchos.testing.apiserver.store import BucketId, Entry
 
-__all__ = ["ALL_VERBS", "Column", "Custom", "Kind", "Kinds", "Strategy", "View", "raw_of"]
+__all__ = [
+    "ALL_VERBS",
+    "Column",
+    "Custom",
+    "Kind",
+    "Kinds",
+    "Strategy",
+    "View",
+    "raw_of",
+    "version_order",
+]
 
 ALL_VERBS: Final = (
     "create", "delete", "deletecollection", "get", "list", "patch", "update", "watch",
@@ -199,7 +209,7 @@ class Kinds:
         for kind in self._all:
             if kind.group == group:
                 found[kind.version] = None
-        return sorted(found, key=_version_order)
+        return sorted(found, key=version_order)
 
     def groups(self) -> list[str]:
         """Return the names of all groups but core, in order of appearance."""
@@ -208,7 +218,7 @@ class Kinds:
     def by_resource(self, plural: str, group: str) -> Kind | None:
         """Return the preferred version of a resource."""
         found = [k for k in self._all if k.plural == plural and k.group == group]
-        return min(found, key=lambda k: _version_order(k.version), default=None)
+        return min(found, key=lambda k: version_order(k.version), default=None)
 
     def by_kind(self, api_version: str, kind: str) -> Kind | None:
         """Return the kind that objects of this apiVersion and kind are of."""
@@ -233,7 +243,7 @@ class Kinds:
         return {(kind.group, kind.version, kind.plural): kind for kind in kinds}
 
 
-def _version_order(version: str) -> tuple[int, int, int, str]:
+def version_order(version: str) -> tuple[int, int, int, str]:
     """Order as upstream: v2 before v1, stable before beta before alpha, others last."""
     body = version[1:]
     for rank, marker in enumerate(("", "beta", "alpha")):

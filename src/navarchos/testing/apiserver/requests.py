@@ -107,8 +107,9 @@ def with_warnings(answer: Answer, warnings: Sequence[str]) -> Answer:
     if not warnings:
         return answer
     # Several warnings travel as one header line, separated by commas.
-    line = ", ".join(f"299 - {encode(text).decode()}" for text in warnings)
-    return replace(answer, headers={**answer.headers, "Warning": line})
+    there = answer.headers.get("Warning")
+    lines = [*([there] if there else []), *(f"299 - {encode(text).decode()}" for text in warnings)]
+    return replace(answer, headers={**answer.headers, "Warning": ", ".join(lines)})
 
 
 def json_answer(value: object, status: int = 200) -> Answer:

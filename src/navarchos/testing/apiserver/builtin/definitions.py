@@ -1,8 +1,8 @@
 """CustomResourceDefinitions as objects: defaults, checks, conditions."""
 
-from typing import Any, Final
+from typing import Final
 
-from navarchos.testing.apiserver.cel import compile_fault, looks_back
+from navarchos.testing.apiserver.builtin.structural import schema_errors, selectable_errors
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_1035_label
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
@@ -25,12 +25,6 @@ __all__ = [
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 """Holds a deleted definition until its objects are gone."""
-
-_REASONS: Final = (
-    "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired",
-)  # fmt: skip
-_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
-_FORBIDDEN_KEYWORDS: Final = ("$ref", "definitions", "dependencies", "patternProperties", "$schema")
 
 
 def _default(obj: JsonObject) -> None:
@@ -188,6 +182,7 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         at = f"spec.versions[{index}]"
         # Upstream lifts what all versions have in common out of them before it looks.
         where = "spec.validation" if shared else f"{at}.schema"
+        own = "spec" if len(versions) == 1 else at
         if version.get("name") in seen:
             errors.append(duplicate(f"{at}.name", version.get("name")))
         seen.add(version.get("name") or "")
@@ -195,14 +190,29 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         if schema is None:
             errors.append(required(f"{at}.schema.openAPIV3Schema"))
         else:
-            errors += _schema_errors(schema, f"{where}.openAPIV3Schema")
+            errors += schema_errors(schema, f"{where}.openAPIV3Schema")
+        fields = version.get("selectableFields") or []
+        errors += selectable_errors(fields, schema or {}, f"{own}.selectableFields")
+        warning = version.get("deprecationWarning")
+        if warning and not version.get("deprecated"):
+            text = "can only be set for deprecated versions"
+            errors.append(invalid_value(f"{at}.deprecationWarning", warning, text))
     return errors
 
 
 def _stored_errors(obj: JsonObject) -> list[FieldError]:
-    """Refuse to forget a version that objects may still be stored in."""
-    named = {version.get("name") for version in obj["spec"].get("versions") or []}
-    return [
+    """Refuse to forget a version that objects are, or may still be, stored in."""
+    versions = obj["spec"].get("versions") or []
+    named = {version.get("name") for version in versions}
+    listed = dig(obj, "status", "storedVersions", default=()) or ()
+    unlisted = [
+        invalid_value(
+            "status.storedVersions", list(listed), f"must have the storage version {each['name']}"
+        )
+        for each in versions
+        if listed and each.get("storage") and each.get("name") not in listed
+    ]
+    return unlisted + [
         invalid_value(
             f"status.storedVersions[{index}]",
             stored,
@@ -210,112 +220,9 @@ def _stored_errors(obj: JsonObject) -> list[FieldError]:
             "remain in spec.versions until a storage migration ensures no data remains persisted "
             f"in {stored} and removes {stored} from status.storedVersions",
         )
-        for index, stored in enumerate(dig(obj, "status", "storedVersions", default=()) or ())
+        for index, stored in enumerate(listed)
         if stored and stored not in named
     ]
-
-
-def _schema_errors(schema: JsonObject, at: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    if schema.get("type") != "object":
-        text = "must be object at the root"
-        errors.append(
-            required(f"{at}.type", text) if not schema.get("type")
-            else invalid_value(f"{at}.type", schema["type"], text)
-        )  # fmt: skip
-    return errors + _structural_errors(schema, at)
-
-
-def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
-    """Check what makes a schema structural: a type on every node, no references."""
-    errors = _rule_errors(schema, at)
-    for keyword in _FORBIDDEN_KEYWORDS:
-        if keyword in schema:
-            text = f"Forbidden: {keyword} is not supported"
-            errors.append(FieldError("FieldValueForbidden", f"{at}.{keyword}", text))
-    for name, child in (schema.get("properties") or {}).items():
-        errors += _node_errors(child, f"{at}.properties[{name}]")
-    for keyword in ("items", "additionalProperties"):
-        if isinstance(schema.get(keyword), dict):
-            errors += _node_errors(schema[keyword], f"{at}.{keyword}")
-    if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
-        errors.append(required(f"{at}.items", "must be specified"))
-    return errors
-
-
-def _rule_errors(schema: JsonObject, at: str) -> list[FieldError]:
-    errors: list[FieldError] = []
-    for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
-        field = f"{at}.x-kubernetes-validations[{index}]"
-        if not rule.get("rule"):
-            errors.append(required(f"{field}.rule", "rule is not specified"))
-            continue
-        errors += _message_errors(rule, field)
-        reason, path = rule.get("reason"), rule.get("fieldPath")
-        if reason is not None and reason not in _REASONS:
-            errors.append(unsupported_value(f"{field}.reason", reason, _REASONS))
-        if path and not _leads_somewhere(path, schema):
-            errors.append(invalid_value(f"{field}.fieldPath", path, "must be a valid path"))
-        if rule.get("optionalOldSelf") is not None and not looks_back(rule["rule"]):
-            text = "may not be set if oldSelf is not used in rule"
-            shown = rule["optionalOldSelf"]
-            errors.append(invalid_value(f"{field}.optionalOldSelf", shown, text))
-        if fault := compile_fault(rule["rule"]):
-            text = f"compilation failed: {fault}"
-            errors.append(invalid_value(f"{field}.rule", _go_rule(rule), text))
-    return errors
-
-
-def _message_errors(rule: JsonObject, at: str) -> list[FieldError]:
-    message = rule.get("message")
-    errors = []
-    if message and not message.strip():
-        errors.append(invalid_value(f"{at}.message", message, "must be non-empty if specified"))
-    elif message and "\n" in message.strip():
-        errors.append(invalid_value(f"{at}.message", message, "must not contain line breaks"))
-    elif not message and "\n" in rule["rule"].strip():
-        text = "message must be specified if rule contains line breaks"
-        errors.append(required(f"{at}.message", text))
-    expression = rule.get("messageExpression")
-    if expression and (fault := compile_fault(expression)):
-        text = f"messageExpression compilation failed: {fault}"
-        errors.append(invalid_value(f"{at}.messageExpression", _go_rule(rule), text))
-    return errors
-
-
-def _leads_somewhere(path: str, schema: JsonObject) -> bool:
-    """Return whether a path such as `.a.b` is one of fields that the schema has."""
-    for step in path.removeprefix(".").split("."):
-        found = (schema.get("properties") or {}).get(step) or schema.get("additionalProperties")
-        if not isinstance(found, dict):
-            return False
-        schema = found
-    return True
-
-
-def _go_rule(rule: JsonObject) -> JsonObject:
-    """Return a rule as Go prints it."""
-    return {
-        "Rule": rule["rule"],
-        "Message": rule.get("message") or "",
-        "MessageExpression": rule.get("messageExpression") or "",
-        "Reason": rule.get("reason"),
-        "FieldPath": rule.get("fieldPath") or "",
-        "OptionalOldSelf": rule.get("optionalOldSelf"),
-    }
-
-
-def _node_errors(schema: dict[str, Any], at: str) -> list[FieldError]:
-    untyped = schema.get("x-kubernetes-int-or-string") or schema.get(
-        "x-kubernetes-preserve-unknown-fields"
-    )
-    missing = not schema.get("type") and not untyped
-    if schema.get("type") not in {None, "", *_TYPES}:
-        return [unsupported_value(f"{at}.type", schema["type"], _TYPES)]
-    errors = (
-        [required(f"{at}.type", "must not be empty for specified object fields")] if missing else []
-    )
-    return errors + _structural_errors(schema, at)
 
 
 DEFINITION: Final = Strategy(

@@ -24,7 +24,7 @@ _STEP: Final = re.compile(
 def custom_columns(custom: Custom) -> list[JsonObject]:
     """Return the column definitions; `Age` alone where none are declared."""
     if not custom.columns:
-        return [NAME.to_json(), AGE.to_json()]
+        return [NAME.to_json(), {**AGE.to_json(), "type": "date"}]
     return [NAME.to_json(), *(_definition(column) for column in custom.columns)]
 
 
