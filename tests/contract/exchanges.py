@@ -175,6 +175,17 @@ class Http:
         self._keep("WATCH", url, Reply(response.status, found, dict(response.headers)))
         return found
 
+    def let_cache_catch_up(self, path: str, name: str) -> None:
+        """Return when the server's cache of a collection has an object as it is now.
+
+        Who asks a real server for any version, or for a newer one than it knows, gets what
+        its cache has, which may be a moment behind.
+        """
+        with self.silent():
+            version = self("GET", f"{path}/{name}").body["metadata"]["resourceVersion"]
+            fresh = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
+            assert self("GET", path, **fresh).code == 200
+
     @contextmanager
     def silent(self) -> Iterator[None]:
         """Keep nothing of what is said in a `with` block."""

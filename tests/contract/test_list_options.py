@@ -39,6 +39,7 @@ def maps(http: Http, core: str) -> str:
     with http.silent():
         for name in "abc":
             http.create(f"{core}/configmaps", config_map(name))
+    http.let_cache_catch_up(f"{core}/configmaps", "c")
     return f"{core}/configmaps"
 
 
@@ -48,6 +49,7 @@ def three_widgets(widgets: str, widget: Callable[..., dict[str, Any]], http: Htt
     with http.silent():
         for name in "abc":
             widget(name)
+    http.let_cache_catch_up(widgets, "c")
     return widgets
 
 

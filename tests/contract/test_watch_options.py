@@ -26,6 +26,7 @@ def maps(http: Http, core: str) -> str:
     with http.silent():
         for name in "ab":
             http.create(f"{core}/configmaps", config_map(name))
+    http.let_cache_catch_up(f"{core}/configmaps", "b")
     return f"{core}/configmaps"
 
 
@@ -34,6 +35,7 @@ def two_widgets(http: Http, widgets: str, widget: Callable[..., dict[str, Any]])
     with http.silent():
         for name in "ab":
             widget(name)
+    http.let_cache_catch_up(widgets, "b")
     return widgets
 
 
@@ -115,10 +117,8 @@ def test_a_watch_from_a_known_version(
     match = "unset" if initial == "unset" else "NotOlderThan"
     asked = {"allowWatchBookmarks": "true", **query(version("known"), match, initial)}
     with http.silent():
-        changed = http.merge(f"{path}/b", {"metadata": {"labels": {"changed": "yes"}}})
-        # What is newer than asked for is shown as the server's cache has it: let it catch up.
-        latest = changed.body["metadata"]["resourceVersion"]
-        http("GET", f"{path}?resourceVersion={latest}&resourceVersionMatch=NotOlderThan")
+        http.merge(f"{path}/b", {"metadata": {"labels": {"changed": "yes"}}})
+    http.let_cache_catch_up(path, "b")
     events = http.watch(path, 3 if initial == "true" else 1, **asked)
     if initial == "true":
         assert shown(events) == [("ADDED", "a"), ("ADDED", "b"), ("BOOKMARK", "")]
