@@ -186,3 +186,24 @@ def budget(http: Http, namespace: str) -> Make:
         return reply.body
 
     return make
+
+
+@pytest.fixture
+def deployment(http: Http, namespace: str) -> str:
+    """The path of a deployment."""
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+    body = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "a"},
+        "spec": {
+            "selector": {"matchLabels": {"app": "web"}},
+            "template": {
+                "metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "c", "image": "pause:3"}]},
+            },
+        },
+    }
+    with http.silent():
+        http.create(path, body)
+    return f"{path}/a"

@@ -11,10 +11,6 @@ APPLY_PATCH = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 STRATEGIC_PATCH = "application/strategic-merge-patch+json"
-TEMPLATE = {
-    "metadata": {"labels": {"app": "web"}},
-    "spec": {"containers": [{"name": "c", "image": "pause:3"}]},
-}
 
 UNKNOWN = {"metadata": {"labels": {"a": "b"}}, "colour": 1}
 ADDED = [
@@ -69,21 +65,6 @@ Send = Callable[..., Reply]
 @pytest.fixture
 def maps(core: str) -> str:
     return f"{core}/configmaps"
-
-
-@pytest.fixture
-def deployment(http: Http, namespace: str) -> str:
-    """The path of a deployment."""
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    body = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "a"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE},
-    }
-    with http.silent():
-        http.create(path, body)
-    return f"{path}/a"
 
 
 @pytest.fixture

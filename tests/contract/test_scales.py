@@ -8,10 +8,6 @@ from tests.contract.conftest import defined
 from tests.contract.exchanges import Http
 from tests.contract.objects import GROUP, widget_definition
 
-TEMPLATE = {
-    "metadata": {"labels": {"app": "web"}},
-    "spec": {"containers": [{"name": "c", "image": "pause:3"}]},
-}
 SCHEMA = {
     "type": "object",
     "properties": {
@@ -41,20 +37,6 @@ PATCHES: dict[str, tuple[str, object, int]] = {
 def dials(admin: Http) -> Iterator[str]:
     with defined(admin, DIALS) as path:
         yield path
-
-
-@pytest.fixture
-def deployment(http: Http, namespace: str) -> str:
-    path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
-    body = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "a"},
-        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE},
-    }
-    with http.silent():
-        http.create(path, body)
-    return f"{path}/a"
 
 
 @pytest.fixture
