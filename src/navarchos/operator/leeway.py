@@ -1,11 +1,15 @@
 """Writes that nobody waits for may be late, so that several changes are one request."""
 
 import threading
-from typing import Final
+from typing import Final, TypeVar
+
+import msgspec
 
 from navarchos.clock import Clock
 
-__all__ = ["Leeway"]
+__all__ = ["Leeway", "differs_only_in"]
+
+S = TypeVar("S", bound=msgspec.Struct)
 
 _MOMENT: Final = 0.001
 
@@ -46,3 +50,9 @@ class Leeway:
         with self._due_lock:
             due = self._due.get(name)
         return None if due is None else max(_MOMENT, due - now)
+
+
+def differs_only_in(before: S, after: S, *fields: str) -> bool:
+    """Tell whether two structs of a type differ, and only in fields among these."""
+    alike = {field: getattr(before, field) for field in fields}
+    return before != after and before == msgspec.structs.replace(after, **alike)

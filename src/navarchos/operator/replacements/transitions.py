@@ -14,6 +14,7 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     StepStatus,
 )
+from navarchos.operator.leeway import differs_only_in
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.replacements.drains import NODE_CORDONED
 from navarchos.operator.replacements.failures import NODE_GONE
@@ -198,16 +199,17 @@ def with_drain(
 
 def is_report(before: NodeReplacementStatus, after: NodeReplacementStatus) -> bool:
     """Tell whether a status differs, and only by what its drain reports of pods."""
-    return before != after and before == msgspec.structs.replace(
+    return differs_only_in(
+        before,
         after,
-        node_pods=before.node_pods,
-        node_pods_count=before.node_pods_count,
-        evicted_pods=before.evicted_pods,
-        evicted_pods_count=before.evicted_pods_count,
-        ignored_pods=before.ignored_pods,
-        ignored_pods_count=before.ignored_pods_count,
-        failed_pods=before.failed_pods,
-        failed_pods_count=before.failed_pods_count,
+        "node_pods",
+        "node_pods_count",
+        "evicted_pods",
+        "evicted_pods_count",
+        "ignored_pods",
+        "ignored_pods_count",
+        "failed_pods",
+        "failed_pods_count",
     )
 
 

@@ -19,6 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
+from navarchos.operator.leeway import differs_only_in
 from navarchos.operator.replacements.failures import (
     max_concurrent,
     max_failures,
@@ -112,14 +113,15 @@ def observe(rollout: NodeRollout, facts: Facts, now: datetime) -> NodeRolloutSta
 
 def is_progress(before: NodeRolloutStatus, after: NodeRolloutStatus) -> bool:
     """Tell whether a status differs, and only by how many nodes have begun and ended well."""
-    return before != after and before == msgspec.structs.replace(
+    return differs_only_in(
+        before,
         after,
-        estimated_completion=before.estimated_completion,
-        plan=before.plan,
-        replacements_completed=before.replacements_completed,
-        replacements_completed_count=before.replacements_completed_count,
-        in_flight=before.in_flight,
-        in_flight_count=before.in_flight_count,
+        "estimated_completion",
+        "plan",
+        "replacements_completed",
+        "replacements_completed_count",
+        "in_flight",
+        "in_flight_count",
     )
 
 
