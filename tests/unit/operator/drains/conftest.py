@@ -294,6 +294,13 @@ class World:
             }
         )
 
+    def blocked_drain(self, **spec: Any) -> None:
+        """Make a node, a pod that its budget keeps there until `allow`, and the node's drain."""
+        self.node()
+        self.pod("a")
+        self.budget(0)
+        self.drain(**spec)
+
     def edit(self, name: str = "d", **spec: Any) -> None:
         self.patch(f"/apis/{GROUP}/v1alpha1/nodedrains/{name}", {"spec": spec})
 

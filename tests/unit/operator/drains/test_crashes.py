@@ -83,10 +83,7 @@ def test_a_drain_ends_the_same_after_a_kill_at_any_write(
 def test_a_deleted_drain_gives_its_node_back_after_a_kill_at_any_write(
     world: World, doomed: Client, writes: int
 ) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain()
+    world.blocked_drain()
     process = world.process(doomed)
     try:
         process.step()

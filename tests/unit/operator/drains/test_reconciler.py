@@ -150,10 +150,7 @@ def test_a_node_that_is_replaced_during_its_drain_keeps_its_pods(
     world: World, process: Process
 ) -> None:
     """The original drained the new node by its name (N-4)."""
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain()
+    world.blocked_drain()
     process.step()
     assert world.evictions == 1
     world.client.raw("DELETE", "/api/v1/nodes/n1")
@@ -193,10 +190,7 @@ def test_a_foreign_cordon_survives_whatever_happens_to_the_drain(
 @pytest.mark.rule("OP-07")
 @pytest.mark.rule("OP-41")
 def test_deleting_a_drain_stops_it_and_undoes_its_cordon(world: World, process: Process) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain()
+    world.blocked_drain()
     process.step()
     assert world.is_cordoned
     world.delete_drain()
@@ -243,10 +237,7 @@ def test_deleting_a_drain_leaves_the_cordon_of_another_one(world: World, process
 def test_whoever_uncordons_is_contradicted_once_and_then_obeyed(
     world: World, process: Process
 ) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain()
+    world.blocked_drain()
     process.step()
     world.cordon(False)
     world.clock.passed += 2
@@ -278,10 +269,7 @@ def test_a_node_that_was_opened_and_closed_while_nobody_looked_stays_closed(
     world: World, process: Process
 ) -> None:
     """The annotation is still ours then; the server knows who closed the node."""
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain()
+    world.blocked_drain()
     process.step()
     world.cordon(False)
     world.cordon(True)
@@ -299,10 +287,7 @@ def test_a_node_that_was_opened_and_closed_while_nobody_looked_stays_closed(
 def test_who_uncordons_just_after_a_status_was_written_is_not_contradicted_twice(
     world: World, process: Process
 ) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain()
+    world.blocked_drain()
     process.step()
     world.cordon(False)
     first = process.step()
@@ -412,10 +397,7 @@ def test_a_selector_that_cannot_be_read_fails_the_drain(world: World, process: P
 def test_a_budget_blocks_until_it_is_free_and_the_drain_is_woken_at_once(
     world: World, process: Process
 ) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain()
+    world.blocked_drain()
     process.step()
     world.clock.passed += 1
     result = process.step()
@@ -637,10 +619,7 @@ def test_system_critical_pods_are_evicted_when_the_others_have_left_or_are_block
 def test_a_drain_whose_time_is_up_fails_and_keeps_its_blockers(
     world: World, process: Process
 ) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain(timeoutSeconds=30)
+    world.blocked_drain(timeoutSeconds=30)
     took = process.run(world.is_over)
     status = world.status()
     assert (status["phase"], status["reason"]) == ("Failed", "Timeout")
@@ -674,10 +653,7 @@ def test_time_that_is_up_while_an_empty_node_awaits_late_pods_fails_nothing(
 
 @pytest.mark.rule("OP-46")
 def test_a_drain_that_holds_keeps_trying(world: World, process: Process) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain(
+    world.blocked_drain(
         timeoutSeconds=30,
         onTimeout="Hold",
         escalation=[{"afterSeconds": 40, "action": "Delete"}],
@@ -694,10 +670,7 @@ def test_a_drain_that_holds_keeps_trying(world: World, process: Process) -> None
 @pytest.mark.rule("OP-46")
 @pytest.mark.rule("OP-64")
 def test_a_stage_deletes_past_the_budget_and_says_so(world: World, process: Process) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain(escalation=[{"afterSeconds": 20, "action": "Delete"}])
+    world.blocked_drain(escalation=[{"afterSeconds": 20, "action": "Delete"}])
     took = process.run(world.is_over, meanwhile=world.kubelet)
     assert world.phase() == "Completed"
     assert 20 <= took <= 26
@@ -739,10 +712,7 @@ def test_a_pod_that_terminates_for_too_long_no_longer_counts(
 
 
 def test_disable_eviction_deletes(world: World, process: Process) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain(disableEviction=True)
+    world.blocked_drain(disableEviction=True)
     process.run(world.is_over, meanwhile=world.kubelet)
     assert world.phase() == "Completed"
     assert world.evictions == 0
@@ -755,10 +725,7 @@ def test_disable_eviction_deletes(world: World, process: Process) -> None:
 def test_a_paused_drain_sends_nothing_and_goes_on_when_resumed(
     world: World, process: Process
 ) -> None:
-    world.node()
-    world.pod("a")
-    world.budget(0)
-    world.drain(timeoutSeconds=60)
+    world.blocked_drain(timeoutSeconds=60)
     process.step()
     asked = world.evictions
     world.edit(paused=True)
