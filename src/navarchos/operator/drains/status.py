@@ -16,6 +16,7 @@ from navarchos.operator.api.v1alpha1 import (
     PodNote,
 )
 from navarchos.operator.drains.blockers import MOST_BLOCKERS, refusals, since
+from navarchos.operator.leeway import differs_only_in
 from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
 
 __all__ = [
@@ -115,8 +116,8 @@ def reveals(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
 
 
 def is_progress(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
-    """Tell whether `status` differs only by how many of the evicted pods are still there."""
-    return stored == replace(status, remaining=stored.remaining)
+    """Tell whether `status` differs, and only by how many of the evicted pods are still there."""
+    return differs_only_in(stored, status, "remaining")
 
 
 def _notes(plan: DrainPlan) -> tuple[PodNote, ...]:
