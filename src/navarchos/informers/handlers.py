@@ -1,14 +1,17 @@
 """Ready-made handlers."""
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from navarchos.errors import ConfigError
 from navarchos.informers.notifications import EventHandler
 from navarchos.informers.tombstone import Tombstone
 
-__all__ = ["Callbacks", "FilteringHandler", "handler_name"]
+__all__ = ["Callbacks", "FilteringHandler", "check_handler", "handler_name"]
 
 T = TypeVar("T")
+
+_METHODS: Final = ("on_add", "on_update", "on_delete")
 
 
 class Callbacks(Generic[T]):
@@ -56,6 +59,12 @@ class FilteringHandler(Generic[T]):
     """
 
     def __init__(self, handler: EventHandler[T], *, passes: Callable[[T], bool]) -> None:
+        """Put a filter before a handler.
+
+        Raises:
+            ConfigError: The handler lacks a method.
+        """
+        check_handler(handler)
         self.handler = handler
         self._passes = passes
 
@@ -79,6 +88,23 @@ class FilteringHandler(Generic[T]):
         last = obj.obj if isinstance(obj, Tombstone) else obj
         if last is None or self._passes(last):
             self.handler.on_delete(obj)
+
+
+def check_handler(handler: object) -> None:
+    """Refuse what would fail on its first notification, and on every other.
+
+    Raises:
+        ConfigError: It is a class, or lacks a method of `EventHandler`.
+    """
+    if isinstance(handler, type):
+        raise ConfigError("handler", handler, "it is a class: give an instance of it")
+    missing = [name for name in _METHODS if not callable(getattr(handler, name, None))]
+    if missing:
+        rule = (
+            f"it has no method {' and no '.join(missing)}: "
+            "add it, or give the methods that it has as functions"
+        )
+        raise ConfigError("handler", handler, rule)
 
 
 def handler_name(handler: object) -> str:

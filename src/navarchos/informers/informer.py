@@ -13,7 +13,7 @@ from navarchos.forking import ForkGuard
 from navarchos.informers.catchup import CatchUp
 from navarchos.informers.delivery import Delivery, Registration
 from navarchos.informers.deltas import Intake, Listener
-from navarchos.informers.handlers import Callbacks, handler_name
+from navarchos.informers.handlers import Callbacks, check_handler, handler_name
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.ingest import Ingest, Transform
 from navarchos.informers.leftout import LeftOut
@@ -399,13 +399,16 @@ class SharedInformer(Generic[T]):
 
         Raises:
             AlreadyStopped: The informer has stopped.
-            ConfigError: Both or neither of handler and functions were given.
+            ConfigError: Both or neither of handler and functions were given, or the
+                handler lacks a method.
         """
         self._fork_guard.check()
         functions = Callbacks(on_add=on_add, on_update=on_update, on_delete=on_delete)
         if (handler is None) == (not functions.functions):
             raise ConfigError("handler", handler, "give either a handler or functions")
-        delivery = self._delivery(handler or functions, name)
+        if handler is not None:
+            check_handler(handler)
+        delivery = self._delivery(functions if handler is None else handler, name)
         listener = Listener(delivery, self._timer(resync_period), skip_unchanged=skip_unchanged)
         with self._state_lock:
             kept = [each for each in self._deliveries if each.failure or not each.has_ended()]

@@ -787,6 +787,39 @@ def test_a_handler_is_either_an_object_or_functions(
         informer.add_handler(recorder, on_add=print)
 
 
+def test_a_handler_that_could_not_be_told_of_everything_is_refused(
+    informer: SharedInformer[Any],
+) -> None:
+    class Partial:
+        on_delete = None
+
+        def on_update(self, old: Any, new: Any) -> None: ...
+
+    partial: Any = Partial()
+    for add in (informer.add_handler, lambda each: FilteringHandler(each, passes=bool)):
+        with pytest.raises(ConfigError, match="it has no method on_add and no on_delete: add it"):
+            add(partial)
+        with pytest.raises(ConfigError, match="it is a class: give an instance of it"):
+            add(Partial)
+
+
+def test_a_handler_that_is_empty_as_a_collection_is_told(
+    informer: SharedInformer[Any], fake_clock: FakeClock
+) -> None:
+    class Seen(list[Any]):
+        def on_add(self, obj: Any, is_in_initial_list: bool) -> None:
+            self.append(obj.metadata.name)
+
+        def on_update(self, old: Any, new: Any) -> None: ...
+        def on_delete(self, obj: Any) -> None: ...
+
+    seen = Seen()
+    informer.add_handler(seen)
+    informer.start()
+    fake_clock.settle()
+    assert seen == ["a", "b"]
+
+
 @pytest.mark.rule("SI-20")
 def test_a_handlers_name_is_that_of_the_code_that_runs(
     informer: SharedInformer[Any], recorder: Any
