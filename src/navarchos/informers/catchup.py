@@ -1,9 +1,12 @@
 """Waiting until a cache is no older than its server."""
 
 from collections.abc import Callable
+from contextlib import ExitStack
+from functools import partial
 from typing import Final, Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.errors import Stopped
 from navarchos.informers.progress import Position, Progress
 from navarchos.informers.scoped import ScopedSource
 from navarchos.informers.versions import is_at_least
@@ -16,6 +19,11 @@ T = TypeVar("T")
 
 BOOKMARK_GRACE: Final = 1.0
 """Most seconds that an event or bookmark may take to arrive before a relist is forced."""
+
+_ANSWER: Final = 20.0
+"""Most seconds to wait for the server's version. Whoever catches up has taken over and does
+nothing else meanwhile, so an answer that is lost must not cost all the time that a cache may
+take; a server's own queues hold a request for up to 15 s."""
 
 _GRACE: Final = 0.05
 _GRACE_PER_OBJECT: Final = 50e-6
@@ -60,7 +68,12 @@ class CatchUp(Generic[T]):
             ClientError: The server did not say its version.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
-        wanted = self._servers_version(timeout)
+        try:
+            wanted = self._servers_version(timeout, *stops)
+        except Stopped:
+            if any(stop is not None and stop.is_set() for stop in stops):
+                return False
+            raise  # the client was closed
 
         def reached(at: Position) -> bool:
             return at.synced and (at.version == wanted or is_at_least(at.version, wanted) is True)
@@ -84,9 +97,16 @@ class CatchUp(Generic[T]):
             *stops,
         )
 
-    def _servers_version(self, timeout: float | None) -> ResourceVersion:
+    def _servers_version(self, timeout: float | None, *stops: StopToken | None) -> ResourceVersion:
         """Read the version of a consistent list, of which one object is enough."""
-        page = self._source.page("", limit=1, timeout=timeout or None)
+        asked = StopToken(clock=self._clock)
+        with ExitStack() as withdrawing:
+            for stop in stops:
+                if stop is not None:
+                    withdrawing.callback(stop.on_stop(partial(asked.stop, "no longer waited for")))
+            page = self._source.page(
+                "", limit=1, timeout=min(timeout or _ANSWER, _ANSWER), stop=asked
+            )
         return ResourceVersion(page.resource_version)
 
     def _left(self, deadline: float | None) -> float | None:
