@@ -74,6 +74,9 @@ class Scene(Run):
             self.step(_STEP)
         return self.scheduler.seconds - began
 
+    def _replicas(self) -> int:
+        return 1
+
     def _workloads(self) -> list[Workload]:
         return [Workload("web", 12, {"maxUnavailable": 0})]
 

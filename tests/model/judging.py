@@ -8,6 +8,7 @@ the change has to be `PATIENCE` seconds old before it counts.
 from collections.abc import Mapping
 from typing import Any, Final
 
+from tests.model.leading import LEASES, LeaseWatcher
 from tests.model.scheduling import ProcessClock, Scheduler
 from tests.model.serving import Server
 
@@ -42,11 +43,13 @@ class Judge:
     Attributes:
         violations: In words, with the time; the run ends at the first.
         evicted: How often each pod was told to go by the operator, by uid.
+        lease: Who leads.
     """
 
     def __init__(self, scheduler: Scheduler, server: Server) -> None:
         self.violations: list[str] = []
         self.evicted: dict[str, int] = {}
+        self.lease = LeaseWatcher(scheduler, self._report)
         self._scheduler = scheduler
         self._server = server
         clock = ProcessClock(scheduler, scheduler.driver)
@@ -103,6 +106,9 @@ class Judge:
     # Changes
 
     def _on_change(self, change: Change) -> None:
+        if change.resource.plural == LEASES:
+            self.lease.on_change(change)
+            return
         if len(self.violations) >= _MANY:
             return
         self._checker.observe(change)

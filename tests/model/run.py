@@ -8,10 +8,11 @@ from typing import Any, Final
 from tests.model.cluster import Cluster, Workload
 from tests.model.ending import faults_at_the_end
 from tests.model.judging import Judge, Verdict
-from tests.model.operators import Operator, identities
+from tests.model.operators import identities
 from tests.model.people import People
-from tests.model.scheduling import Process, Scheduler
+from tests.model.scheduling import Scheduler
 from tests.model.serving import Server
+from tests.model.staffing import Deployment
 from tests.model.trouble import Shaken, Trace
 
 from navarchos.operator.api.v1alpha1.definitions import manifests
@@ -58,7 +59,6 @@ class Run:
         self.server = Server(self.scheduler, definitions(), identities(self.rand))
         self.judge = Judge(self.scheduler, self.server)
         self.trouble = Shaken(self.scheduler, self.rand, self.trace, self.judge)
-        self.trouble.on_kill = self._killed
         self.cluster = Cluster(
             self.scheduler,
             self.server,
@@ -75,10 +75,15 @@ class Run:
             self.rand,
             self.trace,
         )
-        self.operators: list[Operator] = []
-        self._started = 0
-        self._leader: Operator | None = None
-        self._next_start = 0.0
+        self.deployment = Deployment(
+            self.scheduler,
+            self.server,
+            self.trouble,
+            self.judge,
+            self.rand,
+            self.trace,
+            self._replicas(),
+        )
 
     def play(self) -> None:
         """Play the run to its end.
@@ -100,14 +105,11 @@ class Run:
 
     def close(self) -> None:
         """End every process, so that nothing of the run is left."""
-        for operator in self.operators:
-            operator.kill()
-        while any(self.scheduler.threads_of(operator.process) for operator in self.operators):
-            self.scheduler.sleep(0.0)
+        self.deployment.close()
 
     def step(self, seconds: float = _STEP) -> None:
         """Let time pass, and the world turn."""
-        self._lead()
+        self.deployment.step()
         self.people.step()
         self.cluster.step()
         self.scheduler.sleep(seconds)
@@ -120,10 +122,14 @@ class Run:
             Workload("db", rand.randint(1, 3), rand.choice([{}, {"minAvailable": 1}])),
         ]
 
+    def _replicas(self) -> int:
+        return self.rand.choice([1, 1, 1, 2])
+
     def _chaos(self, seconds: float) -> None:
         rand = self.rand
         self.trouble.rate = rand.choice([0.0, 0.01, 0.05])
         self.trouble.most_lag = rand.choice([0.0, 3.0, 30.0])
+        self.deployment.begin_trouble()
         ends = self.scheduler.seconds + seconds
         pace = rand.choice([0.05, 0.15, 0.3])
         while self.scheduler.seconds < ends:
@@ -135,11 +141,11 @@ class Run:
 
     def _disturb(self) -> None:
         """Let something happen to the operator itself."""
-        leader = self._leader
+        leader = self.deployment.leader
         if leader is None:
             return
         name = leader.process.name
-        match self.rand.randrange(6):
+        match self.rand.randrange(9):
             case 0 | 1:
                 number = self.trouble.requests[name] + self.rand.randint(1, 12)
                 self.trouble.kill_before = (name, number)
@@ -147,7 +153,11 @@ class Run:
                 number = self.trouble.requests[name] + self.rand.randint(1, 12)
                 self.trouble.kill_after = (name, number)
             case 4:
-                self._change_leader(leader)
+                self.deployment.tell_to_go(leader)
+            case 5:
+                self.deployment.freeze(leader)
+            case 6:
+                self.deployment.silence(leader)
             case _:
                 self.trace.add(name, "watches are cut, history is forgotten")
                 self.judge.disturbed(self.scheduler.seconds + 5.0)
@@ -155,45 +165,12 @@ class Run:
                     self.server.store.compact()
                 self.server.break_watches(leader.process, lambda: self.rand.random() < 0.5)
 
-    def _change_leader(self, leader: Operator) -> None:
-        """Let another process lead; the former one goes on for a while, behind its fence."""
-        self.trace.add(leader.process.name, "loses its lease")
-        self.judge.disturbed()
-        leader.depose()
-        # What it sent is over when its lease is: it waits no longer for an answer.
-        while leader.connection.writes_under_way and not leader.has_ended:
-            self.scheduler.sleep(0.05)
-        self._leader = None
-        self._next_start = self.scheduler.seconds + self.rand.choice([0.0, 0.5, 5.0])
-
-    def _lead(self) -> None:
-        if self._leader is not None or self.scheduler.seconds < self._next_start:
-            return
-        self._started += 1
-        self._leader = Operator(self.scheduler, self.server, self.trouble, self._started)
-        self.operators.append(self._leader)
-        self.trace.add(self._leader.process.name, "begins to lead")
-        self.judge.disturbed(self.scheduler.seconds + 2.0)
-        self._leader.start()
-        # The former ones have been told by now.
-        for operator in self.operators[:-1]:
-            if not operator.has_ended and self.rand.random() < 0.5:
-                operator.stop.stop("lost its lease")
-
-    def _killed(self, process: Process) -> None:
-        for operator in self.operators:
-            if operator.process is process:
-                operator.kill()
-        if self._leader is None or self._leader.process is not process:
-            return  # it had lost its lease before
-        self._leader = None
-        self._next_start = self.scheduler.seconds + self.rand.choice([0.0, 1.0, 15.0])
-
     def _heal(self) -> None:
         self.trace.add("run", "from here on nothing goes wrong any more")
         self.trouble.heal()
         self.trouble.kill_before = self.trouble.kill_after = None
         self.people.heal()
+        self.deployment.heal()
         self.judge.disturbed(self.scheduler.seconds + 30.0)
 
     def _wait_for_the_end(self) -> None:
@@ -204,7 +181,8 @@ class Run:
                 raise Verdict(f"not over after {_PATIENCE:.0f} s: {self._standing()}")
             self.step(2.0)
             # What nobody was there to end only looks like it.
-            over_for = over_for + 1 if self._leader is not None and self._is_over() else 0
+            is_led = self.deployment.leader is not None
+            over_for = over_for + 1 if is_led and self._is_over() else 0
 
     def _is_over(self) -> bool:
         rollouts = self._of("noderollouts")
@@ -224,21 +202,16 @@ class Run:
         for _ in range(40):
             self.step(2.0)
         self._wait_for_the_end()
-        assert self._leader is not None
-        name = self._leader.process.name
-        before, turns = self.trouble.writes[name], self.scheduler.turns
+        before, turns = self.trouble.writes.total(), self.scheduler.turns
         self.scheduler.sleep(_QUIET)
-        written, turns = self.trouble.writes[name] - before, self.scheduler.turns - turns
+        written, turns = self.trouble.writes.total() - before, self.scheduler.turns - turns
         if written:
             raise Verdict(f"{written} writes in {_QUIET:.0f} s in which nothing happened")
         if turns > _TURNS:
             raise Verdict(f"threads woke {turns} times in {_QUIET:.0f} s of nothing to do")
 
     def _look(self) -> None:
-        for operator in self.operators:
-            if operator.failure is not None:
-                failure, operator.failure = operator.failure, None
-                raise Verdict(f"{operator.process.name} failed: {failure!r}")
+        self.deployment.look()
         self.judge.look_at_the_books()
         if self.judge.violations:
             raise Verdict("; ".join(self.judge.violations[:3]))

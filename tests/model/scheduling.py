@@ -37,11 +37,13 @@ class Process:
     Attributes:
         name: For the trace.
         is_dead: Whether it was killed: nothing that its threads do has an effect.
+        is_frozen: Whether it stands still, as after `SIGSTOP`.
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.is_dead = False
+        self.is_frozen = False
 
 
 class _Task:
@@ -97,6 +99,7 @@ class Scheduler:
         self._now = 0.0
         self._numbers = count()
         self._ready: list[_Task] = []
+        self._held: list[_Task] = []  # ready, and frozen
         self._timers: list[tuple[float, int, _Task, int]] = []
         self._tasks: dict[_Task, None] = {}
         self._current = _Task(self, self.driver, threading.current_thread())
@@ -164,9 +167,21 @@ class Scheduler:
     def kill(self, process: Process) -> None:
         """Let every thread of a process end at the point where it is."""
         process.is_dead = True
+        self.thaw(process)
         for task in self._tasks:
             if task.process is process and task is not self._current:
                 self.wake(task)
+
+    def freeze(self, process: Process) -> None:
+        """Let no thread of a process run, whatever it waits for."""
+        process.is_frozen = True
+
+    def thaw(self, process: Process) -> None:
+        """Let a frozen process go on; time has passed for it."""
+        process.is_frozen = False
+        held = [task for task in self._held if task.process is process]
+        self._held = [task for task in self._held if task.process is not process]
+        self._ready.extend(held)
 
     def threads_of(self, process: Process) -> list[str]:
         """Return the names of the threads of a process that have not ended."""
@@ -217,6 +232,9 @@ class Scheduler:
                 index = self._rand.randrange(len(self._ready))
                 self._ready[index], self._ready[-1] = self._ready[-1], self._ready[index]
                 task = self._ready.pop()
+                if task.process.is_frozen:
+                    self._held.append(task)
+                    continue
                 task.is_ready = False
                 task.wait_number += 1  # its timer, if there is one, means nothing any more
                 return task

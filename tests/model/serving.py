@@ -8,7 +8,7 @@ goes wrong is decided by a `Trouble`.
 
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, Protocol
+from typing import Any, Final, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
 from tests.model.scheduling import Process, Scheduler
@@ -48,7 +48,7 @@ class Lost(Exception):
 
 
 class TooSlow(Exception):
-    """The request is to be served, and its answer to be waited for in vain."""
+    """The answer is to be waited for in vain."""
 
 
 class Trouble(Protocol):
@@ -60,6 +60,7 @@ class Trouble(Protocol):
         Raises:
             StatusError: It is refused.
             Cut: It does not arrive.
+            TooSlow: It does not arrive, and nobody says so.
             Killed: Its process dies.
         """
         ...
@@ -213,6 +214,8 @@ class Connection:
             answer = serve(self._server.api, call, asked)
         except Cut:
             raise ConnectFailed("cut by the model", sent=False) from None
+        except TooSlow:
+            self._wait_in_vain(request)
         except StatusError as error:
             return buffered(refusal(error))
         try:
@@ -220,10 +223,13 @@ class Connection:
         except Lost:
             raise ConnectFailed("lost by the model", sent=True) from None
         except TooSlow:
-            self._server.scheduler.sleep(request.timeout or 30.0)
-            raise RequestTimeout("too slow in the model", sent=True) from None
+            self._wait_in_vain(request)
         self._pause(request.stop)
         return buffered(answer)
+
+    def _wait_in_vain(self, request: HttpRequest) -> NoReturn:
+        self._server.scheduler.sleep(request.timeout or 30.0)
+        raise RequestTimeout("too slow in the model", sent=True) from None
 
     def _pause(self, stop: StopToken | None) -> None:
         self._server.scheduler.sleep(self._trouble.latency())

@@ -1,7 +1,7 @@
 """A rollout from its beginning to its end, with one crash at a chosen request.
 
 What is chosen is a number: every request that the operator's process makes is one,
-reads, watches and events included.
+reads, watches, events and the election of a leader included.
 """
 
 from collections.abc import Callable, Mapping
@@ -70,6 +70,15 @@ def _relax(run: Run) -> None:
     run.cluster.set_budget("web", {"maxUnavailable": 9})
 
 
+def _join(run: Run) -> None:
+    run.deployment.start()
+
+
+def _hand_over(run: Run) -> None:
+    if run.deployment.leader is not None:
+        run.deployment.leader.stop.stop("told to go")
+
+
 def _edit(run: Run, method: str, body: Any) -> None:
     run.server.request(method, f"/apis/{GROUP}/v1alpha1/noderollouts/r", body)
 
@@ -106,6 +115,9 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     ),
     "paused for a while": Setting(
         {**_ALL, "strategy": _strategy()}, acts={4.0: _pause, 12.0: _go_on}, budgets=_ROOM
+    ),
+    "handed over": Setting(
+        {**_ALL, "strategy": _strategy()}, acts={3.0: _join, 12.0: _hand_over}, budgets=_ROOM
     ),
     "deleted": Setting({**_ALL, "strategy": _strategy()}, acts={5.0: _delete}, is_timed=True),
 }
@@ -158,6 +170,9 @@ class Sweep(Run):
         if faults:
             raise Verdict("; ".join(faults))
         return self._outcome()
+
+    def _replicas(self) -> int:
+        return 1
 
     def _outcome(self) -> Outcome:
         if self._setting.is_timed:

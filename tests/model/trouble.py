@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 from tests.model.judging import Judge
+from tests.model.leading import LEASES, is_guarded
 from tests.model.scheduling import Killed, Process, Scheduler
 from tests.model.serving import Cut, Lost, TooSlow
 
@@ -42,8 +43,8 @@ class Shaken:
         kill_after: The process, and whose answer it does not live to see.
         on_kill: Called with the process that is to die.
         requests: How many requests each process has made.
-        writes: How many of them were no reads, and wrote more than events: a series of
-            those is brought to its end minutes later.
+        writes: How many of them were no reads, and wrote more than events and the Lease: a
+            series of events is brought to its end minutes later.
     """
 
     def __init__(
@@ -58,6 +59,7 @@ class Shaken:
         self.requests: Counter[str] = Counter()
         self.writes: Counter[str] = Counter()
         self._held: dict[tuple[str, str], float] = {}
+        self._silent: dict[Process, tuple[float, bool]] = {}
         self._scheduler = scheduler
         self._rand = rand
         self._trace = trace
@@ -68,8 +70,7 @@ class Shaken:
         self.requests[process.name] += 1
         number = self.requests[process.name]
         what = _words(call, asked)
-        if call.verb not in {"get", "list", "watch"} and call.resource != "events":
-            self.writes[process.name] += 1
+        self.writes[process.name] += is_guarded(call)
         self._judge_eviction(call, asked)
         if self.kill_before == (process.name, number):
             self._kill(process, f"killed before #{number} {what}")
@@ -77,18 +78,32 @@ class Shaken:
             self._trace.add(process.name, f"#{number} {what}: denied by a webhook")
             text = 'admission webhook "model" denied the request: not now'
             raise StatusError(self._rand.choice([400, 403, 500]), "", text)
+        if self._is_silent(process, call) and self._rand.random() < 0.5:
+            self._trace.add(process.name, f"#{number} {what}: never arrives")
+            raise TooSlow
         self._shake(process, call, f"#{number} {what}")
-        self._trace.add(process.name, f"#{number} {what}")
+        self._judge.lease.about_to_serve(process, call)
+        if call.resource != LEASES:  # it would fill the trace
+            self._trace.add(process.name, f"#{number} {what}")
 
     def after(self, process: Process, call: Call) -> None:
         """Look at a request that has been served."""
         number = self.requests[process.name]
         if self.kill_after == (process.name, number):
             self._kill(process, f"killed after #{number}, whose answer is lost")
+        if self._is_silent(process, call):
+            self._trace.add(process.name, f"no answer to {call.verb} {call.resource}")
+            raise TooSlow
         if self.rate and self._rand.random() < self.rate / 4:
             self._judge.disturbed(self._scheduler.seconds + 30.0)
             self._trace.add(process.name, f"the answer to {call.verb} {call.resource} is lost")
             raise self._rand.choice([Lost, TooSlow])
+
+    def silence(self, process: Process, seconds: float, *, only_leases: bool) -> None:
+        """Let a process wait in vain for answers; some of its requests arrive."""
+        until = self._scheduler.seconds + seconds
+        self._silent[process] = (until, only_leases)
+        self._judge.disturbed(until + 30.0)
 
     def latency(self) -> float:
         """Return the seconds that half a request takes."""
@@ -110,6 +125,13 @@ class Shaken:
         self.rate = self.most_lag = 0.0
         self.refuses_evictions = False
         self._held.clear()
+        self._silent.clear()
+
+    def _is_silent(self, process: Process, call: Call) -> bool:
+        until, only_leases = self._silent.get(process, (0.0, False))
+        if self._scheduler.seconds >= until or call.verb == "watch":
+            return False
+        return call.resource == LEASES or not only_leases
 
     def _shake(self, process: Process, call: Call, what: str) -> None:
         if not self.rate or self._rand.random() >= self.rate:
@@ -118,7 +140,7 @@ class Shaken:
         codes = [429, 500, 503]
         if call.verb in {"list", "watch"}:
             codes.append(410)
-        elif call.verb == "patch":
+        elif call.verb in {"patch", "update"}:
             codes.append(409)
         code = self._rand.choice([0, *codes])
         self._trace.add(process.name, f"{what}: {code or 'cut'}")

@@ -14,7 +14,7 @@ from navarchos.client.discovery import ApiResource, Discovery
 from navarchos.client.impersonation import Impersonation
 from navarchos.client.resource import Resource
 from navarchos.client.resource_client import ResourceClient
-from navarchos.client.transport import Gate, Transport
+from navarchos.client.transport import FunctionTransport, Gate, Transport
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
@@ -57,6 +57,7 @@ class Client:
     ) -> None:
         self.config = config
         self._stop = stop.child() if stop is not None else StopToken(clock=clock)
+        self._is_pooled = transport is None
         self._transport = transport if transport is not None else _pooled(config, clock)
         self._caller = Caller(
             config,
@@ -124,6 +125,17 @@ class Client:
         behind = copy.copy(self)
         behind._caller = self._caller.gated(gate)  # noqa: SLF001 - of our own copy
         return behind
+
+    def apart(self, *, clock: Clock = SYSTEM_CLOCK, instruments: Instruments | None = None) -> Self:
+        """Return a client of the same server and user that nothing else can hold up.
+
+        It has no limit on requests, no gate and connections of its own. Where the
+        transport of this one was given, that carries the requests of both; closing
+        either of them does not close the other.
+        """
+        config = replace(self.config, qps=None, burst=None)
+        transport = None if self._is_pooled else FunctionTransport(self._transport.send)
+        return type(self)(config, clock=clock, instruments=instruments, transport=transport)
 
     def resource(
         self, resource: Resource[T], *, keep_managed_fields: bool = False

@@ -1,7 +1,7 @@
 """The manager's side of leader election."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from navarchos.client import Client, ClientError
 from navarchos.clock import Clock
@@ -83,9 +83,7 @@ class Election:
         clock: Clock,
         instruments: Instruments,
     ) -> None:
-        self._client = Client(
-            replace(client.config, qps=None, burst=None), clock=clock, instruments=instruments
-        )
+        self._client = client.apart(clock=clock, instruments=instruments)
         generated = unique_identity() if options.coordination is None else candidate_identity()
         identity = options.identity or generated
         lock = LeaseLock(self._client, options.namespace, options.name, identity)
