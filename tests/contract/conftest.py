@@ -16,7 +16,7 @@ from tests.contract.answers import Answers
 from tests.contract.exchanges import Exchange, Http
 from tests.contract.objects import GROUP, Make, pod
 from tests.contract.widgets import WIDGETS
-from tests.namespaces import namespace_of_its_own
+from tests.namespaces import namespaces_of_their_own
 from tests.servers import IN_PROCESS, Served, named
 
 from navarchos.client import Client, ClientConfig
@@ -75,11 +75,17 @@ def http(admin: Http, compared: list[Exchange]) -> Http:
     return replace(admin, exchanges=compared)
 
 
+@pytest.fixture(scope="module")
+def namespaces(served: Served) -> Iterator[Callable[[], str]]:
+    """Makes namespaces, which go with the module."""
+    with Client(served.config) as client, namespaces_of_their_own(client, "contract-") as make:
+        yield make
+
+
 @pytest.fixture
-def namespace(served: Served) -> Iterator[str]:
+def namespace(namespaces: Callable[[], str]) -> str:
     """A namespace of the test's own."""
-    with Client(served.config) as client, namespace_of_its_own(client, "contract-") as name:
-        yield name
+    return namespaces()
 
 
 @pytest.fixture

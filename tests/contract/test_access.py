@@ -13,7 +13,7 @@ from tests.cases.waiting import wait_for
 from tests.contract.conftest import opened
 from tests.contract.exchanges import Exchange, Http, Reply
 from tests.contract.objects import config_map
-from tests.namespaces import namespace_of_its_own
+from tests.namespaces import namespaces_of_their_own
 from tests.servers import IN_PROCESS, Served
 
 from navarchos.client import Client
@@ -57,14 +57,14 @@ def http(guarded: ApiServer | ControlPlane, compared: list[Exchange]) -> Iterato
         yield replace(http, exchanges=compared)
 
 
-@pytest.fixture
-def namespace(guarded: ApiServer | ControlPlane) -> Iterator[str]:
-    """A namespace of the test's own."""
+@pytest.fixture(scope="module")
+def namespaces(guarded: ApiServer | ControlPlane) -> Iterator[Callable[[], str]]:
+    """Makes namespaces, which go with the module."""
     with (
         Client(guarded.client_config()) as client,
-        namespace_of_its_own(client, "contract-") as name,
+        namespaces_of_their_own(client, "contract-") as make,
     ):
-        yield name
+        yield make
 
 
 @dataclass
