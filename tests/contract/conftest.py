@@ -14,8 +14,9 @@ import urllib3
 from tests.cases.waiting import wait_for
 from tests.contract.answers import Answers
 from tests.contract.exchanges import Exchange, Http
-from tests.contract.objects import GROUP, Make, pod
-from tests.contract.widgets import WIDGETS
+from tests.contract.objects import Make, config_map, pod
+from tests.contract.shared import Shared
+from tests.contract.widgets import WIDGETS, widget_named
 from tests.namespaces import namespaces_of_their_own
 from tests.servers import IN_PROCESS, Served, named
 
@@ -31,7 +32,7 @@ def opened(config: ClientConfig) -> Iterator[Http]:
     if config.authorization is not None and (header := config.authorization()):
         headers["Authorization"] = header
     with urllib3.PoolManager(
-        maxsize=4,
+        maxsize=32,  # as many as a case asks at once
         cert_reqs="REQUIRED" if config.verify else "NONE",
         ca_certs=config.ca_file,
         cert_file=config.cert_file,
@@ -119,19 +120,63 @@ def defined(http: Http, definition: dict[str, Any]) -> Iterator[str]:
         http("DELETE", f"{DEFINITIONS}/{name}")
 
 
+@pytest.fixture(scope="module")
+def shared_maps(admin: Http, namespaces: Callable[[], str]) -> Shared:
+    """Three config maps, and a namespace without any others."""
+    shared = Shared(admin, f"/api/v1/namespaces/{namespaces()}/configmaps", config_map)
+    shared.fill()
+    return shared
+
+
+@pytest.fixture(scope="module")
+def shared_widgets(admin: Http, widgets: str) -> Iterator[Shared]:
+    """Three custom objects, and no others of their kind."""
+    shared = Shared(admin, widgets, widget_named)
+    shared.fill()
+    yield shared
+    shared.clear()
+
+
+@pytest.fixture(params=["shared_maps", "shared_widgets"], ids=["maps", "widgets"])
+def shared(request: pytest.FixtureRequest) -> Shared:
+    """Three objects: of a built-in kind, and of a custom one."""
+    found: Shared = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def path(shared: Shared) -> str:
+    """Their path; it is for cases that leave them as they are."""
+    return shared.path
+
+
+@pytest.fixture
+def maps(shared_maps: Shared) -> str:
+    """The path of the config maps; it is for cases that leave them as they are."""
+    return shared_maps.path
+
+
+@pytest.fixture
+def changed(shared: Shared) -> Iterator[str]:
+    """The path, for cases that change what is there."""
+    yield shared.path
+    shared.renew()
+
+
+@pytest.fixture
+def changed_maps(shared_maps: Shared) -> Iterator[str]:
+    """The path of the config maps, for cases that change them."""
+    yield shared_maps.path
+    shared_maps.renew()
+
+
 @pytest.fixture
 def widget(http: Http, widgets: str) -> Iterator[Callable[..., dict[str, Any]]]:
     """Makes widgets, and removes them after the test."""
     made: list[str] = []
 
     def make(name: str = "", **spec: object) -> dict[str, Any]:
-        body = {
-            "apiVersion": f"{GROUP}/v1",
-            "kind": "Widget",
-            "metadata": {"name": name} if name else {"generateName": "w-"},
-            "spec": {"size": 1, **spec},
-        }
-        found = http.create(widgets, body)
+        found = http.create(widgets, widget_named(name, **spec))
         made.append(found["metadata"]["name"])
         return found
 

@@ -2,10 +2,11 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 from urllib.parse import unquote_plus, urlencode
 
 import urllib3
@@ -13,6 +14,7 @@ import urllib3
 __all__ = ["Exchange", "Http", "Reply", "plain"]
 
 Json = Any
+T = TypeVar("T")
 
 KEPT_HEADERS = ("Content-Type", "Retry-After", "Warning")
 # Texts for people, which are not part of the contract; docs/testing.md says why.
@@ -158,9 +160,18 @@ class Http:
         return self("PATCH", path, body, content_type=media, fieldManager=manager, **query)
 
     def watch(
-        self, path: str, count: int, *, accept: str = "", **query: object
+        self,
+        path: str,
+        count: int,
+        *,
+        accept: str = "",
+        once_open: Callable[[], object] = lambda: None,
+        **query: object,
     ) -> list[dict[str, Any]]:
-        """Return the first `count` events, or fewer when the watch ends before."""
+        """Return the first `count` events, or fewer when the watch ends before.
+
+        `once_open` is called when the server has begun to answer.
+        """
         url = self._url(path, {"watch": "true", "timeoutSeconds": 10, **query})
         headers = {**self.headers, "Accept": accept} if accept else self.headers
         response = self.pool.request(
@@ -168,12 +179,25 @@ class Http:
         )
         found: list[dict[str, Any]] = []
         try:
+            once_open()
             while len(found) < count and (line := response.readline()):
                 found.append(json.loads(line))
         finally:
             response.close()
         self._keep("WATCH", url, Reply(response.status, found, dict(response.headers)))
         return found
+
+    def at_once(self, *asks: Callable[["Http"], T]) -> list[T]:
+        """Ask all of it at the same time; it is kept in the order in which it is given.
+
+        For questions whose answers a real server takes its time for.
+        """
+        clients = [replace(self, exchanges=[]) for _ in asks]
+        with ThreadPoolExecutor(len(asks)) as pool:
+            answers = list(pool.map(lambda ask, client: ask(client), asks, clients))
+        for client in clients:
+            self.exchanges.extend(client.exchanges)
+        return answers
 
     def let_cache_catch_up(self, path: str, name: str) -> None:
         """Return when the server's cache of a collection has an object as it is now.

@@ -3,16 +3,14 @@
 import base64
 import json
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from tests.contract.exchanges import Http, Reply
-from tests.contract.objects import config_map
+from tests.contract.shared import FUTURE, Shared
 
-FUTURE = "999999999999"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-VERSIONS = ("unset", "any", "known", "future", "malformed")
+VERSIONS = ("unset", "any", "known", "malformed")  # and the future, which takes its time
 MATCHES = ("unset", "Exact", "NotOlderThan", "Sometimes")
 LIMITS: dict[str, int | None] = {"all": None, "pages": 2, "negative": -1}
 
@@ -23,50 +21,11 @@ CODES = {
     ("known", "unset"): 200,
     ("known", "Exact"): 200,
     ("known", "NotOlderThan"): 200,
-    ("future", "unset"): 504,
-    ("future", "Exact"): 504,
-    ("future", "NotOlderThan"): 504,
     ("malformed", "unset"): 400,
     ("malformed", "Exact"): 400,
     ("malformed", "NotOlderThan"): 400,
 }
 """What is answered; 422 to all others."""
-
-
-@pytest.fixture
-def maps(http: Http, core: str) -> str:
-    """Three config maps; returns their path."""
-    with http.silent():
-        for name in "abc":
-            http.create(f"{core}/configmaps", config_map(name))
-    http.let_cache_catch_up(f"{core}/configmaps", "c")
-    return f"{core}/configmaps"
-
-
-@pytest.fixture
-def three_widgets(widgets: str, widget: Callable[..., dict[str, Any]], http: Http) -> str:
-    """Three custom objects; returns their path."""
-    with http.silent():
-        for name in "abc":
-            widget(name)
-    http.let_cache_catch_up(widgets, "c")
-    return widgets
-
-
-@pytest.fixture(params=["maps", "three_widgets"])
-def path(request: pytest.FixtureRequest) -> str:
-    """A collection of three objects: of a built-in kind, and of a custom one."""
-    found: str = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def version(http: Http, path: str) -> Callable[[str], str | None]:
-    """Says a version by what it is."""
-    with http.silent():
-        known = http("GET", path).body["metadata"]["resourceVersion"]
-    texts = {"any": "0", "known": known, "future": FUTURE, "malformed": "abc"}
-    return texts.get
 
 
 def names(reply: Reply) -> str:
@@ -80,13 +39,13 @@ def token(**fields: object) -> str:
 @pytest.mark.parametrize("match", MATCHES)
 @pytest.mark.parametrize("which", VERSIONS)
 def test_a_list_takes_a_version_as_it_is_to_be_matched(
-    http: Http, path: str, version: Callable[[str], str | None], which: str, match: str
+    http: Http, shared: Shared, which: str, match: str
 ) -> None:
     for size, limit in LIMITS.items():
         reply = http(
             "GET",
-            path,
-            resourceVersion=version(which),
+            shared.path,
+            resourceVersion=shared.version_as(which),
             resourceVersionMatch=None if match == "unset" else match,
             limit=limit,
         )
@@ -99,17 +58,17 @@ def test_a_list_takes_a_version_as_it_is_to_be_matched(
 
 
 @pytest.mark.parametrize("match", MATCHES)
-@pytest.mark.parametrize("which", VERSIONS)
+@pytest.mark.parametrize("which", [*VERSIONS, "future"])
 def test_a_page_has_the_version_of_its_first(
-    http: Http, path: str, version: Callable[[str], str | None], which: str, match: str
+    http: Http, shared: Shared, which: str, match: str
 ) -> None:
     with http.silent():
-        page = http("GET", path, limit=1).body["metadata"]["continue"]
+        page = http("GET", shared.path, limit=1).body["metadata"]["continue"]
     for limit in LIMITS.values():
         reply = http(
             "GET",
-            path,
-            resourceVersion=version(which),
+            shared.path,
+            resourceVersion=shared.version_as(which),
             resourceVersionMatch=None if match == "unset" else match,
             limit=limit,
             **{"continue": page},
@@ -122,27 +81,27 @@ def test_a_page_has_the_version_of_its_first(
 
 @pytest.mark.parametrize("accept", ["application/json", TABLE, PARTIAL])
 def test_a_custom_list_says_that_it_does_not_go_on(
-    http: Http, three_widgets: str, accept: str
+    http: Http, shared_widgets: Shared, accept: str
 ) -> None:
     """Upstream keeps lists of custom kinds as maps, which have the key even when it is empty."""
-    last = "" if accept == "application/json" else None
-    assert http("GET", three_widgets, accept=accept).body["metadata"].get("continue") == last
-    assert http("GET", three_widgets, accept=accept, limit=2).body["metadata"]["continue"]
-    assert http("GET", three_widgets, labelSelector="none").body["metadata"]["continue"] == ""
+    path, last = shared_widgets.path, "" if accept == "application/json" else None
+    assert http("GET", path, accept=accept).body["metadata"].get("continue") == last
+    assert http("GET", path, accept=accept, limit=2).body["metadata"]["continue"]
+    assert http("GET", path, labelSelector="none").body["metadata"]["continue"] == ""
 
 
 def test_a_page_ends_where_its_last_object_was_found_whatever_follows(
-    http: Http, maps: str
+    http: Http, changed_maps: str
 ) -> None:
     """Upstream does not look whether what follows is selected."""
     with http.silent():
-        http.merge(f"{maps}/a", {"metadata": {"labels": {"seen": "yes"}}})
-    first = http("GET", maps, limit=1, labelSelector="seen=yes")
+        http.merge(f"{changed_maps}/a", {"metadata": {"labels": {"seen": "yes"}}})
+    first = http("GET", changed_maps, limit=1, labelSelector="seen=yes")
     assert names(first) == "a"
     assert "remainingItemCount" not in first.body["metadata"]
     rest = http(
         "GET",
-        maps,
+        changed_maps,
         limit=1,
         labelSelector="seen=yes",
         **{"continue": first.body["metadata"]["continue"]},
@@ -169,12 +128,12 @@ def test_a_token_that_no_list_gave_is_refused(http: Http, path: str, token: str)
     assert (reply.code, reply.reason) == (400, "BadRequest")
 
 
-def test_a_page_below_version_zero_is_of_what_is_there_now(http: Http, path: str) -> None:
+def test_a_page_below_version_zero_is_of_what_is_there_now(http: Http, changed: str) -> None:
     """That is what goes on after a token that has expired."""
     page = token(v="meta.k8s.io/v1", rv=-1, start="a\0")
     with http.silent():
-        http("DELETE", f"{path}/b")
-    reply = http("GET", path, limit=1, **{"continue": page})
+        http("DELETE", f"{changed}/b")
+    reply = http("GET", changed, limit=1, **{"continue": page})
     assert names(reply) == "c"
 
 
@@ -190,37 +149,63 @@ def test_a_list_sends_no_initial_events(http: Http, path: str, what: str) -> Non
 
 
 @pytest.mark.parametrize("which", VERSIONS)
-def test_one_object_is_at_least_as_new_as_asked(
-    http: Http, path: str, version: Callable[[str], str | None], which: str
-) -> None:
-    reply = http("GET", f"{path}/a", resourceVersion=version(which))
-    assert reply.code == {"future": 504, "malformed": 500}.get(which, 200), reply.body
-    reply = http("GET", f"{path}/none", resourceVersion=version(which))
-    assert reply.code == {"future": 504, "malformed": 500}.get(which, 404), reply.body
+def test_one_object_is_at_least_as_new_as_asked(http: Http, shared: Shared, which: str) -> None:
+    version = shared.version_as(which)
+    reply = http("GET", f"{shared.path}/a", resourceVersion=version)
+    assert reply.code == {"malformed": 500}.get(which, 200), reply.body
+    reply = http("GET", f"{shared.path}/none", resourceVersion=version)
+    assert reply.code == {"malformed": 500}.get(which, 404), reply.body
 
 
 @pytest.mark.parametrize("which", VERSIONS)
-def test_a_list_of_one_name_takes_a_version_too(
-    http: Http, path: str, version: Callable[[str], str | None], which: str
+def test_a_list_of_one_name_takes_a_version_too(http: Http, shared: Shared, which: str) -> None:
+    asked = {"fieldSelector": "metadata.name=b", "resourceVersion": shared.version_as(which)}
+    reply = http("GET", shared.path, **asked)
+    assert reply.code == {"malformed": 400}.get(which, 200), reply.body
+
+
+def test_a_version_of_the_future_is_waited_for_in_vain(
+    http: Http, shared_maps: Shared, shared_widgets: Shared
 ) -> None:
-    reply = http("GET", path, fieldSelector="metadata.name=b", resourceVersion=version(which))
-    assert reply.code == {"future": 504, "malformed": 400}.get(which, 200), reply.body
+    """All at once: a real server gives up after three seconds."""
+
+    def ask(method: str, path: str, **query: object) -> Callable[[Http], Reply]:
+        return lambda http: http(method, path, resourceVersion=FUTURE, **query)
+
+    asks: list[Callable[[Http], Reply]] = []
+    for path in (shared_maps.path, shared_widgets.path):
+        for match in (None, "Exact", "NotOlderThan"):
+            asks += [
+                ask("GET", path, resourceVersionMatch=match, limit=limit)
+                for limit in LIMITS.values()
+            ]
+        asks += [ask("GET", f"{path}/a"), ask("GET", f"{path}/none")]
+        asks += [ask("GET", path, fieldSelector="metadata.name=b"), ask("DELETE", path)]
+    for reply in http.at_once(*asks):
+        assert (reply.code, reply.reason) == (504, "Timeout"), reply.body
+        assert reply.causes[0]["reason"] == "ResourceVersionTooLarge"
+        assert reply.body["details"]["retryAfterSeconds"] == 1
+    for path in (shared_maps.path, shared_widgets.path):
+        for limit in LIMITS.values():
+            reply = ask("GET", path, resourceVersionMatch="Sometimes", limit=limit)(http)
+            assert reply.code == 422
+        assert names(http("GET", path)) == "abc"
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
 def test_what_is_deleted_as_a_collection_is_listed_by_the_same_rules(
-    http: Http, path: str, limit: int | None
+    http: Http, changed: str, limit: int | None
 ) -> None:
-    reply = http("DELETE", path, limit=limit)
+    reply = http("DELETE", changed, limit=limit)
     assert names(reply) == "abc"[:limit]
-    assert names(http("GET", path)) == ("" if limit is None else "abc"[limit:])
+    assert names(http("GET", changed)) == ("" if limit is None else "abc"[limit:])
 
 
 @pytest.mark.parametrize("accept", [TABLE, PARTIAL])
 def test_what_was_deleted_as_a_collection_is_shown_as_asked(
-    http: Http, path: str, accept: str
+    http: Http, changed: str, accept: str
 ) -> None:
-    reply = http("DELETE", path, accept=accept, limit=2)
+    reply = http("DELETE", changed, accept=accept, limit=2)
     assert reply.body["metadata"]["remainingItemCount"] == 1
 
 
@@ -230,7 +215,6 @@ def test_what_was_deleted_as_a_collection_is_shown_as_asked(
         {"resourceVersionMatch": "Exact"},
         {"resourceVersion": "0", "resourceVersionMatch": "Exact"},
         {"resourceVersion": "abc"},
-        {"resourceVersion": FUTURE},
         {"continue": "%%%"},
         {"sendInitialEvents": "true"},
         {"resourceVersion": "0", "limit": 1, "dryRun": "All"},
@@ -244,11 +228,13 @@ def test_a_collection_is_deleted_as_far_as_it_can_be_listed(
     assert names(http("GET", path)) == "abc"
 
 
-def test_a_collection_that_holds_on_is_shown_as_it_was_before(http: Http, maps: str) -> None:
+def test_a_collection_that_holds_on_is_shown_as_it_was_before(
+    http: Http, changed_maps: str
+) -> None:
     with http.silent():
-        http.merge(f"{maps}/a", {"metadata": {"finalizers": ["example.com/hold"]}})
-    first, *_ = http("DELETE", maps).body["items"]
+        http.merge(f"{changed_maps}/a", {"metadata": {"finalizers": ["example.com/hold"]}})
+    first, *_ = http("DELETE", changed_maps).body["items"]
     assert "deletionTimestamp" not in first["metadata"]
-    assert http("GET", f"{maps}/a").body["metadata"]["deletionTimestamp"]
+    assert http("GET", f"{changed_maps}/a").body["metadata"]["deletionTimestamp"]
     with http.silent():
-        http.merge(f"{maps}/a", {"metadata": {"finalizers": None}})
+        http.merge(f"{changed_maps}/a", {"metadata": {"finalizers": None}})

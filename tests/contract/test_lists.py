@@ -137,13 +137,6 @@ def test_exact_shows_the_past(http: Http, maps: str) -> None:
     assert names(then) == list("abcde")
 
 
-def test_a_version_in_the_future_times_out(http: Http, maps: str) -> None:
-    reply = http("GET", maps, resourceVersion="999999999999", resourceVersionMatch="NotOlderThan")
-    assert (reply.code, reply.reason) == (504, "Timeout")
-    assert reply.causes[0]["reason"] == "ResourceVersionTooLarge"
-    assert reply.body["details"]["retryAfterSeconds"] == 1
-
-
 def test_a_malformed_version_is_refused(http: Http, maps: str) -> None:
     assert http("GET", maps, resourceVersion="abc").code == 400
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 from tests.contract.exchanges import Http
-from tests.contract.objects import config_map
+from tests.contract.shared import FUTURE, Shared
 
-FUTURE = "999999999999"
 VERSIONS = ("unset", "any", "known", "future", "malformed")
 INITIAL = ("unset", "true", "false")
 CONTRADICTIONS = [
@@ -16,43 +15,9 @@ CONTRADICTIONS = [
     for initial in INITIAL
     if match != ("unset" if initial == "unset" else "NotOlderThan")
 ]
+THERE = [("ADDED", name) for name in "abc"]
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-
-
-@pytest.fixture
-def maps(http: Http, core: str) -> str:
-    """Two config maps, and what else there was."""
-    with http.silent():
-        for name in "ab":
-            http.create(f"{core}/configmaps", config_map(name))
-    http.let_cache_catch_up(f"{core}/configmaps", "b")
-    return f"{core}/configmaps"
-
-
-@pytest.fixture
-def two_widgets(http: Http, widgets: str, widget: Callable[..., dict[str, Any]]) -> str:
-    with http.silent():
-        for name in "ab":
-            widget(name)
-    http.let_cache_catch_up(widgets, "b")
-    return widgets
-
-
-@pytest.fixture(params=["maps", "two_widgets"])
-def path(request: pytest.FixtureRequest) -> str:
-    """A collection of two objects: of a built-in kind, and of a custom one."""
-    found: str = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def version(http: Http, path: str) -> Callable[[str], str | None]:
-    """Says a version by what it is."""
-    with http.silent():  # after this, even who asks for any version sees both objects
-        known = http("GET", path).body["metadata"]["resourceVersion"]
-    texts = {"any": "0", "known": known, "future": FUTURE, "malformed": "abc"}
-    return texts.get
 
 
 def query(which: str | None, match: str, initial: str) -> dict[str, object]:
@@ -67,17 +32,24 @@ def shown(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
     return [(e["type"], e["object"]["metadata"].get("name", "")) for e in events]
 
 
+def change(http: Http, path: str) -> None:
+    """Make an event."""
+    with http.silent():
+        http.merge(f"{path}/b", {"metadata": {"labels": {"changed": "yes"}}})
+
+
 @pytest.mark.parametrize(("match", "initial"), CONTRADICTIONS)
 @pytest.mark.parametrize("which", VERSIONS)
 def test_a_watch_whose_options_contradict_each_other_is_refused(
     http: Http,
-    path: str,
-    version: Callable[[str], str | None],
+    shared: Shared,
     which: str,
     match: str,
     initial: str,
 ) -> None:
-    reply = http("GET", path, watch="true", **query(version(which), match, initial))
+    reply = http(
+        "GET", shared.path, watch="true", **query(shared.version_as(which), match, initial)
+    )
     assert (reply.code, reply.reason) == (422, "Invalid")
 
 
@@ -92,62 +64,68 @@ def test_a_watch_from_no_version_at_all_is_refused(http: Http, path: str, initia
 @pytest.mark.parametrize("initial", ["unset", "true"])
 @pytest.mark.parametrize("which", ["unset", "any"])
 def test_a_watch_from_any_version_begins_with_what_is_there(
-    http: Http,
-    path: str,
-    version: Callable[[str], str | None],
-    which: str,
-    initial: str,
-    bookmarks: str,
+    http: Http, shared: Shared, which: str, initial: str, bookmarks: str
 ) -> None:
     match = "unset" if initial == "unset" else "NotOlderThan"
     events = http.watch(
-        path,
-        3 if bookmarks == "true" else 2,
+        shared.path,
+        4 if bookmarks == "true" else 3,
         allowWatchBookmarks=bookmarks,
-        **query(version(which), match, initial),
+        **query(shared.version_as(which), match, initial),
     )
-    assert shown(events)[:2] == [("ADDED", "a"), ("ADDED", "b")]
-    assert [kind for kind, _ in shown(events)[2:]] == ["BOOKMARK"] * (bookmarks == "true")
+    assert shown(events)[:3] == THERE
+    assert [kind for kind, _ in shown(events)[3:]] == ["BOOKMARK"] * (bookmarks == "true")
 
 
 @pytest.mark.parametrize("initial", INITIAL)
 def test_a_watch_from_a_known_version(
-    http: Http, path: str, version: Callable[[str], str | None], initial: str
+    http: Http, shared: Shared, changed: str, initial: str
 ) -> None:
     match = "unset" if initial == "unset" else "NotOlderThan"
-    asked = {"allowWatchBookmarks": "true", **query(version("known"), match, initial)}
-    with http.silent():
-        http.merge(f"{path}/b", {"metadata": {"labels": {"changed": "yes"}}})
-    http.let_cache_catch_up(path, "b")
-    events = http.watch(path, 3 if initial == "true" else 1, **asked)
+    asked = {"allowWatchBookmarks": "true", **query(shared.version, match, initial)}
+    change(http, changed)
+    http.let_cache_catch_up(changed, "b")
+    events = http.watch(changed, 4 if initial == "true" else 1, **asked)
     if initial == "true":
-        assert shown(events) == [("ADDED", "a"), ("ADDED", "b"), ("BOOKMARK", "")]
+        assert shown(events) == [*THERE, ("BOOKMARK", "")]
     else:
         assert shown(events) == [("MODIFIED", "b")]
 
 
 @pytest.mark.parametrize("which", ["unset", "any"])
-def test_a_watch_without_initial_events_begins_now(http: Http, maps: str, which: str) -> None:
+def test_a_watch_without_initial_events_begins_now(
+    http: Http, changed_maps: str, which: str
+) -> None:
     asked = query(None if which == "unset" else "0", "NotOlderThan", "false")
-    assert http.watch(maps, 1, timeoutSeconds=1, **asked) == []
+    events = http.watch(changed_maps, 1, once_open=lambda: change(http, changed_maps), **asked)
+    assert shown(events) == [("MODIFIED", "b")]
 
 
-@pytest.mark.parametrize("initial", ["unset", "false"])
-def test_a_watch_may_wait_for_its_version(http: Http, maps: str, initial: str) -> None:
-    match = "unset" if initial == "unset" else "NotOlderThan"
-    assert http.watch(maps, 1, timeoutSeconds=1, **query(FUTURE, match, initial)) == []
+def test_a_watch_may_wait_for_its_version(http: Http, maps: str) -> None:
+    def wait(match: str, initial: str) -> Callable[[Http], list[dict[str, Any]]]:
+        asked = {"timeoutSeconds": 1, **query(FUTURE, match, initial)}
+        return lambda http: http.watch(maps, 1, **asked)
+
+    assert http.at_once(wait("unset", "unset"), wait("NotOlderThan", "false")) == [[], []]
 
 
-def test_initial_events_do_not_wait_for_their_version(http: Http, path: str) -> None:
-    (event,) = http.watch(path, 1, **query(FUTURE, "NotOlderThan", "true"))
-    assert event["type"] == "ERROR"
-    assert event["object"]["code"] == 504
+def test_initial_events_do_not_wait_for_their_version(
+    http: Http, shared_maps: Shared, shared_widgets: Shared
+) -> None:
+    asked = query(FUTURE, "NotOlderThan", "true")
+    answers = http.at_once(
+        lambda http: http.watch(shared_maps.path, 1, **asked),
+        lambda http: http.watch(shared_widgets.path, 1, **asked),
+    )
+    for (event,) in answers:
+        assert event["type"] == "ERROR"
+        assert event["object"]["code"] == 504
 
 
-def test_without_bookmarks_nothing_ends_the_initial_events(http: Http, maps: str) -> None:
-    asked = query(None, "NotOlderThan", "true")
-    events = http.watch(maps, 3, timeoutSeconds=1, fieldSelector="metadata.name=a", **asked)
-    assert shown(events) == [("ADDED", "a")]
+def test_without_bookmarks_nothing_ends_the_initial_events(http: Http, changed_maps: str) -> None:
+    asked = {"fieldSelector": "metadata.name=b", **query(None, "NotOlderThan", "true")}
+    events = http.watch(changed_maps, 2, once_open=lambda: change(http, changed_maps), **asked)
+    assert shown(events) == [("ADDED", "b"), ("MODIFIED", "b")]
 
 
 @pytest.mark.parametrize("flag", ["", "1", "TRUE", "yes"])
@@ -177,8 +155,8 @@ def test_initial_events_and_their_end_are_shown_as_asked(
     http: Http, path: str, accept: str
 ) -> None:
     asked = query(None, "NotOlderThan", "true")
-    events = http.watch(path, 3, accept=accept, allowWatchBookmarks="true", **asked)
-    assert [event["type"] for event in events] == ["ADDED", "ADDED", "BOOKMARK"]
+    events = http.watch(path, 4, accept=accept, allowWatchBookmarks="true", **asked)
+    assert [event["type"] for event in events] == ["ADDED", "ADDED", "ADDED", "BOOKMARK"]
 
 
 @pytest.mark.parametrize("timeout", ["x", "1.5", ""])

@@ -1,8 +1,10 @@
 """A custom kind with everything that schemas can say."""
 
-from tests.contract.objects import widget_definition
+from typing import Any
 
-__all__ = ["WIDGETS"]
+from tests.contract.objects import GROUP, widget_definition
+
+__all__ = ["WIDGETS", "widget_named"]
 
 SCHEMA = {
     "type": "object",
@@ -61,3 +63,12 @@ COLUMNS = [
 WIDGETS = widget_definition(
     "widgets", SCHEMA, subresources={"status": {}}, additionalPrinterColumns=COLUMNS
 )
+
+
+def widget_named(name: str = "", **spec: object) -> dict[str, Any]:
+    return {
+        "apiVersion": f"{GROUP}/v1",
+        "kind": "Widget",
+        "metadata": {"name": name} if name else {"generateName": "w-"},
+        "spec": {"size": 1, **spec},
+    }
