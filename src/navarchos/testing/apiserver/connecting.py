@@ -26,7 +26,23 @@ from navarchos.testing.apiserver.status import (
 from navarchos.testing.apiserver.store import BucketId, entry_key
 from navarchos.testing.apiserver.writing import Api
 
-__all__ = ["connect", "leads_on"]
+__all__ = ["CONNECTIONS", "connect", "leads_on"]
+
+_WAYS_IN: Final = ("create", "get")
+_ALL_WAYS: Final = ("create", "delete", "get", "patch", "update")
+
+CONNECTIONS: Final[Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]]] = {
+    "nodes": {"proxy": ("NodeProxyOptions", _ALL_WAYS)},
+    "pods": {
+        "attach": ("PodAttachOptions", _WAYS_IN),
+        "exec": ("PodExecOptions", _WAYS_IN),
+        "log": ("Pod", ("get",)),
+        "portforward": ("PodPortForwardOptions", _WAYS_IN),
+        "proxy": ("PodProxyOptions", _ALL_WAYS),
+    },
+    "services": {"proxy": ("ServiceProxyOptions", _ALL_WAYS)},
+}
+"""The subresources that lead on, by resource of the core group: their kinds and verbs."""
 
 _PATH: Final = re.compile(
     r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/(?P<plural>pods|services)|nodes)/(?P<name>[^/]+)"

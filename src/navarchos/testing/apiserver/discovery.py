@@ -2,8 +2,9 @@
 
 import base64
 import hashlib
-from typing import Final
+from typing import Final, NamedTuple
 
+from navarchos.testing.apiserver.connecting import CONNECTIONS
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject
 from navarchos.testing.apiserver.requests import Answer, json_answer
@@ -33,6 +34,7 @@ VERSION: Final = {
 _SUBRESOURCE_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
     "binding": ("", "v1", "Binding", ("create",)),
+    "finalize": ("", "v1", "Namespace", ("update",)),
     "token": ("authentication.k8s.io", "v1", "TokenRequest", ("create",)),
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
 }
@@ -99,7 +101,7 @@ def _resources(kinds: Kinds, group: str, version: str) -> JsonObject:
     resources = []
     for kind in _served(kinds, group, version):
         resources.append(_resource(kind))
-        resources += [_subresource(kind, name) for name in sorted(kind.subresources)]
+        resources += [_subresource(kind, found) for found in _subresources(kind)]
     return {
         "kind": "APIResourceList",
         "apiVersion": "v1",
@@ -137,20 +139,34 @@ def _storage_hash(kind: Kind) -> str:
     return base64.b64encode(hashlib.sha256(named.encode()).digest()[:8]).decode()
 
 
-def _subresource(kind: Kind, name: str) -> JsonObject:
+class _Subresource(NamedTuple):
+    """A subresource by its name: the kind that it is read or written as."""
+
+    name: str
+    group: str
+    version: str
+    kind: str
+    verbs: tuple[str, ...]
+
+
+def _subresources(kind: Kind) -> list[_Subresource]:
+    own = (kind.group, kind.version, kind.kind, _STATUS_VERBS)
+    found = [_Subresource(name, *_SUBRESOURCE_KINDS.get(name, own)) for name in kind.subresources]
+    if not kind.group:
+        connections = CONNECTIONS.get(kind.plural, {})
+        found += [_Subresource(name, "", "v1", *it) for name, it in connections.items()]
+    return sorted(found)
+
+
+def _subresource(kind: Kind, sub: _Subresource) -> JsonObject:
     found: JsonObject = {
-        "name": f"{kind.plural}/{name}",
+        "name": f"{kind.plural}/{sub.name}",
         "singularName": "",
         "namespaced": kind.namespaced,
     }
-    group, version, what, verbs = _subresource_kind(kind, name)
-    if (group, version) != (kind.group, kind.version):
-        found["group"], found["version"] = group, version
-    return {**found, "kind": what, "verbs": list(verbs)}
-
-
-def _subresource_kind(kind: Kind, name: str) -> tuple[str, str, str, tuple[str, ...]]:
-    return _SUBRESOURCE_KINDS.get(name, (kind.group, kind.version, kind.kind, _STATUS_VERBS))
+    if (sub.group, sub.version) != (kind.group, kind.version):
+        found["group"], found["version"] = sub.group, sub.version
+    return {**found, "kind": sub.kind, "verbs": list(sub.verbs)}
 
 
 def _aggregated(kinds: Kinds, *, core: bool) -> JsonObject:
@@ -181,7 +197,7 @@ def _aggregated(kinds: Kinds, *, core: bool) -> JsonObject:
 def _aggregated_resource(kind: Kind) -> JsonObject:
     found: JsonObject = {
         "resource": kind.plural,
-        "responseKind": {"group": kind.group, "version": kind.version, "kind": kind.kind},
+        "responseKind": _response_kind(kind, kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
         "singularResource": kind.singular,
         "verbs": _verbs(kind),
@@ -190,17 +206,20 @@ def _aggregated_resource(kind: Kind) -> JsonObject:
         found["shortNames"] = list(kind.short_names)
     if kind.categories:
         found["categories"] = list(kind.categories)
-    if kind.subresources:
+    if subresources := _subresources(kind):
         found["subresources"] = [
-            _aggregated_subresource(kind, name) for name in sorted(kind.subresources)
+            {
+                "subresource": sub.name,
+                "responseKind": _response_kind(kind, sub.group, sub.version, sub.kind),
+                "verbs": list(sub.verbs),
+            }
+            for sub in subresources
         ]
     return found
 
 
-def _aggregated_subresource(kind: Kind, name: str) -> JsonObject:
-    group, version, what, verbs = _subresource_kind(kind, name)
-    return {
-        "subresource": name,
-        "responseKind": {"group": group, "version": version, "kind": what},
-        "verbs": list(verbs),
-    }
+def _response_kind(kind: Kind, group: str, version: str, name: str) -> JsonObject:
+    """Name what is answered; built-in kinds leave their own group and version out."""
+    if kind.custom is None and (group, version) == (kind.group, kind.version):
+        group, version = "", ""
+    return {"group": group, "version": version, "kind": name}

@@ -69,6 +69,13 @@ _PRESERVED: Final = (
     " remove them or set propagationPolicy=Orphan to suppress this warning"
 )
 _VALIDATION: Final = ("Ignore", "Warn", "Strict")
+# Subresources that are only written, and how.
+_ONE_WAY: Final = {
+    "binding": ("POST", "create"),
+    "eviction": ("POST", "evict"),
+    "finalize": ("PUT", "update"),
+    "token": ("POST", "create"),
+}
 _OPTION_KINDS: Final = {"update": "UpdateOptions", "patch": "PatchOptions"}
 _LONGEST_MANAGER: Final = 128
 
@@ -135,10 +142,9 @@ def _selected_name(request: Request) -> str:
 
 
 def _verb(request: Request, target: Target) -> str:
-    if target.subresource == "eviction":
-        return "evict" if request.method == "POST" else ""
-    if target.subresource in {"binding", "token"}:
-        return "create" if request.method == "POST" else ""
+    if target.subresource in _ONE_WAY:
+        method, verb = _ONE_WAY[target.subresource]
+        return verb if request.method == method else ""
     if target.name:
         return {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(
             request.method, ""
