@@ -92,6 +92,18 @@ def test_each_version_shows_what_was_stored_in_another(
         assert ("Warning" in reply.headers) == (version != "v1")
 
 
+@pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1"])
+def test_watches_of_a_deprecated_version_warn_of_it_before_their_first_event(
+    http: Http, two_knobs: str, version: str
+) -> None:
+    path = two_knobs.replace("/v1/", f"/{version}/")
+    http.watch(path, 2)
+    refused = http("GET", path, watch="true", sendInitialEvents="true")
+    assert refused.code == 422
+    for exchange in http.exchanges:
+        assert ("Warning" in exchange.headers) == (version != "v1")
+
+
 def test_a_version_that_is_not_served_is_not_found(http: Http, two_knobs: str) -> None:
     assert http("GET", two_knobs.replace("/v1/", "/v2/")).code == 404
 

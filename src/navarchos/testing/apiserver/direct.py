@@ -6,6 +6,7 @@ knows when everything has come to rest, and can move time.
 
 import math
 import threading
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 from urllib.parse import parse_qsl, unquote
@@ -18,7 +19,6 @@ from navarchos.stopping import StopToken
 from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.reception import (
     LARGEST_BODY,
-    WATCH_FORMS,
     Case,
     Reception,
     failure,
@@ -26,7 +26,6 @@ from navarchos.testing.apiserver.reception import (
     too_large,
 )
 from navarchos.testing.apiserver.requests import Answer as Served
-from navarchos.testing.apiserver.requests import negotiate, read_list_options
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change
 from navarchos.testing.apiserver.striking import Cut, Ending, Spoiler
@@ -127,18 +126,14 @@ class DirectTransport:
         return buffered(answer)
 
     def _watch(self, case: Case, stop: StopToken) -> "DirectWatch":
-        self._reception.begin(case)
-        target, request = case.call.target, case.request
-        assert target is not None
-        options = read_list_options(request.query, target.kind)
-        form = negotiate(request.accept, kind=target.kind, forms=WATCH_FORMS, of_list=True)
-        lines = WatchLines(self._reception.api, target, options, form, streaming=self._streaming)
+        head, lines = self._reception.watch(case, streaming=self._streaming)
+        options = lines.options
         return DirectWatch(
             self._reception,
             case,
             self._wakes,
+            _headers(head),
             lines,
-            bucket=target.kind.bucket,
             lasts=options.timeout or _LONGEST,
             bookmark_interval=self._bookmark_interval if options.bookmarks else math.inf,
             stop=stop,
@@ -159,19 +154,19 @@ class DirectWatch:
         reception: Reception,
         case: Case,
         wakes: Wakes,
+        headers: Mapping[str, str],
         lines: WatchLines,
         *,
-        bucket: BucketId,
         lasts: float,
         bookmark_interval: float,
         stop: StopToken,
     ) -> None:
-        self.headers = {"content-type": "application/json"}
+        self.headers = headers
         self._reception = reception
         self._case = case
         self._wakes = wakes
         self._lines = lines
-        self._bucket = bucket
+        self._bucket = lines.bucket
         self._interval = bookmark_interval
         self._stop = stop
         self._clock: Clock = reception.api.store.clock
@@ -187,7 +182,7 @@ class DirectWatch:
         self._parts: list[bytes | Ending] = [*self._spoiler.spoil(first)]
         if self._cursor < 0:
             self._parts.append(Ending.END)
-        wakes.add(bucket, self)
+        wakes.add(self._bucket, self)
         self._withdraw = stop.on_stop(self.wake)
 
     def wake(self) -> None:
@@ -278,7 +273,11 @@ def read_request(request: HttpRequest) -> Request:
 
 def buffered(answer: Served) -> BufferedAnswer:
     """Return what the server answers as a client has it."""
+    return BufferedAnswer(answer.status, _headers(answer), answer.body)
+
+
+def _headers(answer: Served) -> dict[str, str]:
     headers = {name.lower(): value for name, value in answer.headers.items()}
     if answer.content_type:
         headers["content-type"] = answer.content_type
-    return BufferedAnswer(answer.status, headers, answer.body)
+    return headers

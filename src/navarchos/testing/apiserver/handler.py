@@ -1,6 +1,7 @@
 """One HTTP request: from method and path to an answer."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,9 +58,10 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import Entry, Origin
 from navarchos.testing.apiserver.tokenrequests import request_token
+from navarchos.testing.apiserver.watching import WatchLines
 from navarchos.testing.apiserver.writing import Api, Options, create, modify, replace
 
-__all__ = ["Call", "Request", "read_eviction", "route", "serve"]
+__all__ = ["Call", "Request", "open_watch", "read_eviction", "route", "serve", "watch_head"]
 
 _HEALTH: Final = frozenset({"/healthz", "/readyz", "/livez"})
 _OBJECT_FORMS: Final = ("Table", "PartialObjectMetadata")
@@ -116,6 +118,21 @@ class Call:
         """The object's name, or nothing."""
         return self.target.name if self.target else ""
 
+    @property
+    def warnings(self) -> list[str]:
+        """What every answer warns of."""
+        custom = self.target.kind.custom if self.target else None
+        return [custom.deprecation] if custom is not None and custom.deprecation else []
+
+    @contextmanager
+    def warned(self) -> Iterator[None]:
+        """Have whatever is refused in a `with` block warn of that, too."""
+        try:
+            yield
+        except StatusError as refusal:
+            refusal.warnings = [*self.warnings, *refusal.warnings]
+            raise
+
 
 def route(api: Api, request: Request) -> Call:
     """Tell what a request asks for.
@@ -162,18 +179,28 @@ def serve(api: Api, call: Call, request: Request) -> Answer:
     """
     if call.target is None:
         return _serve_path(api, request)
-    try:
+    with call.warned():
         answer = _VERBS[call.verb](api, call.target, request)
-    except StatusError as refusal:
-        refusal.warnings = [*_warnings_of(call.target), *refusal.warnings]
-        raise
-    return with_warnings(answer, _warnings_of(call.target))
+    return with_warnings(answer, call.warnings)
 
 
-def _warnings_of(target: Target) -> list[str]:
-    """Return what every answer about a kind warns of."""
-    custom = target.kind.custom
-    return [custom.deprecation] if custom is not None and custom.deprecation else []
+def open_watch(api: Api, call: Call, request: Request, *, streaming: bool) -> WatchLines:
+    """Return what a watch tells.
+
+    Raises:
+        StatusError: The refusal; there is no stream then.
+    """
+    target = call.target
+    assert target is not None
+    with call.warned():
+        options = read_list_options(request.query, target.kind)
+        form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS, of_list=True)
+        return WatchLines(api, target, options, form, streaming=streaming)
+
+
+def watch_head(call: Call) -> Answer:
+    """Return how the answer to a watch begins: without a body."""
+    return with_warnings(Answer(200, b""), call.warnings)
 
 
 def _serve_path(api: Api, request: Request) -> Answer:

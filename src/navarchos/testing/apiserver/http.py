@@ -14,14 +14,13 @@ from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.listening import Listener
 from navarchos.testing.apiserver.reception import (
     LARGEST_BODY,
-    WATCH_FORMS,
     Case,
     Reception,
     failure,
     refusal,
     too_large,
 )
-from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options
+from navarchos.testing.apiserver.requests import Answer
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.striking import Cut, Ending, Spoiler
 from navarchos.testing.apiserver.watching import WakeHub, Watch
@@ -123,19 +122,9 @@ class HttpFrontend:
         return _respond(answer), answer.status
 
     async def _watch(self, raw: web.BaseRequest, case: Case) -> web.StreamResponse:
-        self._reception.begin(case)
-        target, request = case.call.target, case.request
-        assert target is not None
-        watch = Watch(
-            self._reception.api,
-            self._hub,
-            target,
-            read_list_options(request.query, target.kind),
-            negotiate(request.accept, kind=target.kind, forms=WATCH_FORMS, of_list=True),
-            bookmark_interval=self._bookmark_interval,
-            streaming=self._streaming,
-        )
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        head, lines = self._reception.watch(case, streaming=self._streaming)
+        watch = Watch(lines, self._hub, bookmark_interval=self._bookmark_interval)
+        response = web.StreamResponse(headers=_headers(head))
         response.enable_chunked_encoding()
         await response.prepare(raw)
         spoiler = Spoiler(case.fault)
@@ -181,9 +170,12 @@ async def _read(raw: web.BaseRequest) -> Request:
 
 
 def _respond(answer: Answer) -> web.Response:
+    return web.Response(status=answer.status, body=answer.body, headers=_headers(answer))
+
+
+def _headers(answer: Answer) -> dict[str, str]:
     media = {"Content-Type": answer.content_type} if answer.content_type else {}
-    headers = {**media, **answer.headers}
-    return web.Response(status=answer.status, body=answer.body, headers=headers)
+    return {**media, **answer.headers}
 
 
 def _cut(raw: web.BaseRequest) -> None:

@@ -6,21 +6,19 @@ from typing import Final
 
 from navarchos.logs import get_logger, traceback_of
 from navarchos.testing.apiserver.faults import Fault, Faults
-from navarchos.testing.apiserver.handler import Call, Request, route, serve
+from navarchos.testing.apiserver.handler import Call, Request, open_watch, route, serve, watch_head
 from navarchos.testing.apiserver.objects import encode
 from navarchos.testing.apiserver.record import Record
 from navarchos.testing.apiserver.requests import Answer, with_warnings
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.striking import asked_by, strike
+from navarchos.testing.apiserver.watching import WatchLines
 from navarchos.testing.apiserver.writing import Api
 
-__all__ = ["LARGEST_BODY", "WATCH_FORMS", "Case", "Reception", "failure", "refusal", "too_large"]
+__all__ = ["LARGEST_BODY", "Case", "Reception", "failure", "refusal", "too_large"]
 
 LARGEST_BODY: Final = 3 * 1024 * 1024
 """The longest body that a request may have, in bytes, as upstream."""
-
-WATCH_FORMS: Final = ("Table", "PartialObjectMetadata")
-"""The representations that a watch can have beside the plain one."""
 
 _log = get_logger(__name__)
 
@@ -104,6 +102,17 @@ class Reception:
             Cut: The connection is to end.
         """
         return serve(self.begin(case), case.call, case.request)
+
+    def watch(self, case: Case, *, streaming: bool) -> tuple[Answer, WatchLines]:
+        """Begin a watch: returns the head of its answer, and what it tells.
+
+        Raises:
+            Cut: The connection is to end.
+            StatusError: The refusal.
+        """
+        self.begin(case)
+        lines = open_watch(self.api, case.call, case.request, streaming=streaming)
+        return watch_head(case.call), lines
 
     def close(self, case: Case, code: int) -> None:
         """Keep a request that has been answered; `code` is 0 if its connection was cut."""

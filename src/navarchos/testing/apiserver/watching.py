@@ -83,33 +83,14 @@ class Watch:
     """One watch, as a source of lines.
 
     Args:
-        api: Objects and kinds.
+        lines: What it tells.
         hub: Wakes it.
-        target: Kind and namespace.
-        options: Where to begin, what to select, how long.
-        form: The representation.
         bookmark_interval: Seconds between bookmarks.
-        streaming: Whether streaming lists are offered.
-
-    Raises:
-        StatusError: The options contradict each other; there is no stream then.
     """
 
-    def __init__(
-        self,
-        api: Api,
-        hub: WakeHub,
-        target: Target,
-        options: ListOptions,
-        form: Form,
-        *,
-        bookmark_interval: float,
-        streaming: bool,
-    ) -> None:
-        self._lines = WatchLines(api, target, options, form, streaming=streaming)
+    def __init__(self, lines: "WatchLines", hub: WakeHub, *, bookmark_interval: float) -> None:
+        self._lines = lines
         self._hub = hub
-        self._kind = target.kind
-        self._options = options
         self._interval = bookmark_interval
         self._wake = asyncio.Event()
 
@@ -118,7 +99,8 @@ class Watch:
 
         A version that is gone, or not yet there, ends it with an `ERROR` line.
         """
-        self._hub.register(self._kind.bucket, self._wake)
+        bucket = self._lines.bucket
+        self._hub.register(bucket, self._wake)
         try:
             first, cursor = self._lines.begin()
             # Also when empty: the caller sends the headers then.
@@ -128,18 +110,18 @@ class Watch:
                     async for batch in batches:
                         yield batch
         finally:
-            self._hub.unregister(self._kind.bucket, self._wake)
+            self._hub.unregister(bucket, self._wake)
 
     async def _follow(self, cursor: int) -> AsyncGenerator[list[bytes], None]:
         loop = asyncio.get_running_loop()
-        lasts = self._options.timeout or random.uniform(*_LONGEST)  # noqa: S311 - spreads load
+        lasts = self._lines.options.timeout or random.uniform(*_LONGEST)  # noqa: S311 - spreads load
         end = loop.time() + lasts
         due = loop.time() + self._interval
         while True:
             self._wake.clear()
             lines, cursor = self._lines.since(cursor)
             now = loop.time()
-            if self._options.bookmarks and cursor >= 0 and now >= min(due, end):
+            if self._lines.options.bookmarks and cursor >= 0 and now >= min(due, end):
                 lines.append(self._lines.bookmark())
                 due = now + self._interval
             if lines:
@@ -167,6 +149,10 @@ class WatchLines:
         form: The representation.
         streaming: Whether streaming lists are offered.
 
+    Attributes:
+        bucket: Where the objects are that it tells of.
+        options: Where it begins, what it selects, how long it lasts.
+
     Raises:
         StatusError: The options contradict each other; there is no stream then.
     """
@@ -179,7 +165,8 @@ class WatchLines:
         self._api = api
         self._kind = target.kind
         self._target = target
-        self._options = options
+        self.bucket: Final = target.kind.bucket
+        self.options: Final = options
         # A watch from any version is a streaming list, where those are offered, though it
         # does not say so (apimachinery's meta/internalversion/defaults.go).
         self._streams = options.initial_events or (
@@ -198,9 +185,9 @@ class WatchLines:
             try:
                 if self._streams and self._asked > version:
                     return [self._error(too_large_version(self._asked, version))], -1
-                if self._streams or (not self._asked and self._options.initial_events is None):
+                if self._streams or (not self._asked and self.options.initial_events is None):
                     lines = self._initial()
-                    if self._streams and self._options.bookmarks:
+                    if self._streams and self.options.bookmarks:
                         lines.append(self._mark(version, initial_end=True))
                     return lines, store.cursor(bucket, version)
                 if not self._asked:
@@ -211,7 +198,7 @@ class WatchLines:
                 return [self._error(_too_old(gone))], -1
 
     def _initial(self) -> list[bytes]:
-        entries = select(self._api, self._target, self._options)
+        entries = select(self._api, self._target, self.options)
         return [self._line("ADDED", entry) for entry in entries]
 
     def since(self, cursor: int) -> tuple[list[bytes], int]:
@@ -233,7 +220,7 @@ class WatchLines:
                 continue
             if event.version <= self._floor:
                 continue
-            kind = _seen_as(event, self._options.selection)
+            kind = _seen_as(event, self.options.selection)
             if kind is not None:
                 found.append(self._shared_line(kind, event))
         return found
@@ -241,7 +228,7 @@ class WatchLines:
     def _shared_line(self, kind: ChangeType, event: Event) -> bytes:
         if self._form.kind == "Table" and not self._headers_sent:
             return self._line(kind, _subject(kind, event))
-        view = (kind, self._kind.api_version, self._form, self._options.include_object)
+        view = (kind, self._kind.api_version, self._form, self.options.include_object)
         line = event.lines.get(view)
         if line is None:
             line = event.lines[view] = self._line(kind, _subject(kind, event))
@@ -254,7 +241,7 @@ class WatchLines:
                 [entry],
                 str(entry.version),
                 self._form.version,
-                self._options.include_object,
+                self.options.include_object,
                 headers=not self._headers_sent,
             )
             self._headers_sent = True
