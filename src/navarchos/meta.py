@@ -161,14 +161,16 @@ def identity_of(obj: object) -> Identity:
     Raises:
         KeyFailed: There is no metadata, or it is of another shape.
     """
-    # Called several times for every event of a watch. To ask what is in a struct is
-    # much quicker than to ask whether it is a mapping, and mappings have no such member.
-    metadata: Any = getattr(obj, "metadata", None)
-    if metadata is None and isinstance(obj, Mapping):
-        return _identity_of_mapping(obj)
-    if not hasattr(metadata, "resource_version"):
-        raise KeyFailed(obj)
-    identity: Identity = metadata
+    # Called several times for every event of a watch. To take what a struct has is much
+    # quicker than to ask what it is, and mappings have no such members.
+    struct: Any = obj
+    try:
+        identity: Identity = struct.metadata
+        identity.resource_version  # noqa: B018 - whether it is there
+    except AttributeError:
+        if isinstance(obj, Mapping):
+            return _identity_of_mapping(obj)
+        raise KeyFailed(obj) from None
     return identity
 
 

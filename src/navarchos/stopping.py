@@ -28,7 +28,9 @@ class StopToken:
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())
-        self._reason: str | None = None  # guarded by _changed; None while not set
+        # Written once, with _changed held, and None before. To read it takes no lock: it is
+        # asked for several times for every event of a watch.
+        self._reason: str | None = None
         self._callbacks: dict[object, Callable[[], None]] = {}  # guarded by _changed
         # Set once, by `child()`. Until then only the parent can set this token, and a
         # parent that is set has let go of its callbacks: there is nothing to detach.
@@ -40,13 +42,11 @@ class StopToken:
     @property
     def reason(self) -> str | None:
         """Why it was set; `None` while it is not."""
-        with self._changed:
-            return self._reason
+        return self._reason
 
     def is_set(self) -> bool:
         """Tell whether stopping has been asked for."""
-        with self._changed:
-            return self._reason is not None
+        return self._reason is not None
 
     def stop(self, reason: str = "asked to stop") -> None:
         """Set the token and every token below it. Later calls do nothing."""
@@ -64,9 +64,8 @@ class StopToken:
 
     def raise_if_set(self) -> None:
         """Raise `Stopped` with the reason if the token is set."""
-        reason = self.reason
-        if reason is not None:
-            raise Stopped(reason)
+        if self._reason is not None:
+            raise Stopped(self._reason)
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until the token is set.

@@ -6,6 +6,7 @@ __all__ = ["ChunkDecoder"]
 
 _LONGEST_LINE: Final = 1 << 16
 _END: Final = b"\r\n"
+_END_SIZE: Final = len(_END)
 
 
 class ChunkDecoder:
@@ -38,33 +39,21 @@ class ChunkDecoder:
             ValueError: That is no chunked coding.
         """
         parts: list[memoryview] = []
-        at = 0
-        with memoryview(data) as view:
-            while at < end and not self.ended:
-                if self.is_between and (chunk := self._whole_chunk(data, at, end)):
-                    parts.append(view[chunk])
-                    at = chunk.stop + len(_END)
-                elif self._left > len(_END):
-                    part = view[at : min(at + self._left - len(_END), end)]
-                    parts.append(part)
-                    at, self._left = at + len(part), self._left - len(part)
-                elif self._left:
-                    at += self._take_end(data[at : min(at + self._left, end)])
-                else:
-                    at = self._take_line(data, at, end)
-            content = b"".join(parts)
-            for part in parts:
-                part.release()
-        return content
-
-    def _whole_chunk(self, data: bytearray, at: int, end: int) -> slice | None:
-        """Return where the content of a chunk is that has come whole, as most have."""
-        begin = data.find(b"\n", at, end) + 1
-        if not begin or self._in_trailers:
-            return None
-        stop = begin + _size(data[at:begin])
-        is_whole = begin < stop <= end - len(_END) and data.startswith(_END, stop)
-        return slice(begin, stop) if is_whole else None
+        view, at = memoryview(data), 0
+        while at < end and not self.ended:
+            if self._left > _END_SIZE:
+                stop = min(at + self._left - _END_SIZE, end)
+                parts.append(view[at:stop])
+                self._left -= stop - at
+                at = stop
+            elif self._left == _END_SIZE and data.startswith(_END, at, end):
+                self._left = 0
+                at += _END_SIZE
+            elif self._left:
+                at += self._take_end(data[at : min(at + self._left, end)])
+            else:
+                at = self._take_line(data, at, end)
+        return b"".join(parts)
 
     def _take_end(self, found: bytearray) -> int:
         if not _END[-self._left :].startswith(found):
@@ -83,17 +72,16 @@ class ChunkDecoder:
         if self._in_trailers:
             self.ended = not line.strip()
         else:
-            self._begin(line)
+            size = _size(line)
+            self._in_trailers = size == 0
+            self._left = size + _END_SIZE if size else 0
         return newline + 1
-
-    def _begin(self, line: bytes) -> None:
-        size = _size(line)
-        self._in_trailers = size == 0
-        self._left = size + len(_END) if size else 0
 
 
 def _size(line: bytes | bytearray) -> int:
-    digits = line.partition(b";")[0].strip()
+    digits = line.strip()
+    if not digits.isalnum():  # as it is when something stands behind the size
+        digits = line.partition(b";")[0].strip()
     if not digits.isalnum():  # what `int` takes besides: signs and underscores
         raise ValueError(f"{bytes(digits)!r} is no size of a chunk")
     return int(digits, 16)

@@ -48,10 +48,11 @@ class Exchange:
         self.answered = False  # whether the head of an answer has come
         self.reused = True  # whether the connection is older than this exchange
         self.gathers = False  # whether its answer may come late and in large pieces
+        self.body: Response | None = None  # of the answer, below what urllib3 makes of it
         self._aborted_lock = threading.Lock()
         self._aborted = False  # guarded by _aborted_lock
         self._connection: _Freeable | None = None  # guarded by _aborted_lock
-        # guarded by _aborted_lock; as this exchange set it last
+        # As this exchange set it last; belongs to its thread.
         self._timeout: float | None = _UNKNOWN
 
     @property
@@ -70,9 +71,12 @@ class Exchange:
 
     def set_timeout(self, timeout: float | None) -> None:
         """Limit the silence that the next read tolerates, in seconds."""
+        if timeout == self._timeout:
+            return  # as nearly always, and each read asks
+        self._timeout = timeout
         with self._aborted_lock:
-            connection, known, self._timeout = self._connection, self._timeout, timeout
-        if connection is not None and timeout != known:
+            connection = self._connection
+        if connection is not None:
             connection.set_timeout_for(self, timeout)
 
     def joined(self, connection: "_Freeable") -> None:

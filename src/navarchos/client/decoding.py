@@ -137,10 +137,11 @@ class Codec(Generic[T]):
             return None
         try:
             change = self._changes.decode(line)
-            version = identity_of(change.object).resource_version
+            obj = change.object
+            version = identity_of(obj).resource_version
         except (msgspec.DecodeError, KeyFailed):
             return None
-        obj = self._finished(change.object) if self._untyped else change.object
+        obj = self._finished(obj) if self._untyped else obj
         return change.type, obj, ResourceVersion(version)
 
     def check_kind(self, data: msgspec.Raw, *, verb: str) -> None:

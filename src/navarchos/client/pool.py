@@ -1,11 +1,12 @@
 """The transport over urllib3's connection pool."""
 
+import http.client
 import socket
+import ssl
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 import urllib3
@@ -38,6 +39,9 @@ _PIECE: Final = 1 << 18
 _MUCH: Final = 1 << 20
 _CONNECT_TIMEOUT: Final = 10.0
 """A connection that takes longer is not going to come."""
+
+_FAILURES: Final = (HTTPError, http.client.HTTPException, OSError, ValueError)
+"""Of the network, from urllib3 and from below it."""
 
 _KEEPALIVE: Final = [
     *HTTPConnection.default_socket_options,
@@ -86,14 +90,11 @@ class PooledTransport:
         exchange = Exchange(request.gate, request.resolved)
         release = _nothing if request.stop is None else request.stop.on_stop(exchange.abort)
         try:
-            with _translated(exchange, request.stop):
-                response = self._open(request, exchange)
+            response = self._open(request, exchange)
         except BaseException:
             release()
             raise
-        return PooledAnswer(
-            response, exchange, request, release, lambda: self._files.changes != changes
-        )
+        return PooledAnswer(response, exchange, request, release, self._files, changes)
 
     def close(self) -> None:
         """Close idle connections."""
@@ -123,6 +124,8 @@ class PooledTransport:
                 redirect=False,
                 preload_content=False,
             )
+        except _FAILURES as error:
+            _raise_ours(error, exchange, request.stop)
         finally:
             self._exchanges.current = None
 
@@ -136,13 +139,20 @@ class PooledAnswer:
         exchange: Exchange,
         request: HttpRequest,
         release: Callable[[], None],
-        is_outdated: Callable[[], bool],
+        files: CertificateFiles,
+        changes: int,
     ) -> None:
         self._response = response
         self._exchange = exchange
         self._stop = request.stop
         self._release = release
-        self._is_outdated = is_outdated
+        self._files = files
+        self._changes = changes  # of the files, as this connection knows them
+        # A chunked body that is not compressed passes through urllib3 as it is, which
+        # would be a quarter of what a change of a watch costs; so it is read below that.
+        body, exchange.body = exchange.body, None
+        is_plain = "Content-Encoding" not in response.headers
+        self._below = body if body is not None and body.chunked and is_plain else None
         # Sockets know real time only, so this deadline is on no injected clock.
         self._deadline = None if request.timeout is None else time.monotonic() + request.timeout
 
@@ -159,7 +169,7 @@ class PooledAnswer:
     @property
     def is_outdated(self) -> bool:
         """Whether the connection was made with certificates that have been replaced."""
-        return self._is_outdated()
+        return self._files.changes != self._changes
 
     def read(self) -> bytes:
         """Return the whole body within the request's timeout, and close."""
@@ -177,12 +187,20 @@ class PooledAnswer:
     def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the next bytes, waiting until there are some."""
         self._exchange.gathers = gather
-        return self._read(timeout)
+        return self._read(timeout, by_chunk=not gather)
 
-    def _read(self, timeout: float | None) -> bytes:
-        with _translated(self._exchange, self._stop):
-            self._exchange.set_timeout(timeout)
-            data = self._response.read1(_PIECE)
+    def _read(self, timeout: float | None, *, by_chunk: bool = False) -> bytes:
+        self._exchange.set_timeout(timeout)
+        below = self._below
+        try:
+            if below is None:
+                data = self._response.read1(_PIECE)
+            else:
+                data = below.read_chunk() if by_chunk else below.read1(_PIECE)
+                if not data:
+                    self._response.read1(_PIECE)  # sees the end, and lets the connection go
+        except _FAILURES as error:
+            _raise_ours(error, self._exchange, self._stop)
         if not data and self._exchange.aborted:
             raise Stopped(_reason(self._stop))
         return data
@@ -238,23 +256,19 @@ def _manager(config: ClientConfig) -> urllib3.PoolManager:
         raise ConfigError("proxy", config.proxy, "it must be an http or https URL") from error
 
 
-@contextmanager
-def _translated(exchange: Exchange, stop: StopToken | None) -> Iterator[None]:
-    """Turn failures of the network into ours; after an abort they are its echo."""
-    try:
-        yield
-    except (HTTPError, OSError, ValueError) as error:
-        if exchange.aborted:
-            raise Stopped(_reason(stop)) from error
-        if isinstance(error, ValueError) and not isinstance(error, HTTPError | OSError):
-            raise
-        raise _transport_error(error, exchange) from error
+def _raise_ours(error: Exception, exchange: Exchange, stop: StopToken | None) -> NoReturn:
+    """Turn a failure of the network into ours; after an abort it is its echo."""
+    if exchange.aborted:
+        raise Stopped(_reason(stop)) from error
+    if isinstance(error, ValueError) and not isinstance(error, HTTPError | OSError):
+        raise error
+    raise _transport_error(error, exchange) from error
 
 
 def _transport_error(error: Exception, exchange: Exchange) -> TransportError:
     # Most specific first: several of these derive from each other.
     match error:
-        case SSLError():
+        case SSLError() | ssl.SSLError():
             return TlsFailed(f"the TLS handshake failed: {error}", sent=exchange.sent)
         case NewConnectionError():
             refused = isinstance(error.__cause__, ConnectionRefusedError)

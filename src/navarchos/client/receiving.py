@@ -31,10 +31,15 @@ class Response(http.client.HTTPResponse):
     while it makes them. To be woken for each costs four times what it takes to decrypt
     them, so an exchange that gathers lets more of them come before it reads on, and
     then takes all that is there. One that does not gather gets each chunk at once.
+
+    A change of a watch comes as a chunk in three records: what fills the server's buffer,
+    the rest, and the line end. `read_chunk` waits for all of them, since they are on
+    their way, and to look whether they are costs more than to wait for them.
     """
 
     def __init__(self, exchange: "Exchange", sock: socket.socket, *args: Any, **more: Any) -> None:
         super().__init__(sock, *args, **more)
+        exchange.body = self
         self._exchange = exchange
         self._socket = sock
         self._coding = ChunkDecoder()
@@ -54,6 +59,22 @@ class Response(http.client.HTTPResponse):
             self.close()
         return b""
 
+    def read_chunk(self) -> bytes:
+        """Return the next chunk, waiting until all of it is there; `b""` at the end.
+
+        What the socket's timeout limits is the silence between two pieces of it.
+        """
+        if self.isclosed() or not self.chunked:
+            return super().read1(_MOST)
+        content = b""
+        while not self._coding.ended:
+            content += self._received()
+            if content and self._coding.is_between:
+                return content
+        if not content:
+            self.close()
+        return content
+
     def read(self, amt: int | None = None) -> bytes:
         """Return all that is left, or the next `amt` bytes if there are so many."""
         if self.isclosed() or not self.chunked:
@@ -64,6 +85,13 @@ class Response(http.client.HTTPResponse):
             parts.append(part)
             left = left if amt is None else left - len(part)
         return b"".join(parts)
+
+    def _received(self) -> bytes:
+        """Wait for bytes; return the content in them, if there is any."""
+        received = self._receive()
+        if not received:
+            raise http.client.IncompleteRead(b"")
+        return self._decoded(received)
 
     def _content(self, most: int) -> bytes:
         gathers = self._exchange.gathers

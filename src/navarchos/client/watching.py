@@ -141,7 +141,7 @@ class WatchStream(Generic[T]):
         """Wait for the next event."""
         try:
             while True:
-                event = self._event(self._line())
+                event = self._event(self._lines.popleft() if self._lines else self._line())
                 if event is not None:
                     return event
         except BaseException:

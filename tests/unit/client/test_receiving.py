@@ -1,5 +1,6 @@
 """Bodies that come in chunks, and in pieces that are none."""
 
+import gzip
 import socket
 import threading
 from collections.abc import Callable, Sequence
@@ -134,6 +135,49 @@ def test_what_has_come_is_handed_out_though_nothing_follows(
     with pytest.raises(RequestTimeout):
         answer.read_some(0.01, gather=gather)
     answer.close()
+
+
+@pytest.mark.parametrize("tls", [False, True])
+@pytest.mark.parametrize("length", [3, 5_000, 100_000])
+def test_a_chunk_is_handed_out_whole_however_it_was_cut(
+    open_answer: Callable[..., PooledAnswer], tls: bool, length: int
+) -> None:
+    """A server cuts a change into what fills its buffer, the rest, and the line end."""
+    sent = coded([b"x" * length])
+    cuts = (sent[:4096], sent[4096:-2], sent[-2:]) if length > 4096 else (sent[:-2], sent[-2:])
+    answer = open_answer(HEAD, *cuts, *cuts, b"0\r\n\r\n", tls=tls)
+    assert answer.read_some(PATIENCE).startswith(b"x" * length)
+    while answer.read_some(PATIENCE):
+        pass
+    answer.close()
+
+
+def test_a_compressed_body_in_chunks_is_unpacked(open_answer: Callable[..., PooledAnswer]) -> None:
+    head = HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
+    packed = gzip.compress(b"one line\n")
+    answer = open_answer(head, coded([packed[:9], packed[9:]]), b"0\r\n\r\n")
+    assert b"".join(iter(lambda: answer.read_some(PATIENCE), b"")) == b"one line\n"
+    answer.close()
+
+
+def test_a_connection_is_used_again_after_a_stream_that_ended(serve: Make) -> None:
+    def twice(peer: Any) -> None:
+        for _ in range(2):
+            peer.receive()
+            peer.send(HEAD + coded([b"one", b"two"]) + b"0\r\n\r\n")
+        peer.wait_until_closed()
+
+    server = serve(twice)
+    transport = PooledTransport(ClientConfig(server.url))
+    for _ in range(2):
+        answer = transport.send(HttpRequest("GET", "/x", timeout=PATIENCE))
+        found = b""
+        while part := answer.read_some(PATIENCE):
+            found += part
+        assert found == b"onetwo"
+        answer.close()
+    transport.close()
+    assert server.connections == 1
 
 
 @pytest.mark.parametrize("tls", [False, True])
