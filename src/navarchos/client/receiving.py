@@ -66,6 +66,7 @@ class Response(http.client.HTTPResponse):
         """
         if self.isclosed() or not self.chunked:
             return super().read1(_MOST)
+        self._fit(_RECORD)
         content = b""
         while not self._coding.ended:
             content += self._received()
@@ -115,8 +116,8 @@ class Response(http.client.HTTPResponse):
 
     def _fit(self, size: int) -> None:
         """Have a buffer as large as what comes at a time; a quiet watch needs a small one."""
-        full = self._is_more_there and size > len(self._buffer)
-        if full or size < len(self._buffer):
+        present = len(self._buffer)
+        if size < present or (size > present and self._is_more_there):
             self._buffer = bytearray(size)
 
     def _let_come(self) -> None:
