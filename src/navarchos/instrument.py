@@ -8,17 +8,44 @@ registry.
 """
 
 import threading
-from collections.abc import Sequence
-from typing import TypeVar
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 from navarchos.errors import ConfigError
 
-__all__ = ["Instruments"]
+__all__ = ["Instruments", "Sum"]
 
 M = TypeVar("M", bound=MetricWrapperBase)
+P = TypeVar("P")
+
+
+class Sum(Generic[P]):
+    """A gauge that is added up over its parts when somebody scrapes.
+
+    For what changes all the time. A part that nobody else holds any more is none.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, gauge: Gauge, read: Callable[[P], float]) -> None:
+        self._read = read
+        self._parts_lock = threading.Lock()
+        self._parts: weakref.WeakSet[Any] = weakref.WeakSet()  # guarded by _parts_lock
+        gauge.set_function(self._total)
+
+    def add(self, part: P) -> None:
+        """Count a part from now on."""
+        with self._parts_lock:
+            self._parts.add(part)
+
+    def _total(self) -> float:
+        with self._parts_lock:
+            parts = list(self._parts)
+        return sum(self._read(part) for part in parts)
 
 
 class Instruments:
@@ -41,6 +68,7 @@ class Instruments:
         self.registry = registry if registry is not None else CollectorRegistry()
         self._families_lock = threading.Lock()
         self._families: dict[str, MetricWrapperBase] = {}  # guarded by _families_lock
+        self._sums: dict[tuple[str, ...], Sum[Any]] = {}  # guarded by _families_lock
         self._claimed: set[str] = set()  # guarded by _families_lock
 
     def counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
@@ -56,6 +84,20 @@ class Instruments:
     ) -> Histogram:
         """Return the histogram `name` with upper bounds in base units."""
         return self._family(Histogram, name, about, labels, {"buckets": tuple(buckets)})
+
+    def sum(
+        self, name: str, about: str, labels: Mapping[str, str], read: Callable[[P], float]
+    ) -> Sum[P]:
+        """Return the gauge `name` of these labels as a sum; `read` is what a part adds to it.
+
+        It is one and the same for whoever asks; the first one's `read` counts.
+        """
+        gauge = self.gauge(name, about, tuple(labels))
+        key = (name, *labels.values())
+        with self._families_lock:
+            if key not in self._sums:
+                self._sums[key] = Sum(gauge.labels(*labels.values()), read)
+            return self._sums[key]
 
     def claim(self, what: str) -> bool:
         """Tell whether this is the first to ask for `what`: for what only one may show."""

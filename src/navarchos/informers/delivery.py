@@ -3,9 +3,10 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
-from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client import Counter, Histogram
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, Stopped
@@ -24,6 +25,8 @@ FAILURE_PAUSE: Final = 1.0
 
 _MANY: Final = 1024
 _SLOW: Final = 0.1
+
+_is_initial: Final = attrgetter("initial")
 
 _log = get_logger(__name__)
 
@@ -54,7 +57,6 @@ class Delivery(Generic[T]):
         group: str,
         stop: StopToken,
         on_failure: Callable[[Exception], object],
-        pending: Gauge,
         errors: Counter,
         seconds: Histogram,
         clock: Clock = SYSTEM_CLOCK,
@@ -62,22 +64,28 @@ class Delivery(Generic[T]):
         self.name = name
         self._handler = handler
         self._clock = clock
-        self._gauge = pending
         self._errors = errors
         self._seconds = seconds
         self._stop = stop.child()
         self._on_failure = on_failure
         self._threads = ThreadGroup(group, stop=self._stop, clock=clock)
-        self._changed = threading.Condition(threading.Lock())
-        self._buffer: deque[Notification[T]] = deque()  # guarded by _changed; oldest first
-        self._initial = 0  # guarded by _changed; initial notifications not yet handled
-        self._listed = False  # guarded by _changed; no further initial ones will come
-        self._started = False  # guarded by _changed
+        self._buffer_lock = threading.Lock()
+        self._filled = threading.Condition(self._buffer_lock)  # for the thread
+        self._synced = threading.Condition(self._buffer_lock)  # for who waits for the list
+        # Oldest first. Filled and dropped with _buffer_lock held; the thread takes from it
+        # without, which a deque bears.
+        self._buffer: deque[Notification[T]] = deque()
+        self._is_idle = False  # guarded by _buffer_lock; the thread waits for notifications
+        self._is_calling = False  # the thread's own: it has taken one that has not returned
+        self._initial = 0  # guarded by _buffer_lock; initial notifications, handled or not
+        self._initial_handled = 0  # the thread's own; never more than _initial
+        self._listed = False  # guarded by _buffer_lock; no further initial ones will come
+        self._started = False  # guarded by _buffer_lock
         self._stop.on_stop(self._drop)
 
     def start(self) -> None:
         """Begin to call the handler. Later calls, and one after a stop, do nothing."""
-        with self._changed:
+        with self._buffer_lock:
             if self._started or self._stop.is_set():
                 return
             self._started = True
@@ -88,35 +96,40 @@ class Delivery(Generic[T]):
 
     def enqueue(self, notifications: Sequence[Notification[T]]) -> None:
         """Buffer notifications; never waits for the handler (RT-25)."""
-        with self._changed:
+        with self._buffer_lock:
             if self._stop.is_set():
                 return
+            # Counted first: the thread may be done with them before this ends.
+            self._initial += sum(map(_is_initial, notifications))
             self._buffer.extend(notifications)
-            self._initial += sum(notification.initial for notification in notifications)
-            self._gauge.inc(len(notifications))
-            self._changed.notify_all()
+            if self._is_idle:
+                self._is_idle = False
+                self._filled.notify()
 
     def end_initial_list(self) -> None:
         """Note that every notification of the initial list has been buffered."""
-        with self._changed:
+        with self._buffer_lock:
             self._listed = True
-            self._changed.notify_all()
+            self._synced.notify_all()
 
     def has_synced(self) -> bool:
         """Tell whether the handler has handled the whole initial list."""
-        with self._changed:
+        with self._buffer_lock:
             return self._has_synced_locked()
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken | None) -> bool:
         """Wait until `has_synced`; False if time passed or either side stopped before."""
         return wait_until(
-            self._changed, self._has_synced_locked, timeout, self._clock, stop, self._stop
+            self._synced, self._has_synced_locked, timeout, self._clock, stop, self._stop
         )
 
     def pending(self) -> int:
         """Return how many notifications wait."""
-        with self._changed:
-            return len(self._buffer)
+        return len(self._buffer)
+
+    def outstanding(self) -> int:
+        """Return how many notifications wait, or have not returned."""
+        return len(self._buffer) + self._is_calling
 
     @property
     def failure(self) -> BaseException | None:
@@ -144,26 +157,40 @@ class Delivery(Generic[T]):
         return self._threads.join(timeout)
 
     def _has_synced_locked(self) -> bool:
-        return self._listed and self._initial == 0
+        return self._listed and self._initial_handled == self._initial
 
     def _run(self) -> None:
         try:
             while (notification := self._next()) is not None:
-                if self._call(notification):
-                    self._handled(notification)
-                else:
+                if not self._call(notification):
                     self._stop.wait(FAILURE_PAUSE)
+                elif notification.initial:
+                    self._handled_initial()
         except Exception as error:
             self._on_failure(error)
             raise
 
     def _next(self) -> Notification[T] | None:
-        with self._changed:
+        if not self._buffer and not self._wait():
+            return None
+        self._is_calling = True
+        try:
+            return self._buffer.popleft()
+        except IndexError:
+            # Dropped at this moment, by a stop.
+            self._is_calling = False
+            return None
+
+    def _wait(self) -> bool:
+        """Wait for notifications; False if there will be none."""
+        with self._buffer_lock:
             while not self._buffer:
                 if self._stop.is_set():
-                    return None
-                self._clock.wait(self._changed, None)
-            return self._buffer.popleft()
+                    return False
+                self._is_idle = True
+                self._clock.wait(self._filled, None)
+            self._is_idle = False
+            return True
 
     def _call(self, notification: Notification[T]) -> bool:
         began = self._clock.monotonic()
@@ -178,32 +205,29 @@ class Delivery(Generic[T]):
             return False
         finally:
             # Only now: a handler that never returns has to show.
-            self._gauge.dec()
-            seconds = max(0.0, self._clock.monotonic() - began)
+            self._is_calling = False
+            seconds = self._clock.monotonic() - began
             self._seconds.observe(seconds)
-        self._report_slow(seconds)
-        return True
-
-    def _handled(self, notification: Notification[T]) -> None:
-        if not notification.initial:
-            return
-        with self._changed:
-            self._initial -= 1
-            if self._initial < 0:
-                raise AssertionError(f"handler {self.name} handled more than it was told")
-            if self._initial == 0:
-                # Not each time: who waits for the list would be woken for every object.
-                self._changed.notify_all()
-
-    def _report_slow(self, seconds: float) -> None:
         if seconds > _SLOW and (pending := self.pending()) > _MANY:
             _log.info("handler_is_slow", handler=self.name, seconds=seconds, pending=pending)
+        return True
+
+    def _handled_initial(self) -> None:
+        self._initial_handled += 1
+        # Not each time: who waits for the list would be woken for every object. Nor with
+        # the lock: if more are being buffered, their end of the list is still to come.
+        if self._initial_handled < self._initial:
+            return
+        if self._initial_handled > self._initial:
+            raise AssertionError(f"handler {self.name} handled more than it was told")
+        with self._buffer_lock:
+            self._synced.notify_all()
 
     def _drop(self) -> None:
-        with self._changed:
-            self._gauge.dec(len(self._buffer))
+        with self._buffer_lock:
             self._buffer.clear()
-            self._changed.notify_all()
+            self._filled.notify_all()
+            self._synced.notify_all()
 
 
 class Registration(Generic[T]):

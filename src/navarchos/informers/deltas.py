@@ -106,7 +106,8 @@ class Intake(Generic[T]):
         with self._order_lock:
             old = self._overlay.put(key, obj, version)
             self._absorbed_locked(version, 1 if old is None else 0)
-            self._tell_locked((_put(old, obj, initial=False),))
+            told = Added(obj, initial=False) if old is None else Updated(old, obj)
+            self._tell_locked((told,))
 
     def delete(self, key: str, last: T | None, version: ResourceVersion | None) -> None:
         """Apply DELETED. An object that handlers never heard of ends unheard of, too.
@@ -151,6 +152,10 @@ class Intake(Generic[T]):
         with self._order_lock:
             self._overlay.bookmark(version)
             self._progress.advance(version)
+
+    def known(self, key: str) -> T | None:
+        """Return what is in the store under a key."""
+        return self._store.get(key)
 
     def stored(self) -> int:
         """Return how many objects are in the store."""
@@ -243,7 +248,7 @@ class Intake(Generic[T]):
         if more:
             self._objects.inc(more)
         self._progress.advance(version, listed=listed)
-        if not listed:
+        if not listed and not self._synced:
             # A plain event before any list: there is no initial list (FQ-07).
             self._sync_locked()
 
@@ -256,13 +261,13 @@ class Intake(Generic[T]):
 
     def _tell_locked(self, notifications: Sequence[Notification[T]]) -> None:
         for listener in self._listeners:
-            wanted = [n for n in notifications if _is_wanted(n, listener)]
+            wanted = [
+                each
+                for each in notifications
+                if type(each) is not Updated or _is_wanted(each, listener)
+            ]
             if wanted:
                 listener.delivery.enqueue(wanted)
-
-
-def _put(old: T | None, new: T, *, initial: bool) -> Notification[T]:
-    return Added(new, initial) if old is None else Updated(old, new, initial)
 
 
 def _difference(
@@ -271,13 +276,14 @@ def _difference(
     gone: list[Notification[T]] = [
         Deleted(Tombstone(key, obj), initial) for key, obj in former.items() if key not in content
     ]
-    return gone + [_put(former.get(key), obj, initial=initial) for key, obj in content.items()]
+    return gone + [
+        Updated(former[key], obj, initial) if key in former else Added(obj, initial)
+        for key, obj in content.items()
+    ]
 
 
-def _is_wanted(notification: Notification[T], listener: Listener[T]) -> bool:
-    if not isinstance(notification, Updated):
-        return True
-    old, new = notification.old, notification.new
+def _is_wanted(update: Updated[T], listener: Listener[T]) -> bool:
+    old, new = update.old, update.new
     if identity_of(old).resource_version == identity_of(new).resource_version:
         # A relist that found the object as it was counts as a replay (SI-18).
         return listener.timer.syncing

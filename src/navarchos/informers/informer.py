@@ -493,17 +493,18 @@ class SharedInformer(Generic[T]):
 
     def _delivery(self, handler: EventHandler[T], name: str) -> Delivery[T]:
         called = name or handler_name(handler)
-        return Delivery(
+        delivery = Delivery(
             handler,
             name=called,
             group=f"handle-{self.resource.plural}-{called}",
             stop=self._stopped,
             on_failure=self._delivery_crashed,
-            pending=self._metrics.pending(called),
             errors=self._metrics.handler_errors(called),
             seconds=self._metrics.handler_seconds(called),
             clock=self._clock,
         )
+        self._metrics.pending(called, Delivery[T].outstanding).add(delivery)
+        return delivery
 
     def _timer(self, period: float | None) -> ResyncTimer:
         wanted = self._resync_period if period is None else period

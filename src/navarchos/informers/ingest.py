@@ -163,8 +163,10 @@ class Ingest(Generic[T]):
             return False
         key = key_of(event.object)
         try:
-            obj = self._transformed(key, event.object)
-            self._sharing.share(obj)
+            obj = event.object
+            if self._transform is not None:
+                obj = self._transformed(key, obj)
+            self._sharing.share(obj, self._intake.known(key))
             self._intake.put(key, obj, ResourceVersion(event.resource_version))
         except (IndexFailed, TransformFailed) as error:
             self._left_out.add(key, error)
@@ -207,7 +209,8 @@ class Ingest(Generic[T]):
             self._left_out.report(error)
             return
         try:
-            obj = self._transformed(key, obj)
+            if self._transform is not None:
+                obj = self._transformed(key, obj)
             self._sharing.share(obj)
             draft.put(key, obj)
         except TransformFailed as error:
@@ -240,5 +243,5 @@ class Ingest(Generic[T]):
 
     def _report_slow(self, began: float, objects: int) -> None:
         seconds = self._clock.monotonic() - began
-        if seconds > min(_SLOW * max(objects, 1), _SLOW_LIST):
+        if seconds > _SLOW and seconds > min(_SLOW * max(objects, 1), _SLOW_LIST):
             _log.info("cache_is_slow", resource=self._resource, seconds=seconds, objects=objects)

@@ -1,13 +1,15 @@
 """The metric families of informers, with their labels filled in."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from navarchos.instrument import Instruments
+from navarchos.instrument import Instruments, Sum
 
 __all__ = ["RELIST_REASONS", "InformerMetrics"]
+
+P = TypeVar("P")
 
 RELIST_REASONS: Final = ("start", "expired", "failed", "short_watch", "catch_up")
 """Why a whole list was asked for: a closed set, so that every series exists at zero."""
@@ -18,6 +20,11 @@ _HANDLER_SECONDS: Final = (0.0001, 0.001, 0.01, 0.1, 1, 10, 60)
 _EXACT_DIGITS: Final = 15
 """Decimal digits that a sample, a double, keeps; of a version the last ones change."""
 
+_PENDING: Final = (
+    "navarchos_informer_pending_notifications",
+    "Notifications that wait for a handler, or that it is being told.",
+)
+
 _ITEMS: Final = (1, 10, 100, 1_000, 10_000, 100_000)
 
 
@@ -25,17 +32,14 @@ class InformerMetrics:
     """What one informer reports. Informers of one resource share the series and add up."""
 
     def __init__(self, instruments: Instruments, resource: str) -> None:
+        self._instruments = instruments
         self._resource = resource
         self._relists = instruments.counter(
             "navarchos_informer_relists_total",
             "Whole lists asked of the server, by what made them necessary.",
             ("resource", "reason"),
         )
-        self._pending = instruments.gauge(
-            "navarchos_informer_pending_notifications",
-            "Notifications that wait for a handler, or that it is being told.",
-            ("resource", "handler"),
-        )
+        instruments.gauge(*_PENDING, ("resource", "handler"))
         self._handler_errors = instruments.counter(
             "navarchos_informer_handler_errors_total",
             "Notifications that a handler failed on.",
@@ -126,9 +130,15 @@ class InformerMetrics:
             self._last_number = int(version[-_EXACT_DIGITS:])
         return self._last_number
 
-    def pending(self, handler: str) -> Gauge:
-        """Return the gauge of a handler's buffer."""
-        return self._pending.labels(self._resource, handler)
+    def pending(self, handler: str, read: Callable[[P], float]) -> Sum[P]:
+        """Return the gauge of the buffers of handlers of this name.
+
+        Args:
+            handler: The name.
+            read: Returns how much of a buffer is pending.
+        """
+        labels = {"resource": self._resource, "handler": handler}
+        return self._instruments.sum(*_PENDING, labels, read)
 
     def handler_errors(self, handler: str) -> Counter:
         """Return the counter of a handler's failures."""

@@ -35,32 +35,38 @@ class Progress:
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
-        self._moved = threading.Condition(threading.Lock())
-        self._position = Position(False, ResourceVersion(""), 0)  # guarded by _moved
+        self._position_lock = threading.Lock()
+        self._moved = threading.Condition(self._position_lock)
+        self._waiting = 0  # guarded by _position_lock; how many wait for a move
+        self._synced = False  # guarded by _position_lock
+        self._version = ResourceVersion("")  # guarded by _position_lock
+        self._lists = 0  # guarded by _position_lock
+        self._stale = False  # guarded by _position_lock
 
     @property
     def position(self) -> Position:
         """The present position."""
-        with self._moved:
-            return self._position
+        with self._position_lock:
+            return self._position_locked()
 
     def advance(self, version: ResourceVersion, *, listed: bool = False) -> None:
         """Report a change that is in the store."""
-        with self._moved:
-            synced, _, lists, stale = self._position
-            self._position = Position(synced, version, lists + listed, stale)
-            self._moved.notify_all()
+        with self._position_lock:
+            self._version = version
+            self._lists += listed
+            if self._waiting:  # for every change of a watch comes by, and nearly nobody waits
+                self._moved.notify_all()
 
     def sync(self) -> None:
         """Report that the first list is in the store."""
-        with self._moved:
-            self._position = self._position._replace(synced=True)
+        with self._position_lock:
+            self._synced = True
             self._moved.notify_all()
 
     def flag(self, *, stale: bool) -> None:
         """Report that the watch was lost, or found again."""
-        with self._moved:
-            self._position = self._position._replace(stale=stale)
+        with self._position_lock:
+            self._stale = stale
             self._moved.notify_all()
 
     def wait_for(
@@ -74,9 +80,22 @@ class Progress:
         Returns:
             False when the time passed, or a token was set, before.
         """
-        return wait_until(
-            self._moved, lambda: is_reached(self._position), timeout, self._clock, *stops
-        )
+        with self._position_lock:
+            self._waiting += 1
+        try:
+            return wait_until(
+                self._moved,
+                lambda: is_reached(self._position_locked()),
+                timeout,
+                self._clock,
+                *stops,
+            )
+        finally:
+            with self._position_lock:
+                self._waiting -= 1
+
+    def _position_locked(self) -> Position:
+        return Position(self._synced, self._version, self._lists, self._stale)
 
 
 def wait_until(

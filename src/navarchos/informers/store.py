@@ -212,7 +212,8 @@ class WritableStore(Store[T]):
             # From the object that was stored, not from the new one (ST-07).
             gone = {} if old is None else self._indexes.values_of_entered(key, old)
             self._objects[key] = obj
-            self._indexes.move(key, gone, values)
+            if gone != values:
+                self._indexes.move(key, gone, values)
             self._version = version
             return old
 

@@ -17,6 +17,7 @@ def is_at_least(version: str, floor: str) -> bool | None:
         `None` if either is no such integer, as with a foreign aggregated API:
         nothing can be said then.
     """
-    if not (version.isascii() and version.isdecimal() and floor.isascii() and floor.isdecimal()):
+    digits = version + floor
+    if not (version and floor and digits.isascii() and digits.isdecimal()):
         return None
     return int(version) >= int(floor)

@@ -1,3 +1,5 @@
+import gc
+
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -23,3 +25,19 @@ def test_a_family_asked_for_in_another_shape_is_refused(kind: str, labels: tuple
     instruments.counter("jobs_total", "Jobs.", ("name",))
     with pytest.raises(ConfigError):
         getattr(instruments, kind)("jobs_total", "Jobs.", labels)
+
+
+def test_a_sum_adds_up_its_parts_when_it_is_scraped_and_forgets_those_that_are_gone() -> None:
+    class Part:
+        size = 1
+
+    instruments = Instruments()
+    labels = {"name": "a"}
+    parts = [Part(), Part()]
+    for part in parts:
+        instruments.sum("sizes", "Sizes.", labels, lambda each: each.size).add(part)
+    parts[0].size = 5
+    assert instruments.registry.get_sample_value("sizes", labels) == 6
+    del part, parts[0]
+    gc.collect()
+    assert instruments.registry.get_sample_value("sizes", labels) == 1
