@@ -20,6 +20,8 @@ __all__ = ["LEVELS", "LogFormat", "bound", "configure", "get_logger", "traceback
 LogFormat = Literal["json", "console"]
 LEVELS: Final = ("debug", "info", "warning", "error")
 
+_WITHOUT_VARIABLES: Final = structlog.tracebacks.ExceptionDictTransformer(show_locals=False)
+
 
 def get_logger(name: str) -> "FilteringBoundLogger":
     """Return a logger whose lines carry the module's name as `module`."""
@@ -46,15 +48,26 @@ def configure(
 ) -> None:
     """Send the log lines of this process to a stream. For applications only.
 
+    Promises: the traceback of an exception shows where, never what its local variables
+    hold: objects of a cluster are among them, and tokens.
+
     Args:
         level: The least severe level that is shown; one of `LEVELS`.
         style: `json` for machines, `console` for people.
         stream: Where to; standard error by default.
     """
     renderer: list[Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [
+            structlog.processors.ExceptionRenderer(_WITHOUT_VARIABLES),
+            structlog.processors.JSONRenderer(),
+        ]
         if style == "json"
-        else [structlog.dev.ConsoleRenderer(colors=(stream or sys.stderr).isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=(stream or sys.stderr).isatty(),
+                exception_formatter=structlog.dev.plain_traceback,
+            )
+        ]
     )
     structlog.configure(
         processors=[

@@ -1,0 +1,55 @@
+"""What log lines show, and what they keep to themselves."""
+
+import io
+import json
+from collections.abc import Iterator
+from typing import get_args
+
+import pytest
+import structlog
+
+from navarchos import logs
+from navarchos.logs import LogFormat
+
+
+@pytest.fixture(autouse=True)
+def _configuration() -> Iterator[None]:
+    """Leave the process's configuration of logs as it was."""
+    before = structlog.get_config()
+    yield
+    structlog.configure(**before)
+
+
+_PARTS = ("s3cr3t", "t0ken")
+"""Of a text that no line of source has, and so no traceback for that reason."""
+
+
+def _fail(token: str) -> None:
+    raise ValueError("no such cluster")
+
+
+def _line_of_a_failure(style: LogFormat) -> str:
+    stream = io.StringIO()
+    logs.configure(style=style, stream=stream)
+    try:
+        _fail("-".join(_PARTS))
+    except ValueError:
+        logs.get_logger(__name__).exception("request_failed", tries=3)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("style", get_args(LogFormat))
+def test_a_traceback_says_where_and_nothing_of_what_variables_held(style: LogFormat) -> None:
+    line = _line_of_a_failure(style)
+
+    assert "-".join(_PARTS) not in line
+    assert "no such cluster" in line
+    assert "_fail" in line
+
+
+def test_a_line_for_machines_is_one_object_with_its_fields() -> None:
+    line = json.loads(_line_of_a_failure("json"))
+
+    assert line["event"] == "request_failed"
+    assert line["tries"] == 3
+    assert line["exception"][0]["exc_type"] == "ValueError"
