@@ -7,7 +7,11 @@ from tests.model.judging import GROUP, Judge, step_of
 from tests.model.people import People
 from tests.model.serving import Server
 
-from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.operator.names import (
+    CORDONED_BY_ANNOTATION,
+    DRAIN_COMPLETED_LABEL,
+    TO_BE_REPLACED_TAINT,
+)
 
 __all__ = ["faults_at_the_end"]
 
@@ -19,6 +23,7 @@ def faults_at_the_end(server: Server, judge: Judge, people: People) -> list[str]
     return [
         *_orphans(server),
         *_cordons(server, judge, people),
+        *_taints(server),
         *_ends_of_nodes(server),
         *_accounts(server),
     ]
@@ -58,6 +63,20 @@ def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
             yield f"node {name} is open, and somebody had cordoned it"
         if is_drained and not closed and uid not in judge.opened_by_others:
             yield f"node {name} has been drained, and takes pods again"
+
+
+def _taints(server: Server) -> Iterator[str]:
+    # Those of a rollout that is Halted are not finished, and a person decides.
+    wanted = {
+        replacement["spec"].get("nodeUID", "")
+        for replacement in server.list("nodereplacements", GROUP)
+        if replacement["spec"]["strategy"].get("taintWaitingNodes")
+        and step_of(replacement) not in {"Done", "Failed"}
+    }
+    for node in server.list("nodes"):
+        taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
+        if TO_BE_REPLACED_TAINT in taints and node["metadata"]["uid"] not in wanted:
+            yield f"node {node['metadata']['name']} still bears the taint of those that wait"
 
 
 def _ends_of_nodes(server: Server) -> Iterator[str]:

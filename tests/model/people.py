@@ -114,6 +114,7 @@ class People:
             "pendingPodsTimeoutSeconds": 60,
             "settleSeconds": rand.choice([0, 0, 5]),
             **({"topologyKey": "zone"} if rand.random() < 0.3 else {}),
+            "taintWaitingNodes": len(chosen) % 2 == 0,
         }
         spec["drain"] = {
             "timeoutSeconds": rand.choice([30, 60, 120]),

@@ -119,6 +119,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "handed over": Setting(
         {**_ALL, "strategy": _strategy()}, acts={3.0: _join, 12.0: _hand_over}, budgets=_ROOM
     ),
+    "tainted": Setting({**_ALL, "strategy": _strategy(taintWaitingNodes=True)}, budgets=_ROOM),
     "deleted": Setting({**_ALL, "strategy": _strategy()}, acts={5.0: _delete}, is_timed=True),
 }
 """By name."""

@@ -1,8 +1,8 @@
-"""The operator, put together from its three controllers."""
+"""The operator, put together from its controllers."""
 
 from typing import Final
 
-from navarchos.operator import drains, replacements, rollouts
+from navarchos.operator import drains, replacements, rollouts, taints
 from navarchos.operator.objects import RIGHTS as RIGHTS_TO_CACHES
 from navarchos.operator.objects import make_objects
 from navarchos.operator.trimming import KINDS
@@ -13,7 +13,13 @@ __all__ = ["KINDS", "RIGHTS", "WORKERS", "build"]
 WORKERS: Final = 4
 """Drains that are worked on at the same moment, by default."""
 
-RIGHTS: Final = (*RIGHTS_TO_CACHES, *rollouts.RIGHTS, *replacements.RIGHTS, *drains.RIGHTS)
+RIGHTS: Final = (
+    *RIGHTS_TO_CACHES,
+    *rollouts.RIGHTS,
+    *replacements.RIGHTS,
+    *drains.RIGHTS,
+    *taints.RIGHTS,
+)
 """What the operator asks of the server in the whole cluster.
 
 Besides, its manager writes events and holds a Lease; and everybody may ask which
@@ -28,7 +34,7 @@ def build(manager: Manager, *, workers: int = WORKERS) -> None:
     missing it says so, is not ready, and looks again (OP-61).
 
     Args:
-        manager: Gets three controllers and their informers. Its options have `KINDS`,
+        manager: Gets the controllers and their informers. Its options have `KINDS`,
             so that its caches leave out what nobody reads.
         workers: Drains that are worked on at the same moment. Replacements have
             one worker whatever this says, because admission must be alone.
@@ -36,4 +42,5 @@ def build(manager: Manager, *, workers: int = WORKERS) -> None:
     objects = make_objects(manager)
     rollouts.add_to_manager(manager, objects)
     replacements.add_to_manager(manager, objects)
+    taints.add_to_manager(manager, objects)
     drains.add_to_manager(manager, workers=workers)

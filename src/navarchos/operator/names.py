@@ -8,6 +8,7 @@ __all__ = [
     "DRAIN_FINALIZER",
     "FIELD_MANAGER",
     "RESUME_ANNOTATION",
+    "TO_BE_REPLACED_TAINT",
 ]
 
 DRAIN_COMPLETED_LABEL: Final = "navarchos.pusher.com/drain-completed"
@@ -24,3 +25,6 @@ FIELD_MANAGER: Final = "navarchos-manager"
 
 RESUME_ANNOTATION: Final = "navarchos.pusher.com/resume"
 """On a NodeRollout: a person forgives the attempts that failed so far."""
+
+TO_BE_REPLACED_TAINT: Final = "navarchos.pusher.com/to-be-replaced"
+"""The key of a node's taint: it will be replaced, so pods had better go elsewhere."""

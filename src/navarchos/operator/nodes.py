@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Resource
+from navarchos.client.taints import Taint
 from navarchos.meta import Object
 
 __all__ = ["CONTROL_PLANE_LABEL", "NODES", "Node", "NodeCondition", "NodeSpec", "NodeStatus"]
@@ -14,9 +15,10 @@ CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
 
 
 class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Whether new pods may come, and which machine it is."""
+    """Whether new pods may come, what keeps some of them off, and which machine it is."""
 
     unschedulable: bool = False
+    taints: tuple[Taint, ...] = ()
     provider_id: str = msgspec.field(default="", name="providerID")
 
 
@@ -37,7 +39,7 @@ class NodeStatus(msgspec.Struct, frozen=True, gc=False):
 
 
 class Node(Object, frozen=True):
-    """A node: identity, labels, cordon and readiness. Read-only."""
+    """A node: identity, labels, cordon, taints and readiness. Read-only."""
 
     spec: NodeSpec = NodeSpec()
     status: NodeStatus = NodeStatus()

@@ -7,7 +7,7 @@ in the cache yet (upstream's *assumed* pods).
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,7 +50,8 @@ class Placement:
 
     Among the least loaded nodes that fit, the one with the fewest pods wins,
     siblings (pods of the same controller) weighing more, then the youngest: so
-    pods that were moved go to machines that are new and empty.
+    pods that were moved go to machines that are new and empty. A node with a soft
+    taint that the pod does not tolerate comes after all that have none.
 
     Threads: safe from any thread. `place` chooses and books in one step, so two
     workers never give the same room away twice.
@@ -127,10 +128,20 @@ class Placement:
         with self._books_lock:
             return self._seats[node].pods if node in self._seats else 0
 
-    def _candidates_locked(self, pod: Pod) -> Iterator[_Seat]:
+    def _candidates_locked(self, pod: Pod) -> Sequence[_Seat]:
+        preferred: list[_Seat] = []
+        others: list[_Seat] = []
+        for seat in self._feasible_locked(pod):
+            assert seat.node is not None
+            (others if _is_avoided(pod, seat.node) else preferred).append(seat)
+            if len(preferred) >= _SAMPLE:
+                break
+        return preferred or others[:_SAMPLE]
+
+    def _feasible_locked(self, pod: Pod) -> Iterator[_Seat]:
+        """Generate the nodes that a pod fits on, the least loaded first."""
         requests, wanted = requests_of(pod), NodeFilter(pod.spec)
         domains = Domains(pod, self._neighbours, self._nodes)
-        found = 0
         for level in sorted(self._levels):
             for name in self._levels[level]:
                 seat = self._seats[name]
@@ -138,12 +149,8 @@ class Placement:
                     continue
                 if wanted.why_not(seat.node) or domains.why_not(seat.node):
                     continue
-                if not _has_room(seat, requests):
-                    continue
-                yield seat
-                found += 1
-                if found >= _SAMPLE:
-                    return
+                if _has_room(seat, requests):
+                    yield seat
 
     def _book_locked(self, pod: Pod, node: str) -> None:
         owner = pod.owner.uid if pod.owner is not None else ""
@@ -193,6 +200,13 @@ def _why_closed(pod: Pod, node: Node) -> str:
             continue
         return f"the pod does not tolerate the taint {taint.key}"
     return ""
+
+
+def _is_avoided(pod: Pod, node: Node) -> bool:
+    return any(
+        taint.effect == "PreferNoSchedule" and not is_tolerated(taint, pod.spec.tolerations)
+        for taint in node.spec.taints
+    )
 
 
 def requests_of(pod: Pod) -> Mapping[str, int]:

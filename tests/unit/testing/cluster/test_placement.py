@@ -41,6 +41,34 @@ def test_the_emptiest_node_wins_and_the_youngest_of_equals(
     assert placed == ["new", "old", "new"]
 
 
+def test_a_node_with_a_soft_taint_is_taken_when_there_is_no_other(
+    make_pod: MakePod, make_node: MakeNode
+) -> None:
+    placement = Placement()
+    placement.set_node(make_node("old", taints=[{"key": "old", "effect": "PreferNoSchedule"}]))
+    placement.set_node(make_node("new", pods=1))
+    placement.set_pod(make_pod("there", node="old"))
+    patient = {"tolerations": [{"key": "old", "operator": "Exists"}]}
+
+    assert placement.place(make_pod("p", node="")) == "new"
+    assert placement.place(make_pod("q", node="")) == "old"
+    assert placement.place(make_pod("r", node="", spec=patient)) == "old"
+
+
+def test_as_many_soft_taints_as_there_are_nodes_hide_none_without(
+    make_pod: MakePod, make_node: MakeNode
+) -> None:
+    placement = Placement()
+    soft = [{"key": "old", "effect": "PreferNoSchedule"}]
+    for number in range(40):
+        placement.set_node(make_node(f"old-{number}", taints=soft))
+    placement.set_node(make_node("new"))
+    for number in range(5):
+        placement.set_pod(make_pod(f"there-{number}", node="new"))
+
+    assert placement.place(make_pod("p", node="")) == "new"
+
+
 def test_siblings_are_spread_even_to_a_fuller_node(make_pod: MakePod, make_node: MakeNode) -> None:
     placement = Placement()
     placement.set_node(make_node("a"))

@@ -153,6 +153,14 @@ class Strategy(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
             "other node (Ignore)."
         ),
     ] = ControlPlanePolicy.GUARD
+    taint_waiting_nodes: Annotated[
+        bool,
+        Meta(
+            description="Nodes that are not finished bear the taint "
+            "navarchos.pusher.com/to-be-replaced:PreferNoSchedule, so that evicted pods go to "
+            "nodes that stay, where there is room, and are moved once."
+        ),
+    ] = False
 
 
 class EscalationStage(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):

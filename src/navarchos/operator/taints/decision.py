@@ -1,0 +1,46 @@
+"""Which nodes bear the taint, and their taints with and without it. Pure."""
+
+from collections.abc import Iterable
+from typing import Final
+
+from navarchos.client.taints import Taint
+from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
+from navarchos.operator.names import TO_BE_REPLACED_TAINT
+from navarchos.operator.nodes import Node
+
+__all__ = ["TAINT", "adjusted", "bears_it", "is_wanted", "wants_it"]
+
+TAINT: Final = Taint(TO_BE_REPLACED_TAINT, effect="PreferNoSchedule")
+"""Its key is ours: a taint of that key is never somebody else's, whatever its effect."""
+
+_FINISHED: Final = (Step.DONE, Step.FAILED)
+
+
+def wants_it(replacement: NodeReplacement) -> bool:
+    """Tell whether a replacement wants its node to bear the taint."""
+    return (
+        replacement.spec.strategy.taint_waiting_nodes
+        and replacement.status.current not in _FINISHED
+        and replacement.metadata.deletion_timestamp is None
+    )
+
+
+def is_wanted(node: Node, replacements: Iterable[NodeReplacement]) -> bool:
+    """Tell whether one of the replacements of a node's name wants this very node's taint."""
+    return any(
+        wants_it(replacement) and replacement.spec.node_uid in {"", node.metadata.uid}
+        for replacement in replacements
+    )
+
+
+def bears_it(node: Node) -> bool:
+    """Tell whether a node has a taint of our key."""
+    return any(taint.key == TAINT.key for taint in node.spec.taints)
+
+
+def adjusted(taints: tuple[Taint, ...], *, wanted: bool) -> tuple[Taint, ...]:
+    """Return a node's taints as they should be; those of others as they are, in their order."""
+    if wanted and TAINT in taints:
+        return taints
+    others = tuple(taint for taint in taints if taint.key != TAINT.key)
+    return (*others, TAINT) if wanted else others
