@@ -44,7 +44,7 @@ nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far lo
 	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races tests/model \
 		tests/unit/operator/replacements tests/unit/operator/test_outcomes.py \
 		tests/integration/framework/test_network.py tests/mutations \
-		tests/integration/test_large_cluster.py
+		tests/integration/test_large_cluster.py tests/integration/test_moves.py
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py
 

@@ -83,7 +83,12 @@ def _rollout(nodes: list[str], *, taint: bool) -> dict[str, Any]:
         "metadata": {"name": "all"},
         "spec": {
             "nodeNames": [{"name": name} for name in nodes],
-            "strategy": {"maxConcurrent": SURGE, "taintWaitingNodes": taint},
+            "strategy": {
+                "maxConcurrent": SURGE,
+                # As long as a machine takes to come: there is room elsewhere for all pods.
+                "settleSeconds": 60,
+                "taintWaitingNodes": taint,
+            },
         },
     }
 
@@ -98,7 +103,7 @@ def _has_to_move(pod: dict[str, Any], nodes: list[str]) -> bool:
 def test_pods_are_moved_about_once_when_waiting_nodes_bear_the_soft_taint() -> None:
     rolled = Rolled(taint=True)
 
-    assert rolled.moved <= 1.1
+    assert rolled.moved <= 1.02
     assert len(rolled.tainted_meanwhile) == OLD
     assert rolled.tainted_in_the_end == set()
 
@@ -107,5 +112,5 @@ def test_pods_are_moved_about_once_when_waiting_nodes_bear_the_soft_taint() -> N
 def test_pods_are_moved_from_one_old_node_to_the_next_without_it() -> None:
     rolled = Rolled(taint=False)
 
-    assert rolled.moved > 1.2
+    assert rolled.moved > 1.05
     assert rolled.tainted_meanwhile == set()
