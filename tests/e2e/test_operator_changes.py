@@ -33,8 +33,8 @@ from navarchos.testing.controlplane.certificates import Authority
 from navarchos.testing.controlplane.guarding import Guard
 from navarchos.testing.controlplane.kubeconfigs import write_private
 
-ROTATION: Final = float(os.environ.get("NAVARCHOS_ROTATION_SECONDS", "60"))
-"""About how long credentials are exchanged; 300 is five minutes."""
+ROTATION: Final = float(os.environ.get("NAVARCHOS_ROTATION_SECONDS", "40"))
+"""About how long credentials are exchanged; `make nightly` says 300."""
 PERIOD: Final = 10.0  # how long a server knows a token that was taken back
 NAME: Final = "rotating.test"
 SECRETS: Final[Resource[dict[str, Any]]] = Resource(
