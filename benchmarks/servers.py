@@ -21,6 +21,7 @@ from typing import Any, Final
 import urllib3
 
 from benchmarks import population
+from benchmarks.accounts import write_account
 from navarchos.client import Client
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.controlplane import ControlPlane
@@ -42,6 +43,8 @@ class Served:
     Attributes:
         server: The server.
         kubeconfig: How to reach it, as a file.
+        account: What a pod finds around it, in a folder; see `accounts`. `None`
+            where there are no service accounts.
         nodes: How many nodes it has.
         pods: How many pods it has.
         pod_annotations: What pods that are added bear beside the usual.
@@ -49,9 +52,15 @@ class Served:
 
     server: ApiServer | ControlPlane
     kubeconfig: Path
+    account: Path | None = None
     nodes: int = 0
     pods: int = 0
     pod_annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def place(self) -> Path:
+        """Where a program finds all that it needs to reach the server, as in a pod if possible."""
+        return self.account or self.kubeconfig
 
     def fill(self, nodes: int, pods: int) -> None:
         """Add what is missing to that many nodes and pods; nothing is ever removed."""
@@ -96,7 +105,7 @@ def real(*, unleased: bool = False) -> Iterator[Served]:
     with plane as server, tempfile.TemporaryDirectory() as folder:
         kubeconfig = Path(folder) / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
-        yield Served(server, kubeconfig)
+        yield Served(server, kubeconfig, write_account(server, Path(folder)))
 
 
 @contextmanager

@@ -21,13 +21,18 @@ _OURS: Final = "navarchos"
 def watch_events(served: Served, sizes: Sizes) -> Outcome:
     """Let each contender follow the same rate of changes."""
     served.fill(sizes.nodes, sizes.pods)
-    ours = (sys.executable, "-m", "benchmarks.subjects.navarchos_informer", "drain")
+    subject = "benchmarks.subjects.navarchos_informer"
+    ours = (sys.executable, "-m", subject, "drain", str(served.place))
     peers = {
-        f"client-go {mode}": (str(clientgo.program(clientgo.INFORMER)), mode)
+        f"client-go {mode}": (
+            str(clientgo.program(clientgo.INFORMER)),
+            mode,
+            str(served.kubeconfig),
+        )
         for mode in ("json", "protobuf")
     }
     contenders: Mapping[str, Callable[[], Run]] = {
-        name: partial(follow, (*command, str(served.kubeconfig)), served, sizes)
+        name: partial(follow, command, served, sizes)
         for name, command in {_OURS: ours, **peers}.items()
     }
     figures = contest(sizes.slow_rounds, contenders)

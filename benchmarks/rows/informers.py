@@ -24,13 +24,15 @@ __all__ = [
 ]
 
 _OURS = "navarchos"
+_WITH_FILE = "navarchos, with a kubeconfig"
 
 
 def projection(served: Served, sizes: Sizes) -> Outcome:
     """Compare the operator's own projection of pods with client-go's typed informers."""
     served.fill(sizes.nodes, sizes.pods)
     peers = {f"client-go {mode}": _client_go(mode, served) for mode in ("json", "protobuf")}
-    figures = _contest(served, sizes.rounds, {_OURS: ours("drain", served), **peers})
+    mine = {_OURS: ours("drain", served), _WITH_FILE: ours("drain", served, in_a_pod=False)}
+    figures = _contest(served, sizes.rounds, {**mine, **peers})
     json, protobuf = (_ratio(figures, f"client-go {mode}") for mode in ("json", "protobuf"))
     return _outcome(
         "informer-sync",
@@ -118,7 +120,7 @@ def against_kopf(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served
 def flame(served: Served, sizes: Sizes) -> Outcome:
     """Tell where our informer's processor time goes."""
     served.fill(sizes.nodes, sizes.pods)
-    with Subject(python("profiled_informer", "drain", str(served.kubeconfig))) as subject:
+    with Subject(python("profiled_informer", "drain", str(served.place))) as subject:
         synced, profiled = subject.report("synced"), subject.report("profiled")
         subject.report("settled")
     return Outcome(
@@ -130,9 +132,12 @@ def flame(served: Served, sizes: Sizes) -> Outcome:
     )
 
 
-def ours(kind: str, served: Served, handlers: int = 1) -> Callable[[], Run]:
-    """Return a run of our informer."""
-    arguments = (kind, str(served.kubeconfig), str(handlers))
+def ours(
+    kind: str, served: Served, handlers: int = 1, *, in_a_pod: bool = True
+) -> Callable[[], Run]:
+    """Return a run of our informer, in a pod as far as the server knows service accounts."""
+    place = served.place if in_a_pod else served.kubeconfig
+    arguments = (kind, str(place), str(handlers))
     return partial(fill, python("navarchos_informer", *arguments))
 
 

@@ -1,8 +1,9 @@
 """Fill a cache with the cluster's pods as a controller author would, and follow them.
 
-python -m benchmarks.subjects.navarchos_informer drain|dict KUBECONFIG [HANDLERS]
+python -m benchmarks.subjects.navarchos_informer drain|dict PLACE [HANDLERS]
 
-`drain` is the operator's own projection of a pod.
+`drain` is the operator's own projection of a pod; PLACE is a kubeconfig, or a folder with
+what a pod finds around it.
 """
 
 import sys
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from benchmarks.subjects.connecting import config_of
 from benchmarks.subjects.reporting import Reporter
 from navarchos import Client, InformerFactory, logs
 from navarchos.client import Resource
@@ -57,13 +59,13 @@ def main(when_synced: Callable[[Reporter], object] = lambda _reporter: None) -> 
     Args:
         when_synced: Called after the first.
     """
-    kind, kubeconfig, *rest = sys.argv[1:]
+    kind, place, *rest = sys.argv[1:]
     resource = PODS if kind == "drain" else UNSTRUCTURED
     logs.configure(level="warning")
     reporter = Reporter()
     heard = Heard()
     reporter.begin()
-    with Client.from_config(kubeconfig=kubeconfig) as client:
+    with Client(config_of(place)) as client:
         factory = InformerFactory(client)
         pods = factory.informer(resource)
         on_update = heard.on_typed if kind == "drain" else heard.on_dict
