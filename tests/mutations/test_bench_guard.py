@@ -25,6 +25,18 @@ COPIES = (
     "handler.on_add(self.obj, self.initial)",
     "handler.on_add(msgspec.structs.replace(self.obj), self.initial)",
 )
+READING = (
+    "client/pool.py",
+    "body if body is not None and body.chunked and is_plain else None",
+    "body if body is None else None",
+)
+LOOKING = (
+    "informers/ingest.py",
+    "            self._sharing.share(obj)\n            draft.put",
+    "            self._sharing.share(obj)\n"
+    "            all(value for value in (obj.metadata, obj.spec, obj.status))\n"
+    "            draft.put",
+)
 REQUESTS = (
     "drain/eviction.py",
     "            self._pods.evict(\n",
@@ -45,6 +57,8 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
         ("informer", FIELDS, "fields or copies nobody asked for?"),
         ("informer", SHARING, "fields or copies nobody asked for?"),
         ("informer", COPIES, "a copy per handler?"),
+        ("informer", READING, "work per change?"),
+        ("informer", LOOKING, "work per object?"),
         ("rollout", REQUESTS, "a request per pod?"),
         ("rollout", NODES, "a request per node?"),
         ("imports", IMPORTS, "an eager import?"),
@@ -53,6 +67,8 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
         "decode-more-fields",
         "keep-equal-parts",
         "copy-per-handler",
+        "read-above",
+        "look-at-each",
         "get-per-pod",
         "gets-per-node",
         "eager-import",
