@@ -20,8 +20,14 @@ KEPT_HEADERS = ("Content-Type", "Retry-After", "Warning")
 # Texts for people, which are not part of the contract; docs/testing.md says why.
 HELP = {"columnDefinitions": "description"}
 VERSIONS = frozenset({"resourceVersion", "uid", "continue"})
+
+
+def _sorted(listed: re.Match[str]) -> str:
+    return ", ".join(sorted(listed[0].split(", ")))
+
+
 # What no two servers and no two runs have in common, in the order of replacement.
-PASSING = (
+PASSING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<uid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"), "<time>"),
     (re.compile(r"\bcontract-[a-z0-9]{5}\b"), "<namespace>"),
@@ -31,6 +37,7 @@ PASSING = (
     (re.compile(r"(in record )\(\d+\)"), r"\1(<version>)"),
     (re.compile(r"^\d+s$"), "<age>"),
     (re.compile(r"(X509SHA256=)[0-9a-f]{64}"), r"\1<digest>"),
+    (re.compile(r"(?<=RBAC: \[)[^\]]+"), _sorted),  # upstream has bindings in a map
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+"), "<token>"),
 )
 # Values that Go prints with the names of its own fields.
