@@ -1,16 +1,16 @@
 """A server that goes away and comes back, under everything that talks to it.
 
-These tests have a server of their own each, as others would not like it.
+These tests have a server of their own, as others would not like it.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap
 from tests.integration.framework.waiting import LIMIT, RESTARTS, Seen
-from tests.servers import Served, serve
+from tests.servers import IN_PROCESS, Served, serve
 
 from navarchos.client import Client, ResourceClient, WatchExpired
 from navarchos.informers import SharedInformer
@@ -22,9 +22,14 @@ MakeInformer = Callable[..., "SharedInformer[Any]"]
 pytestmark = RESTARTS
 
 
-@pytest.fixture
+def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
+    """Tell how long a server lasts: one in this process starts threads when it comes back."""
+    return "function" if config.getoption("--server") == IN_PROCESS else "module"
+
+
+@pytest.fixture(scope=_as_long)
 def served(pytestconfig: pytest.Config) -> Iterator[Served]:
-    """A server of the test's own."""
+    """A server that goes away in every test, and so has none but these."""
     with serve(pytestconfig.getoption("--server")) as server:
         yield server
 
