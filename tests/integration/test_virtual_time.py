@@ -1,6 +1,7 @@
 """Whole programs over virtual hours: the operator's manager, and a cluster at a real one's pace."""
 
 from datetime import datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ SLOW = ClusterOptions(
 )
 
 
+@pytest.mark.rule("N-13")
 @pytest.mark.usefixtures("no_detector")
 def test_a_rollout_whose_pods_take_a_quarter_of_an_hour_completes_over_virtual_hours() -> None:
     clock = FakeClock()
@@ -65,5 +67,18 @@ def test_a_rollout_whose_pods_take_a_quarter_of_an_hour_completes_over_virtual_h
     assert status["phase"] == "Completed"
     took = datetime.fromisoformat(status["completionTimestamp"]) - FakeClock().now()
     assert timedelta(minutes=45) < took < timedelta(hours=2)
+    assert_each_node_waits_for_the_pods_of_the_one_before(server)
     assert before.isdisjoint(node["metadata"]["name"] for node in server.list("nodes"))
     assert cluster.violations == []
+
+
+def assert_each_node_waits_for_the_pods_of_the_one_before(server: ApiServer) -> None:
+    """A drain takes minutes; that what it evicted runs elsewhere takes longer."""
+    found = server.list("nodereplacements", group=NODE_ROLLOUTS.group)
+    spans = sorted(
+        (each["status"]["startTimestamp"], each["status"]["completionTimestamp"]) for each in found
+    )
+    assert len(spans) == SLOW.nodes
+    for (_, drained), (starts, _) in pairwise(spans):
+        waited = datetime.fromisoformat(starts) - datetime.fromisoformat(drained)
+        assert waited > timedelta(minutes=10), "it started when the drain had ended"

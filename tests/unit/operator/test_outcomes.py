@@ -196,14 +196,8 @@ def pending_pod(operator: Operator, name: str, owner: dict[str, Any]) -> None:
     )
 
 
-@pytest.mark.rule("OP-08")
-@pytest.mark.rule("N-13")
-def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rollout_halts(
-    operator: Operator,
-) -> None:
-    """What ran on the drained nodes runs nowhere: no further node may lose its pods."""
-    for name in "abcdef":
-        operator.add_node(name)
+def replica_set(operator: Operator) -> tuple[dict[str, Any], list[dict[str, str]]]:
+    """Create one; return it as the owner of a pod, and as a drain reports it."""
     operator.server.install(
         {
             "apiVersion": "apps/v1",
@@ -220,7 +214,18 @@ def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rol
     )
     uid = operator.server.get("replicasets", "web", "default", "apps")["metadata"]["uid"]
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": uid}
-    evicted = [{"namespace": "default", "kind": "ReplicaSet", "name": "web", "uid": uid}]
+    return owner, [{"namespace": "default", "kind": "ReplicaSet", "name": "web", "uid": uid}]
+
+
+@pytest.mark.rule("OP-08")
+@pytest.mark.rule("N-13")
+def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rollout_halts(
+    operator: Operator,
+) -> None:
+    """What ran on the drained nodes runs nowhere: no further node may lose its pods."""
+    for name in "abcdef":
+        operator.add_node(name)
+    owner, evicted = replica_set(operator)
     operator.add_rollout(nodeSelectors=[{"matchAll": True}], strategy={"maxConcurrent": 2})
     operator.settle()
     assert operator.drains() == ["roll-a", "roll-b"]
@@ -249,6 +254,68 @@ def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rol
     operator.settle()
     assert operator.rollout().status.phase is RolloutPhase.HALTED
     assert operator.drains() == ["roll-a", "roll-b"]
+
+
+@pytest.mark.rule("N-13")
+def test_the_end_of_a_drain_starts_nobody_while_its_pods_have_no_new_place(
+    operator: Operator,
+) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    owner, evicted = replica_set(operator)
+    operator.add_rollout(
+        nodeSelectors=[{"matchAll": True}], strategy={"pendingPodsTimeoutSeconds": int(DAY)}
+    )
+    operator.settle()
+    operator.play("roll-a", DrainPhase.DRAINING, evictedOwners=evicted)
+    pending_pod(operator, "web-1", owner)
+    operator.play("roll-a", DrainPhase.COMPLETED, evictedOwners=evicted)
+    for _ in range(6):
+        operator.clock.advance(HOUR)
+        operator.settle()
+        assert operator.drains() == ["roll-a"]
+        step = operator.replacement("roll-b").status.step
+        assert step is not None
+        assert (step.name, step.reason) == (Step.WAITING, "PendingPods")
+    operator.client.resource(_PODS).patch(
+        "web-1", {"status": {"phase": "Running"}}, "default", subresource="status"
+    )
+    operator.settle()
+    assert operator.drains() == ["roll-a", "roll-b"]
+
+
+@pytest.mark.rule("N-13")
+@pytest.mark.parametrize("when", ["before its turn", "in the middle of its drain"])
+def test_a_node_that_is_made_anew_under_its_name_has_been_replaced_and_is_left_alone(
+    operator: Operator, when: str
+) -> None:
+    for name in "abc":
+        operator.add_node(name)
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
+    operator.settle()
+    victim = "b" if when == "before its turn" else "a"
+    operator.remove_node(victim)
+    operator.add_node(victim)
+    if victim == "a":
+        gone = {"completionTimestamp": None, "reason": "NodeGone"}
+        operator.play("roll-a", DrainPhase.COMPLETED, **gone)
+    else:
+        operator.play("roll-a", DrainPhase.COMPLETED)
+    while waiting := set(operator.drains()) - set(ended(operator)):
+        operator.play(waiting.pop(), DrainPhase.COMPLETED)
+    replaced = operator.replacement(f"roll-{victim}").status.step
+    assert replaced is not None
+    assert (replaced.name, replaced.reason) == (Step.DONE, "NodeGone")
+    assert operator.rollout().status.phase is RolloutPhase.COMPLETED
+    assert operator.rollout().status.replacements_completed == ("a", "b", "c")
+    assert victim == "a" or "roll-b" not in operator.drains(), "the new node was not touched"
+    fresh = operator.node(victim)
+    assert not fresh.spec.unschedulable
+    assert not fresh.metadata.labels
+
+
+def ended(operator: Operator) -> list[str]:
+    return [d for d in operator.drains() if operator.drain(d).status.phase is DrainPhase.COMPLETED]
 
 
 _PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
