@@ -16,6 +16,7 @@ from tests.model.serving import Server
 from tests.registering import MANAGERS
 
 from navarchos.meta import format_time
+from navarchos.operator.nodes import CONTROL_PLANE_LABEL
 from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.budgets import required_health, status_of
 
@@ -57,6 +58,8 @@ class Cluster:
         rand: random.Random,
         nodes: int,
         workloads: Sequence[Workload],
+        *,
+        control_plane: int = 0,
     ) -> None:
         self.endless = False
         self.hopeless = False
@@ -66,6 +69,7 @@ class Cluster:
         self._rand = rand
         self._made = 0
         self._due: dict[str, float] = {}  # by uid of the pod
+        self._control_plane = control_plane
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         for position, name in enumerate(self.names):
             self.add_node(name, age=1000.0 * (nodes - position))
@@ -79,14 +83,17 @@ class Cluster:
     def add_node(self, name: str, *, age: float = 0.0) -> None:
         """Add a machine."""
         made = self._scheduler.now() - timedelta(seconds=age)
-        zone = "ab"[self.names.index(name) % 2]
+        number = self.names.index(name)
+        labels = {"zone": "ab"[number % 2]}
+        if number < self._control_plane:
+            labels[CONTROL_PLANE_LABEL] = ""
         self._server.install(
             {
                 "apiVersion": "v1",
                 "kind": "Node",
                 "metadata": {
                     "name": name,
-                    "labels": {"zone": zone},
+                    "labels": labels,
                     "creationTimestamp": format_time(made),
                     "managedFields": MANAGERS,
                 },

@@ -2,7 +2,7 @@
 
 Judged by what the server has, not by what anybody believes. Where the operator cannot
 know better yet, because somebody else has just changed something and caches may lag,
-the change has to be `PATIENCE` seconds old before it counts.
+the change has to be `Judge.patience` seconds old before it counts.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,9 @@ from tests.model.leading import LEASES, LeaseWatcher
 from tests.model.scheduling import ProcessClock, Scheduler
 from tests.model.serving import Server
 
+from navarchos.meta import parse_time
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.operator.nodes import CONTROL_PLANE_LABEL
 from navarchos.testing.apiserver.store import Change
 from navarchos.testing.cluster.invariants import InvariantChecker
 
@@ -24,11 +26,12 @@ GROUP: Final = "navarchos.pusher.com"
 OPERATOR: Final = "operator-"
 """User agents of the operator's processes begin like this."""
 
-PATIENCE: Final = 45.0
-"""Seconds after which the operator has to know what somebody else did: the longest lag,
-and some time for requests that fail."""
+PATIENCE: Final = 15.0
+"""Seconds after which the operator has to know what somebody else did, beside the longest
+lag: some time for requests that fail."""
 
 LATE_BINDING: Final = 3.0
+_MOMENT: Final = 1.0
 _FINISHED: Final = ("Done", "Failed")
 _MANY: Final = 20
 
@@ -44,11 +47,13 @@ class Judge:
         violations: In words, with the time; the run ends at the first.
         evicted: How often each pod was told to go by the operator, by uid.
         lease: Who leads.
+        patience: Seconds after which the operator has to know what somebody else did.
     """
 
     def __init__(self, scheduler: Scheduler, server: Server) -> None:
         self.violations: list[str] = []
         self.evicted: dict[str, int] = {}
+        self.patience = PATIENCE
         self.lease = LeaseWatcher(scheduler, self._report)
         self._scheduler = scheduler
         self._server = server
@@ -197,10 +202,24 @@ class Judge:
         before, after = change.previous, change.object
         if before is None or change.type == "DELETED":
             return
+        tried = _attempts(after) - _attempts(before)
+        if tried > 1:
+            self._report(f"{after['metadata']['name']} counts {tried} attempts for one")
+        if step_of(after) == "Waiting" and (tried or step_of(before) == "Releasing"):
+            self._judge_retry(after)
         if step_of(after) == "Reserved" and step_of(before) != "Reserved":
             self._judge_start(after)
         if is_stuck(after) and not is_stuck(before):
             self._judge_stuck(after)
+
+    def _judge_retry(self, waiting: JsonObject) -> None:
+        status, allowed = waiting["status"], waiting["spec"]["strategy"].get("retries", 0)
+        counted = _attempts(waiting) - int(status.get("forgivenAttempts", 0))
+        if counted > allowed:
+            self._report(
+                f"{waiting['metadata']['name']} is tried again after {counted} attempts, with "
+                f"{allowed} retries"
+            )
 
     def _judge_stuck(self, stuck: JsonObject) -> None:
         """A rollout does without as many nodes as may fail, and gives no more slots away."""
@@ -240,9 +259,46 @@ class Judge:
             self._report(f"{name} started, and its rollout is paused")
         if rollout is not None and _phase(rollout) == "Halted" and self._is_old(rollout, started):
             self._report(f"{name} started, and its rollout is halted")
+        self._judge_company(started, [r for r in in_flight if r["metadata"]["uid"] != uid])
+        self._judge_settling(started)
         for other in self._of("nodereplacements"):
             if other["metadata"]["uid"] != uid and self._goes_before(other, started):
                 self._report(f"{name} started before {other['metadata']['name']}")
+
+    def _judge_company(self, started: JsonObject, others: list[JsonObject]) -> None:
+        """Nodes in flight share one topology value, and only one is of the control plane."""
+        name, strategy = started["metadata"]["name"], started["spec"]["strategy"]
+        node = self._known_node(started)
+        key, policy = strategy.get("topologyKey"), strategy.get("controlPlane")
+        for other in map(self._known_node, others):
+            if node is None or other is None:
+                continue
+            beside = f"{name} started beside node {other['metadata']['name']}"
+            if key and _labels(other).get(key) != _labels(node).get(key):
+                self._report(f"{beside}, which has another {key}")
+            is_control_plane = all(CONTROL_PLANE_LABEL in _labels(each) for each in (node, other))
+            if is_control_plane and other is not node and policy != "Ignore":
+                self._report(f"{beside}, and both are of the control plane")
+
+    def _judge_settling(self, started: JsonObject) -> None:
+        now = self._scheduler.now()
+        for other in self._of("nodereplacements"):
+            seconds = other["spec"]["strategy"].get("settleSeconds", 0)
+            if step_of(other) != "Done" or other["status"]["step"].get("reason") != "Drained":
+                continue
+            age = (now - parse_time(other["status"]["completionTimestamp"])).total_seconds()
+            # Who starts at the same moment cannot know.
+            if _MOMENT < age < seconds and self._calm_since < self._scheduler.seconds:
+                self._report(
+                    f"{started['metadata']['name']} started {age:.1f} s after "
+                    f"{other['metadata']['name']} was drained, which settles for {seconds} s"
+                )
+
+    def _known_node(self, replacement: JsonObject) -> JsonObject | None:
+        """Return the node of a replacement, if it is the one that is meant: nobody lost it."""
+        node = self._server.find("nodes", replacement["spec"]["nodeName"])
+        is_meant = node is not None and node["metadata"]["uid"] == replacement["spec"]["nodeUID"]
+        return node if is_meant else None
 
     def _goes_before(self, other: JsonObject, started: JsonObject) -> bool:
         if _priority(other) <= _priority(started) or step_of(other) in _FINISHED:
@@ -269,7 +325,7 @@ class Judge:
         """Tell whether nobody but the operator has changed these for long."""
         latest = max(self._foreign.get(obj["metadata"]["uid"], 0.0) for obj in objects)
         # What somebody else made long ago may be paused or edited by the operator since.
-        return max(latest, self._calm_since) + PATIENCE < self._scheduler.seconds
+        return max(latest, self._calm_since) + self.patience < self._scheduler.seconds
 
     def _is_paused(self, obj: JsonObject) -> bool:
         """Tell whether somebody paused it so long ago that it must show."""
@@ -316,6 +372,10 @@ def step_of(replacement: JsonObject) -> str:
     """Return the step that a replacement is in."""
     step = (replacement.get("status") or {}).get("step") or {}
     return str(step.get("name", "Waiting"))
+
+
+def _attempts(replacement: JsonObject) -> int:
+    return int((replacement.get("status") or {}).get("attempts", 0))
 
 
 def is_stuck(replacement: JsonObject) -> bool:

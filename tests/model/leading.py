@@ -48,8 +48,8 @@ class LeaseWatcher:
         self.holder = str(spec.get("holderIdentity") or "")
         self._renewed_at = self._scheduler.seconds
 
-    def about_to_serve(self, process: Process, call: Call) -> None:
-        """Judge a request of a process that arrives: one may write, while its lease holds."""
+    def about_to_write(self, process: Process, call: Call) -> None:
+        """Judge a request that leaves, or arrives: one may write, while its lease holds."""
         if not is_guarded(call):
             return
         if self.holder != process.name:

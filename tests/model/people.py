@@ -233,6 +233,11 @@ class People:
         if rollout is not None:
             self._ask("DELETE", f"{_CUSTOM}/noderollouts/{rollout['metadata']['name']}")
 
+    def delete_rollouts(self) -> None:
+        """Delete every rollout."""
+        for rollout in self._of("noderollouts"):
+            self._ask("DELETE", f"{_CUSTOM}/noderollouts/{rollout['metadata']['name']}")
+
     def toggle_webhook(self) -> None:
         """Let an admission webhook refuse evictions, or stop that."""
         self._trouble.refuses_evictions = not self._trouble.refuses_evictions

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from tests.model.cluster import Cluster, Workload
 from tests.model.ending import faults_at_the_end
-from tests.model.judging import Judge, Verdict
+from tests.model.judging import PATIENCE, Judge, Verdict
 from tests.model.operators import identities
 from tests.model.people import People
 from tests.model.scheduling import Scheduler
@@ -65,6 +65,7 @@ class Run:
             self.rand,
             self.rand.choice([2, 3, 3, 4]),
             self._workloads(),
+            control_plane=self.rand.choice([0, 0, 2]),
         )
         self.people = People(
             self.scheduler,
@@ -97,11 +98,9 @@ class Run:
         self._chaos(self.rand.uniform(60.0, 240.0))
         self._heal()
         self._wait_for_the_end()
-        self._look()
-        faults = faults_at_the_end(self.server, self.judge, self.people)
-        if faults:
-            raise Verdict("; ".join(faults))
+        self._judge_the_end()
         self._expect_silence()
+        self._clear_away()
 
     def close(self) -> None:
         """End every process, so that nothing of the run is left."""
@@ -129,6 +128,7 @@ class Run:
         rand = self.rand
         self.trouble.rate = rand.choice([0.0, 0.01, 0.05])
         self.trouble.most_lag = rand.choice([0.0, 3.0, 30.0])
+        self.judge.patience = PATIENCE + self.trouble.most_lag
         self.deployment.begin_trouble()
         ends = self.scheduler.seconds + seconds
         pace = rand.choice([0.05, 0.15, 0.3])
@@ -209,6 +209,20 @@ class Run:
             raise Verdict(f"{written} writes in {_QUIET:.0f} s in which nothing happened")
         if turns > _TURNS:
             raise Verdict(f"threads woke {turns} times in {_QUIET:.0f} s of nothing to do")
+
+    def _clear_away(self) -> None:
+        """All rollouts are deleted: what was drained stays so, and all else is given back."""
+        self.people.delete_rollouts()
+        self._wait_for_the_end()
+        self._judge_the_end()
+        if any(map(self._of, ("noderollouts", "nodereplacements", "nodedrains"))):
+            raise Verdict(f"there is something left of deleted rollouts: {self._standing()}")
+
+    def _judge_the_end(self) -> None:
+        self._look()
+        faults = faults_at_the_end(self.server, self.judge, self.people)
+        if faults:
+            raise Verdict("; ".join(faults))
 
     def _look(self) -> None:
         self.deployment.look()

@@ -54,6 +54,10 @@ class TooSlow(Exception):
 class Trouble(Protocol):
     """What goes wrong with the requests of a process."""
 
+    def leaving(self, process: Process, call: Call) -> None:
+        """Look at a request that leaves its process; whatever becomes of that, it may arrive."""
+        ...
+
     def before(self, process: Process, call: Call, asked: Request) -> None:
         """Look at a request that is about to be served.
 
@@ -206,6 +210,7 @@ class Connection:
         call = _routed(self._server.api, asked)
         if isinstance(call, StatusError):
             return buffered(refusal(call))
+        self._trouble.leaving(self._process, call)
         self._pause(request.stop)
         try:
             self._trouble.before(self._process, call, asked)

@@ -106,6 +106,9 @@ class Deployment:
         self._judge.disturbed()
         if self._rand.random() < 0.7:
             self.start()
+        if self._rand.random() < 0.5:
+            # It learns nothing of the lease when it goes on: only its clock can tell it.
+            self._trouble.silence(leader.process, seconds + 8.0, only_leases=True)
         self._scheduler.freeze(leader.process)
         self._thaw_at[leader.process] = self._scheduler.seconds + seconds
 

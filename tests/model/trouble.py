@@ -65,6 +65,10 @@ class Shaken:
         self._trace = trace
         self._judge = judge
 
+    def leaving(self, process: Process, call: Call) -> None:
+        """Look at a request that leaves its process."""
+        self._judge.lease.about_to_write(process, call)
+
     def before(self, process: Process, call: Call, asked: Request) -> None:
         """Look at a request that is about to be served."""
         self.requests[process.name] += 1
@@ -82,7 +86,7 @@ class Shaken:
             self._trace.add(process.name, f"#{number} {what}: never arrives")
             raise TooSlow
         self._shake(process, call, f"#{number} {what}")
-        self._judge.lease.about_to_serve(process, call)
+        self._judge.lease.about_to_write(process, call)
         if call.resource != LEASES:  # it would fill the trace
             self._trace.add(process.name, f"#{number} {what}")
 
