@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tests.cases import manifests
 from tests.cases.case import Case
+from tests.cases.managers import QUICK_LEASE
 from tests.cases.waiting import wait_for
 
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
@@ -138,7 +139,7 @@ def test_a_person_who_opens_and_closes_a_node_while_no_manager_runs_owns_its_cor
 ) -> None:
     (name,) = case.add_nodes(1)
     hold(case)
-    manager = case.manager()
+    manager = case.manager(*QUICK_LEASE)
     case.roll()
     drain = case.replacement(name)
     wait_until_blocked(case, name)
@@ -146,7 +147,7 @@ def test_a_person_who_opens_and_closes_a_node_while_no_manager_runs_owns_its_cor
     for closed in (None, True):
         case.target.patch("Node", name, {"spec": {"unschedulable": closed}})
     assert is_marked(case, name)
-    case.manager()
+    case.manager(*QUICK_LEASE)
     case.delete("NodeRollout")
     wait_for("the drain to go", lambda: case.target.find("NodeDrain", drain) is None)
     assert case.is_cordoned(name)
