@@ -168,6 +168,7 @@ class Run:
     def _heal(self) -> None:
         self.trace.add("run", "from here on nothing goes wrong any more")
         self.trouble.heal()
+        self.server.wake_watches()
         self.trouble.kill_before = self.trouble.kill_after = None
         self.people.heal()
         self.deployment.heal()

@@ -156,6 +156,12 @@ class Server:
                 if watch.process is process and chosen():
                     watch.cut()
 
+    def wake_watches(self) -> None:
+        """Let watches tell at once what they were held back from telling."""
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.wake()
+
     def opened(self, bucket: BucketId, watch: "_WatchAnswer") -> None:
         """Tell a watch of the changes of a kind from now on."""
         self._watches.setdefault(bucket, {})[watch] = None
