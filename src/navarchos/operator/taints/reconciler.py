@@ -17,6 +17,9 @@ __all__ = ["RIGHTS", "TaintReconciler"]
 RIGHTS: Final = (Rule(NODES, ("patch",)),)
 """What it asks of the server."""
 
+_AFTER_CONFLICT: Final = 1.0
+"""Seconds. A cache that is behind by longer makes every try in vain, and no taint is urgent."""
+
 _log = get_logger(__name__)
 
 
@@ -48,5 +51,5 @@ class TaintReconciler(Reconciler):
             self._objects.nodes.patch(node, body)
         except STALE as error:
             _log.debug("node_overtaken", name=request.name, error=str(error))
-            return Result(requeue=True)
+            return Result(requeue_after=_AFTER_CONFLICT)
         return DONE
