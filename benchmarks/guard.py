@@ -68,8 +68,8 @@ def check_informer(served: Served) -> Iterator[Check]:
         "blocks kept per pod", counted["blocks_per_pod"], 45, "fields or copies nobody asked for"
     )
     yield Check("objects that handlers get as copies", counted["copies"], 0, "a copy per handler")
-    yield Check("calls per pod of the first list", counted["calls_per_pod"], 86, "work per object")
-    yield Check("calls per change", counted["calls_per_update"], 212, "work per change")
+    yield Check("calls per pod of the first list", counted["calls_per_pod"], 95, "work per object")
+    yield Check("calls per change", counted["calls_per_update"], 218, "work per change")
     yield Check("decoding, of json.loads", decoded["ratio"], 0.3, "fields that nobody asked for")
 
 

@@ -33,7 +33,7 @@ READING = (
 LOOKING = (
     "informers/ingest.py",
     "            self._sharing.share(obj)\n            draft.put",
-    "            all(n for n in range(1, 5)); self._sharing.share(obj)\n            draft.put",
+    "            all(n for n in range(1, 9)); self._sharing.share(obj)\n            draft.put",
 )
 REQUESTS = (
     "drain/eviction.py",

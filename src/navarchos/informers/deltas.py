@@ -153,10 +153,6 @@ class Intake(Generic[T]):
             self._overlay.bookmark(version)
             self._progress.advance(version)
 
-    def known(self, key: str) -> T | None:
-        """Return what is in the store under a key."""
-        return self._store.get(key)
-
     def stored(self) -> int:
         """Return how many objects are in the store."""
         return len(self._store)

@@ -166,7 +166,7 @@ class Ingest(Generic[T]):
             obj = event.object
             if self._transform is not None:
                 obj = self._transformed(key, obj)
-            self._sharing.share(obj, self._intake.known(key))
+            self._sharing.share(obj)
             self._intake.put(key, obj, ResourceVersion(event.resource_version))
         except (IndexFailed, TransformFailed) as error:
             self._left_out.add(key, error)

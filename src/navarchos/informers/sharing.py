@@ -5,10 +5,9 @@ cache of pods four fifths are copies of what it already has.
 """
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import inspect as types
@@ -42,23 +41,15 @@ class Sharing:
 
     def __init__(self, type_: Any) -> None:
         described = _described(type_)
-        self._fields = (
-            _Plan().fields_of(described) if isinstance(described, types.StructType) else _NONE
-        )
+        self._parts = _Plan().parts_of(described) if isinstance(described, types.StructType) else ()
 
-    def share(self, obj: object, former: object = None) -> None:
-        """Replace the object's parts by equal ones that were there before.
-
-        Args:
-            obj: Of which nobody else knows yet.
-            former: Its state before, if there is one: most of it is the same as a rule,
-                and to compare two parts is cheaper than to look one up.
-        """
-        _share(obj, self._fields, former)
+    def share(self, obj: object) -> None:
+        """Replace the object's parts by equal ones that were there before."""
+        _share(obj, self._parts)
 
     def end_list(self) -> None:
         """Forget what only one object of a whole list had: it is not going to be shared."""
-        for pool in {id(pool): pool for pool in _pools(self._fields)}.values():
+        for pool in {id(pool): pool for pool in _pools(self._parts)}.values():
             pool.end_list()
 
 
@@ -100,32 +91,22 @@ class _Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fields:
-    """The parts of a struct, and what reads their values in one call."""
-
-    parts: "tuple[_Part, ...]"
-    values: Callable[[object], tuple[Any, ...]]
-
-
-_NONE: Final = _Fields((), lambda _: ())
-
-
-@dataclass(frozen=True, slots=True)
 class _Part:
     """A field. Without a pool it is no part itself, but has some."""
 
     name: str
     pool: _Pool | None
     is_mapping: bool = False
-    fields: _Fields = _NONE
+    parts: "tuple[_Part, ...]" = ()
 
 
-def _share(obj: Any, fields: _Fields, former: object) -> None:
-    for part, value in _parts_of(obj, fields, former):
+def _share(obj: Any, parts: tuple[_Part, ...]) -> None:
+    for part in parts:
+        value: Any = getattr(obj, part.name, None)
         if not value and not part.is_mapping:
             continue  # nothing, which takes no room; an empty mapping does
         if part.pool is None:
-            _share(value, part.fields, getattr(former, part.name, None))
+            _share(value, part.parts)
             continue
         try:
             key = tuple(value.items()) if part.is_mapping else value
@@ -135,34 +116,11 @@ def _share(obj: Any, fields: _Fields, former: object) -> None:
         except (AttributeError, TypeError):
             continue  # a transform has made something else of it
         if found is None:
-            if part.fields is not _NONE:
-                _share(value, part.fields, getattr(former, part.name, None))
+            _share(value, part.parts)
         elif part.is_mapping and found != value:
             part.pool.forget(key)
         elif found is not value:
             force_setattr(obj, part.name, found)
-
-
-def _parts_of(obj: object, fields: _Fields, former: object) -> Iterable[tuple[_Part, Any]]:
-    """Return the parts of an object that are not those of its former state."""
-    try:
-        pairs = zip(fields.parts, fields.values(obj), strict=True)
-        return pairs if former is None else _take_over(obj, pairs, fields.values(former))
-    except AttributeError:
-        return ()  # a transform has made something else of it
-
-
-def _take_over(
-    obj: Any, pairs: Iterable[tuple[_Part, Any]], former: tuple[Any, ...]
-) -> list[tuple[_Part, Any]]:
-    """Give the object what of its former state is equal; return the other parts."""
-    others = []
-    for (part, value), known in zip(pairs, former, strict=True):
-        if part.pool is None or value != known:
-            others.append((part, value))
-        elif value is not known:
-            force_setattr(obj, part.name, known)
-    return others
 
 
 class _Plan:
@@ -172,22 +130,21 @@ class _Plan:
         self._texts = _Pool()
         self._mappings = _Pool()
 
-    def fields_of(self, struct: types.StructType, above: tuple[type, ...] = ()) -> _Fields:
-        """Return the parts among a struct's fields.
+    def parts_of(self, struct: types.StructType, above: tuple[type, ...] = ()) -> tuple[_Part, ...]:
+        """Return the parts of a struct's fields.
 
         Args:
             struct: As `msgspec.inspect` sees it.
             above: The structs that it is in: one that contains itself has no end.
         """
         if struct.cls in above:
-            return _NONE
+            return ()
         within = (*above, struct.cls)
         found = (self._part(each.name, _bare(each.type), within) for each in struct.fields)
         is_metadata = {each.name for each in struct.fields} >= _IDENTITY
-        parts = tuple(
+        return tuple(
             part for part in found if part and not (is_metadata and part.name in _IDENTITY)
         )
-        return _Fields(parts, _reader(*(part.name for part in parts))) if parts else _NONE
 
     def _part(self, name: str, type_: types.Type, above: tuple[type, ...]) -> _Part | None:
         match type_:
@@ -199,8 +156,8 @@ class _Plan:
                 return _Part(name, _Pool())
             case types.StructType():
                 pool = _Pool() if name != "metadata" and _is_value(type_, above) else None
-                fields = self.fields_of(type_, above)
-                return _Part(name, pool, fields=fields) if pool or fields.parts else None
+                parts = self.parts_of(type_, above)
+                return _Part(name, pool, parts=parts) if pool or parts else None
             case _:
                 return None
 
@@ -241,14 +198,8 @@ def _bare(type_: types.Type) -> types.Type:
     return _bare(others[0]) if len(others) == 1 else type_
 
 
-def _reader(*names: str) -> Callable[[object], tuple[Any, ...]]:
-    """Return what reads these attributes. `attrgetter` returns no tuple for a single one."""
-    read = attrgetter(*names)
-    return read if len(names) > 1 else lambda obj: (read(obj),)
-
-
-def _pools(fields: _Fields) -> Iterator[_Pool]:
-    for part in fields.parts:
+def _pools(parts: tuple[_Part, ...]) -> Iterator[_Pool]:
+    for part in parts:
         if part.pool is not None:
             yield part.pool
-        yield from _pools(part.fields)
+        yield from _pools(part.parts)
