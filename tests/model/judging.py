@@ -95,7 +95,7 @@ class Judge:
         ]
         if not drains:
             return
-        if all(self._is_paused(drain) for drain in drains):
+        if all(self._must_rest(drain) for drain in drains):
             self._report(f"{verb} of {namespace}/{name} while its drain is paused")
         if node is None:
             return
@@ -333,6 +333,20 @@ class Judge:
         if since is None:
             return False
         return max(since, self._calm_since) + 10.0 < self._scheduler.seconds
+
+    def _must_rest(self, drain: JsonObject) -> bool:
+        """Tell whether nothing may be sent for a drain.
+
+        One whose report has been handed over goes by its rollout: its own spec says what
+        was wanted before.
+        """
+        above = _owner_uid(drain)
+        if not above or drain["spec"].get("uncordonOnDelete", True):
+            return self._is_paused(drain)
+        replacements = {each["metadata"]["uid"]: each for each in self._of("nodereplacements")}
+        replacement = replacements.get(above)
+        rollout = self._rollout_of(replacement) if replacement is not None else None
+        return rollout is not None and self._is_paused(rollout)
 
     def _held_by_orphans(self) -> set[str]:
         alive = {r["metadata"]["uid"] for r in self._of("nodereplacements")}
