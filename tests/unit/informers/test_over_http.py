@@ -121,7 +121,8 @@ def test_a_watch_that_goes_wrong_loses_nothing(
     see_a_bookmark(client, informer)
     server.faults.add(Fault(verb="watch", resource="configmaps", times=2, **fault))  # type: ignore[arg-type]  # one number each
     informer._reflector.relist(informer.last_resource_version)
-    names = [f"c{number}" for number in range(12)]
+    # A list has them in this order, too: the one asked for may come among them.
+    names = [f"c{number:02}" for number in range(12)]
     for name in names:
         create(client, name)
     seen.wait(*(("add", name) for name in names))
