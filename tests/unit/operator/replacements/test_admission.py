@@ -525,6 +525,21 @@ def test_two_nodes_with_crossing_budgets_are_both_drained(make: Any, data: st.Da
     assert left == {}
 
 
+@settings(max_examples=60)
+@given(data=st.data())
+def test_nobody_in_line_shares_fewer_budgets_with_the_node_in_flight_than_the_one_that_starts(
+    make: Any, data: st.DataObject
+) -> None:
+    """Whatever budgets any pair shares; of several that share as few, the first in line."""
+    names = ["a", "b", "c", "d", "e", "f"]
+    choice = st.frozensets(st.sampled_from(["w", "x", "y", "z"]))
+    budgets = {name: data.draw(choice) for name in names}
+    (started,) = admit(beside(make, *names, budgets=budgets), make.now).start
+    shared = {name: len(budgets["a"] & budgets[name]) for name in names[1:]}
+    fewest = [name for name in names[1:] if shared[name] == min(shared.values())]
+    assert started == f"roll-{fewest[0]}"
+
+
 # Properties over random worlds
 
 ROLLOUTS = ("r0", "r1", "")
