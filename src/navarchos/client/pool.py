@@ -200,6 +200,10 @@ class PooledAnswer:
                 if not data:
                     self._response.read1(_PIECE)  # sees the end, and lets the connection go
         except _FAILURES as error:
+            # A pool gives out what came back last: this connection, which is made anew. Those
+            # that were kept are as dead as it was, perhaps, and would cost a timeout each.
+            self._response.close()
+            self._response.release_conn()
             _raise_ours(error, self._exchange, self._stop)
         if not data and self._exchange.aborted:
             raise Stopped(_reason(self._stop))

@@ -47,6 +47,11 @@ class Response(http.client.HTTPResponse):
         self._is_more_there = True  # or may be: nobody has looked
         self._is_head_empty = False
 
+    def close(self) -> None:
+        """End the answer, and give the buffer back: whoever has read it may keep this object."""
+        super().close()
+        self._buffer = bytearray()
+
     def read1(self, n: int = -1) -> bytes:
         """Return what comes next, waiting until there is something; `b""` at the end."""
         if self.isclosed() or not self.chunked:

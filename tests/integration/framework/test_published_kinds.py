@@ -62,6 +62,7 @@ def test_defaults_are_filled_in_all_the_way_down(client: Client) -> None:
         "pendingPods": "Evicted",
         "pendingPodsTimeoutSeconds": 600,
         "controlPlane": "Guard",
+        "taintWaitingNodes": False,
     }
     assert spec["drain"]["timeoutSeconds"] == 900
     assert spec["paused"] is False
