@@ -132,6 +132,7 @@ class HttpFrontend:
             async for batch in batches:
                 if not await self._send(raw, response, spoiler, batch):
                     break
+                del batch  # what has been sent is not held until there is more
         await response.write_eof()
         return response
 

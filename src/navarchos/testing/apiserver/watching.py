@@ -105,6 +105,7 @@ class Watch:
             first, cursor = self._lines.begin()
             # Also when empty: the caller sends the headers then.
             yield first
+            del first  # a whole collection, which would be held for as long as the watch lasts
             if cursor >= 0:
                 async with aclosing(self._follow(cursor)) as batches:
                     async for batch in batches:
