@@ -231,7 +231,7 @@ def test_what_a_leader_writes_stays_here_once_another_may_lead(
 ) -> None:
     """Work may go on after the lease is lost, as no thread can be killed; its writes do not."""
     one = replica("one", host=network.url, election=True, renew_deadline=1.5)
-    told, gate, done = threading.Event(), threading.Event(), threading.Event()
+    led, told, gate, done = (threading.Event() for _ in range(4))
     refused: list[BaseException] = []
 
     class Stubborn:
@@ -241,6 +241,7 @@ def test_what_a_leader_writes_stays_here_once_another_may_lead(
                 one.manager.client.resource(CONFIG_MAPS),
             )
             cached.create(named("while-leading"), namespace)
+            led.set()
             stop.wait()
             told.set()
             gate.wait(LIMIT)
@@ -255,7 +256,8 @@ def test_what_a_leader_writes_stays_here_once_another_may_lead(
 
     one.manager.add(Stubborn())
     one.start()
-    until(lambda: maps.list(namespace, field_selector="metadata.name=while-leading").items)
+    # Not when the object is there: its answer may still be on the way, and would be cut off.
+    assert led.wait(LIMIT)
     network.refuse()
     network.strike(WireFault(Kind.RESET))
     assert told.wait(LIMIT)
