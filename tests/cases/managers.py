@@ -49,7 +49,10 @@ class ManagerProcess:
     def __init__(self, guard: Guard, name: str, kubeconfig: Path, *arguments: str) -> None:
         self._guard = guard
         self.name = name
+        # The official package writes the certificates of a kubeconfig to files, and a manager
+        # that is killed leaves them.
         self._command = (
+            *("env", f"TMPDIR={guard.directory}"),
             *(sys.executable, "-m", "navarchos.cli", "manager"),
             *shipped_arguments(),
             *(f"--kubeconfig={kubeconfig}", "--log-level=debug"),

@@ -116,7 +116,8 @@ class Operator:
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kopf", *words],
-                env={**os.environ, "KUBECONFIG": str(kubeconfig)},
+                # One that is killed leaves the certificates that it wrote to files.
+                env={**os.environ, "KUBECONFIG": str(kubeconfig), "TMPDIR": str(log.parent)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
