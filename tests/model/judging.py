@@ -121,6 +121,8 @@ class Judge:
         metadata = change.object["metadata"]
         if not by_operator and change.resource.group == GROUP:
             self._foreign[metadata["uid"]] = self._scheduler.seconds
+            if change.type == "DELETED":  # what comes in its place has its name
+                self._foreign[metadata["name"]] = self._scheduler.seconds
         self._remember_pause(change)
         match change.resource.plural:
             case "pods":
@@ -323,7 +325,11 @@ class Judge:
 
     def _is_old(self, *objects: JsonObject) -> bool:
         """Tell whether nobody but the operator has changed these for long."""
-        latest = max(self._foreign.get(obj["metadata"]["uid"], 0.0) for obj in objects)
+        latest = max(
+            self._foreign.get(obj["metadata"][key], 0.0)
+            for obj in objects
+            for key in ("uid", "name")
+        )
         # What somebody else made long ago may be paused or edited by the operator since.
         return max(latest, self._calm_since) + self.patience < self._scheduler.seconds
 

@@ -12,7 +12,7 @@ from navarchos.client import Client, ClientConfig
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost
 from navarchos.operator.assembly import build
-from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
+from navarchos.runtime import GracePeriodExceeded, LeaderElectionOptions, Manager, ManagerOptions
 from navarchos.stopping import StopToken
 
 __all__ = ["Operator"]
@@ -84,7 +84,7 @@ class Operator:
         except Exception as error:  # noqa: BLE001 - the run judges it
             # Threads that are killed fail each other: that is none of the manager's.
             self.failure = None if self.process.is_dead else error
-            if isinstance(error, LeaseLost):
+            if isinstance(error, LeaseLost | GracePeriodExceeded):
                 self._scheduler.kill(self.process)  # it exits, whatever still runs
         self.has_ended = True
 
