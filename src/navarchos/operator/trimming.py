@@ -23,7 +23,6 @@ from navarchos.operator.api.v1alpha1 import (
     DrainPhase,
     NodeDrain,
     NodeReplacement,
-    Step,
 )
 from navarchos.operator.drains.aftercare import is_handed_over
 from navarchos.operator.nodes import NODES, Node
@@ -72,7 +71,7 @@ def trimmed_replacement(replacement: NodeReplacement) -> NodeReplacement:
     that is written in between touches the lists, so what is absent here stays there.
     The owners of its pods stay, because admission waits for what replaces those pods.
     """
-    if replacement.status.current not in {Step.DONE, Step.FAILED}:
+    if not replacement.status.current.is_finished:
         return replacement
     status = replace(
         replacement.status,

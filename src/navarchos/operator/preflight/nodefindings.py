@@ -9,7 +9,6 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
     PlannedNode,
-    Step,
     resolve_count,
 )
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
@@ -20,8 +19,6 @@ from navarchos.operator.replacements.world import owning_rollout
 from navarchos.operator.rollouts.plan import selector_of
 
 __all__ = ["about_node", "about_rollout"]
-
-_OVER = (Step.DONE, Step.FAILED)
 
 
 def about_node(
@@ -108,7 +105,7 @@ def _busy(
 ) -> Iterator[Finding]:
     others = [r for r in replacements if owning_rollout(r) != rollout.metadata.uid]
     for other in others:
-        if other.status.current not in _OVER:
+        if not other.status.current.is_finished:
             yield Finding(
                 severity=Severity.NOTE,
                 reason=Reason.NODE_BUSY,

@@ -26,7 +26,6 @@ COMPARED: Final = 8
 """Nodes next in line that are compared when one of them may start."""
 
 _LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
-_FINISHED: Final = (Step.DONE, Step.FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +147,7 @@ def _topology(node_name: str, key: str, world: World) -> str:
 
 def _is_over(replacement: NodeReplacement, world: World) -> bool:
     """Tell those that neither start nor hold up others; their slots count elsewhere."""
-    if replacement.status.current in _FINISHED:
+    if replacement.status.current.is_finished:
         return True
     if replacement.metadata.deletion_timestamp is not None:
         return True
@@ -383,7 +382,7 @@ def _evicted_owners(replacements: Sequence[NodeReplacement]) -> dict[str, dateti
     active = {
         owning_rollout(replacement)
         for replacement in replacements
-        if replacement.status.current not in _FINISHED
+        if not replacement.status.current.is_finished
     }
     owners: dict[str, datetime] = {}
     for replacement in replacements:

@@ -1,7 +1,6 @@
 """What a rollout's replacements look like, and how they follow its spec. Pure."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
 
@@ -23,8 +22,6 @@ from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.replacements.failures import max_concurrent, max_failures
 
 __all__ = ["manifest", "name_of_child", "patch_for", "resume_token"]
-
-_FINISHED: Final = (Step.DONE, Step.FAILED)
 
 
 def name_of_child(rollout: NodeRollout, node: str) -> str:
@@ -57,7 +54,7 @@ def patch_for(rollout: NodeRollout, node: PlannedNode, child: NodeReplacement) -
     step = child.status.current
     if token and step is not Step.DONE and _token(child) != token:
         patch["metadata"] = {"annotations": {RESUME_ANNOTATION: token}}
-    spec = _spec_changes(rollout, node, child) if step not in _FINISHED else {}
+    spec = _spec_changes(rollout, node, child) if not step.is_finished else {}
     if spec:
         patch["spec"] = spec
     return patch

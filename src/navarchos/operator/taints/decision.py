@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from navarchos.client.taints import Taint
-from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
+from navarchos.operator.api.v1alpha1 import NodeReplacement
 from navarchos.operator.names import TO_BE_REPLACED_TAINT
 from navarchos.operator.nodes import Node
 
@@ -13,14 +13,12 @@ __all__ = ["TAINT", "adjusted", "bears_it", "is_wanted", "wants_it"]
 TAINT: Final = Taint(TO_BE_REPLACED_TAINT, effect="PreferNoSchedule")
 """Its key is ours: a taint of that key is never somebody else's, whatever its effect."""
 
-_FINISHED: Final = (Step.DONE, Step.FAILED)
-
 
 def wants_it(replacement: NodeReplacement) -> bool:
     """Tell whether a replacement wants its node to bear the taint."""
     return (
         replacement.spec.strategy.taint_waiting_nodes
-        and replacement.status.current not in _FINISHED
+        and not replacement.status.current.is_finished
         and replacement.metadata.deletion_timestamp is None
     )
 

@@ -71,6 +71,11 @@ class Step(StrEnum):
         """Whether something is done to a node in this step."""
         return self.phase is ReplacementPhase.IN_PROGRESS
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing more is done to the node, unless a person asks for it."""
+        return self in {Step.DONE, Step.FAILED}
+
 
 class StepStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """The present step, since when, and until when at the latest."""
