@@ -170,7 +170,7 @@ def test_a_port_that_somebody_else_took_is_given_up_for_another() -> None:
         def choose() -> Ports:
             ports = Ports.choose()
             if not chosen:
-                ports = Ports(ports.etcd, rival.getsockname()[1], *range(3))
+                ports = replace(ports, apiserver=rival.getsockname()[1])
             chosen.append(ports)
             return ports
 

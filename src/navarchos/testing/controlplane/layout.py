@@ -1,10 +1,10 @@
 """What lies where in a control plane's directory, and who listens on which port."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from navarchos.testing.controlplane.ports import HOST, free_ports
+from navarchos.testing.controlplane.ports import HOST, HeldPort, hold_ports
 
 __all__ = ["PARTS", "Layout", "Ports"]
 
@@ -20,11 +20,18 @@ class Ports:
     controller_manager: int
     scheduler: int
     kwok: int
+    held: tuple[HeldPort, ...] = field(default=(), repr=False, compare=False)
 
     @classmethod
     def choose(cls) -> "Ports":
-        """Return ports that nobody uses now."""
-        return cls(*free_ports(len(PARTS)))
+        """Return ports that are kept for the parts until they are released."""
+        held = hold_ports(len(PARTS))
+        return cls(*(each.number for each in held), held=held)
+
+    def release(self) -> None:
+        """Keep them no longer; may be repeated."""
+        for each in self.held:
+            each.release()
 
 
 @dataclass(frozen=True, slots=True)

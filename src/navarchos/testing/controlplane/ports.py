@@ -4,20 +4,48 @@ import socket
 from contextlib import ExitStack
 from typing import Final
 
-__all__ = ["HOST", "free_ports"]
+__all__ = ["HOST", "HeldPort", "hold_ports"]
 
 HOST: Final = "127.0.0.1"
 """Where everything listens."""
 
 
-def free_ports(count: int) -> list[int]:
-    """Return different ports on loopback that nobody uses now.
+class HeldPort:
+    """A port on loopback that is kept for a server of ours, however late it starts.
 
-    Does not promise that nobody takes them a moment later: whoever starts a server on
-    one must be ready to try again.
+    A socket is bound to it and does not listen. The kernel gives such a port to nobody
+    who asks for any, be it to listen or to connect from; but a server that asks for this
+    one, with SO_REUSEADDR as Go's listeners do, may listen on it, as often as it likes.
+
+    Does not promise: that nobody who asks for its very number takes it first.
+
+    Lifecycle: held from the start until `release`, which may be repeated.
+
+    Attributes:
+        number: Of the port.
     """
+
+    def __init__(self) -> None:
+        self._socket = socket.socket()
+        try:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._socket.bind((HOST, 0))
+        except OSError:
+            self._socket.close()
+            raise
+        self.number: Final = int(self._socket.getsockname()[1])
+
+    def release(self) -> None:
+        """Let anybody have it whom the kernel gives it to."""
+        self._socket.close()
+
+
+def hold_ports(count: int) -> tuple[HeldPort, ...]:
+    """Return different ports, all held."""
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [int(each.getsockname()[1]) for each in sockets]
+        held = []
+        for _ in range(count):
+            held.append(HeldPort())
+            stack.callback(held[-1].release)
+        stack.pop_all()
+    return tuple(held)

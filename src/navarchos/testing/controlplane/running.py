@@ -105,7 +105,9 @@ def _bring_up_once(
     with ExitStack() as cleanup:
         guard = Guard()
         cleanup.callback(guard.stop)
-        running = Running(guard, binaries, options, stop=stop, clock=clock)
+        ports = options.choose_ports()
+        cleanup.callback(ports.release)
+        running = Running(guard, ports, binaries, options, stop=stop, clock=clock)
         cleanup.callback(running.stop)
         running.start()
         cleanup.pop_all()
@@ -130,6 +132,7 @@ class Running:
     def __init__(
         self,
         guard: Guard,
+        ports: Ports,
         binaries: Mapping[Tool, Binary],
         options: Options,
         *,
@@ -140,7 +143,7 @@ class Running:
         self._options = options
         self._guard = guard
         self._waiter = Waiter(self._guard, stop=stop, timeout=options.timeout, clock=clock)
-        self.layout = Layout(self._guard.directory, options.choose_ports())
+        self.layout = Layout(self._guard.directory, ports)
         self.layout.certificates.mkdir()
         self.authority = Authority(self.layout.certificates, clock=clock)
         self.administrator = self.authority.issue_client(
@@ -169,9 +172,10 @@ class Running:
         self._wait_for_the_rest()
 
     def stop(self) -> None:
-        """Stop the servers and remove their files."""
+        """Stop the servers, remove their files and give back their ports."""
         self.client.close()
         self._guard.stop()
+        self.layout.ports.release()
 
     def start_apiserver(self) -> None:
         """Start the API server and wait until it is ready."""

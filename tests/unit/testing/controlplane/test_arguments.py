@@ -101,4 +101,6 @@ def test_ports_are_different_from_each_other() -> None:
         chosen.scheduler,
         chosen.kwok,
     }
+    chosen.release()
+    assert numbers == {each.number for each in chosen.held}
     assert len(numbers) == 5
