@@ -109,8 +109,17 @@ e2e-kind: $(STAMP) ## Run them on a kind cluster, with the image; needs a contai
 
 # ONLY=informer-sync for some rows, QUICK=1 for small sizes, ROUNDS=1 for fewer turns.
 BENCH_OPTIONS := $(ONLY:%=--only %) $(QUICK:%=--quick) $(ROUNDS:%=--rounds %)
+# Programs are measured in an environment with what users install, and kopf as a peer.
+BENCH_VENV := .venv-bench
+BENCH_STAMP := $(BENCH_VENV)/.installed
+$(BENCH_STAMP): setup.cfg pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(BENCH_VENV)
+	PIP_CONSTRAINT=$(PINS) PIP_BUILD_CONSTRAINT=$(PINS) \
+		$(BENCH_VENV)/bin/pip install --quiet --disable-pip-version-check --editable . kopf
+	@touch $@
+
 .PHONY: bench
-bench: $(STAMP) controlplane ## Measure beside client-go and others; ONLY=ROW for one row, QUICK=1 for small sizes
+bench: $(STAMP) $(BENCH_STAMP) controlplane ## Measure beside client-go and others; ONLY=ROW for one row, QUICK=1 for small sizes
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
 	$(BIN)/python -m benchmarks.pages
 
@@ -124,6 +133,6 @@ bench-cluster: $(STAMP) ## Measure a simulated cluster of 1,000 nodes and 30,000
 
 .PHONY: clean
 clean: ## Remove what the other targets made
-	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info

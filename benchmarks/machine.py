@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 
 from benchmarks import clientgo
+from benchmarks.interpreter import is_as_installed
 from navarchos.testing.controlplane.tools import PINS
 
 __all__ = ["describe_machine", "versions"]
@@ -21,6 +22,7 @@ def describe_machine() -> dict[str, object]:
         "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1),
         "kernel": platform.release(),
         "load_before": round(os.getloadavg()[0], 1),
+        "environment": "as installed" if is_as_installed() else "with development tools",
     }
 
 

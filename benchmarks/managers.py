@@ -4,12 +4,12 @@ import http.client
 import json
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Final, Self
 
+from benchmarks.interpreter import interpreter_path
 from benchmarks.processes import ROOT, SubjectFailed
 from navarchos.informers.mutation import MUTATION_VARIABLE
 from navarchos.testing.controlplane.ports import HOST
@@ -31,7 +31,7 @@ class ManagerProcess:
 
     def __init__(self, kubeconfig: Path) -> None:
         self._command = [
-            *(sys.executable, "-m", "navarchos.cli", "manager"),
+            *(interpreter_path(), "-m", "navarchos.cli", "manager"),
             *("--leader-election", "--leader-election-id=navarchos-leader-election"),
             "--leader-election-namespace=kube-system",
             *(f"--kubeconfig={kubeconfig}", "--until-stdin-closes"),

@@ -1,10 +1,10 @@
 """The API server for tests: what it does in a second of its processor's time."""
 
+import sys
 from typing import Final
 
 from benchmarks.contests import AT_LEAST, Outcome, Run, Target, contest
 from benchmarks.processes import Subject
-from benchmarks.rows.informers import python
 from benchmarks.sizes import Sizes
 
 __all__ = ["apiserver"]
@@ -31,7 +31,7 @@ def apiserver(sizes: Sizes) -> Outcome:
 
 def _serve() -> Run:
     numbers = map(str, (_GETS, _LISTED, _WATCHES, _EVENTS))
-    with Subject(python("api_server", *numbers)) as subject:
+    with Subject((sys.executable, "-m", "benchmarks.subjects.api_server", *numbers)) as subject:
         got, listed = subject.report("got"), subject.report("listed")
         followed = subject.report("followed")
     return {

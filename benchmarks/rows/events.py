@@ -1,7 +1,6 @@
 """Following changes: what an update costs, and how soon a handler hears of it."""
 
 import statistics
-import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
@@ -9,6 +8,7 @@ from typing import Final
 from benchmarks import clientgo
 from benchmarks.churn import churn
 from benchmarks.contests import Outcome, Run, Target, contest
+from benchmarks.interpreter import interpreter_path
 from benchmarks.processes import Subject
 from benchmarks.servers import Served
 from benchmarks.sizes import Sizes
@@ -22,7 +22,7 @@ def watch_events(served: Served, sizes: Sizes) -> Outcome:
     """Let each contender follow the same rate of changes."""
     served.fill(sizes.nodes, sizes.pods)
     subject = "benchmarks.subjects.navarchos_informer"
-    ours = (sys.executable, "-m", subject, "drain", str(served.place))
+    ours = (interpreter_path(), "-m", subject, "drain", str(served.place))
     peers = {
         f"client-go {mode}": (
             str(clientgo.program(clientgo.INFORMER)),

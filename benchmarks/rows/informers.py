@@ -1,6 +1,5 @@
 """Filling a cache with the pods of a cluster, beside client-go and the official package."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
@@ -8,6 +7,7 @@ from pathlib import Path
 
 from benchmarks import clientgo
 from benchmarks.contests import AT_LEAST, Figures, Outcome, Run, Target, contest
+from benchmarks.interpreter import interpreter_path
 from benchmarks.processes import Report, Subject
 from benchmarks.servers import Served
 from benchmarks.sizes import Sizes
@@ -167,7 +167,7 @@ def _client_go(mode: str, served: Served) -> Callable[[], Run]:
 
 def python(subject: str, *arguments: str) -> tuple[str, ...]:
     """Return the command that runs one of our measured programs."""
-    return (sys.executable, "-m", f"benchmarks.subjects.{subject}", *arguments)
+    return (interpreter_path(), "-m", f"benchmarks.subjects.{subject}", *arguments)
 
 
 def _ratio(figures: Mapping[str, Figures], peer: str) -> Callable[[str], float]:

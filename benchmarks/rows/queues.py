@@ -1,12 +1,12 @@
 """Work queues beside client-go's."""
 
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from benchmarks import clientgo
 from benchmarks.contests import AT_LEAST, Figures, Outcome, Run, Target, contest
+from benchmarks.interpreter import interpreter_path
 from benchmarks.processes import Subject
 from benchmarks.sizes import Sizes
 
@@ -67,7 +67,7 @@ def _work(sizes: Sizes) -> dict[str, Callable[[tuple[str, ...]], Run]]:
 
 
 def _ours(kind: str) -> tuple[str, ...]:
-    return (sys.executable, "-m", "benchmarks.subjects.navarchos_queue", kind)
+    return (interpreter_path(), "-m", "benchmarks.subjects.navarchos_queue", kind)
 
 
 def _targets(figures: dict[str, Figures], name: str, sizes: Sizes) -> list[Target]:

@@ -1,13 +1,13 @@
 """How long a program waits before it can work."""
 
 import subprocess
-import sys
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final
 
 from benchmarks.contests import Figures, Outcome, Run, Target, contest
+from benchmarks.interpreter import interpreter_path
 from benchmarks.managers import ManagerProcess
 from benchmarks.processes import ROOT
 from benchmarks.servers import Served
@@ -62,7 +62,7 @@ def imported(work: str) -> Run:
     """Run a statement in a new interpreter; gives its seconds and what is resident after it."""
     program = _PROGRAM.format(work=work)
     done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+        [interpreter_path(), "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     seconds, resident = done.stdout.split()
     return {"seconds": float(seconds), "resident": float(resident)}
