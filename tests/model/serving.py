@@ -7,7 +7,7 @@ goes wrong is decided by a `Trouble`.
 """
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
@@ -308,6 +308,10 @@ class _WatchAnswer:
         self.wake()
 
     def read(self) -> bytes:
+        """Refuse: a watch has no end."""
+        raise NotImplementedError
+
+    def parts(self) -> Iterator[bytes]:
         """Refuse: a watch has no end."""
         raise NotImplementedError
 

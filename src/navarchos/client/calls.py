@@ -7,9 +7,10 @@ warnings, and the translation of error answers.
 import copy
 import re
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Self, TypeVar
+from functools import partial
+from typing import Final, Generic, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
 
 from navarchos.client.config import ClientConfig
@@ -99,6 +100,19 @@ class RawResponse:
     headers: Mapping[str, str]
     body: bytes
 
+    @property
+    def size(self) -> int:
+        """Of the body, in bytes."""
+        return len(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class _Taken(Generic[R]):
+    """What was made of a body while it came, and how large that was."""
+
+    made: R
+    size: int
+
 
 class Caller:
     """Performs calls for one client.
@@ -169,6 +183,25 @@ class Caller:
             raise _error(call, response)
         return response
 
+    def received(self, call: Call, stop: StopToken, take: Callable[[Iterator[bytes]], R]) -> R:
+        """Perform a call as `checked` does, and return what `take` makes of the body.
+
+        Args:
+            call: What to send.
+            stop: Frees whoever waits; a child of the client's own token.
+            take: Gets the body as it comes. Called anew, from the first part, each time
+                that the call is repeated because an answer broke off.
+
+        Raises:
+            ApiError: The server refused.
+            TransportError: There was no complete answer.
+            Stopped: The client was closed or told to stop.
+        """
+        found = self._perform(call, stop, partial(_taken, take))
+        if isinstance(found, RawResponse):
+            raise _error(call, found)
+        return found.made
+
     def open(self, call: Call, stop: StopToken) -> Answer:
         """Perform a call and return its answer while the body is still to come.
 
@@ -232,7 +265,7 @@ class Caller:
             self._log_warnings(answer.headers.get("warning", ""))
             received = receive(answer)
             code = str(answer.status)
-            size = len(received.body) if isinstance(received, RawResponse) else None
+            size = received.size if isinstance(received, RawResponse | _Taken) else None
             self._metrics.sized(call.method, sent=len(call.body or b""), received=size)
             return answer, received
         finally:
@@ -349,6 +382,24 @@ class _Tries:
         """Tell, once, that credentials may be renewed."""
         self._renewed, before = True, self._renewed
         return not before
+
+
+def _taken(take: Callable[[Iterator[bytes]], R], answer: Answer) -> "_Taken[R] | RawResponse":
+    """Return what is made of a success; the answer itself if it is none."""
+    if answer.status >= _FIRST_FAILURE:
+        return _whole(answer)
+    sizes: list[int] = []
+    try:
+        made = take(_measured(answer.parts(), sizes))
+    finally:
+        answer.close()
+    return _Taken(made, sum(sizes))
+
+
+def _measured(parts: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
+    for part in parts:
+        sizes.append(len(part))
+        yield part
 
 
 def _whole(answer: Answer) -> RawResponse:

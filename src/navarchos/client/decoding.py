@@ -1,13 +1,14 @@
 """From the bytes of an answer to objects, one pass where possible.
 
 The fast path is msgspec's typed decoder: a page of a list, envelope and objects,
-in one go, at about a gigabyte a second, building only what the type declares. An
+in one go, or in pieces while it comes, at about a gigabyte a second, building only what
+the type declares. An
 object that it refuses is decoded to a dict, freed of nulls and converted. One that
 is still wrong becomes a `DecodeError` and does not stop the others.
 """
 
 import collections.abc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
@@ -15,6 +16,7 @@ from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, get_a
 import msgspec
 
 from navarchos.client.collector import collection_paused
+from navarchos.client.cutting import ListCutter
 from navarchos.client.errors import DecodeError
 from navarchos.client.nulls import without_nulls
 from navarchos.client.resource import Resource
@@ -106,6 +108,7 @@ class Codec(Generic[T]):
         item: Any = self._type
         self._objects: msgspec.json.Decoder[Any] = decoder_of(item)
         self._lists: msgspec.json.Decoder[Any] = decoder_of(_list_type(self._name, item))
+        self._items: msgspec.json.Decoder[Any] = decoder_of(list[item])
         self._change_beginnings = tuple(
             f'{{"type":"{change}","object":'.encode() + beginning
             for change in get_args(ChangeType)
@@ -165,39 +168,38 @@ class Codec(Generic[T]):
             why = f"the object is a {found.kind} of {found.api_version}"
             raise DecodeError(why, verb=verb, resource=self._name)
 
-    def decode_list(self, data: bytes) -> ResourceList[T]:
-        """Decode a page. The objects keep no reference to its bytes (RF-12).
+    def decode_list(self, *parts: bytes) -> ResourceList[T]:
+        """Decode a page that is there, as `decode_parts` does."""
+        return self.decode_parts(parts)
+
+    def decode_parts(
+        self, parts: Iterable[bytes], *, each: Callable[[T], object] | None = None
+    ) -> ResourceList[T]:
+        """Decode a page while it comes. The objects keep no reference to its bytes (RF-12).
+
+        Promises: of the bytes of a long page, as servers send it, there are never more
+        than some megabytes.
+
+        Args:
+            parts: The page.
+            each: Hears of each object soon after it was decoded.
 
         Raises:
             DecodeError: It is no list at all, or a `Table` (RF-13), which has rows
                 instead of items and would look like an empty list.
         """
-        with collection_paused():
-            try:
-                page = self._lists.decode(data)
-            except msgspec.DecodeError:
-                return self._decode_one_by_one(data)
-            self._refuse_table(page)
-            items = page.items or []
-            if self._untyped:
-                items = [self._finished(item) for item in items]
-            return _page(page.metadata, items, [])
-
-    def _decode_one_by_one(self, data: bytes) -> ResourceList[T]:
-        try:
-            raw = _RAW_LISTS.decode(data)
-        except msgspec.DecodeError as error:
-            raise DecodeError(
-                f"the answer is no list: {error}", verb="list", resource=self._name
-            ) from error
-        self._refuse_table(raw)
+        cutter = ListCutter()
         items: list[T] = []
         failures: list[DecodeError] = []
-        for item in raw.items or []:
-            try:
-                items.append(self.decode(item, verb="list"))
-            except DecodeError as failure:
-                failures.append(failure)
+        known = 0
+        for part in parts:
+            for guess in cutter.feed(part):
+                if self._add_items(guess, items, failures):
+                    cutter.take()
+                    known = _tell(each, items, known)
+                    break
+        page = self._decode_rest(cutter.rest(), items, failures)
+        _tell(each, items, known)
         if failures:
             _log.warning(
                 "objects_not_decoded",
@@ -206,7 +208,57 @@ class Codec(Generic[T]):
                 first=failures[0].key,
                 why=failures[0].why,
             )
-        return _page(raw.metadata, items, failures)
+        return page
+
+    def _add_items(self, data: bytes, items: list[T], failures: list[DecodeError]) -> bool:
+        """Decode an array of objects, if it is one."""
+        with collection_paused():
+            try:
+                items += self._all_finished(self._items.decode(data))
+                return True
+            except msgspec.DecodeError:
+                pass
+            try:
+                raw = _RAW_ITEMS.decode(data)
+            except msgspec.DecodeError:
+                return False
+            self._add_one_by_one(raw, items, failures)
+            return True
+
+    def _decode_rest(
+        self, data: bytes, items: list[T], failures: list[DecodeError]
+    ) -> ResourceList[T]:
+        """Decode a list, and put its items behind those that were cut off it."""
+        with collection_paused():
+            try:
+                page = self._lists.decode(data)
+                self._refuse_table(page)
+                items += self._all_finished(page.items or [])
+            except msgspec.DecodeError:
+                page = self._raw_list(data)
+                self._refuse_table(page)
+                self._add_one_by_one(page.items or [], items, failures)
+        return _page(page.metadata, items, failures)
+
+    def _raw_list(self, data: bytes) -> _RawList:
+        try:
+            found: _RawList = _RAW_LISTS.decode(data)
+        except msgspec.DecodeError as error:
+            why = f"the answer is no list: {error}"
+            raise DecodeError(why, verb="list", resource=self._name) from error
+        return found
+
+    def _add_one_by_one(
+        self, raw: Iterable[msgspec.Raw], items: list[T], failures: list[DecodeError]
+    ) -> None:
+        for item in raw:
+            try:
+                items.append(self.decode(item, verb="list"))
+            except DecodeError as failure:
+                failures.append(failure)
+
+    def _all_finished(self, objects: list[Any]) -> list[T]:
+        return [self._finished(each) for each in objects] if self._untyped else objects
 
     def _refuse_table(self, page: Any) -> None:
         if page.kind == "Table" and (page.api_version or "").startswith("meta.k8s.io/"):
@@ -260,6 +312,14 @@ def resource_version_of(obj: object, data: bytes | msgspec.Raw) -> ResourceVersi
         return ResourceVersion(_peek(data).get("resourceVersion", ""))
 
 
+def _tell(each: Callable[[T], object] | None, items: Sequence[T], known: int) -> int:
+    """Tell of the objects that nobody has heard of; return how many there are now."""
+    if each is not None:
+        for item in items[known:]:
+            each(item)
+    return len(items)
+
+
 def _peek(data: bytes | msgspec.Raw) -> Mapping[str, str]:
     try:
         metadata = _PEEKS.decode(data).metadata or {}
@@ -301,5 +361,6 @@ def _change_type(name: str, item: Any) -> Any:
 
 
 _RAW_LISTS: Final = decoder_of(_RawList)
+_RAW_ITEMS: Final = decoder_of(list[msgspec.Raw])
 _PEEKS: Final = decoder_of(_Peek)
 _TYPES: Final = decoder_of(_Type)

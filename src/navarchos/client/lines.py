@@ -19,19 +19,25 @@ class LineSplitter:
             # One line, as a server sends it: each change when it happens.
             line = chunk.strip()
             return [line] if line else []
-        first, *rest = chunk.split(b"\n")
-        self._parts.append(first)
-        if not rest:
-            return []
-        *whole, begun = [self.rest(), *rest]
-        if begun:
-            self._parts.append(begun)
-        return [line for line in map(bytes.strip, whole) if line]
+        lines = []
+        begin = 0
+        # Not `split`, which looks at each byte by itself; `find` looks at many at once.
+        while (end := chunk.find(b"\n", begin)) >= 0:
+            line = chunk[begin:end]
+            begin = end + 1
+            if self._parts:
+                self._parts.append(line)
+                line = self.rest()
+            if line := line.strip():
+                lines.append(line)
+        if begin < len(chunk):
+            self._parts.append(chunk[begin:])
+        return lines
 
     @property
     def is_between(self) -> bool:
         """Whether no line has begun."""
-        return not self._parts or not any(self._parts)
+        return not self._parts
 
     def rest(self) -> bytes:
         """Take what has come of a line that is not complete."""

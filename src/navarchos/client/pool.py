@@ -5,7 +5,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
@@ -35,7 +35,7 @@ __all__ = ["PooledAnswer", "PooledTransport"]
 _log = get_logger(__name__)
 
 _POOL_SIZE: Final = 64
-_PIECE: Final = 1 << 18
+_PIECE: Final = 1 << 20
 _MUCH: Final = 1 << 20
 _CONNECT_TIMEOUT: Final = 10.0
 """A connection that takes longer is not going to come."""
@@ -173,16 +173,20 @@ class PooledAnswer:
 
     def read(self) -> bytes:
         """Return the whole body within the request's timeout, and close."""
-        parts, length = [], 0
+        parts = [*self.parts()]
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the whole body as it comes, within the request's timeout, and close."""
+        length = 0
         try:
             while part := self._read(self._left()):
-                parts.append(part)
+                yield part
                 length += len(part)
                 # Some milliseconds more at its end are nothing beside what it took.
                 self._exchange.gathers = length >= _MUCH
         finally:
             self.close()
-        return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the next bytes, waiting until there are some."""

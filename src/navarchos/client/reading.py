@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
@@ -184,12 +185,15 @@ class ResourceReader(Generic[T]):
         continue_token: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
+        each: Callable[[T], object] | None = None,
     ) -> ResourceList[T]:
         """Return one page of what `list` returns, with the same arguments.
 
         With the `continue_token` of the page before, resourceVersion and match are
         not sent: the token carries them. Setting `stop` frees the thread that waits
-        for the page.
+        for the page. `each` hears of each object soon after it was decoded, before the
+        page is complete: to give it parts that others have, for instance. It hears of
+        objects of an answer that breaks off, too, which is asked for again.
 
         Raises:
             Expired: The token, or the resourceVersion, is too old.
@@ -200,7 +204,7 @@ class ResourceReader(Generic[T]):
         )
         token = self._token(stop)
         try:
-            return self._page(namespace, asked, limit, continue_token, timeout, token)
+            return self._page(namespace, asked, limit, continue_token, timeout, token, each)
         finally:
             token.stop("the page is there")
 
@@ -292,6 +296,7 @@ class ResourceReader(Generic[T]):
         continue_token: str,
         timeout: float | None,
         stop: StopToken | None = None,
+        each: Callable[[T], object] | None = None,
     ) -> ResourceList[T]:
         query, where = asked.query(limit, continue_token), self._where(namespace)
         call = Call(
@@ -303,7 +308,8 @@ class ResourceReader(Generic[T]):
             query=query,
             timeout=timeout,
         )
-        return self._codec.decode_list(self._caller.checked(call, stop).body)
+        token = self._caller.stop if stop is None else stop
+        return self._caller.received(call, token, partial(self._codec.decode_parts, each=each))
 
     def _call(
         self,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 __all__ = ["Response"]
 
 _RECORD: Final = 1 << 14  # as much as TLS hands out at once
-_MOST: Final = 1 << 18
-_ENOUGH: Final = _MOST // 4 * 3
+_MOST: Final = 1 << 20
+_ENOUGH: Final = _MOST // 8 * 3
 _GATHERING: Final = 0.01
 """Seconds. A server sends some hundred kilobytes of a list meanwhile."""
 

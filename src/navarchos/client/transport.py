@@ -9,7 +9,7 @@ client = Client(config, transport=FunctionTransport(lambda request: BufferedAnsw
 ```
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -84,6 +84,10 @@ class Answer(Protocol):
         """Return the whole body within the request's timeout, and close."""
         ...
 
+    def parts(self) -> Iterator[bytes]:
+        """Yield the whole body as it comes, within the request's timeout, and close."""
+        ...
+
     def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the next bytes, waiting until there are some.
 
@@ -135,6 +139,10 @@ class BufferedAnswer:
     def read(self) -> bytes:
         """Return the body."""
         return self.body
+
+    def parts(self) -> Iterator[bytes]:
+        """Yield the body."""
+        yield self.body
 
     def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
         """Return the body once, then its end."""

@@ -108,14 +108,21 @@ class Ingest(Generic[T]):
         self._sharing = sharing
         self._transform = transform
 
+    def share(self, obj: T) -> None:
+        """Give an object of a list that is still coming the parts that others have.
+
+        Done when it is stored, it would be done when all copies of them are there.
+        """
+        self._sharing.share(obj)
+
     def take_list(self, found: Fetched[T]) -> None:
-        """Replace the store's content with a list (RF-12)."""
+        """Replace the store's content with a list of objects that `share` has heard of (RF-12)."""
         began = self._clock.monotonic()
         draft = Draft[T]()
         for failure in found.failures:
             self._enter_failure(draft, failure)
         for obj in found.items:
-            self._enter(draft, obj)
+            self._enter(draft, obj, is_shared=self._transform is None)
         self._store(draft, found.version)
         self._report_slow(began, len(draft))
 
@@ -202,7 +209,7 @@ class Ingest(Generic[T]):
         elif failure is not None:
             self._left_out.report(failure)
 
-    def _enter(self, draft: Draft[T], obj: T) -> None:
+    def _enter(self, draft: Draft[T], obj: T, *, is_shared: bool = False) -> None:
         try:
             key = key_of(obj)
         except KeyFailed as error:
@@ -211,7 +218,8 @@ class Ingest(Generic[T]):
         try:
             if self._transform is not None:
                 obj = self._transformed(key, obj)
-            self._sharing.share(obj)
+            if not is_shared:
+                self._sharing.share(obj)
             draft.put(key, obj)
         except TransformFailed as error:
             self._left_out.report(error, key)

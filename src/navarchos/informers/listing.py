@@ -1,5 +1,6 @@
 """Whole lists: which resourceVersion to ask for, in pages of what size, and when to ask again."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
 
@@ -81,11 +82,18 @@ class FullList(Generic[T]):
         last: Read for the version to ask for; flagged when the server refuses it.
         page_size: Objects per page; `None` for 500, or for no pages where the server
             can answer from its cache; `0` for no pages ever.
+        each: Hears of each object soon after it was decoded, and perhaps of others.
     """
 
     def __init__(
-        self, source: ScopedSource[T], last: LastVersion, *, page_size: int | None = None
+        self,
+        source: ScopedSource[T],
+        last: LastVersion,
+        *,
+        page_size: int | None = None,
+        each: Callable[[T], object] | None = None,
     ) -> None:
+        self._each = each
         self._source = source
         self._last = last
         self._page_size = page_size
@@ -135,7 +143,7 @@ class FullList(Generic[T]):
 
     def _page(self, version: str, limit: int, token: str, stop: StopToken) -> Page[T]:
         stop.raise_if_set()
-        page = self._source.page(version, limit=limit, token=token, stop=stop)
+        page = self._source.page(version, limit=limit, token=token, stop=stop, each=self._each)
         # What arrived after the stop is not stored (RF-03).
         stop.raise_if_set()
         return page

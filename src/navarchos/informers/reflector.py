@@ -84,7 +84,7 @@ class Reflector(Generic[T]):
         self._on_error = on_error or self._log_error
         self._pauses = Pauses(source.name, BackoffTimer(backoff, clock=clock, rand=rand))
         self._last = LastVersion()
-        self._list = FullList(source, self._last, page_size=page_size)
+        self._list = FullList(source, self._last, page_size=page_size, each=ingest.share)
         parts = (source, self._last, ingest)
         self._stream_list = StreamingList(
             *parts,

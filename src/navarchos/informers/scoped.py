@@ -1,5 +1,6 @@
 """A source seen through a scope: the only place where requests are put together."""
 
+from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
 from navarchos.informers.scope import Scope
@@ -35,6 +36,7 @@ class ScopedSource(Generic[T]):
         match: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
+        each: Callable[[T], object] | None = None,
     ) -> Page[T]:
         """Return one page of a list.
 
@@ -45,6 +47,7 @@ class ScopedSource(Generic[T]):
             match: How `version` is meant; empty for the server's default.
             timeout: In seconds; `None` for the client's own.
             stop: Frees whoever waits.
+            each: Hears of each object soon after it was decoded.
         """
         return self._source.list_page(
             self._scope.namespace,
@@ -56,6 +59,7 @@ class ScopedSource(Generic[T]):
             continue_token=token,
             timeout=timeout,
             stop=stop,
+            each=each,
         )
 
     def watch(self, version: str, stop: StopToken, *, streaming: bool = False) -> Stream[T]:

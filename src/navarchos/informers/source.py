@@ -3,7 +3,7 @@
 `navarchos.client.ResourceClient` is one such source. Tests script another.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol, TypeVar
 
 from navarchos.client.errors import DecodeError
@@ -108,10 +108,12 @@ class ListerWatcher(Protocol[T]):
         continue_token: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
+        each: Callable[[T], object] | None = None,
     ) -> Page[T]:
         """Return one page; a `limit` of 0 asks for everything at once.
 
-        Setting `stop` frees the thread that waits for the page, with `Stopped`.
+        Setting `stop` frees the thread that waits for the page, with `Stopped`. `each`
+        is called with each of its objects, and may be with others.
         """
         ...
 

@@ -265,6 +265,7 @@ class FakeSource(Generic[T]):
         continue_token: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
+        each: Callable[[T], object] | None = None,
     ) -> ResourceList[T]:
         """Return a page. Selectors are not evaluated; the namespace is.
 
@@ -278,7 +279,7 @@ class FakeSource(Generic[T]):
             if self._failures.list:
                 raise self._failures.list.popleft()
             if continue_token:
-                return self._next_page(continue_token, limit)
+                return _told(self._next_page(continue_token, limit), each)
             self._refuse_future(resource_version)
             if resource_version_match == "Exact" and int(resource_version) != self._version:
                 raise Expired(Status(code=410, reason="Expired", message="the version is gone"))
@@ -286,7 +287,8 @@ class FakeSource(Generic[T]):
                 obj for obj in self._objects.values() if namespace in {"", obj.metadata.namespace}
             ]
             # A server with a watch cache takes no notice of limits at version 0.
-            return self._page(objects, 0 if resource_version == "0" else limit, self.version)
+            page = self._page(objects, 0 if resource_version == "0" else limit, self.version)
+            return _told(page, each)
 
     def watch(
         self,
@@ -372,3 +374,10 @@ class FakeSource(Generic[T]):
         if token not in self._pages:
             raise Expired(Status(code=410, reason="Expired", message="the token has expired"))
         return self._page(self._pages.pop(token), limit, self.version)
+
+
+def _told(page: ResourceList[T], each: Callable[[T], object] | None) -> ResourceList[T]:
+    if each is not None:
+        for obj in page.items:
+            each(obj)
+    return page

@@ -6,7 +6,7 @@ knows when everything has come to rest, and can move time.
 
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Final
 from urllib.parse import parse_qsl, unquote
@@ -192,6 +192,10 @@ class DirectWatch:
             self._changed.notify_all()
 
     def read(self) -> bytes:
+        """Refuse: a watch is read as it comes."""
+        raise NotImplementedError
+
+    def parts(self) -> Iterator[bytes]:
         """Refuse: a watch is read as it comes."""
         raise NotImplementedError
 

@@ -26,7 +26,8 @@ class Ports:
     def choose(cls) -> "Ports":
         """Return ports that are kept for the parts until they are released."""
         held = hold_ports(len(PARTS))
-        return cls(*(each.number for each in held), held=held)
+        etcd, apiserver, controller_manager, scheduler, kwok = (each.number for each in held)
+        return cls(etcd, apiserver, controller_manager, scheduler, kwok, held)
 
     def release(self) -> None:
         """Keep them no longer; may be repeated."""

@@ -1,0 +1,169 @@
+"""Lists that are decoded while they come: the same objects as from the whole."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from navarchos.client.cutting import ListCutter
+from navarchos.client.decoding import Codec
+from navarchos.client.errors import DecodeError
+from navarchos.client.resource import Resource
+from navarchos.meta import Object
+
+SMALL = 40
+"""Bytes worth a cut in these tests."""
+
+NAMES = st.sampled_from(["metadata", "items", "a", '"}],"items":[{"metadata":', "é\n\\"])
+VALUES = st.recursive(
+    st.none() | st.integers() | NAMES | st.text(max_size=4),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(NAMES, inner, max_size=3),
+    max_leaves=12,
+)
+ITEMS = st.lists(st.dictionaries(NAMES, VALUES, max_size=4), max_size=12)
+ENDS = st.fixed_dictionaries({}, optional={"kind": st.just("XList"), "metadata": VALUES})
+
+
+class Thing(Object, frozen=True):
+    """An object of which only the metadata is kept."""
+
+
+THINGS = Resource("example.org", "v1", "things", "Thing", namespaced=True, type=Thing)
+DICTS: Resource[Any] = Resource("example.org", "v1", "things", "Thing", namespaced=True, type=dict)
+
+
+def compact(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":")).encode()
+
+
+def parts_of(data: bytes, lengths: list[int]) -> Iterator[bytes]:
+    at = 0
+    for length in lengths:
+        yield data[at : at + length]
+        at += length
+    yield data[at:]
+
+
+def items_in_pieces(parts: Iterator[bytes]) -> tuple[list[Any], Any]:
+    """Return the items that were cut off in a stream, and what was left of the list."""
+    cutter, items = ListCutter(SMALL), []
+    for part in parts:
+        for guess in cutter.feed(part):
+            try:
+                found = json.loads(guess)
+            except ValueError:
+                continue
+            items += found
+            cutter.take()
+            break
+    return items, json.loads(cutter.rest())
+
+
+@given(head=ENDS, items=ITEMS, tail=ENDS, lengths=st.lists(st.integers(1, 60), max_size=40))
+def test_a_list_in_pieces_is_the_list(
+    head: dict[str, Any], items: list[Any], tail: dict[str, Any], lengths: list[int]
+) -> None:
+    whole = compact({**head, "items": items, **tail})
+    cut, left = items_in_pieces(parts_of(whole, lengths))
+    assert cut + left["items"] == items
+    assert {**left, "items": items} == json.loads(whole)
+
+
+def test_items_are_taken_off_as_soon_as_they_are_much() -> None:
+    cutter = ListCutter(SMALL)
+    assert next(cutter.feed(b'{"kind":"XList","items":[{"a":1},{"a":2}')) == b'[{"a":1}]'
+    cutter.take()
+    assert cutter.rest() == b'{"kind":"XList","items":[{"a":2}'
+
+
+def test_a_cut_within_an_item_is_followed_by_one_before_it() -> None:
+    cutter = ListCutter(SMALL)
+    guesses = cutter.feed(b'{"items":[{"a":1},{"a":2},{"a":[{"a":3},{"a":4')
+    assert next(guesses) == b'[{"a":1},{"a":2},{"a":[{"a":3}]'
+    assert next(guesses) == b'[{"a":1},{"a":2}]'
+    cutter.take()
+    assert cutter.rest() == b'{"items":[{"a":[{"a":3},{"a":4'
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"kind": "XList", "items": [{"a": 1}, {"a": 2}, {"a": 3}, {"a": 4}]}',
+        b'{"kind":"Table","rows":[{"object":{"items":[{"a":1},{"a":2},{"a":3}]}}]}',
+        b'{"kind":"XList","metadata":{},"items":[1,2,3,4,5,6,7,8,9,10,11,12,13,14]}',
+        b'{"kind":"XList","metadata":{"resourceVersion":"1"},"items":[],"more":[{}]}',
+        b"<html>" + b'"items":[{"a":1},{"a":2}' * 9,
+    ],
+    ids=["blanks", "table", "numbers", "empty", "no JSON"],
+)
+def test_what_is_not_written_as_servers_write_lists_is_left_whole(data: bytes) -> None:
+    cutter = ListCutter(SMALL)
+    assert [guess for part in parts_of(data, [30, 10, 10]) for guess in cutter.feed(part)] == []
+    assert cutter.rest() == data
+
+
+def test_a_list_that_cannot_be_cut_is_not_searched_with_each_part() -> None:
+    cutter, searches = ListCutter(SMALL), 0
+    for _ in range(1_000):
+        searches += len(
+            list(cutter.feed(b'{"items":[{"a":[{"a":3},{"a":4' if not searches else b"x" * 9))
+        )
+    # Each needs twice as much as the one before: 9 KB are nine times that, of four guesses.
+    assert 1 <= searches <= 40
+
+
+def thing(number: int, **more: object) -> dict[str, object]:
+    meta = {"name": f"t-{number}", "namespace": "a", "uid": f"uid-{number}"}
+    return {"metadata": {**meta, "resourceVersion": str(number)}, "filling": "x" * 10_000, **more}
+
+
+def test_a_long_list_is_decoded_in_pieces_that_are_forgotten() -> None:
+    held: list[int] = []
+
+    class Watched(ListCutter):
+        def feed(self, part: bytes) -> Iterator[bytes]:
+            held.append(len(self.rest()))
+            return super().feed(part)
+
+    body = compact({"kind": "ThingList", "items": [thing(number) for number in range(1_000)]})
+    cutter, found = Watched(), []
+    for part in parts_of(body, [100_000] * 200):
+        for guess in cutter.feed(part):
+            found += json.loads(guess)
+            cutter.take()
+            break
+    assert len(found) + len(json.loads(cutter.rest())["items"]) == 1_000
+    assert max(held) < 1 << 21 < len(body) // 4
+
+
+@pytest.mark.parametrize("resource", [THINGS, DICTS], ids=["typed", "dicts"])
+def test_objects_in_pieces_are_those_of_the_whole(resource: Resource[Any]) -> None:
+    about = {"resourceVersion": "77", "continue": "more", "remainingItemCount": 5}
+    items = [thing(number) for number in range(500)]
+    body = compact({"kind": "ThingList", "metadata": about, "items": items})
+    codec = Codec(resource)
+    found = codec.decode_parts(parts_of(body, [70_000] * 60))
+    assert (found.resource_version, found.continue_token, found.remaining) == ("77", "more", 5)
+    assert found.failures == []
+    assert found.items == [codec.decode(compact(item)) for item in items]
+
+
+def test_one_object_that_does_not_fit_costs_nobody_else() -> None:
+    items = [thing(number) for number in range(500)]
+    items[7] = thing(7, metadata={"name": "bad", "namespace": "a", "uid": 5})
+    items[499] = thing(499, metadata={"name": "worse", "namespace": "a", "uid": 5})
+    body = compact({"kind": "ThingList", "metadata": {"resourceVersion": "9"}, "items": items})
+    found = Codec(THINGS).decode_parts(parts_of(body, [70_000] * 60))
+    assert [failure.key for failure in found.failures] == ["a/bad", "a/worse"]
+    names = [item.metadata.name for item in found.items]
+    assert names == [f"t-{number}" for number in range(499) if number != 7]
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3_000_000])
+def test_a_list_that_ends_early_is_no_list(missing: int) -> None:
+    body = compact({"kind": "ThingList", "items": [thing(number) for number in range(500)]})
+    with pytest.raises(DecodeError, match="no list"):
+        Codec(THINGS).decode_parts(parts_of(body[:-missing], [70_000] * 60))
