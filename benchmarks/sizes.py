@@ -26,7 +26,7 @@ class Sizes:
         rollout_nodes: Nodes that are replaced.
         rollout_pods_per_node: Pods on each.
         rollout_concurrent: How many nodes at a time.
-        grace_seconds: How long each pod takes to end.
+        grace_seconds: How long each pod takes to end; 30 are what Kubernetes gives it.
         scale_rounds: How often each point of a plot is taken.
         scale_pods: Pods in a cache, growing.
         scale_nodes: Nodes in a cache.
@@ -71,7 +71,7 @@ FULL: Final = Sizes(
     rollout_nodes=1_000,
     rollout_pods_per_node=20,
     rollout_concurrent=50,
-    grace_seconds=10.0,
+    grace_seconds=30.0,
     scale_rounds=3,
     scale_pods=(1_000, 5_000, 20_000, 50_000, 100_000),
     scale_nodes=(100, 500, 1_000, 2_000),
