@@ -25,15 +25,22 @@ __all__ = [
 
 _OURS = "navarchos"
 _WITH_FILE = "navarchos, with a kubeconfig"
+_LISTED = "navarchos, ordinary list"
 
 
 def projection(served: Served, sizes: Sizes) -> Outcome:
     """Compare the operator's own projection of pods with client-go's typed informers."""
     served.fill(sizes.nodes, sizes.pods)
     peers = {f"client-go {mode}": _client_go(mode, served) for mode in ("json", "protobuf")}
-    mine = {_OURS: ours("drain", served), _WITH_FILE: ours("drain", served, in_a_pod=False)}
+    mine = {
+        _OURS: ours("drain", served),
+        _LISTED: ours("listed", served),
+        _WITH_FILE: ours("drain", served, in_a_pod=False),
+    }
     figures = _contest(served, sizes.rounds, {**mine, **peers})
     json, protobuf = (_ratio(figures, f"client-go {mode}") for mode in ("json", "protobuf"))
+    listed = _ratio(figures, "client-go json", of=_LISTED)
+    listed_cpu = _ratio(figures, "client-go protobuf", of=_LISTED)("cpu")
     return _outcome(
         "informer-sync",
         "the drain's projection",
@@ -43,6 +50,9 @@ def projection(served: Served, sizes: Sizes) -> Outcome:
             Target("CPU, of client-go protobuf's", 0.35, protobuf("cpu")),
             Target("CPU of the sync alone, of client-go protobuf's", 0.35, protobuf("cpu_sync")),
             Target("wall, of client-go JSON's", 1.0, json("seconds")),
+            Target("wall of an ordinary list, of client-go JSON's", 1.0, listed("seconds")),
+            Target("CPU with an ordinary list, of client-go protobuf's", 0.35, listed_cpu),
+            Target("peak with an ordinary list, of client-go JSON's", 0.20, listed("peak")),
             Target("resident, of client-go JSON's", 0.12, json("resident")),
             Target("resident, of client-go protobuf's", 0.12, protobuf("resident")),
             Target("resident once settled, of client-go JSON's", 0.12, json("settled")),
@@ -170,8 +180,10 @@ def python(subject: str, *arguments: str) -> tuple[str, ...]:
     return (interpreter_path(), "-m", f"benchmarks.subjects.{subject}", *arguments)
 
 
-def _ratio(figures: Mapping[str, Figures], peer: str) -> Callable[[str], float]:
-    return lambda quantity: figures[_OURS].median(quantity) / figures[peer].median(quantity)
+def _ratio(
+    figures: Mapping[str, Figures], peer: str, *, of: str = _OURS
+) -> Callable[[str], float]:
+    return lambda quantity: figures[of].median(quantity) / figures[peer].median(quantity)
 
 
 def _contest(

@@ -1,8 +1,9 @@
 """Fill a cache with the cluster's pods as a controller author would, and follow them.
 
-python -m benchmarks.subjects.navarchos_informer drain|dict PLACE [HANDLERS]
+python -m benchmarks.subjects.navarchos_informer drain|listed|dict PLACE [HANDLERS]
 
-`drain` is the operator's own projection of a pod; PLACE is a kubeconfig, or a folder with
+`drain` is the operator's own projection of a pod, `listed` the same by an ordinary list
+instead of a streamed one; PLACE is a kubeconfig, or a folder with
 what a pod finds around it.
 """
 
@@ -16,6 +17,7 @@ from benchmarks.subjects.reporting import Reporter
 from navarchos import Client, InformerFactory, logs
 from navarchos.client import Resource
 from navarchos.drain import PODS
+from navarchos.informers import KindOptions
 
 WRITTEN_AT = "benchmark.navarchos/written-at"  # as `benchmarks.churn` writes it
 
@@ -60,15 +62,16 @@ def main(when_synced: Callable[[Reporter], object] = lambda _reporter: None) -> 
         when_synced: Called after the first.
     """
     kind, place, *rest = sys.argv[1:]
-    resource = PODS if kind == "drain" else UNSTRUCTURED
+    resource = UNSTRUCTURED if kind == "dict" else PODS
+    options = KindOptions[Any](streaming=kind != "listed")
     logs.configure(level="warning")
     reporter = Reporter()
     heard = Heard()
     reporter.begin()
     with Client(config_of(place)) as client:
-        factory = InformerFactory(client)
+        factory = InformerFactory(client, kinds={resource: options})
         pods = factory.informer(resource)
-        on_update = heard.on_typed if kind == "drain" else heard.on_dict
+        on_update = heard.on_dict if kind == "dict" else heard.on_typed
         handlers = [
             pods.add_handler(on_add=heard.on_add, on_update=on_update, name=f"handler-{number}")
             for number in range(int(rest[0]) if rest else 1)

@@ -331,6 +331,7 @@ class InformerFactory:
             field_selector=scope.field_selector,
             resync_period=resync_default(self._rand) if period is None else period,
             transform=self._transform_of(resource),
+            streaming=self._kind(resource).streaming,
             on_failure=self._on_failure,
             clock=self._clock,
             instruments=self._instruments,

@@ -30,6 +30,8 @@ class KindOptions(Generic[T]):
         field_selector: Only objects whose fields match.
         resync_period: In seconds, 0 for never; `None` for the factory's.
         transform: Trims each object before it is stored; `None` for the factory's.
+        streaming: Ask for a streaming list first. An ordinary one comes in two thirds
+            of the time, but a server older than 1.33 has all of it in memory first.
     """
 
     namespace: str | None = None
@@ -37,6 +39,7 @@ class KindOptions(Generic[T]):
     field_selector: str = ""
     resync_period: float | None = None
     transform: Transform[T] | None = None
+    streaming: bool = True
 
     def __post_init__(self) -> None:
         if self.resync_period is not None and self.resync_period < 0:

@@ -197,6 +197,22 @@ def test_a_kinds_transform_goes_before_the_factorys(
     assert [(wide.size, wide.colour) for wide in found] == [(1, "red"), (9, "grey")]
 
 
+@pytest.mark.rule("RF-27")
+def test_a_kind_may_do_without_streaming_lists(
+    sources: Sources, fake_clock: FakeClock, request: pytest.FixtureRequest
+) -> None:
+    kinds = {BOXES: KindOptions[Any](streaming=False)}
+    factory = InformerFactory(sources, kinds=kinds, clock=fake_clock, freeze=False)
+    request.addfinalizer(factory.shutdown)
+    for resource in (BOXES, BAGS):
+        factory.informer(resource)
+    factory.start()
+    fake_clock.settle()
+    first = {plural: source.requests[0] for plural, source in sources.made.items()}
+    assert (first["boxes"].verb, first["boxes"].streaming) == ("list", False)
+    assert (first["bags"].verb, first["bags"].streaming) == ("watch", True)
+
+
 @pytest.mark.rule("IF-12")
 def test_kinds_that_are_cached_differently_share_nothing(sources: Sources) -> None:
     trimmed = {BOXES: KindOptions[Wide](transform=lambda obj: obj)}
