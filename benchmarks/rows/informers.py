@@ -180,9 +180,7 @@ def python(subject: str, *arguments: str) -> tuple[str, ...]:
     return (interpreter_path(), "-m", f"benchmarks.subjects.{subject}", *arguments)
 
 
-def _ratio(
-    figures: Mapping[str, Figures], peer: str, *, of: str = _OURS
-) -> Callable[[str], float]:
+def _ratio(figures: Mapping[str, Figures], peer: str, *, of: str = _OURS) -> Callable[[str], float]:
     return lambda quantity: figures[of].median(quantity) / figures[peer].median(quantity)
 
 
