@@ -33,8 +33,9 @@ def add_to_manager(manager: Manager, objects: Objects) -> Controller:
 
 
 def _node_of(replacement: NodeReplacement) -> Iterable[Request]:
-    # One that never wanted it is nobody's business here; one that did and no longer does
-    # leaves a node that bears it, and that brings it about.
+    # One that never wanted it is nobody's business here. One that did and no longer does
+    # brings its node about all the same: this is asked of its former state as well, and
+    # the node, which bears the taint, is watched itself.
     if wants_it(replacement):
         yield Request("", replacement.spec.node_name)
 
