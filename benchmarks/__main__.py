@@ -38,6 +38,7 @@ ALONE: Final[dict[str, Callable[[Sizes, Serve], Outcome]]] = {
     "start": starting.starting,
     "operator-idle": operating.idle,
     "rollout": operating.rollout,
+    "rollout-few": operating.rollout_of_few,
     "gap": gap.gap,
     "scaling": scaling.scaling,
     "test-server": lambda sizes, _: apiserver.apiserver(sizes),

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, Final
 
 from benchmarks import population
@@ -23,6 +24,7 @@ __all__ = [
     "idle",
     "install_definitions_of_ours",
     "rollout",
+    "rollout_of_few",
     "start_rollout",
 ]
 
@@ -74,6 +76,13 @@ def idle(sizes: Sizes, serve: Serve) -> Outcome:
             Target("resident, of that on the smallest cluster", 1.5, growth),
         ),
     )
+
+
+def rollout_of_few(sizes: Sizes, serve: Serve) -> Outcome:
+    """Do the same with a fifth of the nodes at a time: are servers the ones who are slow?"""
+    concurrent = sizes.rollout_concurrent // 5
+    few = replace(sizes, rollout_nodes=6 * concurrent, rollout_concurrent=concurrent)
+    return replace(rollout(few, serve), row="rollout-few")
 
 
 def rollout(sizes: Sizes, serve: Serve) -> Outcome:
