@@ -1,7 +1,6 @@
 """Items of a list whose end has not come yet."""
 
 import re
-from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -40,34 +39,51 @@ class ListCutter:
         self._held = bytearray()
         self._first = -1  # where the first item begins; -1 as long as nobody has looked
         self._seam = b""  # what is between two items; nothing in a list that is not cut
-        self._end = 0  # of the last guess
         self._due = much
+        self._tries = 0  # guesses that are left
+        self._end = 0  # of the last guess
+        self._guess: memoryview | None = None
 
-    def feed(self, part: bytes) -> Iterator[bytes]:
-        """Take what has come; yield guesses at a JSON array of items, the longest first.
-
-        The first that proves right is to be taken off with `take`, and ends the guessing.
-        """
+    def feed(self, part: bytes) -> None:
+        """Take what has come."""
         self._held += part
         if len(self._held) < self._due:
             return
         if self._first < 0:
             self._look_at_head()
-        self._end = len(self._held)
-        for _ in range(_GUESSES if self._seam else 0):
-            self._end = self._held.rfind(self._seam, self._first, self._end)
-            if self._end < 0:
-                break
-            with memoryview(self._held) as view:
-                piece = b"".join((b"[", view[self._first : self._end + 1], b"]"))
-            yield piece
         # To try again with each part that comes would be quadratic.
         self._due = 2 * len(self._held)
+        if self._seam:
+            self._tries, self._end = _GUESSES, len(self._held)
 
-    def take(self) -> None:
-        """Take off the items of the last guess."""
-        del self._held[self._first : self._end + len("},")]
-        self._due = self._much
+    def guess(self) -> memoryview | None:
+        """Return what may be a JSON array of items, the longest first; `None` if nothing may.
+
+        It is to be settled before anything else, and is not to be used after that.
+        """
+        if not self._tries:
+            return None
+        self._tries -= 1
+        self._end = self._held.rfind(self._seam, self._first, self._end)
+        if self._end < 0:
+            self._tries = 0
+            return None
+        # In place: the bracket before the first item is there, and the other takes the
+        # comma's place. A copy is half a megabyte that is made and given back each time.
+        self._held[self._end + 1 : self._end + 2] = b"]"
+        self._guess = memoryview(self._held)[self._first - 1 : self._end + 2]
+        return self._guess
+
+    def settle(self, *, right: bool) -> None:
+        """Take the items of the last guess off, or put up with them."""
+        assert self._guess is not None
+        self._guess.release()
+        self._guess = None
+        if right:
+            del self._held[self._first : self._end + len("},")]
+            self._due, self._tries = self._much, 0
+        else:
+            self._held[self._end + 1 : self._end + 2] = b","
 
     def rest(self) -> bytes:
         """Return the list as it is without the items that were taken."""

@@ -193,11 +193,10 @@ class Codec(Generic[T]):
         failures: list[DecodeError] = []
         known = 0
         for part in parts:
-            for guess in cutter.feed(part):
-                if self._add_items(guess, items, failures):
-                    cutter.take()
-                    known = _tell(each, items, known)
-                    break
+            cutter.feed(part)
+            while (guess := cutter.guess()) is not None:
+                cutter.settle(right=self._add_items(guess, items, failures))
+                known = _tell(each, items, known)
         page = self._decode_rest(cutter.rest(), items, failures)
         _tell(each, items, known)
         if failures:
@@ -210,7 +209,7 @@ class Codec(Generic[T]):
             )
         return page
 
-    def _add_items(self, data: bytes, items: list[T], failures: list[DecodeError]) -> bool:
+    def _add_items(self, data: memoryview, items: list[T], failures: list[DecodeError]) -> bool:
         """Decode an array of objects, if it is one."""
         with collection_paused():
             try:
@@ -219,7 +218,7 @@ class Codec(Generic[T]):
             except msgspec.DecodeError:
                 pass
             try:
-                raw = _RAW_ITEMS.decode(data)
+                raw = _RAW_ITEMS.decode(bytes(data))  # which the raw ones keep
             except msgspec.DecodeError:
                 return False
             self._add_one_by_one(raw, items, failures)

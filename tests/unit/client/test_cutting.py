@@ -51,14 +51,15 @@ def items_in_pieces(parts: Iterator[bytes]) -> tuple[list[Any], Any]:
     """Return the items that were cut off in a stream, and what was left of the list."""
     cutter, items = ListCutter(SMALL), []
     for part in parts:
-        for guess in cutter.feed(part):
+        cutter.feed(part)
+        while (guess := cutter.guess()) is not None:
             try:
-                found = json.loads(guess)
+                found = json.loads(bytes(guess))
             except ValueError:
-                continue
-            items += found
-            cutter.take()
-            break
+                cutter.settle(right=False)
+            else:
+                items += found
+                cutter.settle(right=True)
     return items, json.loads(cutter.rest())
 
 
@@ -74,17 +75,20 @@ def test_a_list_in_pieces_is_the_list(
 
 def test_items_are_taken_off_as_soon_as_they_are_much() -> None:
     cutter = ListCutter(SMALL)
-    assert next(cutter.feed(b'{"kind":"XList","items":[{"a":1},{"a":2}')) == b'[{"a":1}]'
-    cutter.take()
+    cutter.feed(b'{"kind":"XList","items":[{"a":1},{"a":2}')
+    assert cutter.guess() == b'[{"a":1}]'
+    cutter.settle(right=True)
+    assert cutter.guess() is None
     assert cutter.rest() == b'{"kind":"XList","items":[{"a":2}'
 
 
 def test_a_cut_within_an_item_is_followed_by_one_before_it() -> None:
     cutter = ListCutter(SMALL)
-    guesses = cutter.feed(b'{"items":[{"a":1},{"a":2},{"a":[{"a":3},{"a":4')
-    assert next(guesses) == b'[{"a":1},{"a":2},{"a":[{"a":3}]'
-    assert next(guesses) == b'[{"a":1},{"a":2}]'
-    cutter.take()
+    cutter.feed(b'{"items":[{"a":1},{"a":2},{"a":[{"a":3},{"a":4')
+    assert cutter.guess() == b'[{"a":1},{"a":2},{"a":[{"a":3}]'
+    cutter.settle(right=False)
+    assert cutter.guess() == b'[{"a":1},{"a":2}]'
+    cutter.settle(right=True)
     assert cutter.rest() == b'{"items":[{"a":[{"a":3},{"a":4'
 
 
@@ -101,18 +105,23 @@ def test_a_cut_within_an_item_is_followed_by_one_before_it() -> None:
 )
 def test_what_is_not_written_as_servers_write_lists_is_left_whole(data: bytes) -> None:
     cutter = ListCutter(SMALL)
-    assert [guess for part in parts_of(data, [30, 10, 10]) for guess in cutter.feed(part)] == []
+    for part in parts_of(data, [30, 10, 10]):
+        cutter.feed(part)
+        assert cutter.guess() is None
     assert cutter.rest() == data
 
 
 def test_a_list_that_cannot_be_cut_is_not_searched_with_each_part() -> None:
-    cutter, searches = ListCutter(SMALL), 0
+    cutter, guesses = ListCutter(SMALL), 0
+    cutter.feed(b'{"items":[{"a":[{"a":3},{"a":4')
     for _ in range(1_000):
-        searches += len(
-            list(cutter.feed(b'{"items":[{"a":[{"a":3},{"a":4' if not searches else b"x" * 9))
-        )
-    # Each needs twice as much as the one before: 9 KB are nine times that, of four guesses.
-    assert 1 <= searches <= 40
+        cutter.feed(b"x" * 9)
+        while cutter.guess() is not None:
+            cutter.settle(right=False)
+            guesses += 1
+    # Each time that it is twice as long: from 40 bytes to 9 KB that is eight times.
+    assert 1 <= guesses <= 8
+    assert cutter.rest() == b'{"items":[{"a":[{"a":3},{"a":4' + b"x" * 9_000
 
 
 def thing(number: int, **more: object) -> dict[str, object]:
@@ -121,22 +130,16 @@ def thing(number: int, **more: object) -> dict[str, object]:
 
 
 def test_a_long_list_is_decoded_in_pieces_that_are_forgotten() -> None:
-    held: list[int] = []
-
-    class Watched(ListCutter):
-        def feed(self, part: bytes) -> Iterator[bytes]:
-            held.append(len(self.rest()))
-            return super().feed(part)
-
     body = compact({"kind": "ThingList", "items": [thing(number) for number in range(1_000)]})
-    cutter, found = Watched(), []
+    cutter, found, most = ListCutter(), 0, 0
     for part in parts_of(body, [100_000] * 200):
-        for guess in cutter.feed(part):
-            found += json.loads(guess)
-            cutter.take()
-            break
-    assert len(found) + len(json.loads(cutter.rest())["items"]) == 1_000
-    assert max(held) < 1 << 21 < len(body) // 4
+        cutter.feed(part)
+        most = max(most, len(cutter.rest()))
+        while (guess := cutter.guess()) is not None:
+            found += len(json.loads(bytes(guess)))
+            cutter.settle(right=True)
+    assert found + len(json.loads(cutter.rest())["items"]) == 1_000
+    assert most < 1 << 21 < len(body) // 4
 
 
 @pytest.mark.parametrize("resource", [THINGS, DICTS], ids=["typed", "dicts"])
