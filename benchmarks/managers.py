@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from benchmarks.interpreter import interpreter_path
-from benchmarks.processes import ROOT, SubjectFailed
+from benchmarks.processes import ROOT, SubjectFailed, cpu_of
 from navarchos.informers.mutation import MUTATION_VARIABLE
 from navarchos.testing.controlplane.ports import HOST
 
@@ -19,7 +19,6 @@ __all__ = ["ManagerProcess"]
 _READY_TIMEOUT: Final = 60.0
 _STOP_TIMEOUT: Final = 20.0
 _LOOK_EVERY: Final = 0.005
-_TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 
 class ManagerProcess:
@@ -74,9 +73,7 @@ class ManagerProcess:
 
     def cpu(self) -> float:
         """Return the processor seconds so far, user and system."""
-        text = Path(f"/proc/{self._process.pid}/stat").read_text(encoding="utf-8")
-        fields = text.rpartition(")")[2].split()  # the name before may have blanks
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_of(self._process.pid)
 
     def memory(self, line: str = "VmRSS") -> int:
         """Return the bytes that are resident; or at the peak, with `VmHWM`."""

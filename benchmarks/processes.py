@@ -11,11 +11,12 @@ from typing import Any, Final, Self
 
 from navarchos.informers.mutation import MUTATION_VARIABLE
 
-__all__ = ["ROOT", "Report", "Subject", "SubjectFailed"]
+__all__ = ["ROOT", "Report", "Subject", "SubjectFailed", "cpu_of"]
 
 ROOT: Final = Path(__file__).parents[1]
 
 _TIMEOUT: Final = 300.0
+_TICKS: Final = os.sysconf("SC_CLK_TCK")
 _LINES_SHOWN: Final = 15
 
 Report = Mapping[str, Any]
@@ -130,3 +131,10 @@ class Subject:
         assert self._process.stderr is not None
         for line in self._process.stderr:
             self._said = [*self._said, line.rstrip()][-_LINES_SHOWN:]
+
+
+def cpu_of(pid: int) -> float:
+    """Return the processor seconds that a process has had, user and system."""
+    text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
+    fields = text.rpartition(")")[2].split()  # the name before may have blanks
+    return (int(fields[11]) + int(fields[12])) / _TICKS

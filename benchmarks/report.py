@@ -12,7 +12,7 @@ __all__ = ["as_json", "keep", "shown", "table", "targets"]
 
 _MEBIBYTE: Final = 2**20
 _MEMORY: Final = frozenset({"resident", "settled", "peak"})
-_SECONDS: Final = frozenset({"cpu", "cpu_sync", "seconds"})
+_SECONDS: Final = frozenset({"cpu", "cpu_sync", "cpu_server", "seconds"})
 
 
 def as_json(

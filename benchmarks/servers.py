@@ -12,16 +12,18 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import urllib3
 
 from benchmarks import population
 from benchmarks.accounts import write_account
+from benchmarks.processes import cpu_of
 from navarchos.client import Client
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.controlplane import ControlPlane
@@ -76,6 +78,17 @@ class Served:
         ]
         self._put(itertools.chain(*parts))
         self.nodes, self.pods = nodes, pods
+
+    def cpu(self) -> float:
+        """Return the processor seconds that the API server has had; 0 if it is in this process."""
+        if isinstance(self.server, ApiServer):
+            return 0.0
+        listens = f"--secure-port={urlsplit(self.server.url).port}".encode()
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # ended meanwhile
+                if listens in (process / "cmdline").read_bytes().split(b"\0"):
+                    return cpu_of(int(process.name))
+        raise RuntimeError("the API server has no process")
 
     def client(self) -> Client:
         """Return a client of somebody who may do everything, to be closed by its user."""

@@ -18,6 +18,7 @@ from navarchos.client.errors import (
     ApiError,
     ClientError,
     ConnectFailed,
+    DecodeError,
     RequestTimeout,
     error_from_answer,
 )
@@ -263,7 +264,11 @@ class Caller:
         try:
             answer = self._transport.send(self._request(call, tries))
             self._log_warnings(answer.headers.get("warning", ""))
-            received = receive(answer)
+            try:
+                received = receive(answer)
+            except DecodeError:
+                code = str(answer.status)  # it came, whatever it is
+                raise
             code = str(answer.status)
             size = received.size if isinstance(received, RawResponse | _Taken) else None
             self._metrics.sized(call.method, sent=len(call.body or b""), received=size)

@@ -1,18 +1,22 @@
 """Lists that are decoded while they come: the same objects as from the whole."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from navarchos.client import BufferedAnswer, ConnectFailed, HttpRequest
 from navarchos.client.cutting import ListCutter
 from navarchos.client.decoding import Codec
 from navarchos.client.errors import DecodeError
 from navarchos.client.resource import Resource
+from navarchos.instrument import Instruments
 from navarchos.meta import Object
+
+Make = Callable[..., Any]
 
 SMALL = 40
 """Bytes worth a cut in these tests."""
@@ -170,3 +174,37 @@ def test_a_list_that_ends_early_is_no_list(missing: int) -> None:
     body = compact({"kind": "ThingList", "items": [thing(number) for number in range(500)]})
     with pytest.raises(DecodeError, match="no list"):
         Codec(THINGS).decode_parts(parts_of(body[:-missing], [70_000] * 60))
+
+
+class Broken(BufferedAnswer):
+    """An answer that breaks off after two thirds."""
+
+    def parts(self) -> Iterator[bytes]:
+        yield self.body[: len(self.body) * 2 // 3]
+        raise ConnectFailed("reset", kept=True, sent=True)
+
+
+def test_a_list_that_breaks_off_is_asked_for_again_from_its_beginning(connect: Make) -> None:
+    numbers = range(500)
+    body = compact({"kind": "ThingList", "items": [thing(number) for number in numbers]})
+    answers: list[BufferedAnswer] = [Broken(200, {}, body), BufferedAnswer(200, {}, body)]
+
+    def send(request: HttpRequest) -> BufferedAnswer:
+        assert request.target.startswith("/apis/example.org/v1/things")
+        return answers.pop(0)
+
+    heard: list[Thing] = []
+    found = connect(send).resource(THINGS).list_page(each=heard.append)
+    assert [item.metadata.name for item in found.items] == [f"t-{number}" for number in numbers]
+    assert heard[-500:] == found.items
+    assert 600 < len(heard) < 1_000  # of the answer that broke off, too
+    assert answers == []
+
+
+def test_an_answer_that_is_no_list_is_counted_by_its_status(connect: Make) -> None:
+    instruments = Instruments()
+    client = connect(lambda _: BufferedAnswer(200, {}, b"<html>"), instruments=instruments)
+    with pytest.raises(DecodeError, match="no list"):
+        client.resource(THINGS).list("a")
+    labels = {"code": "200", "method": "GET", "host": "api.test"}
+    assert instruments.registry.get_sample_value("rest_client_requests_total", labels) == 1
