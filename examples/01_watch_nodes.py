@@ -28,9 +28,9 @@ def main() -> None:
         nodes.add_handler(on_update=tell)
         stop = StopToken()
         nodes.start(stop)
-        nodes.wait_for_sync()
-        print(f"{len(nodes.lister.list())} nodes", flush=True)
         try:
+            nodes.wait_for_sync()
+            print(f"{len(nodes.lister.list())} nodes", flush=True)
             stop.wait()
         except KeyboardInterrupt:
             stop.stop("Ctrl-C")
