@@ -1,6 +1,7 @@
 """Ports for servers that cannot choose one themselves."""
 
 import socket
+import sys
 from contextlib import ExitStack
 from typing import Final
 
@@ -17,7 +18,9 @@ class HeldPort:
     who asks for any, be it to listen or to connect from; but a server that asks for this
     one, with SO_REUSEADDR as Go's listeners do, may listen on it, as often as it likes.
 
-    Does not promise: that nobody who asks for its very number takes it first.
+    Does not promise: that nobody who asks for its very number takes it first; nor, where
+    nobody may listen beside a bound socket, as only Linux allows, that the kernel does not
+    give it away.
 
     Lifecycle: held from the start until `release`, which may be repeated.
 
@@ -34,6 +37,8 @@ class HeldPort:
             self._socket.close()
             raise
         self.number: Final = int(self._socket.getsockname()[1])
+        if sys.platform != "linux":
+            self.release()  # or it would be in the server's way
 
     def release(self) -> None:
         """Let anybody have it whom the kernel gives it to."""

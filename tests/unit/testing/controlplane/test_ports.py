@@ -12,6 +12,11 @@ from navarchos.testing.controlplane.ports import HOST, HeldPort, hold_ports
 IP_LOCAL_PORT_RANGE = 51  # linux/in.h since 6.3; the socket module does not name it
 
 
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="elsewhere nobody listens beside a bound socket"
+)
+
+
 @pytest.fixture
 def port() -> Iterator[HeldPort]:
     held = HeldPort()
@@ -61,7 +66,6 @@ def test_a_released_port_is_given_to_who_asks_for_any(port: HeldPort, asker: soc
     assert asker.getsockname()[1] == port.number
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nobody listens beside a bound one")
 def test_a_server_listens_on_its_held_port_and_again_after_a_restart(port: HeldPort) -> None:
     for _ in range(2):
         with (
