@@ -179,9 +179,6 @@ class People:
         if pod is not None:
             path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
             self._ask("DELETE", path)
-            # An eviction that comes before the budget knows would be granted, here as on
-            # a real server, and break it: nothing that its sender could know.
-            self._cluster.count_budgets()
 
     def delete_child(self) -> None:
         """Delete what the operator has made."""

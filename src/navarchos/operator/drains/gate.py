@@ -1,7 +1,6 @@
 """The node of a drain: found by uid, closed, opened. The only writer of nodes here."""
 
 import threading
-from collections.abc import Callable
 from typing import Final, TypeVar
 
 from navarchos.client import Client, NotFound, ResourceClient
@@ -91,17 +90,12 @@ class NodeGate:
         forget: dict[str, object] = {"metadata": {"annotations": {CORDONED_BY_ANNOTATION: None}}}
         return self._patch(node, forget)
 
-    def give_back(self, drain: NodeDrain, is_wanted: Callable[[], bool]) -> bool:
+    def give_back(self, drain: NodeDrain) -> bool:
         """Undo this drain's cordon, if the node still bears it.
 
-        Args:
-            drain: Whose cordon.
-            is_wanted: Asked after the node was read, so that whoever changes the node
-                because of the answer's opposite is noticed.
-
         Returns:
-            Whether the node was opened; False if it is gone, another one, its
-            cordon somebody else's, or to stay.
+            Whether the node was opened; False if it is gone, another one, or its
+            cordon somebody else's.
 
         Raises:
             Conflict: The node has changed; decide again.
@@ -110,8 +104,6 @@ class NodeGate:
         if node is None:
             return False
         if cordon_of(node, drain) is CordonState.OURS and not is_closed_by_others(node):
-            if not is_wanted():
-                return False
             self._patch(node, uncordon_patch(CORDONED_BY_ANNOTATION))
             return True
         if is_marked(node, drain):

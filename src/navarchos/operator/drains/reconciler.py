@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from navarchos.client import ApiError, Conflict, NotFound
+from navarchos.client import ApiError, Conflict
 from navarchos.clock import Clock
 from navarchos.drain import DrainPlan
 from navarchos.errors import ConfigError
@@ -158,23 +158,10 @@ class DrainReconciler(Reconciler):
         self._retire(drain.metadata.name)
         if DRAIN_FINALIZER not in drain.metadata.finalizers:
             return DONE
-        if drain.spec.uncordon_on_delete:
-            self._give_back(drain)
+        if drain.spec.uncordon_on_delete and self._gate.give_back(drain):
+            self._teller.uncordoned(drain)
         self._writer.release(drain)
         return DONE
-
-    def _give_back(self, drain: NodeDrain) -> None:
-        def is_wanted() -> bool:
-            # Its replacement may have finished while this pass began, and has then said
-            # that the cordon stays, before it marks the node as drained.
-            try:
-                whole = self._writer.live(drain)
-            except NotFound:
-                return True  # somebody has taken our finalizer off
-            return whole is None or whole.spec.uncordon_on_delete
-
-        if self._gate.give_back(drain, is_wanted):
-            self._teller.uncordoned(drain)
 
     def _advance(self, turn: Turn, node: Node) -> Result:
         drain = self._writer.claim(turn.drain, node.metadata.uid)

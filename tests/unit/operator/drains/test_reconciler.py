@@ -218,24 +218,6 @@ def test_a_drain_that_keeps_its_cordon_leaves_it_marked(world: World, process: P
     assert world.server.list("nodedrains", group=GROUP) == []
 
 
-@pytest.mark.rule("OP-07")
-def test_a_cordon_stays_that_was_to_stay_before_the_cache_heard_of_it(
-    world: World, process: Process
-) -> None:
-    world.node()
-    world.drain()
-    process.run(world.is_over)
-    mark = world.mark
-    world.delete_drain()
-    process.catch_up()
-    process.close()  # the cache hears of nothing any more
-    world.edit(uncordonOnDelete=False)
-    process.reconciler.reconcile(Request("", "d"))
-    assert world.is_cordoned
-    assert world.mark == mark != ""
-    assert "NodeUncordoned" not in process.recorder.reasons
-
-
 def test_deleting_a_drain_leaves_the_cordon_of_another_one(world: World, process: Process) -> None:
     world.node()
     world.drain("d")
