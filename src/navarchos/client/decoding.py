@@ -2,9 +2,8 @@
 
 The fast path is msgspec's typed decoder: a page of a list, envelope and objects,
 in one go, or in pieces while it comes, at about a gigabyte a second, building only what
-the type declares. An
-object that it refuses is decoded to a dict, freed of nulls and converted. One that
-is still wrong becomes a `DecodeError` and does not stop the others.
+the type declares. An object that it refuses is decoded to a dict, freed of nulls and
+converted. One that is still wrong becomes a `DecodeError` and does not stop the others.
 """
 
 import collections.abc
@@ -168,9 +167,9 @@ class Codec(Generic[T]):
             why = f"the object is a {found.kind} of {found.api_version}"
             raise DecodeError(why, verb=verb, resource=self._name)
 
-    def decode_list(self, *parts: bytes) -> ResourceList[T]:
+    def decode_list(self, data: bytes) -> ResourceList[T]:
         """Decode a page that is there, as `decode_parts` does."""
-        return self.decode_parts(parts)
+        return self.decode_parts((data,))
 
     def decode_parts(
         self, parts: Iterable[bytes], *, each: Callable[[T], object] | None = None
