@@ -266,8 +266,10 @@ class Pipeline:
         self._objects.nodes.patch_any_version(node, body)
 
     def _keep_cordon(self, drain: NodeDrain | None) -> None:
+        # Only while nobody has deleted it: whoever is undoing its cordon does so by what
+        # the drain said then.
         if drain is not None and drain.spec.uncordon_on_delete:
-            self._objects.drains.patch_any_version(drain, {"spec": {"uncordonOnDelete": False}})
+            self._objects.drains.patch(drain, {"spec": {"uncordonOnDelete": False}})
 
     def _undo_kept_cordons(self, replacement: NodeReplacement) -> None:
         """Obey who has said `Uncordon` after an attempt that failed under `Keep` (OP-25)."""

@@ -405,6 +405,30 @@ def test_a_drain_that_a_person_deletes_fails_the_attempt(operator: Any) -> None:
     assert (status.current, status.step.reason) == (Step.FAILED, "DrainDeleted")
 
 
+@pytest.mark.rule("OP-07")
+@pytest.mark.rule("OP-24")
+def test_a_node_whose_drain_was_deleted_unseen_is_not_marked_as_drained(operator: Any) -> None:
+    """Its cordon is being undone, by what the drain said when it was deleted."""
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
+    operator.settle()
+    drains = operator.drain_controller.resource(NODE_DRAINS)
+    drains.patch("mine", {"metadata": {"finalizers": ["example.com/uncordon"]}})
+    operator.play("mine", DrainPhase.DRAINING)
+    drains.patch("mine", {"status": {"phase": "Completed"}}, subresource="status")
+    operator.see()
+    assert operator.factory.shutdown(NO_TIME)  # the caches hear of nothing any more
+    drains.delete("mine")
+    operator.replacements.reconcile(Request("", "mine"))
+    assert operator.drain("mine").spec.uncordon_on_delete
+    assert DRAIN_COMPLETED_LABEL not in operator.node("a").metadata.labels
+    drains.patch("mine", {"metadata": {"finalizers": None}})
+    operator.begin()
+    operator.settle()
+    status = operator.replacement("mine").status
+    assert (status.current, status.step.reason) == (Step.FAILED, "DrainDeleted")
+
+
 def test_a_drain_of_that_name_that_is_not_ours_fails_the_attempt_and_stays(operator: Any) -> None:
     operator.add_node("a")
     operator.client.resource(NODE_DRAINS).create(
