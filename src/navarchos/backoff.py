@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import ConfigError
@@ -13,8 +14,7 @@ __all__ = ["Backoff", "BackoffTimer", "KeyedBackoff"]
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class Backoff:
+class Backoff(msgspec.Struct, frozen=True):
     """A policy: how long to wait before attempt n+1.
 
     The n-th delay is `base * factor**n`, at most `cap`, plus a random part of

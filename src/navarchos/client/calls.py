@@ -8,10 +8,11 @@ import copy
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, Self, TypeVar
 from urllib.parse import urlencode, urlsplit
+
+import msgspec
 
 from navarchos.client.config import ClientConfig
 from navarchos.client.errors import (
@@ -46,8 +47,7 @@ _IMPERSONATE: Final = "impersonate-user"  # a call that names it says all of it,
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A request before it has credentials and a deadline.
 
     Attributes:
@@ -87,8 +87,7 @@ class Call:
         return self.method in {"GET", "HEAD"}
 
 
-@dataclass(frozen=True, slots=True)
-class RawResponse:
+class RawResponse(msgspec.Struct, frozen=True):
     """An answer as it came.
 
     Attributes:
@@ -107,8 +106,7 @@ class RawResponse:
         return len(self.body)
 
 
-@dataclass(frozen=True, slots=True)
-class _Taken(Generic[R]):
+class _Taken(msgspec.Struct, Generic[R], frozen=True):
     """What was made of a body while it came, and how large that was."""
 
     made: R

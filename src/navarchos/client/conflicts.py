@@ -1,10 +1,9 @@
 """Repeating a read-change-write that lost a race."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from tenacity import RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+import msgspec
 
 from navarchos.backoff import Backoff
 from navarchos.client.errors import AlreadyExists, Conflict
@@ -12,13 +11,15 @@ from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import ConfigError
 from navarchos.stopping import StopToken
 
+if TYPE_CHECKING:
+    from tenacity import RetryCallState
+
 __all__ = ["FEW_WRITERS", "MANY_WRITERS", "ConflictPolicy", "retry_on_conflict"]
 
 R = TypeVar("R")
 
 
-@dataclass(frozen=True, slots=True)
-class ConflictPolicy:
+class ConflictPolicy(msgspec.Struct, frozen=True):
     """How often, and how far apart.
 
     Attributes:
@@ -64,9 +65,12 @@ def retry_on_conflict(
         Conflict: The last one, when the tries are used up (CL-09). An
             `AlreadyExists` is raised at once: trying again cannot help.
     """
+    # Loaded only now: few programs that import the client write anything.
+    from tenacity import Retrying, retry_if_exception, stop_after_attempt
+
     waiting = stop if stop is not None else StopToken(clock=clock)
 
-    def wait(state: RetryCallState) -> float:
+    def wait(state: "RetryCallState") -> float:
         return policy.backoff.delay(state.attempt_number - 1, rand=rand)
 
     def sleep(seconds: float) -> None:

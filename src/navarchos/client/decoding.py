@@ -8,7 +8,6 @@ converted. One that is still wrong becomes a `DecodeError` and does not stop the
 
 import collections.abc
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final, Generic, Literal, TypeAlias, TypeVar, cast, get_args, get_origin
 
@@ -64,8 +63,7 @@ class _Type(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str | None = None
 
 
-@dataclass(frozen=True)  # without slots, as WatchEvent
-class ResourceList(Generic[T]):
+class ResourceList(msgspec.Struct, Generic[T], frozen=True):
     """The objects of a collection at one resourceVersion.
 
     Attributes:
@@ -81,7 +79,7 @@ class ResourceList(Generic[T]):
     resource_version: ResourceVersion
     continue_token: str = ""
     remaining: int | None = None
-    failures: list[DecodeError] = field(default_factory=list)
+    failures: list[DecodeError] = msgspec.field(default_factory=list)
     pages: int = 1
 
 

@@ -4,9 +4,10 @@ After client-go's transport/round_trippers.go.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import quote
+
+import msgspec
 
 from navarchos.errors import ConfigError
 
@@ -19,8 +20,7 @@ _PLAIN: Final = "!#$&'*+-.^_`|~"
 _CONTROLS: Final = frozenset(map(chr, [*range(32), 127]))
 
 
-@dataclass(frozen=True)
-class Impersonation:
+class Impersonation(msgspec.Struct, frozen=True):
     """The user that requests are made as, instead of the one who signs in.
 
     The server asks whether that one has the right `impersonate` for each part. It
@@ -39,7 +39,7 @@ class Impersonation:
     user: str
     uid: str = ""
     groups: Sequence[str] = ()
-    extra: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    extra: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.user:

@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
@@ -362,8 +361,7 @@ class ResourceReader(Generic[T]):
         self._sees_bookmarks = True
 
 
-@dataclass(frozen=True, slots=True)
-class _ListOptions:
+class _ListOptions(msgspec.Struct, frozen=True):
     label_selector: str
     field_selector: str
     resource_version: str

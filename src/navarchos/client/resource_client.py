@@ -3,7 +3,6 @@
 import builtins
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import msgspec
@@ -37,8 +36,7 @@ T = TypeVar("T")
 U = TypeVar("U")
 
 
-@dataclass(frozen=True, slots=True)
-class WriteDefaults:
+class WriteDefaults(msgspec.Struct, frozen=True):
     """Options of writes that name no other; see `ResourceClient.with_defaults`."""
 
     dry_run: bool = False

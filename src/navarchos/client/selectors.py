@@ -7,7 +7,6 @@ for objects that lack the key (LS-03).
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Final
 
@@ -46,8 +45,7 @@ class Operator(StrEnum):
     LESS_THAN = "Lt"
 
 
-@dataclass(frozen=True, slots=True)
-class Requirement:
+class Requirement(msgspec.Struct, frozen=True):
     """One condition on one label.
 
     Attributes:
@@ -65,7 +63,7 @@ class Requirement:
     values: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", tuple(sorted(set(self.values))))
+        msgspec.structs.force_setattr(self, "values", tuple(sorted(set(self.values))))
         _check_key(self.key)
         for value in self.values:
             _check_value(self.key, value)
@@ -146,8 +144,7 @@ class LabelSelectorSpec(
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Selector:
+class Selector(msgspec.Struct, frozen=True):
     """A label selector: all requirements must hold. Immutable.
 
     `str()` is what the API takes as `labelSelector`, and `parse()` reads it back.
@@ -213,8 +210,7 @@ class Selector:
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
-@dataclass(frozen=True, slots=True)
-class FieldRequirement:
+class FieldRequirement(msgspec.Struct, frozen=True):
     """One condition on one field: that it is, or is not, this value."""
 
     field: str
@@ -226,8 +222,7 @@ class FieldRequirement:
         return f"{self.field}{'=' if self.equal else '!='}{escaped}"
 
 
-@dataclass(frozen=True, slots=True)
-class FieldSelector:
+class FieldSelector(msgspec.Struct, frozen=True):
     """A field selector: equality on the fields that a kind supports.
 
     `str()` is what the API takes as `fieldSelector`.

@@ -6,9 +6,10 @@ read and hand out the whole object as plain JSON, whatever the resource decodes 
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+
+import msgspec
 
 from navarchos.client.errors import NotFound
 from navarchos.client.patches import merge_diff
@@ -40,8 +41,7 @@ class Outcome(StrEnum):
     UPDATED_STATUS_ONLY = "updatedStatusOnly"
 
 
-@dataclass(frozen=True)
-class Upserted(Generic[T]):
+class Upserted(msgspec.Struct, Generic[T], frozen=True):
     """The object as the server has it now, and what that took."""
 
     outcome: Outcome

@@ -1,8 +1,9 @@
 """`kubectl drain` as a function: empty one node and wait for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from navarchos.client import Client
 from navarchos.client.conflicts import retry_on_conflict
@@ -33,8 +34,7 @@ _POLL: Final = 1.0
 """Seconds between two looks at the node, as in kubectl."""
 
 
-@dataclass(frozen=True, slots=True)
-class DrainReport:
+class DrainReport(msgspec.Struct, frozen=True):
     """What a drain did. Pods are written `namespace/name`, sorted.
 
     Attributes:

@@ -5,7 +5,6 @@ The rules are those of the API server's eviction handler; see the table in
 """
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -68,8 +67,7 @@ _DONE: Final = frozenset({Answer.EVICTED, Answer.DELETED, Answer.GONE})
 _BUDGET: Final = frozenset({Answer.BLOCKED_BY_BUDGET, Answer.IN_PROGRESS, Answer.MULTIPLE_BUDGETS})
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True):
     """The answer, understood.
 
     Attributes:

@@ -6,10 +6,11 @@ warning about local data of most pods.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final
+
+import msgspec
 
 from navarchos.drain.options import DrainOptions
 from navarchos.drain.pods import Pod
@@ -45,8 +46,7 @@ class Reason(StrEnum):
     UNMANAGED = "UnmanagedPod"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """The verdict on one pod.
 
     Attributes:
@@ -64,8 +64,7 @@ _EVICT: Final = Finding(Action.EVICT, Reason.ORDINARY)
 _FINISHED: Final = Finding(Action.EVICT, Reason.FINISHED, "it has run to its end")
 
 
-@dataclass(frozen=True)
-class Judge:
+class Judge(msgspec.Struct, frozen=True):
     """Applies the filters to one pod after the other.
 
     Attributes:

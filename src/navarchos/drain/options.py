@@ -1,6 +1,6 @@
 """What `kubectl drain` lets its user choose."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 from navarchos.client.selectors import Selector
 from navarchos.errors import ConfigError
@@ -8,8 +8,7 @@ from navarchos.errors import ConfigError
 __all__ = ["DrainOptions"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrainOptions:
+class DrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How a node is emptied. Names and defaults are those of `kubectl drain`.
 
     Attributes:
@@ -34,7 +33,7 @@ class DrainOptions:
     delete_empty_dir_data: bool = False
     grace_period_seconds: int = -1
     disable_eviction: bool = False
-    pod_selector: Selector = field(default_factory=Selector.everything)
+    pod_selector: Selector = msgspec.field(default_factory=Selector.everything)
     skip_wait_for_delete_timeout: float = 0.0
     timeout: float | None = None
     eviction_retry: float = 5.0

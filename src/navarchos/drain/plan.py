@@ -1,8 +1,9 @@
 """What is to be done with all pods of a node."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from navarchos.drain.filters import Action, DaemonSetExists, Finding, Judge
 from navarchos.drain.options import DrainOptions
@@ -11,8 +12,7 @@ from navarchos.drain.pods import Pod, full_name
 __all__ = ["DrainPlan", "PlannedPod", "classify"]
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedPod:
+class PlannedPod(msgspec.Struct, frozen=True):
     """A pod and the verdict on it."""
 
     pod: Pod
@@ -29,8 +29,7 @@ class PlannedPod:
         return self.pod.metadata.uid
 
 
-@dataclass(frozen=True, slots=True)
-class DrainPlan:
+class DrainPlan(msgspec.Struct, frozen=True):
     """The pods of a node, each in exactly one group.
 
     The order within a group is stable: ordinary pods first, those that the cluster

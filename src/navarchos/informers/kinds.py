@@ -1,8 +1,9 @@
 """How one kind is cached, whoever asks for it."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from navarchos.errors import ConfigError
 from navarchos.informers.ingest import Transform
@@ -17,8 +18,7 @@ DEFAULT_RESYNC: Final = 36_000.0
 _SPREAD: Final = 0.1
 
 
-@dataclass(frozen=True)
-class KindOptions(Generic[T]):
+class KindOptions(msgspec.Struct, Generic[T], frozen=True):
     """What differs for one kind from what its factory does for all.
 
     An asker's own namespace or selector takes precedence over these, and these over

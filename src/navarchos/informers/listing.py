@@ -1,8 +1,9 @@
 """Whole lists: which resourceVersion to ask for, in pages of what size, and when to ask again."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from navarchos.client.errors import (
     ApiError,
@@ -23,8 +24,7 @@ T = TypeVar("T")
 PAGE_SIZE: Final = 500
 
 
-@dataclass(slots=True)
-class Fetched(Generic[T]):
+class Fetched(msgspec.Struct, Generic[T]):
     """A whole list.
 
     Attributes:
@@ -35,8 +35,8 @@ class Fetched(Generic[T]):
     """
 
     version: ResourceVersion
-    items: list[T] = field(default_factory=list)
-    failures: list[DecodeError] = field(default_factory=list)
+    items: list[T] = msgspec.field(default_factory=list)
+    failures: list[DecodeError] = msgspec.field(default_factory=list)
     pages: int = 0
 
     def add(self, page: Page[T]) -> None:

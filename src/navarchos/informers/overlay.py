@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
+
+import msgspec
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers.errors import IndexFailed
@@ -19,8 +20,7 @@ OVERLAY_LIFETIME: Final = 300.0
 """Seconds after which an own write no longer covers the cache, whatever happened."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Written(Generic[T]):
+class _Written(msgspec.Struct, Generic[T], frozen=True):
     obj: T | None  # None: deleted, or written out of the informer's scope
     uid: str
     version: ResourceVersion  # of a deletion: what was deleted, as last seen

@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
+
+import msgspec
 
 from navarchos.client.resource import Resource
 from navarchos.client.selectors import Selector
@@ -17,8 +18,7 @@ _COMMA: Final = re.compile(r"(?<!\\),")
 _NAMESPACE: Final = re.compile(r"metadata\.namespace\s*==?\s*([a-z0-9-]+)")
 
 
-@dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(msgspec.Struct, frozen=True):
     """Which objects of a kind.
 
     Attributes:

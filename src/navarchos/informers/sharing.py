@@ -6,10 +6,10 @@ cache of pods four fifths are copies of what it already has.
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+import msgspec
 from msgspec import inspect as types
 from msgspec.structs import force_setattr
 
@@ -90,8 +90,7 @@ class _Pool:
         self._most = _FEW + 2 * len(self.shared)
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
+class _Part(msgspec.Struct, frozen=True):
     """A field. Without a pool it is no part itself, but has some."""
 
     name: str

@@ -1,7 +1,8 @@
 """Deletions that were only noticed afterwards."""
 
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from navarchos.meta import key_of
 
@@ -10,8 +11,7 @@ __all__ = ["Tombstone", "deletion_key"]
 T = TypeVar("T")
 
 
-@dataclass(frozen=True)
-class Tombstone(Generic[T]):
+class Tombstone(msgspec.Struct, Generic[T], frozen=True):
     """Stands for an object whose deletion was inferred, not watched (SI-15).
 
     A relist found the object gone. Its final state is unknown.

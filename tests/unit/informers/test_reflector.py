@@ -1,10 +1,10 @@
 import itertools
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import structlog
+from msgspec.structs import replace
 
 from navarchos.backoff import Backoff
 from navarchos.client import (

@@ -66,6 +66,9 @@ func informer(mode string, config *rest.Config) cache.SharedIndexInformer {
 		config.ContentType = "application/vnd.kubernetes.protobuf"
 		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	case "json":
+		// Typed clients ask for protobuf unless they are told what to ask for.
+		config.ContentType = "application/json"
+		config.AcceptContentTypes = "application/json"
 	default:
 		panic("informer json|protobuf|dynamic KUBECONFIG")
 	}

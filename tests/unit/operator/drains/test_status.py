@@ -1,7 +1,6 @@
 """Status as a function of the facts."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime, timedelta
 
 import msgspec
@@ -41,7 +40,9 @@ def test_pods_of_one_name_in_two_namespaces_are_two_pods(plan_pod: PlanPod, now:
     def in_namespace(namespace: str) -> PlannedPod:
         planned = plan_pod("db-0")
         meta = msgspec.structs.replace(planned.pod.metadata, namespace=namespace, uid=namespace)
-        return replace(planned, pod=msgspec.structs.replace(planned.pod, metadata=meta))
+        return msgspec.structs.replace(
+            planned, pod=msgspec.structs.replace(planned.pod, metadata=meta)
+        )
 
     both = DrainPlan(evict=(in_namespace("one"), in_namespace("two")))
     status = to.recorded(NodeDrainStatus(), both, now=now)
