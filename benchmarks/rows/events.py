@@ -37,8 +37,8 @@ def watch_events(served: Served, sizes: Sizes) -> Outcome:
     }
     figures = contest(sizes.slow_rounds, contenders)
 
-    def ratio(quantity: str) -> float:
-        return figures[_OURS].median(quantity) / figures["client-go json"].median(quantity)
+    def ratio(quantity: str, peer: str = "json") -> float:
+        return figures[_OURS].median(quantity) / figures[f"client-go {peer}"].median(quantity)
 
     return Outcome(
         row="watch-events",
@@ -52,8 +52,20 @@ def watch_events(served: Served, sizes: Sizes) -> Outcome:
         figures=figures,
         targets=(
             Target("CPU per update, of client-go JSON's", 0.6, ratio("cpu_us")),
-            Target("p50 from write to handler, of client-go JSON's", 1.1, ratio("p50_ms")),
-            Target("p99 from write to handler, of client-go JSON's", 1.1, ratio("p99_ms")),
+            Target(
+                "CPU per update, of client-go protobuf's",
+                0.6,
+                ratio("cpu_us", "protobuf"),
+            ),
+            *(
+                Target(
+                    f"{name} from write to handler, of client-go {peer}'s",
+                    1.1,
+                    ratio(f"{name}_ms", peer.lower()),
+                )
+                for peer in ("JSON", "protobuf")
+                for name in ("p50", "p99")
+            ),
         ),
     )
 

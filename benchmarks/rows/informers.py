@@ -26,6 +26,12 @@ __all__ = [
 _OURS = "navarchos"
 _WITH_FILE = "navarchos, with a kubeconfig"
 _LISTED = "navarchos, ordinary list"
+_ACCEPT = {
+    "json": "application/json",
+    "protobuf": "application/vnd.kubernetes.protobuf,application/json",
+    "dynamic": "application/json",
+}
+"""By mode of the peer. Typed clients of client-go ask for protobuf by themselves."""
 
 
 def projection(served: Served, sizes: Sizes) -> Outcome:
@@ -50,6 +56,7 @@ def projection(served: Served, sizes: Sizes) -> Outcome:
             Target("CPU, of client-go protobuf's", 0.35, protobuf("cpu")),
             Target("CPU of the sync alone, of client-go protobuf's", 0.35, protobuf("cpu_sync")),
             Target("wall, of client-go JSON's", 1.0, json("seconds")),
+            Target("wall, of client-go protobuf's", 1.0, protobuf("seconds")),
             Target("wall of an ordinary list, of client-go JSON's", 1.0, listed("seconds")),
             Target("wall of an ordinary list, of client-go protobuf's", 1.0, quick("seconds")),
             Target("CPU with an ordinary list, of client-go protobuf's", 0.35, quick("cpu")),
@@ -152,15 +159,21 @@ def ours(
     return partial(fill, python("navarchos_informer", *arguments))
 
 
-def fill(command: tuple[str | Path, ...]) -> Run:
+def fill(command: tuple[str | Path, ...], *, accept: str = "") -> Run:
     """Run one informer until its cache is filled and its handler has heard of all.
 
     Gives the processor time of the whole process, and of the sync without the start of
     the program; seconds of the sync; resident memory then, after what can be given back
     was given back, and at its peak.
+
+    Args:
+        command: The program.
+        accept: What it must have asked the server for, as far as it says so.
     """
     with Subject(list(map(str, command))) as subject:
         synced, settled = subject.report("synced"), subject.report("settled")
+    if (asked := synced.get("accept", accept)) != accept:
+        raise RuntimeError(f"{command[0]} asked for {asked}, and not for {accept}")
     return {**_synced(synced), "settled": settled["resident"]}
 
 
@@ -173,7 +186,8 @@ def _synced(report: Report) -> Run:
 
 
 def _client_go(mode: str, served: Served) -> Callable[[], Run]:
-    return partial(fill, (clientgo.program(clientgo.INFORMER), mode, served.kubeconfig))
+    command = (clientgo.program(clientgo.INFORMER), mode, served.kubeconfig)
+    return partial(fill, command, accept=_ACCEPT[mode])
 
 
 def python(subject: str, *arguments: str) -> tuple[str, ...]:

@@ -5,9 +5,11 @@
 package main
 
 import (
+	"net/http"
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -57,6 +59,17 @@ func (l *latencies) take() map[string]any {
 	return taken
 }
 
+// asked notes what kind of answer was asked for last.
+type asked struct {
+	http.RoundTripper
+	accept *atomic.Value
+}
+
+func (a asked) RoundTrip(request *http.Request) (*http.Response, error) {
+	a.accept.Store(request.Header.Get("Accept"))
+	return a.RoundTripper.RoundTrip(request)
+}
+
 func informer(mode string, config *rest.Config) cache.SharedIndexInformer {
 	switch mode {
 	case "dynamic":
@@ -92,6 +105,8 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
+	accept := &atomic.Value{}
+	config.Wrap(func(below http.RoundTripper) http.RoundTripper { return asked{below, accept} })
 	r := report.New()
 	r.Begin()
 	pods := informer(os.Args[1], config)
@@ -109,7 +124,7 @@ func main() {
 	for !handler.HasSynced() {
 		time.Sleep(time.Millisecond)
 	}
-	r.End("synced", map[string]any{"objects": len(pods.GetStore().ListKeys())})
+	r.End("synced", map[string]any{"objects": len(pods.GetStore().ListKeys()), "accept": accept.Load()})
 	r.Settle()
 	for {
 		if _, asked := r.Order(); !asked {
