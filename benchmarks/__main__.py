@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks import report, servers
 from benchmarks.contests import Outcome
-from benchmarks.machine import describe_machine, versions
+from benchmarks.machine import Steal, describe_machine, versions
 from benchmarks.rows import apiserver, events, gap, informers, operating, queues, scaling, starting
 from benchmarks.servers import Served
 from benchmarks.sizes import FULL, QUICK, Sizes
@@ -84,9 +84,10 @@ def _arguments() -> argparse.Namespace:
 
 
 def _run(row: Callable[[], Outcome], folder: Path | None) -> None:
-    machine = describe_machine()
+    machine, steal = describe_machine(), Steal()
     began = time.perf_counter()
     outcome = row()
+    machine["stolen_percent"] = steal.percent()
     print(f"\n{outcome.title}  [{outcome.row}, {time.perf_counter() - began:.0f} s]")
     _print(report.table(outcome.figures))
     _print(report.targets(outcome))
