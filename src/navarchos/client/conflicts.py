@@ -65,7 +65,7 @@ def retry_on_conflict(
         Conflict: The last one, when the tries are used up (CL-09). An
             `AlreadyExists` is raised at once: trying again cannot help.
     """
-    # Loaded only now: few programs that import the client write anything.
+    # Loaded only now: few of those that import the client call this.
     from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
     waiting = stop if stop is not None else StopToken(clock=clock)

@@ -5,11 +5,11 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -59,14 +59,22 @@ func (l *latencies) take() map[string]any {
 	return taken
 }
 
-// asked notes what kind of answer was asked for last.
-type asked struct {
-	http.RoundTripper
-	accept *atomic.Value
+// What each mode has to ask for: a result of one that asked for something else is nobody's.
+var accepts = map[string]string{
+	"json":     "application/json",
+	"protobuf": "application/vnd.kubernetes.protobuf,application/json",
+	"dynamic":  "application/json",
 }
 
-func (a asked) RoundTrip(request *http.Request) (*http.Response, error) {
-	a.accept.Store(request.Header.Get("Accept"))
+type asking struct {
+	http.RoundTripper
+	accept string
+}
+
+func (a asking) RoundTrip(request *http.Request) (*http.Response, error) {
+	if found := request.Header.Get("Accept"); found != a.accept {
+		panic(fmt.Sprintf("it asks for %q, and not for %q", found, a.accept))
+	}
 	return a.RoundTripper.RoundTrip(request)
 }
 
@@ -105,8 +113,9 @@ func main() {
 	if err != nil {
 		panic(err)
 	}
-	accept := &atomic.Value{}
-	config.Wrap(func(below http.RoundTripper) http.RoundTripper { return asked{below, accept} })
+	config.Wrap(func(below http.RoundTripper) http.RoundTripper {
+		return asking{below, accepts[os.Args[1]]}
+	})
 	r := report.New()
 	r.Begin()
 	pods := informer(os.Args[1], config)
@@ -124,7 +133,7 @@ func main() {
 	for !handler.HasSynced() {
 		time.Sleep(time.Millisecond)
 	}
-	r.End("synced", map[string]any{"objects": len(pods.GetStore().ListKeys()), "accept": accept.Load()})
+	r.End("synced", map[string]any{"objects": len(pods.GetStore().ListKeys())})
 	r.Settle()
 	for {
 		if _, asked := r.Order(); !asked {
