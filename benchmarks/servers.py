@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 import urllib3
 
@@ -81,14 +80,11 @@ class Served:
 
     def cpu(self) -> float:
         """Return the processor seconds that the API server has had; 0 if it is in this process."""
-        if isinstance(self.server, ApiServer):
-            return 0.0
-        listens = f"--secure-port={urlsplit(self.server.url).port}".encode()
-        for process in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):  # ended meanwhile
-                if listens in (process / "cmdline").read_bytes().split(b"\0"):
-                    return cpu_of(int(process.name))
-        raise RuntimeError("the API server has no process")
+        return 0.0 if isinstance(self.server, ApiServer) else _cpu_of(self.server, "kube-apiserver")
+
+    def kubelets_cpu(self) -> float:
+        """Return the processor seconds that kwok has had; 0 if kubelets are in this process."""
+        return 0.0 if isinstance(self.server, ApiServer) else _cpu_of(self.server, "kwok")
 
     def client(self) -> Client:
         """Return a client of somebody who may do everything, to be closed by its user."""
@@ -128,6 +124,17 @@ def in_process() -> Iterator[Served]:
         kubeconfig = Path(folder) / "kubeconfig"
         server.write_kubeconfig(kubeconfig)
         yield Served(server, kubeconfig)
+
+
+def _cpu_of(plane: ControlPlane, program: str) -> float:
+    """Return the processor seconds of one of a control plane's processes."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # ended meanwhile
+            command = (process / "cmdline").read_text(encoding="utf-8")
+            called, _, arguments = command.partition("\0")
+            if Path(called).name == program and str(plane.directory) in arguments:
+                return cpu_of(int(process.name))
+    raise RuntimeError(f"{program} has no process")
 
 
 def _put(url: str, objects: Iterable[JsonObject]) -> None:

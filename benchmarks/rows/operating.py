@@ -7,7 +7,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Final
 
-from benchmarks import population
 from benchmarks.contests import Figures, Outcome, Run, Target
 from benchmarks.managers import ManagerProcess
 from benchmarks.processes import ROOT
@@ -36,22 +35,14 @@ _MEBIBYTE: Final = 2**20
 _NAME: Final = "benchmark"
 _LOOK_EVERY: Final = 0.25
 _PATIENCE: Final = 4.0  # times what a rollout should take
+_QUIET: Final = 0.1  # of a processor
+_QUIET_SECONDS: Final = 5
 
 _ROLLOUTS: Final[Resource[Any]] = Resource(
     "navarchos.pusher.com", "v1alpha1", "noderollouts", "NodeRollout", namespaced=False, type=dict
 )
 
 Serve = Callable[..., AbstractContextManager[Served]]
-
-_PODS: Final[Resource[Any]] = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
-_LAST_POD: Final = {
-    "metadata": {"name": "last", "namespace": "default"},
-    "spec": {
-        "nodeName": population.node_name(0),
-        "containers": [{"name": "main", "image": "registry.example.com/last"}],
-    },
-}
-"""What kwok comes to when it has taken up all that was there before."""
 
 
 def idle(sizes: Sizes, serve: Serve) -> Outcome:
@@ -151,18 +142,17 @@ def _start_kubelets(served: Served) -> None:
     """Start kwok, and wait until it has looked at all pods.
 
     With twenty thousand of them that takes more than half a minute of a processor, which
-    would be the rollout's.
+    would be the rollout's; and until it is done it ends no pod in time. What is new it
+    looks at first, so no pod of ours can tell: it is done when it is quiet.
     """
     if not isinstance(served.server, ControlPlane):
         return
     served.server.kwok()
-    with served.client() as client:
-        pods = client.resource(_PODS)
-        pods.create(_LAST_POD)
-        name, namespace = "last", "default"
-        while pods.get(name, namespace)["status"]["phase"] != "Running":
-            time.sleep(_LOOK_EVERY)
-        pods.delete(name, namespace, grace_period_seconds=0)
+    quiet = 0
+    while quiet < _QUIET_SECONDS:
+        before = served.kubelets_cpu()
+        time.sleep(1)
+        quiet = quiet + 1 if served.kubelets_cpu() - before < _QUIET else 0
 
 
 def _idle(served: Served, sizes: Sizes) -> Run:

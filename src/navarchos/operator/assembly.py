@@ -3,6 +3,7 @@
 from typing import Final
 
 from navarchos.operator import drains, replacements, rollouts, taints
+from navarchos.operator.crew import Crew
 from navarchos.operator.objects import RIGHTS as RIGHTS_TO_CACHES
 from navarchos.operator.objects import make_objects
 from navarchos.operator.trimming import KINDS
@@ -40,7 +41,9 @@ def build(manager: Manager, *, workers: int = WORKERS) -> None:
             one worker whatever this says, because admission must be alone.
     """
     objects = make_objects(manager)
-    rollouts.add_to_manager(manager, objects)
-    replacements.add_to_manager(manager, objects)
+    writers = Crew("write", clock=manager.clock)
+    manager.add(writers, name="writers")
+    rollouts.add_to_manager(manager, objects, writers)
+    replacements.add_to_manager(manager, objects, writers)
     taints.add_to_manager(manager, objects)
     drains.add_to_manager(manager, workers=workers)

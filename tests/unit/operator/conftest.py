@@ -32,6 +32,7 @@ from navarchos.operator.api.v1alpha1 import (
     StepStatus,
 )
 from navarchos.operator.api.v1alpha1.definitions import manifests
+from navarchos.operator.crew import Crew
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import make_objects
@@ -268,7 +269,10 @@ class Operator:
         ]
         announcer = ReplacementAnnouncer(self.recorder)
         progress = Progress(self.instruments)
-        self.rollouts = RolloutReconciler(self.objects, RolloutAnnouncer(self.recorder), self.clock)
+        writers = Crew("write", clock=self.clock)
+        self.rollouts = RolloutReconciler(
+            self.objects, RolloutAnnouncer(self.recorder), writers, self.clock
+        )
         self.replacements = ReplacementReconciler(
             self.objects,
             Admission(
@@ -281,6 +285,7 @@ class Operator:
                 ),
                 announcer,
                 progress,
+                writers,
                 self.clock,
             ),
             Pipeline(self.objects, announcer, self.clock),

@@ -16,9 +16,9 @@ from navarchos.drain import (
 )
 from navarchos.events import EventType, Recorder, Reference
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
+from navarchos.operator.crew import Crew
 from navarchos.operator.drains.attempts import Attempt, Attempts
 from navarchos.operator.drains.budgets import BudgetWatch, budget_names
-from navarchos.operator.drains.crew import Crew
 from navarchos.operator.drains.due import How, Request
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.events import EventReason

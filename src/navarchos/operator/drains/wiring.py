@@ -20,9 +20,9 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
 )
+from navarchos.operator.crew import Crew
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.budgets import BudgetWatch
-from navarchos.operator.drains.crew import Crew
 from navarchos.operator.drains.gate import NodeGate
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.drains.reconciler import DrainReconciler
@@ -41,7 +41,7 @@ __all__ = ["BY_NODE", "RIGHTS", "Caches", "DrainMachinery", "add_to_manager", "a
 BY_NODE: Final = "node"
 """The index of drains by the name of their node."""
 
-_PARALLEL: Final = 8
+_PARALLEL: Final = 24
 """Requests that pods go which are under way at once, for all drains together."""
 
 RIGHTS: Final = rights_to_cache(

@@ -74,9 +74,10 @@ def admit(world: World, now: datetime) -> Decisions:
     going: list[NodeReplacement] = []
     unfinished: list[int] = []
     for replacement in world.replacements:
-        if _is_over(replacement, world):
+        line = owning_rollout(replacement)
+        if _is_over(replacement, line, world):
             continue
-        reason = _frozen_reason(replacement, frozen)
+        reason = Wait.PAUSED if replacement.spec.paused else frozen.get(line)
         if reason is None or reason is Wait.ROLLOUT_NOT_READY:
             unfinished.append(replacement.spec.replacement.priority)
         if replacement.status.current is not Step.WAITING:
@@ -145,23 +146,16 @@ def _topology(node_name: str, key: str, world: World) -> str:
     return node.metadata.labels.get(key, "") if key and node is not None else ""
 
 
-def _is_over(replacement: NodeReplacement, world: World) -> bool:
+def _is_over(replacement: NodeReplacement, line: str, world: World) -> bool:
     """Tell those that neither start nor hold up others; their slots count elsewhere."""
     if replacement.status.current.is_finished:
         return True
     if replacement.metadata.deletion_timestamp is not None:
         return True
-    uid = owning_rollout(replacement)
-    if not uid:
+    if not line:
         return False
-    rollout = world.rollouts.get(uid)
+    rollout = world.rollouts.get(line)
     return rollout is None or rollout.metadata.deletion_timestamp is not None
-
-
-def _frozen_reason(replacement: NodeReplacement, frozen: Mapping[str, Wait]) -> Wait | None:
-    if replacement.spec.paused:
-        return Wait.PAUSED
-    return frozen.get(owning_rollout(replacement))
 
 
 def _frozen_rollouts(world: World) -> dict[str, Wait]:
@@ -207,7 +201,8 @@ class _Walk:
             name: node for name, node in world.nodes.items() if node.is_control_plane
         }
         self._settled_at = max(map(_settled_at, world.replacements), default=_LONG_AGO)
-        self._evicted = _evicted_owners(world.replacements)
+        # Of all pods that were ever evicted: only where somebody asks.
+        self._evicted = _evicted_owners(world.replacements) if world.pending else {}
         self._taken = {name for node in self._closed for name in world.budgets.get(node, ())}
         self._compared: dict[str, None] = {}
         self._held_up: set[str] = set()

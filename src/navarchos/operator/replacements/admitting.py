@@ -1,6 +1,6 @@
 """Carries out what admission decides, on one thread."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -16,6 +16,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacementStatus,
     Step,
 )
+from navarchos.operator.crew import Crew
 from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements import transitions
@@ -33,10 +34,6 @@ __all__ = ["RIGHTS", "WRITES_PER_PASS", "Admission"]
 WRITES_PER_PASS: Final = 100
 """Waiting reasons written in one pass; starts are never behind more than these."""
 
-_PASSING: Final = 2.0
-"""Seconds for which a reason that passes by itself is not written: a node that starts within
-them needs no write for it, and one of a rollout that is being created only one."""
-
 _OVERTAKEN_PAUSE: Final = 0.1
 """Seconds for the cache to catch up with whoever wrote before us."""
 
@@ -51,6 +48,9 @@ RIGHTS: Final = (
 
 _log = get_logger(__name__)
 
+_Change = tuple[NodeReplacement, NodeReplacementStatus]
+"""A replacement as it was read, and its next status."""
+
 
 class Admission:
     """Looks at everything, starts what may start, and says why the rest waits.
@@ -59,7 +59,8 @@ class Admission:
     each node that starts or whose reason to wait has changed. When a node starts beside
     others, the pods of a few nodes are listed, at most `budgets.MOST_LOOKS`.
 
-    Threads: one thread only (OP-21).
+    Threads: one thread only (OP-21). Reasons to wait are written on those of the crew, of
+    which it waits for the last.
     """
 
     def __init__(
@@ -69,6 +70,7 @@ class Admission:
         look_at_budgets: BudgetLook,
         announcer: Announcer,
         progress: Progress,
+        crew: Crew,
         clock: Clock,
     ) -> None:
         self._objects = objects
@@ -76,9 +78,11 @@ class Admission:
         self._look_at_budgets = look_at_budgets
         self._announcer = announcer
         self._progress = progress
+        self._crew = crew
         self._clock = clock
         self._overtaken = False  # by another writer, during the present pass
-        self._untold: dict[str, float] = {}  # when a reason is to be written; monotonic, by name
+        # reasons, and when they are to be written; monotonic, by name
+        self._untold: dict[str, tuple[Wait, float]] = {}
         self._unsure: dict[str, None] = {}  # written, and the cache may not show what became of it
 
     def run(self) -> float | None:
@@ -181,34 +185,54 @@ class Admission:
         """Write changed reasons; return the seconds until more are to be written, if any are."""
         now, moment = self._clock.now(), self._clock.monotonic()
         known, self._untold = self._untold, {}
-        written = 0
+        told: list[_Change] = []
         for name, reason in waiting.items():
-            replacement = by_name[name]
-            status = transitions.waits(replacement, reason, now)
+            status = transitions.waits(by_name[name], reason, now)
             if status is None:
                 continue
-            due = known.get(name, moment + _PASSING) if reason.passes else moment
-            if due > moment or written == WRITES_PER_PASS:
-                self._untold[name] = due
-                continue
-            written += 1
-            if self._save(replacement, status) is not None:
-                self._announcer.held_back(replacement, reason)
-        left = min(self._untold.values(), default=None)
+            before, due = known.get(name, (None, 0.0))
+            if before is not reason:
+                due = moment + reason.patience
+            if due > moment or len(told) == WRITES_PER_PASS:
+                self._untold[name] = reason, due
+            else:
+                told.append((by_name[name], status))
+        saved = self._save_all(told)
+        for replacement, _ in told:
+            if replacement.metadata.name in saved:
+                self._announcer.held_back(replacement, waiting[replacement.metadata.name])
+        left = min((due for _, due in self._untold.values()), default=None)
         return None if left is None else max(_AT_ONCE, left - moment)
 
     def _save(
         self, replacement: NodeReplacement, status: NodeReplacementStatus
     ) -> NodeReplacement | None:
-        """Write a status on condition that the decision's ground is unchanged."""
-        name = replacement.metadata.name
-        self._unsure[name] = None
+        return self._save_all([(replacement, status)]).get(replacement.metadata.name)
+
+    def _save_all(self, changes: Sequence[_Change]) -> Mapping[str, NodeReplacement]:
+        """Write statuses, each on condition that the decision's ground is unchanged.
+
+        Returns:
+            What was written, by name; without those that somebody else had changed.
+        """
+        begun: dict[str, None] = {}
+        saved: dict[str, NodeReplacement] = {}
+
+        def save(change: _Change) -> None:
+            replacement, status = change
+            name = replacement.metadata.name
+            begun[name] = None
+            try:
+                saved[name] = self._objects.replacements.save_status(
+                    replacement, replacement.status, status
+                )
+            except STALE as error:
+                # The change that beat us is on its way to the cache.
+                _log.debug("admission_overtaken", name=name, error=str(error))
+
         try:
-            saved = self._objects.replacements.save_status(replacement, replacement.status, status)
-            del self._unsure[name]
-            return saved
-        except STALE as error:
-            # The change that beat us is on its way to the cache.
-            self._overtaken = True
-            _log.debug("admission_overtaken", name=name, error=str(error))
-            return None
+            self._crew.map(save, changes)
+        finally:
+            self._unsure.update((name, None) for name in begun if name not in saved)
+        self._overtaken |= len(saved) < len(begun)
+        return saved

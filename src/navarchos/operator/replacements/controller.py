@@ -10,6 +10,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     NodeReplacement,
 )
+from navarchos.operator.crew import Crew
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import NODE_INDEX, Objects
 from navarchos.operator.replacements.admitting import Admission
@@ -27,10 +28,11 @@ from navarchos.runtime.predicates import changed
 __all__ = ["add_to_manager"]
 
 
-def add_to_manager(manager: Manager, objects: Objects) -> Controller:
+def add_to_manager(manager: Manager, objects: Objects, crew: Crew) -> Controller:
     """Add the controller of replacements, with its one worker, to a manager.
 
-    Whatever admission looks at brings it about: any number of changes is one pass.
+    Whatever admission looks at brings it about: any number of changes is one pass. The
+    crew writes why nodes wait.
     """
 
     def about_node(node: Node) -> Iterable[Request]:
@@ -50,6 +52,7 @@ def add_to_manager(manager: Manager, objects: Objects) -> Controller:
         ),
         announcer,
         Progress(manager.instruments),
+        crew,
         manager.clock,
     )
     pipeline = Pipeline(objects, announcer, manager.clock)

@@ -33,12 +33,20 @@ class Wait(StrEnum):
         return _MESSAGES[self]
 
     @property
-    def passes(self) -> bool:
-        """Whether it usually ends by itself in a moment, so that nobody misses it if untold."""
-        return self in _PASSING
+    def patience(self) -> float:
+        """Seconds for which it is not written.
+
+        A node whose reason ends by itself within them needs no write for it.
+        """
+        return _PATIENCE.get(self, 0.0)
 
 
-_PASSING: Final = frozenset({Wait.QUEUED, Wait.MAX_CONCURRENT, Wait.ROLLOUT_NOT_READY})
+_PATIENCE: Final = {
+    Wait.QUEUED: 2.0,
+    Wait.MAX_CONCURRENT: 2.0,
+    # Its rollout says so too, and a large one takes its time.
+    Wait.ROLLOUT_NOT_READY: 30.0,
+}
 
 _MESSAGES: Final = {
     Wait.QUEUED: "other nodes of this priority go first",

@@ -11,6 +11,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     NodeReplacement,
 )
+from navarchos.operator.crew import Crew
 from navarchos.operator.objects import Objects
 from navarchos.operator.rollouts.announce import Announcer
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
@@ -22,8 +23,8 @@ __all__ = ["add_to_manager"]
 _WORKERS: Final = 2
 
 
-def add_to_manager(manager: Manager, objects: Objects) -> Controller:
-    """Add the controller of rollouts to a manager."""
+def add_to_manager(manager: Manager, objects: Objects, crew: Crew) -> Controller:
+    """Add the controller of rollouts to a manager; the crew writes what is many."""
 
     def rollout_of(drain: NodeDrain) -> Iterable[Request]:
         owner = controller_of(drain.metadata)
@@ -31,7 +32,7 @@ def add_to_manager(manager: Manager, objects: Objects) -> Controller:
         above = controller_of(replacement.metadata) if replacement is not None else None
         return (Request("", above.name),) if above is not None else ()
 
-    reconciler = RolloutReconciler(objects, Announcer(manager.recorder), manager.clock)
+    reconciler = RolloutReconciler(objects, Announcer(manager.recorder), crew, manager.clock)
     return (
         Builder(manager, "rollouts")
         .for_(NODE_ROLLOUTS)

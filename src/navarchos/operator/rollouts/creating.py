@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from navarchos.client import AlreadyExists, ApiError
@@ -15,6 +16,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
     PlannedNode,
 )
+from navarchos.operator.crew import Crew
 from navarchos.operator.objects import Objects
 from navarchos.operator.rollouts.children import manifest, name_of_child, patch_for
 
@@ -71,8 +73,9 @@ class Children:
     Threads: safe from any thread, for different rollouts.
     """
 
-    def __init__(self, objects: Objects) -> None:
+    def __init__(self, objects: Objects, crew: Crew) -> None:
         self._objects = objects
+        self._crew = crew
 
     def create_missing(
         self,
@@ -80,7 +83,7 @@ class Children:
         missing: Sequence[PlannedNode],
         children: Mapping[str, NodeReplacement],
     ) -> Created:
-        """Create replacements, in the order given.
+        """Create replacements, those that are given first before the others.
 
         Args:
             rollout: Their owner.
@@ -89,11 +92,13 @@ class Children:
         """
         present = dict(children)
         failures: dict[str, str] = {}
-        for node in missing[:WRITES_PER_PASS]:
-            try:
-                present[node.name] = self._create(rollout, node)
-            except (ApiError, _NameTaken) as error:
-                failures[node.name] = str(error)
+        nodes = missing[:WRITES_PER_PASS]
+        made = self._crew.map(partial(self._try_to_create, rollout), nodes)
+        for node, child in zip(nodes, made, strict=True):
+            if isinstance(child, NodeReplacement):
+                present[node.name] = child
+            else:
+                failures[node.name] = child
         failure = CreationFailed(rollout.metadata.name, failures) if failures else None
         return Created(present, failure, unfinished=len(missing) > WRITES_PER_PASS)
 
@@ -117,9 +122,18 @@ class Children:
             and (patch := patch_for(rollout, node, child))
         ]
         due.sort(key=lambda pair: not pair[0].status.current.in_flight)
-        for child, patch in due[:WRITES_PER_PASS]:
-            present[child.spec.node_name] = self._objects.replacements.patch(child, patch)
+        patched = self._crew.map(
+            lambda pair: self._objects.replacements.patch(*pair), due[:WRITES_PER_PASS]
+        )
+        present.update((child.spec.node_name, child) for child in patched)
         return Created(present, None, unfinished=len(due) > WRITES_PER_PASS)
+
+    def _try_to_create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement | str:
+        """Return the child, or in words why there is none."""
+        try:
+            return self._create(rollout, node)
+        except (ApiError, _NameTaken) as error:
+            return str(error)
 
     def _create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
         try:

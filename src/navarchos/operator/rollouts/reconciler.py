@@ -18,6 +18,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
+from navarchos.operator.crew import Crew
 from navarchos.operator.kinds import OWNER_INDEX, STALE
 from navarchos.operator.leeway import Leeway
 from navarchos.operator.objects import CachesBehind, Objects
@@ -56,11 +57,11 @@ class RolloutReconciler(Reconciler):
     Threads: safe from any thread, for different rollouts.
     """
 
-    def __init__(self, objects: Objects, announcer: Announcer, clock: Clock) -> None:
+    def __init__(self, objects: Objects, announcer: Announcer, crew: Crew, clock: Clock) -> None:
         self._objects = objects
         self._announcer = announcer
         self._clock = clock
-        self._children = Children(objects)
+        self._children = Children(objects, crew)
         self._progress = Leeway(_PROGRESS, clock)
 
     def reconcile(self, request: Request) -> Result:

@@ -14,6 +14,19 @@ from navarchos.testing.cluster.podstages import RUNS_FOR, STARTS_AFTER, TERMINAT
 
 __all__ = ["RUNS_FOR", "STARTS_AFTER", "TERMINATES_AFTER", "kwok_config"]
 
+_OPTIONS: Final = """\
+apiVersion: config.kwok.x-k8s.io/v1alpha1
+kind: KwokConfiguration
+options:
+  # Four at a time, which is kwok's own, would be four kubelets, however many nodes there are.
+  podPlayStageParallelism: 64
+  # As by default: it fills in none of them where a configuration is given.
+  nodePlayStageParallelism: 4
+  nodeLeaseParallelism: 4
+  podsOnNodeSyncParallelism: 1
+  enablePodsOnNodeSyncListPager: true
+"""
+
 _NODE_READY: Final = """\
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
@@ -153,9 +166,9 @@ spec:
 """
 
 
-_STAGES: Final = (_NODE_READY, _POD_RUNNING, _JOB_POD_DONE, _POD_GONE)
+_DOCUMENTS: Final = (_OPTIONS, _NODE_READY, _POD_RUNNING, _JOB_POD_DONE, _POD_GONE)
 
 
 def kwok_config() -> str:
-    """Return kwok's configuration file: its stages, as YAML documents."""
-    return "---\n".join(_STAGES)
+    """Return kwok's configuration file: options and stages, as YAML documents."""
+    return "---\n".join(_DOCUMENTS)

@@ -12,8 +12,10 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
+from navarchos.operator.crew import Crew
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
 from navarchos.operator.replacements.reconciler import ADMISSION
+from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.rollouts.creating import Children, CreationFailed
 from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
@@ -89,7 +91,8 @@ def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
     uids = {r.metadata.uid for r in operator.client.resource(NODE_REPLACEMENTS).list().items}
     rollout = operator.rollout()
     # The cache shows no child at all.
-    made = Children(operator.objects).create_missing(rollout, rollout.status.nodes, {})
+    children = Children(operator.objects, Crew("write"))
+    made = children.create_missing(rollout, rollout.status.nodes, {})
     assert made.failure is None
     assert {child.metadata.uid for child in made.children.values()} == uids
 
@@ -128,7 +131,7 @@ def test_nothing_starts_before_all_children_exist(operator: Any) -> None:
         operator.round()
     for _ in range(2):
         operator.replacements.reconcile(ADMISSION)
-        operator.clock.advance(2.0)
+        operator.clock.advance(Wait.ROLLOUT_NOT_READY.patience)
     assert reason(operator.replacement("roll-b"), "Waiting") == "RolloutNotReady"
 
 

@@ -60,7 +60,8 @@ def test_only_the_owner_can_read_what_is_private(tmp_path: Path) -> None:
 
 
 def test_kwoks_stages_are_yaml_and_cover_nodes_and_pods() -> None:
-    stages = list(yaml.safe_load_all(kwok_config()))
+    options, *stages = yaml.safe_load_all(kwok_config())
+    assert options["kind"] == "KwokConfiguration"
     assert {stage["kind"] for stage in stages} == {"Stage"}
     kinds = [stage["spec"]["resourceRef"]["kind"] for stage in stages]
     assert kinds == ["Node", "Pod", "Pod", "Pod"]
@@ -71,7 +72,7 @@ def test_kwoks_stages_are_yaml_and_cover_nodes_and_pods() -> None:
 
 @pytest.mark.parametrize("annotation", [STARTS_AFTER, RUNS_FOR, TERMINATES_AFTER])
 def test_pods_delay_their_stages_by_annotation(annotation: str) -> None:
-    stages = list(yaml.safe_load_all(kwok_config()))
+    _options, *stages = yaml.safe_load_all(kwok_config())
     wanted = f'.metadata.annotations["{annotation}"]'
     delays = [stage["spec"].get("delay", {}) for stage in stages]
     assert [d for d in delays if d.get("durationFrom", {}).get("expressionFrom") == wanted]

@@ -69,12 +69,12 @@ class Step(StrEnum):
     @property
     def in_flight(self) -> bool:
         """Whether something is done to a node in this step."""
-        return self.phase is ReplacementPhase.IN_PROGRESS
+        return not (self is Step.WAITING or self.is_finished)
 
     @property
     def is_finished(self) -> bool:
         """Whether nothing more is done to the node, unless a person asks for it."""
-        return self in {Step.DONE, Step.FAILED}
+        return self is Step.DONE or self is Step.FAILED
 
 
 class StepStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):

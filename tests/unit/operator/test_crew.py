@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from navarchos.operator.drains.crew import Crew
+from navarchos.operator.crew import Crew
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 

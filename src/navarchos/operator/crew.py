@@ -71,8 +71,8 @@ class Crew:
         """Return the results in the order of the items.
 
         Raises:
-            BaseException: The first that `function` raised; the other items have
-                been worked off all the same, if threads did it.
+            BaseException: The first that `function` raised; no further item was begun
+                after it, and none is under way any more.
         """
         if len(items) > 1:
             results = self._shared(function, items)
@@ -107,9 +107,11 @@ class Crew:
                         return
                     self._clock.wait(self._changed, None)
                 batch, task = self._waiting.popleft()
+                begin = batch.failure is None
             failure: BaseException | None = None
             try:
-                task()
+                if begin:
+                    task()
             except BaseException as error:  # noqa: BLE001 - raised where the batch came from
                 failure = error
             with self._changed:
