@@ -118,13 +118,20 @@ def start_rollout(client: Client, concurrent: int) -> None:
     client.resource(_ROLLOUTS).create(manifest)
 
 
-def completed(client: Client, limit: float) -> None:
+def completed(client: Client, limit: float, *, not_before: float = 0.0) -> None:
     """Wait until all nodes have been.
 
+    Args:
+        client: Asks.
+        limit: Seconds that it may take.
+        not_before: Seconds for which there is no use in asking: each answer carries the
+            names of all nodes, some times a second.
+
     Raises:
-        RuntimeError: The rollout failed, or takes longer than `limit` seconds.
+        RuntimeError: The rollout failed, or takes longer.
     """
     began = time.monotonic()
+    time.sleep(not_before)
     while (phase := _phase(client.resource(_ROLLOUTS).get(_NAME))) != "Completed":
         passed = time.monotonic() - began
         if passed > limit or phase == "Failed":
@@ -174,7 +181,7 @@ def _roll(served: Served, manager: ManagerProcess, client: Client, sizes: Sizes)
     before, busy, began = served.server.requests_by(MANAGER), manager.cpu(), time.monotonic()
     start_rollout(client, sizes.rollout_concurrent)
     dictated = nodes / sizes.rollout_concurrent * sizes.grace_seconds
-    completed(client, limit=_PATIENCE * dictated + 60)
+    completed(client, limit=_PATIENCE * dictated + 60, not_before=dictated)
     seconds = time.monotonic() - began
     return {
         "seconds": seconds,

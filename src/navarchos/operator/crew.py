@@ -19,10 +19,11 @@ _JOIN: Final = 30.0
 
 
 class _Batch:
-    """Tasks that one caller waits for. Fields are guarded by the crew's condition."""
+    """Tasks that one caller waits for. Fields are guarded by the crew's lock."""
 
-    def __init__(self, left: int) -> None:
+    def __init__(self, left: int, lock: threading.Lock) -> None:
         self.left = left
+        self.done = threading.Condition(lock)
         self.failure: BaseException | None = None
 
 
@@ -42,29 +43,31 @@ class Crew:
         self._name = name
         self._size = size
         self._clock = clock
-        self._changed = threading.Condition(threading.Lock())
-        # guarded by _changed; oldest first
+        self._tasks_lock = threading.Lock()
+        # One for the threads and one a batch, so that nobody is woken for nothing.
+        self._to_do = threading.Condition(self._tasks_lock)
+        # guarded by _tasks_lock; oldest first
         self._waiting: deque[tuple[_Batch, Callable[[], None]]] = deque()
-        self._open = False  # guarded by _changed
+        self._open = False  # guarded by _tasks_lock
 
     def run(self, stop: StopToken) -> None:
         """Provide the threads until `stop` is set; then finish what was handed in."""
         group = ThreadGroup(self._name, stop=stop, clock=self._clock)
-        with self._changed:
+        with self._tasks_lock:
             self._open = True
         try:
             for number in range(self._size):
                 group.start(str(number), self._work)
             stop.wait()
         finally:
-            with self._changed:
+            with self._tasks_lock:
                 self._open = False
-                self._changed.notify_all()
+                self._to_do.notify_all()
             group.join(_JOIN)
 
     def is_open(self) -> bool:
         """Tell whether there are threads."""
-        with self._changed:
+        with self._tasks_lock:
             return self._open
 
     def map(self, function: Callable[[T], R], items: Sequence[T]) -> list[R]:
@@ -82,30 +85,30 @@ class Crew:
 
     def _shared(self, function: Callable[[T], R], items: Sequence[T]) -> list[R] | None:
         results: dict[int, R] = {}
-        batch = _Batch(len(items))
+        batch = _Batch(len(items), self._tasks_lock)
 
         def work(index: int) -> None:
             results[index] = function(items[index])
 
-        with self._changed:
+        with self._tasks_lock:
             if not self._open:
                 return None
             for index in range(len(items)):
                 self._waiting.append((batch, partial(work, index)))
-            self._changed.notify_all()
+            self._to_do.notify(len(items))
             while batch.left:
-                self._clock.wait(self._changed, None)
+                self._clock.wait(batch.done, None)
         if batch.failure is not None:
             raise batch.failure
         return [results[index] for index in range(len(items))]
 
     def _work(self) -> None:
         while True:
-            with self._changed:
+            with self._tasks_lock:
                 while not self._waiting:
                     if not self._open:
                         return
-                    self._clock.wait(self._changed, None)
+                    self._clock.wait(self._to_do, None)
                 batch, task = self._waiting.popleft()
                 begin = batch.failure is None
             failure: BaseException | None = None
@@ -114,7 +117,8 @@ class Crew:
                     task()
             except BaseException as error:  # noqa: BLE001 - raised where the batch came from
                 failure = error
-            with self._changed:
+            with self._tasks_lock:
                 batch.failure = batch.failure or failure
                 batch.left -= 1
-                self._changed.notify_all()
+                if not batch.left:
+                    batch.done.notify()

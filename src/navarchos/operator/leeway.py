@@ -33,11 +33,16 @@ class Leeway:
         self._due_lock = threading.Lock()
         self._due: dict[str, float] = {}  # guarded by _due_lock; monotonic
 
-    def take(self, name: str) -> float:
-        """Return the seconds until `name` must be written; its time begins with the first call."""
+    def take(self, name: str, times: float = 1.0) -> float:
+        """Return the seconds until `name` must be written; its time begins with the first call.
+
+        Args:
+            name: What is to be written.
+            times: How many times as late as usual this one may be.
+        """
         now = self._clock.monotonic()
         with self._due_lock:
-            return max(0.0, self._due.setdefault(name, now + self._seconds) - now)
+            return max(0.0, self._due.setdefault(name, now + times * self._seconds) - now)
 
     def end(self, name: str) -> None:
         """Say that nothing is to be written: it has been, or there is nothing any more."""

@@ -19,6 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.crew import Crew
 from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
+from navarchos.operator.pace import Pace
 from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.admission import admit_apart
 from navarchos.operator.replacements.announce import Announcer
@@ -36,6 +37,8 @@ WRITES_PER_PASS: Final = 100
 
 _OVERTAKEN_PAUSE: Final = 0.1
 """Seconds for the cache to catch up with whoever wrote before us."""
+
+_ALL: Final = "admission"
 
 _AT_ONCE: Final = 0.01
 """Seconds before the rest of the reasons is written: nodes get their turn."""
@@ -80,13 +83,18 @@ class Admission:
         self._progress = progress
         self._crew = crew
         self._clock = clock
+        self._pace = Pace(clock)
         self._overtaken = False  # by another writer, during the present pass
         # reasons, and when they are to be written; monotonic, by name
         self._untold: dict[str, tuple[Wait, float]] = {}
         self._unsure: dict[str, None] = {}  # written, and the cache may not show what became of it
 
+    def early(self) -> float | None:
+        """Return the seconds for which a pass had better wait for more changes, if any."""
+        return self._pace.left(_ALL)
+
     def run(self) -> float | None:
-        """Run one pass.
+        """Run one pass, however early.
 
         Returns:
             Seconds until the next pass is due by time alone, next to nothing when
@@ -94,6 +102,7 @@ class Admission:
         """
         self._make_sure()
         world = self._look()
+        self._pace.passed(_ALL, len(world.replacements))
         self._progress.publish(world)
         decisions = admit_apart(world, self._clock.now(), self._look_at_budgets)
         by_name = {replacement.metadata.name: replacement for replacement in world.replacements}

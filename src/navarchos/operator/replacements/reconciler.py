@@ -40,7 +40,9 @@ class ReplacementReconciler(Reconciler):
         would bring admission about as well, behind all the nodes that wait for this worker.
         """
         if request == ADMISSION:
-            after = self._admission.run()
+            after = self._admission.early()
+            if after is None:
+                after = self._admission.run()
             return DONE if after is None else Result(requeue_after=after)
         try:
             if self._advance(request.name):

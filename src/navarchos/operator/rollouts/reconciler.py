@@ -22,6 +22,7 @@ from navarchos.operator.crew import Crew
 from navarchos.operator.kinds import OWNER_INDEX, STALE
 from navarchos.operator.leeway import Leeway
 from navarchos.operator.objects import CachesBehind, Objects
+from navarchos.operator.pace import Pace
 from navarchos.operator.rollouts.announce import Announcer
 from navarchos.operator.rollouts.creating import Children, Created
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
@@ -39,6 +40,9 @@ _AT_ONCE: Final = 0.01
 _PROGRESS: Final = 1.0
 """Seconds by which the lists of nodes in status may be out of date. Nothing is decided from
 them; and each write of a large rollout carries all of its nodes."""
+
+_NODES_A_SECOND: Final = 200
+"""A rollout of more nodes may be out of date by more: its writes are dearer."""
 
 RIGHTS: Final = (
     Rule(NODE_ROLLOUTS, ("patch",), subresource="status"),
@@ -63,6 +67,7 @@ class RolloutReconciler(Reconciler):
         self._clock = clock
         self._children = Children(objects, crew)
         self._progress = Leeway(_PROGRESS, clock)
+        self._pace = Pace(clock)
 
     def reconcile(self, request: Request) -> Result:
         """Do what is due for the rollout of that name.
@@ -75,7 +80,11 @@ class RolloutReconciler(Reconciler):
         if rollout is None or rollout.metadata.deletion_timestamp is not None:
             # Its children go with it: the garbage collector sees to that (OP-07).
             self._progress.end(request.name)
+            self._pace.forget(request.name)
             return DONE
+        early = self._pace.left(request.name, _edited(rollout))
+        if early is not None:
+            return Result(requeue_after=early)
         try:
             return self._advance(rollout)
         except STALE as error:
@@ -102,6 +111,7 @@ class RolloutReconciler(Reconciler):
             raise made.failure
         if made.unfinished:
             return Result(requeue_after=_AT_ONCE)
+        self._pace.passed(rollout.metadata.name, len(nodes), _edited(rollout))
         if saved.status.phase is RolloutPhase.COMPLETED:
             return self._expire(saved)
         unwritten = self._progress.left(rollout.metadata.name)
@@ -110,7 +120,8 @@ class RolloutReconciler(Reconciler):
     def _report(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
         """Write a status, unless all that is new may wait."""
         name = rollout.metadata.name
-        if is_progress(rollout.status, status) and self._progress.take(name):
+        times = max(1.0, len(status.nodes) / _NODES_A_SECOND)
+        if is_progress(rollout.status, status) and self._progress.take(name, times):
             return rollout
         saved = self._save(rollout, status)
         self._progress.end(name)
@@ -180,6 +191,11 @@ class RolloutReconciler(Reconciler):
         saved = self._objects.rollouts.save_status(rollout, rollout.status, status)
         self._announcer.changed(rollout, saved)
         return saved
+
+
+def _edited(rollout: NodeRollout) -> object:
+    """Return what a person changes."""
+    return rollout.metadata.generation, rollout.metadata.annotations
 
 
 def _may_follow(child: NodeReplacement | None) -> bool:
