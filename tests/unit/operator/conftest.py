@@ -1,5 +1,6 @@
 """Objects of the operator, built from the few facts that a test is about."""
 
+import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -212,9 +213,12 @@ class DyingTransport:
         self.armed = False
         self.writes_left = 0
         self.targets: list[str] = []
+        self.together: threading.Barrier | None = None  # creations meet there before they go
 
     def send(self, request: HttpRequest) -> Answer:
         self.targets.append(request.target)
+        if self.together is not None and request.method == "POST":
+            self.together.wait()
         answer = self._inner.send(request)
         if self.armed and request.method in {"POST", "PATCH", "PUT", "DELETE"}:
             self.writes_left -= 1

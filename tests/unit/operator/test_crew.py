@@ -54,3 +54,50 @@ def test_what_a_task_raises_reaches_whoever_gave_the_batch() -> None:
     finally:
         stop.stop("done")
         assert group.join(10)
+
+
+def test_nothing_more_of_a_batch_is_begun_after_a_failure() -> None:
+    stop = StopToken()
+    group = ThreadGroup("crew-test", stop=stop)
+    crew = Crew("crew", size=1)
+    group.start("", lambda: crew.run(stop))
+    while not crew.is_open():
+        stop.wait(0.01)
+    begun: list[int] = []
+
+    def fail_at_two(number: int) -> None:
+        begun.append(number)
+        if number == 2:
+            raise ValueError(number)
+
+    try:
+        with pytest.raises(ValueError, match="2"):
+            crew.map(fail_at_two, [1, 2, 3, 4])
+        assert begun == [1, 2]
+    finally:
+        stop.stop("done")
+        assert group.join(10)
+
+
+def test_batches_of_many_callers_are_all_worked_off() -> None:
+    stop = StopToken()
+    group = ThreadGroup("crew-test", stop=stop)
+    crew = Crew("crew", size=3)
+    group.start("crew", lambda: crew.run(stop))
+    while not crew.is_open():
+        stop.wait(0.01)
+    done: dict[int, list[int]] = {}
+
+    def call(caller: int) -> None:
+        for _ in range(50):
+            done[caller] = crew.map(lambda n: n + caller, [10, 20, 30, 40, 50])
+
+    callers = ThreadGroup("callers", stop=stop)
+    for caller in range(4):
+        callers.start(str(caller), lambda caller=caller: call(caller))  # type: ignore[misc]
+    try:
+        assert callers.join(30)
+        assert done == {n: [10 + n, 20 + n, 30 + n, 40 + n, 50 + n] for n in range(4)}
+    finally:
+        stop.stop("done")
+        assert group.join(10)

@@ -682,3 +682,22 @@ def test_a_start_whose_answer_was_lost_keeps_its_slot_while_the_cache_lags(opera
     operator.replacements.reconcile(ADMISSION)
     in_flight = [name for name, step in operator.steps().items() if step.in_flight]
     assert len(in_flight) == 1
+
+
+def test_among_many_a_change_waits_for_others_and_a_free_slot_does_not(operator: Any) -> None:
+    for number in range(250):
+        operator.add_node(f"n{number:03}")
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
+    operator.see()
+    for _ in range(2):
+        operator.rollouts.reconcile(Request("", "roll"))
+    operator.see()
+    operator.replacements.reconcile(ADMISSION)
+    assert operator.steps()["roll-n000"] is Step.RESERVED
+    early = operator.replacements.reconcile(ADMISSION).requeue_after
+    assert 0.0 < early < 0.1
+    operator.remove_node("n000")
+    operator.see()
+    operator.replacements.reconcile(Request("", "roll-n000"))
+    assert operator.steps()["roll-n000"] is Step.DONE
+    assert operator.steps()["roll-n001"] is Step.RESERVED
