@@ -38,6 +38,9 @@ WRITES_PER_PASS: Final = 100
 _OVERTAKEN_PAUSE: Final = 0.1
 """Seconds for the cache to catch up with whoever wrote before us."""
 
+_FEW: Final = 200
+"""Nodes that wait; where more do, reasons that pass by themselves are written later."""
+
 _ALL: Final = "admission"
 
 _AT_ONCE: Final = 0.01
@@ -194,6 +197,8 @@ class Admission:
         """Write changed reasons; return the seconds until more are to be written, if any are."""
         now, moment = self._clock.now(), self._clock.monotonic()
         known, self._untold = self._untold, {}
+        # A thousand writes take whole seconds from the nodes that have just started.
+        times = max(1.0, len(waiting) / _FEW)
         told: list[_Change] = []
         for name, reason in waiting.items():
             status = transitions.waits(by_name[name], reason, now)
@@ -201,7 +206,7 @@ class Admission:
                 continue
             before, due = known.get(name, (None, 0.0))
             if before is not reason:
-                due = moment + reason.patience
+                due = moment + times * reason.patience
             if due > moment or len(told) == WRITES_PER_PASS:
                 self._untold[name] = reason, due
             else:
