@@ -701,3 +701,20 @@ def test_among_many_a_change_waits_for_others_and_a_free_slot_does_not(operator:
     operator.replacements.reconcile(Request("", "roll-n000"))
     assert operator.steps()["roll-n000"] is Step.DONE
     assert operator.steps()["roll-n001"] is Step.RESERVED
+
+
+def test_where_many_wait_it_is_said_later_why(operator: Any) -> None:
+    for number in range(301):
+        operator.add_node(f"n{number:03}")
+    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
+    operator.see()
+    for _ in range(2):
+        operator.rollouts.reconcile(Request("", "roll"))
+    operator.see()
+    operator.replacements.reconcile(ADMISSION)  # 300 wait, half as many again as are few
+    operator.clock.advance(2.5)
+    operator.replacements.reconcile(ADMISSION)
+    assert operator.replacement("roll-n001").status.step is None
+    operator.clock.advance(0.5)
+    operator.replacements.reconcile(ADMISSION)
+    assert reason(operator.replacement("roll-n001"), "Waiting") == "MaxConcurrent"
