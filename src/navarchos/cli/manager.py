@@ -90,7 +90,7 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 @click.option(
     "--workers",
     type=click.IntRange(1, 64),
-    default=12,
+    default=4,
     show_default=True,
     help="Drains that are worked on at the same moment.",
 )

@@ -11,7 +11,7 @@ from navarchos.runtime import Manager
 
 __all__ = ["KINDS", "RIGHTS", "WORKERS", "build"]
 
-WORKERS: Final = 12
+WORKERS: Final = 4
 """Drains that are worked on at the same moment, by default."""
 
 RIGHTS: Final = (

@@ -41,7 +41,7 @@ __all__ = ["BY_NODE", "RIGHTS", "Caches", "DrainMachinery", "add_to_manager", "a
 BY_NODE: Final = "node"
 """The index of drains by the name of their node."""
 
-_PARALLEL: Final = 24
+_PARALLEL: Final = 12
 """Requests that pods go which are under way at once, for all drains together."""
 
 RIGHTS: Final = rights_to_cache(
@@ -143,7 +143,7 @@ def assemble(
     return reconciler, DrainMachinery(crew, watches, halted)
 
 
-def add_to_manager(manager: Manager, *, workers: int = 12) -> Controller:
+def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
     """Make the drain controller a part of a manager.
 
     Args:
