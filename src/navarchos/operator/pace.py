@@ -24,8 +24,8 @@ class Pace:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._passes_lock = threading.Lock()
-        # guarded by _passes_lock; by name: what brought the pass about that was not put off,
-        # and the monotonic instant of the next
+        # guarded by _passes_lock; by name: what was urgent at the last pass, and the monotonic
+        # instant of the next
         self._passes: dict[str, tuple[object, float]] = {}
 
     def left(self, name: str, urgent: object = None) -> float | None:
