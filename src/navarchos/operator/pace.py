@@ -5,12 +5,17 @@ from typing import Final
 
 from navarchos.clock import Clock
 
-__all__ = ["Pace"]
+__all__ = ["Pace", "times_few"]
 
 _FEW: Final = 200
 _EACH: Final = 0.0006
 """Seconds between passes for each object beyond the first few; a pass takes some microseconds
 of a processor for each."""
+
+
+def times_few(objects: int) -> float:
+    """Return how many times as late as for a few something may be that is done for so many."""
+    return max(1.0, objects / _FEW)
 
 
 class Pace:

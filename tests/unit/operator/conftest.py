@@ -365,6 +365,16 @@ class Operator:
     def add_replacement(self, name: str, **spec: Any) -> None:
         self.client.resource(NODE_REPLACEMENTS).create({"metadata": {"name": name}, "spec": spec})
 
+    def begin_with_many(self, count: int) -> None:
+        """Have a rollout of so many nodes, all of whose children exist."""
+        for number in range(count):
+            self.add_node(f"n{number:03}")
+        self.add_rollout(nodeSelectors=[{"matchAll": True}])
+        self.see()
+        while len(self.names()) < count:
+            self.rollouts.reconcile(Request("", "roll"))
+        self.see()
+
     def patch_rollout(self, name: str, **body: Any) -> None:
         self.client.resource(NODE_ROLLOUTS).patch(name, body)
 

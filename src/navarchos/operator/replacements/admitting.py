@@ -19,7 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.crew import Crew
 from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
-from navarchos.operator.pace import Pace
+from navarchos.operator.pace import Pace, times_few
 from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.admission import admit_apart
 from navarchos.operator.replacements.announce import Announcer
@@ -37,9 +37,6 @@ WRITES_PER_PASS: Final = 100
 
 _OVERTAKEN_PAUSE: Final = 0.1
 """Seconds for the cache to catch up with whoever wrote before us."""
-
-_FEW: Final = 200
-"""Nodes that wait; where more do, reasons that pass by themselves are written later."""
 
 _ALL: Final = "admission"
 
@@ -198,7 +195,7 @@ class Admission:
         now, moment = self._clock.now(), self._clock.monotonic()
         known, self._untold = self._untold, {}
         # A thousand writes take whole seconds from the nodes that have just started.
-        times = max(1.0, len(waiting) / _FEW)
+        times = times_few(len(waiting))
         told: list[_Change] = []
         for name, reason in waiting.items():
             status = transitions.waits(by_name[name], reason, now)

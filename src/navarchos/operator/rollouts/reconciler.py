@@ -22,7 +22,7 @@ from navarchos.operator.crew import Crew
 from navarchos.operator.kinds import OWNER_INDEX, STALE
 from navarchos.operator.leeway import Leeway
 from navarchos.operator.objects import CachesBehind, Objects
-from navarchos.operator.pace import Pace
+from navarchos.operator.pace import Pace, times_few
 from navarchos.operator.rollouts.announce import Announcer
 from navarchos.operator.rollouts.creating import Children, Created
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
@@ -38,11 +38,8 @@ _AT_ONCE: Final = 0.01
 """Seconds before the next pass over one large rollout: others get their turn."""
 
 _PROGRESS: Final = 1.0
-"""Seconds by which the lists of nodes in status may be out of date. Nothing is decided from
-them; and each write of a large rollout carries all of its nodes."""
-
-_NODES_A_SECOND: Final = 200
-"""A rollout of more nodes may be out of date by more: its writes are dearer."""
+"""Seconds by which the lists of nodes in status may be out of date, or several times that in a
+large rollout. Nothing is decided from them; and each write carries all of its nodes."""
 
 RIGHTS: Final = (
     Rule(NODE_ROLLOUTS, ("patch",), subresource="status"),
@@ -120,7 +117,7 @@ class RolloutReconciler(Reconciler):
     def _report(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
         """Write a status, unless all that is new may wait."""
         name = rollout.metadata.name
-        times = max(1.0, len(status.nodes) / _NODES_A_SECOND)
+        times = times_few(len(status.nodes))
         if is_progress(rollout.status, status) and self._progress.take(name, times):
             return rollout
         saved = self._save(rollout, status)

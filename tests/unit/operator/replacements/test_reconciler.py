@@ -684,18 +684,8 @@ def test_a_start_whose_answer_was_lost_keeps_its_slot_while_the_cache_lags(opera
     assert len(in_flight) == 1
 
 
-def begin_with_many(operator: Any, count: int) -> None:
-    for number in range(count):
-        operator.add_node(f"n{number:03}")
-    operator.add_rollout(nodeSelectors=[{"matchAll": True}])
-    operator.see()
-    for _ in range(2):
-        operator.rollouts.reconcile(Request("", "roll"))
-    operator.see()
-
-
 def test_among_many_a_change_waits_for_others_and_a_free_slot_does_not(operator: Any) -> None:
-    begin_with_many(operator, 250)
+    operator.begin_with_many(250)
     operator.replacements.reconcile(ADMISSION)
     assert operator.steps()["roll-n000"] is Step.RESERVED
     early = operator.replacements.reconcile(ADMISSION).requeue_after
@@ -708,7 +698,7 @@ def test_among_many_a_change_waits_for_others_and_a_free_slot_does_not(operator:
 
 
 def test_where_many_wait_it_is_said_later_why(operator: Any) -> None:
-    begin_with_many(operator, 301)
+    operator.begin_with_many(301)
     operator.replacements.reconcile(ADMISSION)  # 300 wait, half as many again as are few
     operator.clock.advance(2.5)
     operator.replacements.reconcile(ADMISSION)

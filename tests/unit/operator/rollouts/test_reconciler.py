@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from tests.cases.counting import status_writes
+from tests.cases.crews import at_work
 
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
@@ -21,9 +22,7 @@ from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.rollouts.creating import Children, CreationFailed
 from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
-from navarchos.threads import ThreadGroup
 
-AT_ONCE = 0.01
 EVERYTHING = {"nodeSelectors": [{"matchAll": True}]}
 
 
@@ -372,21 +371,8 @@ def test_a_completed_rollout_stays_for_ever_unless_it_says_otherwise(operator: A
     assert operator.rollout().status.phase == "Completed"
 
 
-MANY = 250
-
-
-def add_many(operator: Any) -> None:
-    for number in range(MANY):
-        operator.add_node(f"n{number:03}")
-    operator.add_rollout(**EVERYTHING)
-    operator.see()
-    while operator.rollouts.reconcile(Request("", "roll")).requeue_after == AT_ONCE:
-        pass
-    operator.see()
-
-
 def test_a_large_rollout_is_not_looked_through_at_each_change(operator: Any) -> None:
-    add_many(operator)
+    operator.begin_with_many(250)
     operator.objects.replacements.delete(operator.replacement("roll-n000"))
     operator.see()
     early = operator.rollouts.reconcile(Request("", "roll")).requeue_after
@@ -398,19 +384,14 @@ def test_a_large_rollout_is_not_looked_through_at_each_change(operator: Any) -> 
 
 
 def test_what_a_person_changes_of_a_large_rollout_is_done_at_once(operator: Any) -> None:
-    add_many(operator)
+    operator.begin_with_many(250)
     operator.patch_rollout("roll", spec={"paused": True})
     operator.see()
     operator.rollouts.reconcile(Request("", "roll"))
     assert operator.replacement("roll-n007").spec.paused
 
 
-def test_children_are_created_several_at_a_time(operator: Any, make: Any) -> None:
-    writers = Crew("write", size=3)
-    group = ThreadGroup("test", stop=operator.stop)
-    group.start("writers", lambda: writers.run(operator.stop))
-    while not writers.is_open():
-        operator.stop.wait(0.01)
+def test_children_are_created_several_at_a_time(operator: Any) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.see()
@@ -418,6 +399,7 @@ def test_children_are_created_several_at_a_time(operator: Any, make: Any) -> Non
     operator.see()
     nodes = tuple(PlannedNode(name, f"uid-{name}") for name in "abc")
     operator.transport.together = threading.Barrier(3, timeout=30)  # or nobody's is sent
-    made = Children(operator.objects, writers).create_missing(operator.rollout(), nodes, {})
+    with at_work(3) as writers:
+        made = Children(operator.objects, writers).create_missing(operator.rollout(), nodes, {})
     assert made.failure is None
     assert sorted(made.children) == ["a", "b", "c"]
