@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.processes import ROOT
-from navarchos.testing.controlplane.building import build
-from navarchos.testing.controlplane.cache import Cache, cache_directory
+from navarchos.testing.controlplane.binaries import Cache, cache_directory
+from navarchos.testing.controlplane.installer import build
 from navarchos.testing.controlplane.tools import Tool
 
 __all__ = ["INFORMER", "WORKQUEUE", "built_with", "program", "version"]

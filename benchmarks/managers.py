@@ -12,7 +12,7 @@ from typing import Final, Self
 from benchmarks.interpreter import interpreter_path
 from benchmarks.processes import ROOT, SubjectFailed, cpu_of
 from navarchos.informers.mutation import MUTATION_VARIABLE
-from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.layout import HOST
 
 __all__ = ["ManagerProcess"]
 

@@ -16,7 +16,7 @@ from tests.cases.target import JsonObject, Target
 from tests.cases.waiting import LATE, wait_for
 
 from navarchos.client import Propagation, ignore_not_found
-from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.guard import Guard
 
 __all__ = ["Case", "case_name"]
 

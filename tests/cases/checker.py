@@ -30,7 +30,7 @@ from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
 from navarchos.testing.apiserver import BucketId, Change, Origin
 from navarchos.testing.cluster.invariants import InvariantChecker
-from navarchos.testing.controlplane.subscribing import Subscription
+from navarchos.testing.controlplane.subscription import Subscription
 
 __all__ = ["LATE_BINDING", "WATCHED", "Checker", "Violation"]
 

@@ -22,7 +22,7 @@ from tests.foreign import foreign_kubeconfig
 from tests.servers import IN_PROCESS
 
 from navarchos.testing.controlplane import KUBECTL, ControlPlane, find_binaries
-from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.guard import Guard
 
 __all__ = [
     "account",

@@ -11,8 +11,8 @@ import yaml
 from tests.cases.target import CONFIG
 from tests.cases.waiting import wait_for
 
-from navarchos.testing.controlplane.guarding import Guard
-from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.guard import Guard
+from navarchos.testing.controlplane.layout import HOST
 
 __all__ = ["LEASE", "LEASE_NAMESPACE", "QUICK_LEASE", "ManagerProcess", "shipped_arguments"]
 

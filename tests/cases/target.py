@@ -12,7 +12,7 @@ from tests.cases.waiting import wait_for
 from navarchos.client import Client, NotFound, Resource, ResourceClient
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.testing.controlplane import AuditEvent
-from navarchos.testing.controlplane.kubeconfigs import write_private
+from navarchos.testing.controlplane.credentials import write_private
 
 __all__ = ["CONFIG", "GROUP", "KINDS", "Target"]
 

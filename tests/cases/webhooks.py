@@ -15,8 +15,8 @@ from tests.cases.waiting import wait_for
 
 from navarchos.client import ApiError, PatchType
 from navarchos.stopping import StopToken
-from navarchos.testing.controlplane.certificates import Authority
-from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.credentials import Authority
+from navarchos.testing.controlplane.layout import HOST
 from navarchos.threads import ThreadGroup
 
 __all__ = ["EVICTIONS", "POD_DELETIONS", "Allow", "Break", "Deny", "Hang", "Webhook", "webhook"]

@@ -28,7 +28,7 @@ from navarchos.testing.controlplane import (
     find_binaries,
 )
 from navarchos.testing.controlplane.layout import Ports
-from navarchos.testing.controlplane.running import Options, bring_up
+from navarchos.testing.controlplane.servers import ControlPlaneOptions, start_control_plane
 from navarchos.testing.definitions import (
     DefinitionNotReady,
     install_definitions,
@@ -174,8 +174,8 @@ def test_a_port_that_somebody_else_took_is_given_up_for_another() -> None:
             chosen.append(ports)
             return ports
 
-        options = Options(controllers=False, scheduler=False, choose_ports=choose)
-        running = bring_up(
+        options = ControlPlaneOptions(controllers=False, scheduler=False, choose_ports=choose)
+        running = start_control_plane(
             find_binaries(options.tools), options, stop=StopToken(), clock=SYSTEM_CLOCK
         )
         stack.callback(running.stop)
@@ -196,9 +196,11 @@ def test_a_fifth_port_that_is_taken_is_the_last(
             chosen.append(replace(Ports.choose(), etcd=rival.getsockname()[1]))
             return chosen[-1]
 
-        options = Options(controllers=False, scheduler=False, choose_ports=choose)
+        options = ControlPlaneOptions(controllers=False, scheduler=False, choose_ports=choose)
         with pytest.raises(PartFailed, match="address already in use"):
-            bring_up(find_binaries(options.tools), options, stop=StopToken(), clock=SYSTEM_CLOCK)
+            start_control_plane(
+                find_binaries(options.tools), options, stop=StopToken(), clock=SYSTEM_CLOCK
+            )
     assert len(chosen) == 5
     assert list(tmp_path.iterdir()) == []
 

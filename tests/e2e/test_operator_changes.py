@@ -29,9 +29,8 @@ from tests.cases.waiting import wait_for
 from navarchos.client import Resource
 from navarchos.stopping import StopToken
 from navarchos.testing.controlplane import ControlPlane
-from navarchos.testing.controlplane.certificates import Authority
-from navarchos.testing.controlplane.guarding import Guard
-from navarchos.testing.controlplane.kubeconfigs import write_private
+from navarchos.testing.controlplane.credentials import Authority, write_private
+from navarchos.testing.controlplane.guard import Guard
 
 ROTATION: Final = float(os.environ.get("NAVARCHOS_ROTATION_SECONDS", "40"))
 """About how long credentials are exchanged; `make nightly` says 300."""

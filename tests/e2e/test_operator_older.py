@@ -16,7 +16,7 @@ from tests.cases.kubectl import Kubectl
 from tests.cases.target import Target
 
 from navarchos.testing.controlplane import AuditEvent, ControlPlane
-from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.guard import Guard
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -22,7 +22,7 @@ from tests.cases.waiting import wait_for
 
 from navarchos.stopping import StopToken
 from navarchos.testing.controlplane import ControlPlane
-from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.guard import Guard
 
 DOWN: Final = float(os.environ.get("NAVARCHOS_OUTAGE_SECONDS", "10"))
 """How long the API server is away: leases end long before. `make nightly` says 120.

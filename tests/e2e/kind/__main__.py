@@ -11,10 +11,8 @@ from tests.e2e.kind.steps import Interrupted, Steps
 from tests.e2e.kind.suite import run_suite
 
 from navarchos.errors import NavarchosError
-from navarchos.testing.controlplane.binaries import Binary, Lookup
-from navarchos.testing.controlplane.building import find_module
-from navarchos.testing.controlplane.cache import Cache, cache_directory
-from navarchos.testing.controlplane.obtaining import Obtainer
+from navarchos.testing.controlplane.binaries import Binary, Cache, Lookup, cache_directory
+from navarchos.testing.controlplane.installer import ToolInstaller, find_module
 from navarchos.testing.controlplane.tools import CONTROL_PLANE, KIND, KUBECTL, Tool
 
 
@@ -43,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 def _obtain(tool: Tool, cached_with: Sequence[str]) -> Binary:
     lookup = Lookup(cache=Cache(cache_directory(projects=cached_with)))
-    obtainer = Obtainer(lookup, module=find_module(), report=_report)
+    obtainer = ToolInstaller(lookup, module=find_module(), report=_report)
     (binary,) = obtainer.obtain([tool])
     return binary
 

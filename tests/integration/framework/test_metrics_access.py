@@ -13,7 +13,7 @@ from tests.servers import Served
 from navarchos.client import ClientConfig
 from navarchos.runtime import Manager, ManagerOptions, MetricsSecurity
 from navarchos.runtime.reviews import RIGHTS
-from navarchos.testing.controlplane.certificates import Authority
+from navarchos.testing.controlplane.credentials import Authority
 from navarchos.testing.managers import running_manager
 
 HOST = "127.0.0.1"

@@ -13,8 +13,8 @@ from tests.cases.managers import LEASE, LEASE_NAMESPACE, QUICK_LEASE
 from tests.cases.waiting import wait_for
 
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
-from navarchos.testing.controlplane.certificates import Authority
-from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.credentials import Authority
+from navarchos.testing.controlplane.layout import HOST
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -19,7 +19,7 @@ from navarchos.meta import Object
 from navarchos.testing import FakeClock
 
 pytest.importorskip("cryptography")  # certificates are made here
-from navarchos.testing.controlplane.certificates import Authority, KeyPair
+from navarchos.testing.controlplane.credentials import Authority, KeyPair
 
 Make = Callable[..., Any]
 LIMIT = 30.0

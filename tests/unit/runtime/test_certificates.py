@@ -15,7 +15,7 @@ import structlog
 from navarchos.errors import ConfigError
 from navarchos.runtime.certificates import ServerCertificate
 from navarchos.runtime.httpserver import Answer, Guard, HttpServer
-from navarchos.testing.controlplane.certificates import Authority, KeyPair
+from navarchos.testing.controlplane.credentials import Authority, KeyPair
 
 HOST = "127.0.0.1"
 

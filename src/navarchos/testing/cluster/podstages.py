@@ -72,7 +72,7 @@ _TOLD: Final[Mapping[Stage, str]] = {
 def told_span(pod: Pod, stage: Stage) -> Span | None:
     """Return how long a stage takes by the pod's annotations, in simulated seconds.
 
-    They are the ones that kwok goes by (`navarchos.testing.controlplane.kubelets`), so
+    They are the ones that kwok goes by (`navarchos.testing.controlplane.kwok`), so
     that a pod keeps its pace whoever runs it.
 
     Raises:

@@ -21,7 +21,7 @@ from navarchos.testing.controlplane.errors import (
     PartFailed,
     PartNotReady,
 )
-from navarchos.testing.controlplane.kubelets import STARTS_AFTER, TERMINATES_AFTER
+from navarchos.testing.controlplane.kwok import STARTS_AFTER, TERMINATES_AFTER
 from navarchos.testing.controlplane.tools import KUBECTL, TOOLS, Tool, Version
 
 __all__ = [

@@ -5,11 +5,9 @@ from pathlib import Path
 import click
 
 from navarchos.errors import ConfigError
-from navarchos.testing.controlplane.binaries import Lookup
-from navarchos.testing.controlplane.building import find_module
-from navarchos.testing.controlplane.cache import Cache, cache_directory
+from navarchos.testing.controlplane.binaries import Cache, Lookup, cache_directory
 from navarchos.testing.controlplane.errors import ControlPlaneError
-from navarchos.testing.controlplane.obtaining import Obtainer
+from navarchos.testing.controlplane.installer import ToolInstaller, find_module
 from navarchos.testing.controlplane.tools import find_tools
 
 __all__ = ["main"]
@@ -37,7 +35,7 @@ def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> Non
     try:
         tools = find_tools(names)
         lookup = Lookup(cache=Cache(cache if cache is not None else cache_directory()))
-        obtainer = Obtainer(
+        obtainer = ToolInstaller(
             lookup,
             module=module.absolute() if module is not None else find_module(),
             report=lambda line: click.echo(line, err=True),

@@ -10,7 +10,7 @@ import msgspec
 
 from navarchos.client import Client, RawResponse, Resource, TransportError
 from navarchos.testing.apiserver import BucketId, StatusError
-from navarchos.testing.controlplane.health import Look
+from navarchos.testing.controlplane.health import ReadinessCheck
 from navarchos.testing.definitions import DEFINITIONS, lacks
 
 __all__ = ["Access"]
@@ -30,7 +30,7 @@ class Access:
     """
 
     def __init__(
-        self, client: Client, *, wait: Callable[[Look], None], service_accounts: bool
+        self, client: Client, *, wait: Callable[[ReadinessCheck], None], service_accounts: bool
     ) -> None:
         self._client = client
         self._wait = wait

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from navarchos.testing.controlplane.layout import Layout
-from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.layout import HOST, Layout
 
 __all__ = [
     "AUDIT_POLICY",

@@ -14,17 +14,21 @@ from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import AuditRecord, BucketId, Change
 from navarchos.testing.apiserver.objects import JsonObject
-from navarchos.testing.controlplane import etcd
 from navarchos.testing.controlplane.audit import AuditEvent
 from navarchos.testing.controlplane.binaries import Lookup, find_binaries
-from navarchos.testing.controlplane.kubeconfigs import (
+from navarchos.testing.controlplane.credentials import (
     certificate_user,
     make_kubeconfig,
     token_user,
     write_private,
 )
-from navarchos.testing.controlplane.running import Options, Running, bring_up
-from navarchos.testing.controlplane.subscribing import Subscription
+from navarchos.testing.controlplane.servers import (
+    ControlPlaneOptions,
+    RunningControlPlane,
+    compact_etcd,
+    start_control_plane,
+)
+from navarchos.testing.controlplane.subscription import Subscription
 from navarchos.testing.controlplane.tools import ETCD, KWOK, TOOLS
 from navarchos.testing.definitions import Source, load_definitions
 
@@ -106,13 +110,13 @@ class ControlPlane:
         for name in arguments or ():
             if name not in names:
                 raise ConfigError("arguments", name, f"programs are {', '.join(names)}")
-        self._options = Options(controllers, scheduler, dict(arguments or {}), timeout)
+        self._options = ControlPlaneOptions(controllers, scheduler, dict(arguments or {}), timeout)
         self._crds = load_definitions(*crds)
         self._lookup = lookup
         self._stop_token = stop if stop is not None else StopToken(clock=clock)
         self._clock = clock
         self._lifecycle_lock = threading.Lock()
-        self._running: Running | None = None  # guarded by _lifecycle_lock
+        self._running: RunningControlPlane | None = None  # guarded by _lifecycle_lock
         self._subscriptions: list[Subscription] = []  # guarded by _lifecycle_lock
 
     def start(self) -> Self:
@@ -323,7 +327,7 @@ class ControlPlane:
         keeps its part of the history until `restart_apiserver`; after that, those from
         earlier versions get 410.
         """
-        etcd.compact(self._now().layout.etcd_url)
+        compact_etcd(self._now().layout.etcd_url)
 
     def kwok(self, *, all_nodes: bool = False) -> None:
         """Run kubelets for nodes that have none: nodes become Ready, pods run and end.
@@ -361,10 +365,12 @@ class ControlPlane:
         """Hold etcd still for the length of a `with` block: nothing can be written."""
         return self._now().paused(ETCD)
 
-    def _start(self) -> Running:
+    def _start(self) -> RunningControlPlane:
         began = self._clock.monotonic()
         binaries = find_binaries(self._options.tools, self._lookup)
-        running = bring_up(binaries, self._options, stop=self._stop_token, clock=self._clock)
+        running = start_control_plane(
+            binaries, self._options, stop=self._stop_token, clock=self._clock
+        )
         try:
             for manifest in self._crds:
                 running.access.install(manifest)
@@ -378,7 +384,7 @@ class ControlPlane:
         )
         return running
 
-    def _now(self) -> Running:
+    def _now(self) -> RunningControlPlane:
         with self._lifecycle_lock:
             if self._running is None:
                 raise NotStarted("control plane")

@@ -1,144 +1,185 @@
-"""The process that keeps the servers, and outlives whoever asked for them.
-
-It makes one private directory and runs servers in it, as told by JSON lines over
-the socket that is its standard input. When the socket ends, because its owner said
-so or is dead, it stops the servers and removes the directory. So a test that is
-killed with -9 leaves nothing behind.
-
-The standard library only, and run as a file: it must start in no time.
-
-Requests, one JSON object per line, each answered by one:
-
-```text
-{"do": "start", "name": "etcd", "argv": ["/bin/etcd", ...]}   {"pid": 42}
-{"do": "status"}                                              {"etcd": null, "sh": 1}
-{"do": "signal", "name": "etcd", "signal": 19}                {}
-{"do": "stop", "name": "etcd"}                                {"status": -15}
-```
-
-The first line goes the other way: `{"directory": "/tmp/..."}`. What fails is
-answered by `{"error": "..."}`.
-"""
+"""Our end of the guard: servers that do not outlive us."""
 
 import json
 import os
+import select
 import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import time
+import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PREFIX", "Servers", "main"]
+from navarchos.logs import get_logger
+from navarchos.testing.controlplane import guard_process
+from navarchos.testing.controlplane.errors import ControlPlaneError, GuardLost
 
-PREFIX: Final = "navarchos-control-plane-"
-"""What the name of every directory begins with."""
+__all__ = ["Guard"]
 
-_GRACE: Final = 5.0  # seconds between TERM and KILL; the data is thrown away anyway
+_ANSWER_TIMEOUT: Final = 20.0
+_STOP_TIMEOUT: Final = 20.0
+_TAIL_BYTES: Final = 4000
+_TAIL_LINES: Final = 15
+
+_log = get_logger(__name__)
 
 
-class Servers:
-    """Processes by name, with their logs in a directory. Owned by one thread."""
+class Guard:
+    """Servers in one private directory, kept by a process of their own.
 
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        # Nothing of the owner's: etcd and kwok read settings from the environment, and
-        # kwok keeps files at home.
-        self._environment = {"HOME": str(directory), "PATH": os.environ.get("PATH", os.defpath)}
-        self._running: dict[str, subprocess.Popen[bytes]] = {}  # in the order of their start
+    Promises: after `stop`, or after the end of this process in any way, no server
+    runs and the directory is gone.
 
-    def start(self, name: str, argv: list[str]) -> int:
-        """Start a server; its output goes to `NAME.log`. Returns its process id."""
-        previous = self._running.get(name)
-        if previous is not None and previous.poll() is None:
-            raise ValueError(f"{name} runs already")
-        self._running.pop(name, None)  # so that it goes to the end of the order
-        with (self._directory / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(  # noqa: S603 - told by our owner
-                argv,
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self._directory,
-                env=self._environment,
+    Does not promise: that, when the guard itself is killed with -9 as well as this
+    process.
+
+    Lifecycle: usable at once; `stop` may be repeated.
+    Threads: safe from any thread. A request holds up others until it is answered.
+
+    Attributes:
+        directory: Where the servers run; only its owner can read it.
+
+    Raises:
+        GuardLost: The process could not make its directory.
+    """
+
+    def __init__(self) -> None:
+        self._request_lock = threading.Lock()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # A file, not a module: that would import all of this package first. A
+            # session of its own: signals for this process's group are not for it.
+            self._process = subprocess.Popen(  # noqa: S603 - our own program
+                [sys.executable, "-I", guard_process.__file__],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
             )
-        return self._running[name].pid
+        ours.settimeout(_ANSWER_TIMEOUT)
+        self._connection = ours  # guarded by _request_lock
+        self._answers = ours.makefile("r", encoding="utf-8")  # guarded by _request_lock
+        self._stopped = False  # guarded by _request_lock
+        self._pids: list[int] = []  # of all servers ever started
+        try:
+            self.directory = Path(self._receive()["directory"])
+        except GuardLost:
+            self.stop()
+            raise
+
+    def start(self, name: str, *argv: str) -> int:
+        """Start a server; returns its process id.
+
+        Raises:
+            ControlPlaneError: It cannot be started, or one of this name runs.
+            GuardLost: The guard is gone.
+        """
+        pid = int(self._request(do="start", name=name, argv=list(argv))["pid"])
+        self._pids.append(pid)
+        return pid
 
     def status(self) -> dict[str, int | None]:
-        """Return the exit status of each server; `None` while it runs."""
-        return {name: process.poll() for name, process in self._running.items()}
+        """Return the exit status of every server; `None` while it runs.
 
-    def signal(self, name: str, number: int) -> None:
-        """Send a signal to a server that runs."""
-        self._running[name].send_signal(number)
-
-    def stop(self, name: str, deadline: float) -> int:
-        """Stop a server, the hard way after the deadline; returns its status.
-
-        It is forgotten then: a status of its own is news, this one is not.
+        Raises:
+            GuardLost: The guard is gone.
         """
-        process = self._running.pop(name)
-        process.terminate()
-        process.send_signal(signal.SIGCONT)  # one that is paused would never see the other
+        return self._request(do="status")
+
+    def signal(self, name: str, number: signal.Signals) -> None:
+        """Send a signal to a server.
+
+        Raises:
+            ControlPlaneError: There is no such server.
+            GuardLost: The guard is gone.
+        """
+        self._request(do="signal", name=name, signal=int(number))
+
+    def stop_server(self, name: str) -> int:
+        """Stop one server and wait for its end; returns its exit status.
+
+        Raises:
+            ControlPlaneError: There is no such server.
+            GuardLost: The guard is gone.
+        """
+        return int(self._request(do="stop", name=name)["status"])
+
+    def tail(self, name: str) -> str:
+        """Return the last lines of a server's log."""
         try:
-            return process.wait(max(0.0, deadline - time.monotonic()))
+            with (self.directory / f"{name}.log").open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _TAIL_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except OSError as error:
+            return f"(no log: {error.strerror})"
+        return "\n".join(text.splitlines()[-_TAIL_LINES:])
+
+    def stop(self) -> None:
+        """Stop the servers, remove the directory, and wait until that is done."""
+        with self._request_lock:
+            if self._stopped:
+                return
+            self._stopped = True
+            self._answers.close()
+            self._connection.close()
+        try:
+            if self._process.wait(_STOP_TIMEOUT) == 0:
+                return
         except subprocess.TimeoutExpired:
-            process.kill()
-            return process.wait()
+            _log.exception("control_plane_guard_hangs", pid=self._process.pid)
+        self._clean_up()
 
-    def stop_all(self) -> None:
-        """Stop all servers, the last one first."""
-        deadline = time.monotonic() + _GRACE
-        for name in reversed(list(self._running)):
-            self.stop(name, deadline)
+    def _clean_up(self) -> None:
+        """Do the guard's work where it could not: it hung, crashed, or was killed."""
+        # The guard leads the group that its servers are in, and its id names the group
+        # as long as a server is left.
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        for pid in self._pids:
+            _wait_for_the_end_of(pid)
+        directory = getattr(self, "directory", None)
+        if directory is not None and directory.exists():
+            shutil.rmtree(directory)
 
-
-def _answer(servers: Servers, request: dict[str, Any]) -> dict[str, Any]:
-    match request:
-        case {"do": "start", "name": str(name), "argv": list(argv)}:
-            return {"pid": servers.start(name, argv)}
-        case {"do": "status"}:
-            return servers.status()
-        case {"do": "signal", "name": str(name), "signal": int(number)}:
-            servers.signal(name, number)
-            return {}
-        case {"do": "stop", "name": str(name)}:
-            return {"status": servers.stop(name, time.monotonic() + _GRACE)}
-    raise ValueError(f"unknown request {request}")
-
-
-def _serve(connection: socket.socket, servers: Servers) -> None:
-    with connection.makefile("r", encoding="utf-8") as lines:
-        for line in lines:
+    def _request(self, **request: object) -> dict[str, Any]:
+        with self._request_lock:
+            if self._stopped:
+                raise GuardLost("it has been stopped")
             try:
-                answer = _answer(servers, json.loads(line))
-            except (OSError, ValueError, LookupError) as error:
-                answer = {"error": f"{type(error).__name__}: {error}"}
-            connection.sendall(json.dumps(answer).encode() + b"\n")
+                self._connection.sendall(json.dumps(request).encode() + b"\n")
+            except OSError as error:
+                raise GuardLost(str(error)) from error
+            answer = self._receive()
+        if "error" in answer:
+            raise ControlPlaneError(f"cannot {request['do']}: {answer['error']}")
+        return answer
+
+    def _receive(self) -> dict[str, Any]:
+        try:
+            line = self._answers.readline()
+        except OSError as error:
+            raise GuardLost(f"no answer: {error}") from error
+        if not line:
+            raise GuardLost("it ended")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
-def main() -> None:
-    """Serve the owner at the other end of standard input until it is gone."""
-    # The owner's Ctrl-C is the owner's matter; TERM is a polite request to end.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    directory = Path(tempfile.mkdtemp(prefix=PREFIX))
-    servers = Servers(directory)
+def _wait_for_the_end_of(pid: int) -> None:
+    """Wait until a process that has been killed does nothing any more.
+
+    It is not our child, so only a handle on it tells.
+    """
     try:
-        with socket.socket(fileno=sys.stdin.fileno()) as connection:
-            connection.sendall(json.dumps({"directory": str(directory)}).encode() + b"\n")
-            _serve(connection, servers)
-    except ConnectionError:
-        pass  # the owner died in the middle of a request: what this process is for
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        select.select([handle], [], [], _STOP_TIMEOUT)
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        servers.stop_all()
-        shutil.rmtree(directory)
-
-
-if __name__ == "__main__":
-    main()
+        os.close(handle)

@@ -10,8 +10,8 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 from navarchos.testing.controlplane.errors import PartFailed, PartNotReady
-from navarchos.testing.controlplane.guarding import Guard
-from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.guard import Guard
+from navarchos.testing.controlplane.layout import HOST
 
 __all__ = ["Look", "Waiter", "http_health"]
 
@@ -19,7 +19,7 @@ _ANSWER_TIMEOUT: Final = 5.0
 _PERIOD: Final = 0.05
 _SHOWN: Final = 200
 
-Look = Callable[[], str]
+ReadinessCheck = Callable[[], str]
 """Tells what is missing; `""` when nothing is."""
 
 
@@ -58,7 +58,7 @@ def http_health(port: int, path: str, authority: Path | None = None) -> str:
     return f"HTTP status {response.status}: {text[:_SHOWN]}"
 
 
-class Waiter:
+class ReadinessWaiter:
     """Waits for servers to become what they should be, as long as they all run.
 
     Args:
@@ -76,7 +76,7 @@ class Waiter:
         self._timeout = timeout
         self._clock = clock
 
-    def until(self, part: str, look: Look) -> None:
+    def until(self, part: str, look: ReadinessCheck) -> None:
         """Wait until `look` misses nothing.
 
         Raises:

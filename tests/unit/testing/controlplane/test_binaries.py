@@ -5,11 +5,12 @@ import pytest
 
 from navarchos.testing.controlplane.binaries import (
     Binary,
+    Cache,
     Lookup,
+    cache_directory,
     find_binaries,
     installed_version,
 )
-from navarchos.testing.controlplane.cache import Cache, cache_directory
 from navarchos.testing.controlplane.errors import BinariesMissing
 from navarchos.testing.controlplane.tools import APISERVER, ETCD, KIND, KWOK, Tool, Version
 

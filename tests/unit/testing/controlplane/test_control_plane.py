@@ -6,8 +6,8 @@ import pytest
 
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.testing.controlplane import BinariesMissing, ControlPlane, Lookup
-from navarchos.testing.controlplane.cache import Cache
-from navarchos.testing.controlplane.running import Options
+from navarchos.testing.controlplane.binaries import Cache
+from navarchos.testing.controlplane.servers import ControlPlaneOptions
 
 
 def test_before_its_start_there_is_nothing_to_ask() -> None:
@@ -33,8 +33,8 @@ def test_without_programs_it_says_how_to_get_them(tmp_path: Path) -> None:
 
 
 def test_only_what_will_run_is_needed() -> None:
-    assert [tool.name for tool in Options().tools] == [
+    assert [tool.name for tool in ControlPlaneOptions().tools] == [
         "etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler",
     ]  # fmt: skip
-    alone = Options(controllers=False, scheduler=False)
+    alone = ControlPlaneOptions(controllers=False, scheduler=False)
     assert [tool.name for tool in alone.tools] == ["etcd", "kube-apiserver"]

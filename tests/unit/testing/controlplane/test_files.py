@@ -7,14 +7,14 @@ import pytest
 import yaml
 
 from navarchos.client import load_config
-from navarchos.testing.controlplane.certificates import KeyPair
-from navarchos.testing.controlplane.kubeconfigs import (
+from navarchos.testing.controlplane.credentials import (
+    KeyPair,
     certificate_user,
     make_kubeconfig,
     token_user,
     write_private,
 )
-from navarchos.testing.controlplane.kubelets import (
+from navarchos.testing.controlplane.kwok import (
     RUNS_FOR,
     STARTS_AFTER,
     TERMINATES_AFTER,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from navarchos.testing.controlplane.errors import ControlPlaneError, GuardLost
-from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.guard import Guard
 
 WAITS = (sys.executable, "-c", "import signal; signal.pause()")
 LATE = 30.0
@@ -20,7 +20,7 @@ LATE = 30.0
 # A test run that holds servers, tells who they are, and is then killed.
 HOLDER = f"""
 import json, sys
-from navarchos.testing.controlplane.guarding import Guard
+from navarchos.testing.controlplane.guard import Guard
 guard = Guard()
 pids = [guard.start(name, *{WAITS!r}) for name in ("one", "two")]
 print(json.dumps([str(guard.directory), pids]), flush=True)

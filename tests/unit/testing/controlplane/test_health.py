@@ -8,8 +8,8 @@ import pytest
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 from navarchos.testing.controlplane.errors import PartFailed, PartNotReady
-from navarchos.testing.controlplane.guarding import Guard
-from navarchos.testing.controlplane.health import Waiter, http_health
+from navarchos.testing.controlplane.guard import Guard
+from navarchos.testing.controlplane.health import ReadinessWaiter, http_health
 
 WAITS = (sys.executable, "-c", "import signal; signal.pause()")
 
@@ -21,8 +21,8 @@ def guard() -> Iterator[Guard]:
     guard.stop()
 
 
-def waiter(guard: Guard, stop: StopToken | None = None, *, timeout: float = 60) -> Waiter:
-    return Waiter(guard, stop=StopToken() if stop is None else stop, timeout=timeout)
+def waiter(guard: Guard, stop: StopToken | None = None, *, timeout: float = 60) -> ReadinessWaiter:
+    return ReadinessWaiter(guard, stop=StopToken() if stop is None else stop, timeout=timeout)
 
 
 def test_it_looks_until_nothing_is_missing(guard: Guard) -> None:

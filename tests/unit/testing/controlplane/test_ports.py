@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from navarchos.testing.controlplane.ports import HOST, HeldPort, hold_ports
+from navarchos.testing.controlplane.layout import HOST, HeldPort, hold_ports
 
 IP_LOCAL_PORT_RANGE = 51  # linux/in.h since 6.3; the socket module does not name it
 

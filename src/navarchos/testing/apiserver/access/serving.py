@@ -57,7 +57,7 @@ class Certificates:
             shutil.rmtree(self._directory, ignore_errors=True)
 
     def _make(self, host: str) -> None:
-        from navarchos.testing.controlplane.certificates import Authority
+        from navarchos.testing.controlplane.credentials import Authority
 
         assert self._directory is not None, "made before"
         Authority(self._directory).issue_server("server", [host, "localhost"])
@@ -66,6 +66,6 @@ class Certificates:
 
     def kubeconfig(self, url: str, token: str, namespace: str) -> JsonObject:
         """Return a kubeconfig for the bearer of a token."""
-        from navarchos.testing.controlplane.kubeconfigs import make_kubeconfig, token_user
+        from navarchos.testing.controlplane.credentials import make_kubeconfig, token_user
 
         return make_kubeconfig(url, self.authority, token_user(token), namespace=namespace)

@@ -1,11 +1,13 @@
 """The servers of one control plane, from their start to their end."""
 
+import json
 import signal
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Final
+from typing import Any, Final
 
 from navarchos.client import Client, ClientConfig
 from navarchos.clock import Clock
@@ -23,18 +25,19 @@ from navarchos.testing.controlplane.arguments import (
 )
 from navarchos.testing.controlplane.audit import AuditLog
 from navarchos.testing.controlplane.binaries import Binary
-from navarchos.testing.controlplane.certificates import Authority, KeyPair, make_signing_keys
-from navarchos.testing.controlplane.errors import PartFailed
-from navarchos.testing.controlplane.guarding import Guard
-from navarchos.testing.controlplane.health import Waiter, http_health
-from navarchos.testing.controlplane.kubeconfigs import (
+from navarchos.testing.controlplane.credentials import (
+    Authority,
+    KeyPair,
     certificate_user,
     make_kubeconfig,
+    make_signing_keys,
     write_private,
 )
-from navarchos.testing.controlplane.kubelets import kwok_config
-from navarchos.testing.controlplane.layout import Layout, Ports
-from navarchos.testing.controlplane.ports import HOST
+from navarchos.testing.controlplane.errors import PartFailed
+from navarchos.testing.controlplane.guard import Guard
+from navarchos.testing.controlplane.health import ReadinessWaiter, http_health
+from navarchos.testing.controlplane.kwok import kwok_config
+from navarchos.testing.controlplane.layout import HOST, Layout, Ports
 from navarchos.testing.controlplane.tools import (
     APISERVER,
     CONTROLLER_MANAGER,
@@ -44,7 +47,7 @@ from navarchos.testing.controlplane.tools import (
     Tool,
 )
 
-__all__ = ["Options", "Running", "bring_up"]
+__all__ = ["Options", "Running", "bring_up", "compact_etcd"]
 
 _ATTEMPTS: Final = 5  # as envtest: somebody else may take a port first (TE-01)
 _PORT_TAKEN: Final = "address already in use"
@@ -56,7 +59,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ControlPlaneOptions:
     """What a control plane is made of.
 
     Attributes:
@@ -80,8 +83,8 @@ class Options:
         return (ETCD, APISERVER, *(tool for tool, wanted in optional if wanted))
 
 
-def bring_up(
-    binaries: Mapping[Tool, Binary], options: Options, *, stop: StopToken, clock: Clock
+def start_control_plane(
+    binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, *, stop: StopToken, clock: Clock
 ) -> "Running":
     """Start a control plane and wait until all of it is ready.
 
@@ -100,21 +103,21 @@ def bring_up(
 
 
 def _bring_up_once(
-    binaries: Mapping[Tool, Binary], options: Options, stop: StopToken, clock: Clock
+    binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, stop: StopToken, clock: Clock
 ) -> "Running":
     with ExitStack() as cleanup:
         guard = Guard()
         cleanup.callback(guard.stop)
         ports = options.choose_ports()
         cleanup.callback(ports.release)
-        running = Running(guard, ports, binaries, options, stop=stop, clock=clock)
+        running = RunningControlPlane(guard, ports, binaries, options, stop=stop, clock=clock)
         cleanup.callback(running.stop)
         running.start()
         cleanup.pop_all()
     return running
 
 
-class Running:
+class RunningControlPlane:
     """A control plane's processes, files and administrator.
 
     Lifecycle: `start` once, `stop`.
@@ -134,7 +137,7 @@ class Running:
         guard: Guard,
         ports: Ports,
         binaries: Mapping[Tool, Binary],
-        options: Options,
+        options: ControlPlaneOptions,
         *,
         stop: StopToken,
         clock: Clock,
@@ -142,7 +145,7 @@ class Running:
         self._binaries = binaries
         self._options = options
         self._guard = guard
-        self._waiter = Waiter(self._guard, stop=stop, timeout=options.timeout, clock=clock)
+        self._waiter = ReadinessWaiter(self._guard, stop=stop, timeout=options.timeout, clock=clock)
         self.layout = Layout(self._guard.directory, ports)
         self.layout.certificates.mkdir()
         self.authority = Authority(self.layout.certificates, clock=clock)
@@ -261,3 +264,30 @@ class Running:
         pair = self.authority.issue_client(name, user, groups)
         config = make_kubeconfig(self.layout.url, self.layout.authority, certificate_user(pair))
         write_private(self.layout.kubeconfig(name), config)
+
+
+_TIMEOUT: Final = 10.0
+_KEY: Final = "AA=="  # any; the answer's header is what counts
+
+
+def compact_etcd(url: str) -> int:
+    """Forget all history before now; returns the revision that is left.
+
+    Args:
+        url: Where etcd serves its clients.
+
+    Raises:
+        OSError: etcd does not answer.
+    """
+    revision = _call(f"{url}/v3/kv/range", {"key": _KEY})["header"]["revision"]
+    _call(f"{url}/v3/kv/compaction", {"revision": revision, "physical": True})
+    return int(revision)
+
+
+def _call(url: str, body: dict[str, object]) -> dict[str, Any]:
+    request = urllib.request.Request(url, json.dumps(body).encode(), method="POST")  # noqa: S310
+    # Loopback only, so never through a proxy.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=_TIMEOUT) as response:
+        answer: dict[str, Any] = json.load(response)
+    return answer

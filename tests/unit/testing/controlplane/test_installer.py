@@ -9,11 +9,9 @@ from click.testing import CliRunner
 
 from navarchos.stopping import StopToken
 from navarchos.testing.controlplane.__main__ import main
-from navarchos.testing.controlplane.binaries import Lookup
-from navarchos.testing.controlplane.building import BuildFailed
-from navarchos.testing.controlplane.cache import Cache
+from navarchos.testing.controlplane.binaries import Cache, Lookup
 from navarchos.testing.controlplane.errors import BinariesMissing, CacheUnusable
-from navarchos.testing.controlplane.obtaining import Obtainer
+from navarchos.testing.controlplane.installer import BuildFailed, ToolInstaller
 from navarchos.testing.controlplane.releases import ReleaseUnusable
 from navarchos.testing.controlplane.tools import ETCD, KWOK, Tool, Version
 from navarchos.threads import ThreadGroup
@@ -45,8 +43,8 @@ class World:
             raise BuildFailed("there is no go toolchain on the PATH")
         target.write_text(self.buildable[tool])
 
-    def obtainer(self) -> Obtainer:
-        return Obtainer(
+    def obtainer(self) -> ToolInstaller:
+        return ToolInstaller(
             self.lookup,
             module=None,
             report=self.lines.append,
@@ -110,7 +108,7 @@ def test_a_second_run_waits_for_the_first_and_uses_what_it_brought(world: World)
     world.released[ETCD] = str(ETCD.pinned)
     waiting = threading.Event()
     world.lines = []
-    obtainer = Obtainer(
+    obtainer = ToolInstaller(
         world.lookup,
         module=None,
         report=lambda line: waiting.set() if "waiting" in line else world.lines.append(line),
@@ -146,7 +144,7 @@ def test_a_full_disk_is_told_as_such_and_nothing_else_is_tried(world: World) -> 
     def fetch(tool: Tool, target: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    obtainer = Obtainer(
+    obtainer = ToolInstaller(
         world.lookup, module=None, report=world.lines.append, fetch=fetch, build=world.build
     )
     with pytest.raises(CacheUnusable, match="No space left on device") as caught:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from navarchos.testing.controlplane.certificates import Authority, KeyPair, make_signing_keys
+from navarchos.testing.controlplane.credentials import Authority, KeyPair, make_signing_keys
 
 x509 = pytest.importorskip("cryptography.x509")
 

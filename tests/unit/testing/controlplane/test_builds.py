@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from navarchos.testing.controlplane.building import (
+from navarchos.testing.controlplane.installer import (
     BuildFailed,
     build,
     build_command,
