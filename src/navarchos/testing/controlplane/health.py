@@ -13,7 +13,7 @@ from navarchos.testing.controlplane.errors import PartFailed, PartNotReady
 from navarchos.testing.controlplane.guard import Guard
 from navarchos.testing.controlplane.layout import HOST
 
-__all__ = ["Look", "Waiter", "http_health"]
+__all__ = ["ReadinessCheck", "ReadinessWaiter", "http_health"]
 
 _ANSWER_TIMEOUT: Final = 5.0
 _PERIOD: Final = 0.05

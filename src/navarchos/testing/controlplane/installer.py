@@ -12,7 +12,15 @@ from navarchos.testing.controlplane.errors import BinariesMissing, CacheUnusable
 from navarchos.testing.controlplane.releases import Releases, ReleaseUnusable, release_of
 from navarchos.testing.controlplane.tools import PINS, Tool, parse_version
 
-__all__ = ["BuildFailed", "Builder", "Fetcher", "Obtainer", "build", "build_command", "find_module"]
+__all__ = [
+    "BuildFailed",
+    "Builder",
+    "Fetcher",
+    "ToolInstaller",
+    "build",
+    "build_command",
+    "find_module",
+]
 
 _MODULE: Final = Path("tests", "e2e", "controlplane")
 

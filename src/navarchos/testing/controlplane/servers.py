@@ -47,7 +47,7 @@ from navarchos.testing.controlplane.tools import (
     Tool,
 )
 
-__all__ = ["Options", "Running", "bring_up", "compact_etcd"]
+__all__ = ["ControlPlaneOptions", "RunningControlPlane", "compact_etcd", "start_control_plane"]
 
 _ATTEMPTS: Final = 5  # as envtest: somebody else may take a port first (TE-01)
 _PORT_TAKEN: Final = "address already in use"
@@ -85,7 +85,7 @@ class ControlPlaneOptions:
 
 def start_control_plane(
     binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, *, stop: StopToken, clock: Clock
-) -> "Running":
+) -> "RunningControlPlane":
     """Start a control plane and wait until all of it is ready.
 
     Raises:
@@ -104,7 +104,7 @@ def start_control_plane(
 
 def _bring_up_once(
     binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, stop: StopToken, clock: Clock
-) -> "Running":
+) -> "RunningControlPlane":
     with ExitStack() as cleanup:
         guard = Guard()
         cleanup.callback(guard.stop)
