@@ -14,7 +14,7 @@ from navarchos.drain import Reason as PodReason
 from navarchos.operator.api.v1alpha1 import DrainPhase, ReplacementPhase, RolloutPhase, Step
 from navarchos.operator.drains.status import DrainReason
 from navarchos.operator.events import EventReason
-from navarchos.operator.preflight import Reason as PlanReason
+from navarchos.operator.preflight import FindingReason as PlanReason
 from navarchos.operator.replacements.waiting import Wait
 
 ROOT = Path(__file__).parents[2]

@@ -13,14 +13,14 @@ from navarchos.cli.manifest_files import Manifest, check, load
 from navarchos.cli.progress.text import MOST_LINES
 from navarchos.client import Client
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout
-from navarchos.operator.preflight import Finding, ForeseenRollout, foresee, gather
+from navarchos.operator.preflight import PlanFinding, PredictedRollout, collect, predict
 
 __all__ = ["plan"]
 
 
 class _Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    rollouts: tuple[ForeseenRollout, ...]
-    blocks: bool
+    rollouts: tuple[PredictedRollout, ...]
+    is_blocked: bool
 
 
 @click.command()
@@ -54,21 +54,21 @@ def plan(*, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluste
         else:
             rollouts = _from_files(client, manifests)
         now = datetime.now(UTC)
-        foreseen = foresee(rollouts, gather(client, rollouts, now), now)
-    blocks = any(each.blocks for each in foreseen)
+        predicted = predict(rollouts, collect(client, rollouts, now), now)
+    is_blocked = any(each.is_blocked for each in predicted)
     if as_json:
-        click.echo(msgspec.json.encode(_Plan(rollouts=foreseen, blocks=blocks)))
+        click.echo(msgspec.json.encode(_Plan(rollouts=predicted, is_blocked=is_blocked)))
     else:
-        click.echo("\n".join(line for each in foreseen for line in _lines(each)))
-    return ExitStatus.NO if blocks else ExitStatus.OK
+        click.echo("\n".join(line for each in predicted for line in _lines(each)))
+    return ExitStatus.NO if is_blocked else ExitStatus.OK
 
 
 def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
     return [msgspec.convert(judged, NodeRollout) for judged in check(client, manifests)]
 
 
-def _lines(rollout: ForeseenRollout) -> Iterable[str]:
-    verdict = "something would block" if rollout.blocks else "nothing would block"
+def _lines(rollout: PredictedRollout) -> Iterable[str]:
+    verdict = "something would block" if rollout.is_blocked else "nothing would block"
     yield f"{rollout.name}  {len(rollout.nodes)} nodes, {verdict}"
     yield from _findings(rollout.findings)
     for node in rollout.nodes:
@@ -80,12 +80,12 @@ def _lines(rollout: ForeseenRollout) -> Iterable[str]:
         yield f"{head}  {', '.join(counts)}"
         yield from _findings(node.findings, node.name)
     for budget in rollout.budgets:
-        if budget.bites:
+        if budget.is_blocking:
             allowed = f"{budget.disruptions_allowed} allowed now"
             yield f"budget {budget.name}: {allowed}, {budget.pods} pods have to move"
 
 
-def _findings(findings: tuple[Finding, ...], node: str = "") -> Iterable[str]:
+def _findings(findings: tuple[PlanFinding, ...], node: str = "") -> Iterable[str]:
     for finding in findings[:MOST_LINES]:
         what = " ".join((finding.reason, *finding.budgets))
         where = " on ".join(part for part in (finding.pod, node) if part)

@@ -22,9 +22,9 @@ from navarchos.runtime.conditions import Condition
 make = Make()
 
 
-def blocker(pod: str, **facts: Any) -> Blocker:
+def blocker(pod: str, **state: Any) -> Blocker:
     given = {"reason": "BlockedByBudget", "budget": "shop/web", "first_seen": make.at(-125)}
-    return Blocker(namespace="shop", pod=pod, next_action="tried again", **(given | facts))
+    return Blocker(namespace="shop", pod=pod, next_action="tried again", **(given | state))
 
 
 def blocked(*blockers: Blocker, count: int = 0) -> Summary:

@@ -1,32 +1,32 @@
 """What rollouts would do and what would stop them, before anything is touched.
 
-`foresee` is pure: it uses the functions that decide, which are the plan of a rollout,
+`predict` is pure: it uses the functions that decide, which are the plan of a rollout,
 admission, and the classification of pods. What only a server knows, such as a webhook's
-mind, `gather` asks it, and changes nothing.
+mind, `collect` asks it, and changes nothing.
 """
 
-from navarchos.operator.preflight.foresee import (
-    Facts,
-    ForeseenBudget,
-    ForeseenNode,
-    ForeseenRollout,
+from navarchos.operator.preflight.collector import collect
+from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
+from navarchos.operator.preflight.prediction import (
+    ClusterState,
     PodCounts,
-    foresee,
-    to_rehearse,
+    PredictedBudget,
+    PredictedNode,
+    PredictedRollout,
+    dry_run_candidates,
+    predict,
 )
-from navarchos.operator.preflight.gathering import gather
-from navarchos.operator.preflight.wording import Finding, Reason, Severity
 
 __all__ = [
-    "Facts",
-    "Finding",
-    "ForeseenBudget",
-    "ForeseenNode",
-    "ForeseenRollout",
+    "ClusterState",
+    "FindingReason",
+    "PlanFinding",
     "PodCounts",
-    "Reason",
+    "PredictedBudget",
+    "PredictedNode",
+    "PredictedRollout",
     "Severity",
-    "foresee",
-    "gather",
-    "to_rehearse",
+    "collect",
+    "dry_run_candidates",
+    "predict",
 ]

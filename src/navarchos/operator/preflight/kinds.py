@@ -14,19 +14,19 @@ from navarchos.meta import Object
 from navarchos.operator.nodes import Node, NodeSpec, NodeStatus
 
 __all__ = [
-    "CLAIMS",
-    "MACHINES",
     "MUTATING_WEBHOOKS",
     "NAMESPACES",
     "PERSISTENT_VOLUMES",
-    "PLACED_PODS",
+    "PLAN_NODES",
+    "PLAN_PODS",
     "VALIDATING_WEBHOOKS",
-    "Claim",
-    "Machine",
+    "VOLUME_CLAIMS",
     "NodeTerm",
     "PersistentVolume",
-    "PlacedPod",
+    "PlanNode",
+    "PlanPod",
     "PodTerm",
+    "VolumeClaim",
     "WebhookConfiguration",
 ]
 
@@ -96,13 +96,13 @@ class ClaimSource(msgspec.Struct, frozen=True, rename="camel", gc=False):
     claim_name: str = ""
 
 
-class PlacedVolume(Volume, frozen=True, rename="camel", gc=False):
+class PlanVolume(Volume, frozen=True, rename="camel", gc=False):
     """A volume, and its claim if it has one."""
 
     persistent_volume_claim: ClaimSource | None = None
 
 
-class PlacedPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+class PlanPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True):
     """What decides where a pod may run."""
 
     node_selector: Mapping[str, str] = {}
@@ -111,44 +111,44 @@ class PlacedPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     overhead: Mapping[str, str | int] = {}
-    volumes: tuple[PlacedVolume, ...] = ()
+    volumes: tuple[PlanVolume, ...] = ()
 
 
-class PlacedPod(Pod, frozen=True):
+class PlanPod(Pod, frozen=True):
     """A pod, and what decides where it may run. Read-only."""
 
-    spec: PlacedPodSpec = PlacedPodSpec()
+    spec: PlanPodSpec = PlanPodSpec()
 
 
-class MachineSpec(NodeSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+class PlanNodeSpec(NodeSpec, frozen=True, rename="camel", gc=False, kw_only=True):
     """What keeps pods off a node."""
 
     taints: tuple[Taint, ...] = ()
 
 
-class MachineStatus(NodeStatus, frozen=True, gc=False):
+class PlanNodeStatus(NodeStatus, frozen=True, gc=False):
     """How a node is, and what room it has."""
 
     allocatable: Mapping[str, str | int] = {}
 
 
-class Machine(Node, frozen=True):
+class PlanNode(Node, frozen=True):
     """A node, with its taints and its room. Read-only."""
 
-    spec: MachineSpec = MachineSpec()
-    status: MachineStatus = MachineStatus()
+    spec: PlanNodeSpec = PlanNodeSpec()
+    status: PlanNodeStatus = PlanNodeStatus()
 
 
-class ClaimSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class VolumeClaimSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """The volume that a claim is bound to."""
 
     volume_name: str = ""
 
 
-class Claim(Object, frozen=True):
+class VolumeClaim(Object, frozen=True):
     """A PersistentVolumeClaim."""
 
-    spec: ClaimSpec = ClaimSpec()
+    spec: VolumeClaimSpec = VolumeClaimSpec()
 
 
 class VolumeNodeAffinity(msgspec.Struct, frozen=True, gc=False):
@@ -203,11 +203,11 @@ class WebhookConfiguration(Object, frozen=True):
         )
 
 
-PLACED_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=PlacedPod)
-MACHINES: Final = Resource("", "v1", "nodes", "Node", namespaced=False, type=Machine)
+PLAN_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=PlanPod)
+PLAN_NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False, type=PlanNode)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Object)
-CLAIMS: Final = Resource(
-    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True, type=Claim
+VOLUME_CLAIMS: Final = Resource(
+    "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True, type=VolumeClaim
 )
 PERSISTENT_VOLUMES: Final = Resource(
     "", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, type=PersistentVolume

@@ -15,13 +15,13 @@ from navarchos.client.transport import Answer, BufferedAnswer
 from navarchos.drain import BUDGETS, DAEMON_SETS
 from navarchos.operator.api.v1alpha1 import GROUP, NODE_REPLACEMENTS, NODE_ROLLOUTS, NodeRollout
 from navarchos.operator.api.v1alpha1.definitions import manifests
-from navarchos.operator.preflight import Facts, ForeseenRollout, foresee, gather
+from navarchos.operator.preflight import ClusterState, PredictedRollout, collect, predict
 from navarchos.operator.preflight.kinds import (
-    CLAIMS,
-    MACHINES,
     NAMESPACES,
     PERSISTENT_VOLUMES,
-    PLACED_PODS,
+    PLAN_NODES,
+    PLAN_PODS,
+    VOLUME_CLAIMS,
 )
 from navarchos.testing.apiserver import ApiServer, Fault
 
@@ -198,14 +198,14 @@ class Cluster:
     def rollout(self, name: str, **spec: Any) -> dict[str, Any]:
         return self.add(f"{GROUP}/v1alpha1", "NodeRollout", name, "", spec=spec)
 
-    def plan(self) -> ForeseenRollout:
+    def plan(self) -> PredictedRollout:
         """Plan from the objects as they are; no server is asked."""
         metadata = {"name": "roll", "uid": "uid-roll"}
         rollout = msgspec.convert({"metadata": metadata, "spec": self.spec}, NodeRollout)
-        claims, volumes = self._of(CLAIMS), self._of(PERSISTENT_VOLUMES)
-        facts = Facts(
-            nodes=self._of(MACHINES),
-            pods=self._of(PLACED_PODS),
+        claims, volumes = self._of(VOLUME_CLAIMS), self._of(PERSISTENT_VOLUMES)
+        state = ClusterState(
+            nodes=self._of(PLAN_NODES),
+            pods=self._of(PLAN_PODS),
             budgets=self._of(BUDGETS),
             daemon_sets=frozenset(("shop", d.metadata.name) for d in self._of(DAEMON_SETS)),
             terminating=frozenset(
@@ -216,15 +216,15 @@ class Cluster:
             claims={(c.metadata.namespace, c.metadata.name): c for c in claims},
             volumes={volume.metadata.name: volume for volume in volumes},
         )
-        (foreseen,) = foresee([rollout], facts, datetime.now(UTC))
-        return foreseen
+        (predicted,) = predict([rollout], state, datetime.now(UTC))
+        return predicted
 
     def _of(self, resource: Resource[T]) -> list[T]:
         found = [made for (kind, _), made in self.objects.items() if kind == resource.kind]
         named = [{**o, "metadata": {"uid": o["metadata"]["name"], **o["metadata"]}} for o in found]
         return [msgspec.convert(each, resource.type) for each in named]
 
-    def plan_on_server(self) -> ForeseenRollout:
+    def plan_on_server(self) -> PredictedRollout:
         """Put the cluster on a server, and plan from what that says."""
         with ApiServer(crds=manifests()) as server:
             server.install(*self.objects.values())
@@ -237,9 +237,9 @@ class Cluster:
                     {"metadata": {"name": "roll"}, "spec": self.spec}, dry_run=True
                 )
                 now = datetime.now(UTC)
-                (foreseen,) = foresee([made], gather(client, [made], now), now)
+                (predicted,) = predict([made], collect(client, [made], now), now)
             self.requests = dict(server.requests)
-        return foreseen
+        return predicted
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from navarchos.operator.api.v1alpha1 import GROUP
-from navarchos.operator.preflight import Finding, ForeseenRollout, Severity
+from navarchos.operator.preflight import PlanFinding, PredictedRollout, Severity
 from navarchos.testing.apiserver import Fault
 
 Make = Callable[[], Any]
@@ -36,11 +36,11 @@ def fault(reason: str, severity: Severity, *, asked: bool = False) -> Callable[[
     return register
 
 
-def planned(name: str, cluster: Any, *, broken: bool) -> ForeseenRollout:
+def planned(name: str, cluster: Any, *, broken: bool) -> PredictedRollout:
     FAULTS[name][2](cluster, broken)
-    foreseen = cluster.plan_on_server() if name in ASKED else cluster.plan()
-    assert isinstance(foreseen, ForeseenRollout)
-    return foreseen
+    predicted = cluster.plan_on_server() if name in ASKED else cluster.plan()
+    assert isinstance(predicted, PredictedRollout)
+    return predicted
 
 
 @fault("BudgetNeverAllows", Severity.BLOCKS)
@@ -298,12 +298,12 @@ def caller_without_a_right(cluster: Any, broken: bool) -> None:
         )
 
 
-def found(foreseen: ForeseenRollout) -> list[Finding]:
-    return [*foreseen.findings, *(f for node in foreseen.nodes for f in node.findings)]
+def found(predicted: PredictedRollout) -> list[PlanFinding]:
+    return [*predicted.findings, *(f for node in predicted.nodes for f in node.findings)]
 
 
-def reasons(foreseen: ForeseenRollout) -> set[tuple[str, Severity]]:
-    return {(finding.reason, finding.severity) for finding in found(foreseen)}
+def reasons(predicted: PredictedRollout) -> set[tuple[str, Severity]]:
+    return {(finding.reason, finding.severity) for finding in found(predicted)}
 
 
 def test_there_are_faults_enough() -> None:
@@ -313,10 +313,10 @@ def test_there_are_faults_enough() -> None:
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_prepared_fault_is_found(name: str, make_cluster: Make) -> None:
     reason, severity, _ = FAULTS[name]
-    foreseen = planned(name, make_cluster(), broken=True)
-    assert reasons(foreseen) == {(reason, severity)}
-    assert foreseen.blocks is (severity is Severity.BLOCKS)
-    assert all(finding.message and finding.next_action for finding in found(foreseen))
+    predicted = planned(name, make_cluster(), broken=True)
+    assert reasons(predicted) == {(reason, severity)}
+    assert predicted.is_blocked is (severity is Severity.BLOCKS)
+    assert all(finding.message and finding.next_action for finding in found(predicted))
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
-__all__ = ["Finding", "Reason", "Severity"]
+__all__ = ["FindingReason", "PlanFinding", "Severity"]
 
 
 class Severity(StrEnum):
@@ -18,7 +18,7 @@ class Severity(StrEnum):
     """It goes on, at a price worth knowing."""
 
 
-class Reason(StrEnum):
+class FindingReason(StrEnum):
     """What was found, beside the drain library's own reasons."""
 
     MULTIPLE_BUDGETS = "MultipleBudgets"
@@ -52,7 +52,7 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
 
 
-class Finding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PlanFinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """Something that a person should know before the rollout begins.
 
     Attributes:

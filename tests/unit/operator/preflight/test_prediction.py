@@ -8,8 +8,8 @@ import pytest
 from navarchos.drain import Budget
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeRollout, RolloutPhase, Step
 from navarchos.operator.nodes import Node
-from navarchos.operator.preflight import Facts, ForeseenRollout, Severity, foresee
-from navarchos.operator.preflight.kinds import Machine, PlacedPod
+from navarchos.operator.preflight import ClusterState, PredictedRollout, Severity, predict
+from navarchos.operator.preflight.kinds import PlanNode, PlanPod
 
 OWNED = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
 DAEMON = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "ds"}
@@ -17,7 +17,7 @@ READY = [{"type": "Ready", "status": "True"}]
 AGO = "2026-01-01T11:00:00Z"
 
 
-def pod(name: str, node: str = "bad", **fields: Any) -> PlacedPod:
+def pod(name: str, node: str = "bad", **fields: Any) -> PlanPod:
     given = {
         "metadata": {
             "name": name,
@@ -32,12 +32,12 @@ def pod(name: str, node: str = "bad", **fields: Any) -> PlacedPod:
     }
     for part, changes in fields.items():
         given[part] = {**given[part], **changes}
-    return msgspec.convert(given, PlacedPod)
+    return msgspec.convert(given, PlanPod)
 
 
-def machine(node: Node) -> Machine:
+def machine(node: Node) -> PlanNode:
     given = {**msgspec.to_builtins(node), "status": {"conditions": READY}}
-    return msgspec.convert(given, Machine)
+    return msgspec.convert(given, PlanNode)
 
 
 def budget(name: str = "web", *, policy: str = "", app: str = "web", **status: int) -> Budget:
@@ -60,14 +60,14 @@ ALLOWS = budget(disruptionsAllowed=1, currentHealthy=3, desiredHealthy=2, expect
 UNREADY = {"status": {"conditions": []}}
 
 
-def run(make: Any, facts: dict[str, Any], **drain: Any) -> ForeseenRollout:
+def run(make: Any, state: dict[str, Any], **drain: Any) -> PredictedRollout:
     nodes = [machine(make.node("bad")), machine(make.node("good"))]
     rollout = make.rollout(phase=None, nodeSelectors=[{"matchAll": True}], drain=drain)
     daemon_sets = frozenset({("shop", "logs")})
-    given = {"daemon_sets": daemon_sets, **facts}
+    given = {"daemon_sets": daemon_sets, **state}
     given["pods"] = [*given.get("pods", ()), pod("fine", "good", metadata={"labels": {}})]
-    (foreseen,) = foresee([rollout], Facts(nodes=nodes, **given), make.now)
-    return foreseen
+    (predicted,) = predict([rollout], ClusterState(nodes=nodes, **given), make.now)
+    return predicted
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def run(make: Any, facts: dict[str, Any], **drain: Any) -> ForeseenRollout:
 )
 def test_a_fault_is_found_on_the_node_that_has_it_and_on_no_other(
     make: Any,
-    pods: list[PlacedPod],
+    pods: list[PlanPod],
     budgets: list[Budget],
     drain: dict[str, Any],
     reason: str,
     severity: str,
 ) -> None:
-    foreseen = run(make, {"pods": pods, "budgets": budgets}, **drain)
-    bad, good = foreseen.nodes
+    predicted = run(make, {"pods": pods, "budgets": budgets}, **drain)
+    bad, good = predicted.nodes
     assert [(f.reason, f.severity, f.pod) for f in bad.findings] == [(reason, severity, "shop/a")]
     assert good.findings == ()
-    assert foreseen.blocks is (severity == Severity.BLOCKS)
+    assert predicted.is_blocked is (severity == Severity.BLOCKS)
 
 
 @pytest.mark.parametrize(
@@ -151,25 +151,25 @@ def test_a_fault_is_found_on_the_node_that_has_it_and_on_no_other(
     ],
 )
 def test_what_is_no_fault_gives_no_alarm(
-    make: Any, pods: list[PlacedPod], budgets: list[Budget], drain: dict[str, Any]
+    make: Any, pods: list[PlanPod], budgets: list[Budget], drain: dict[str, Any]
 ) -> None:
-    foreseen = run(make, {"pods": pods, "budgets": budgets}, **drain)
-    assert [node.findings for node in foreseen.nodes] == [(), ()]
-    assert not foreseen.blocks
+    predicted = run(make, {"pods": pods, "budgets": budgets}, **drain)
+    assert [node.findings for node in predicted.nodes] == [(), ()]
+    assert not predicted.is_blocked
 
 
 def test_a_namespace_in_deletion_is_waited_for(make: Any) -> None:
-    facts = {"pods": [pod("a")], "budgets": [NEVER], "terminating": frozenset({"shop"})}
-    (bad, good) = run(make, facts).nodes
+    state = {"pods": [pod("a")], "budgets": [NEVER], "terminating": frozenset({"shop"})}
+    (bad, good) = run(make, state).nodes
     assert [f.reason for f in bad.findings] == ["NamespaceTerminating"]
     assert [f.reason for f in good.findings] == ["NamespaceTerminating"]
 
 
 def test_names_and_selectors_that_match_nothing_are_said(make: Any) -> None:
     rollout = make.rollout(phase=None, nodeNames=[{"name": "typo"}])
-    (foreseen,) = foresee([rollout], Facts(nodes=[machine(make.node("a"))]), make.now)
-    assert [f.reason for f in foreseen.findings] == ["NoNodesMatched", "NodeNotFound"]
-    assert not foreseen.blocks
+    (predicted,) = predict([rollout], ClusterState(nodes=[machine(make.node("a"))]), make.now)
+    assert [f.reason for f in predicted.findings] == ["NoNodesMatched", "NodeNotFound"]
+    assert not predicted.is_blocked
 
 
 def test_order_and_starts_are_those_of_the_operator(make: Any) -> None:
@@ -183,8 +183,8 @@ def test_order_and_starts_are_those_of_the_operator(make: Any) -> None:
         nodeNames=[{"name": "first", "replacement": {"priority": 7}}],
         nodeSelectors=[{"matchAll": True}],
     )
-    (foreseen,) = foresee([rollout], Facts(nodes=nodes), make.now)
-    assert [(n.order, n.name, n.priority, n.starts) for n in foreseen.nodes] == [
+    (predicted,) = predict([rollout], ClusterState(nodes=nodes), make.now)
+    assert [(n.order, n.name, n.priority, n.starts) for n in predicted.nodes] == [
         (1, "first", 7, "Now"),
         (2, "old", 0, "HigherPriority"),
         (3, "young", 0, "HigherPriority"),
@@ -195,13 +195,13 @@ def test_another_rollout_of_a_higher_priority_goes_first(make: Any) -> None:
     other = make.rollout("other")
     busy = make.replacement("b", rollout="other", step=Step.DRAINING, replacement={"priority": 9})
     rollout = make.rollout("mine", phase=None, nodeNames=[{"name": "a"}])
-    facts = Facts(
+    state = ClusterState(
         nodes=[machine(make.node("a")), machine(make.node("b"))],
         rollouts=[other],
         replacements=[busy],
     )
-    (foreseen,) = foresee([rollout], facts, make.now)
-    assert [n.starts for n in foreseen.nodes] == ["HigherPriority"]
+    (predicted,) = predict([rollout], state, make.now)
+    assert [n.starts for n in predicted.nodes] == ["HigherPriority"]
 
 
 def test_a_rollout_under_way_is_foreseen_from_where_it_stands(make: Any) -> None:
@@ -215,26 +215,26 @@ def test_a_rollout_under_way_is_foreseen_from_where_it_stands(make: Any) -> None
         make.replacement("b", step=Step.DRAINING),
         make.replacement("c"),
     ]
-    facts = Facts(
+    state = ClusterState(
         nodes=[machine(make.node(name)) for name in "abc"],
         rollouts=[rollout],
         replacements=children,
         drains=[make.drain(children[1], phase=DrainPhase.DRAINING)],
     )
-    (foreseen,) = foresee([rollout], facts, make.now)
-    assert [(n.name, n.starts) for n in foreseen.nodes] == [
+    (predicted,) = predict([rollout], state, make.now)
+    assert [(n.name, n.starts) for n in predicted.nodes] == [
         ("b", "InFlight"),
         ("c", "MaxConcurrent"),
     ]
 
 
 def test_budgets_that_bite_are_told_from_those_that_do_not(make: Any) -> None:
-    facts = {
+    state = {
         "pods": [pod("a"), pod("b", metadata={"labels": {"app": "easy"}})],
         "budgets": [NEVER, budget("easy", app="easy", disruptionsAllowed=2)],
     }
-    foreseen = run(make, facts)
-    assert [(b.name, b.disruptions_allowed, b.pods, b.bites) for b in foreseen.budgets] == [
+    predicted = run(make, state)
+    assert [(b.name, b.disruptions_allowed, b.pods, b.is_blocking) for b in predicted.budgets] == [
         ("shop/easy", 2, 1, False),
         ("shop/web", 0, 1, True),
     ]
@@ -242,6 +242,6 @@ def test_budgets_that_bite_are_told_from_those_that_do_not(make: Any) -> None:
 
 def test_a_drain_spec_that_cannot_work_blocks(make: Any) -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
-    foreseen = run(make, {}, podSelector=selector)
-    assert [(f.reason, f.severity) for f in foreseen.findings] == [("InvalidSpec", "Blocks")]
-    assert foreseen.blocks
+    predicted = run(make, {}, podSelector=selector)
+    assert [(f.reason, f.severity) for f in predicted.findings] == [("InvalidSpec", "Blocks")]
+    assert predicted.is_blocked

@@ -12,22 +12,22 @@ from navarchos.operator.api.v1alpha1 import (
     resolve_count,
 )
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
-from navarchos.operator.preflight.kinds import Machine
-from navarchos.operator.preflight.wording import Finding, Reason, Severity
+from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
+from navarchos.operator.preflight.kinds import PlanNode
 from navarchos.operator.replacements.drains import has_ended
 from navarchos.operator.replacements.world import owning_rollout
 from navarchos.operator.rollouts.plan import selector_of
 
-__all__ = ["about_node", "about_rollout"]
+__all__ = ["find_for_node", "find_for_rollout"]
 
 
-def about_node(
-    machine: Machine,
-    machines: Iterable[Machine],
+def find_for_node(
+    machine: PlanNode,
+    machines: Iterable[PlanNode],
     rollout: NodeRollout,
     replacements: Iterable[NodeReplacement],
     drains: Iterable[NodeDrain],
-) -> Iterator[Finding]:
+) -> Iterator[PlanFinding]:
     """Yield what is to be said of a node of a rollout.
 
     Args:
@@ -38,17 +38,17 @@ def about_node(
         drains: All of this node.
     """
     if not machine.is_ready:
-        yield Finding(
+        yield PlanFinding(
             severity=Severity.DELAYS,
-            reason=Reason.NODE_NOT_READY,
+            reason=FindingReason.NODE_NOT_READY,
             message="the node is not Ready: its pods end only when its kubelet says so",
             next_action="mend it, or delete the Node; drain.skipWaitForDeleteTimeoutSeconds "
             "stops waiting",
         )
     if machine.spec.unschedulable and not _is_marked(machine):
-        yield Finding(
+        yield PlanFinding(
             severity=Severity.NOTE,
-            reason=Reason.CORDONED_BEFORE,
+            reason=FindingReason.CORDONED_BEFORE,
             message="somebody else cordoned the node; that cordon stays, whatever happens",
             next_action="ask who did it, and why",
         )
@@ -57,88 +57,90 @@ def about_node(
         yield from _quorum(machine, machines, rollout.spec.strategy.control_plane)
 
 
-def about_rollout(
-    rollout: NodeRollout, nodes: Sequence[PlannedNode], machines: Iterable[Machine]
-) -> Iterator[Finding]:
+def find_for_rollout(
+    rollout: NodeRollout, nodes: Sequence[PlannedNode], machines: Iterable[PlanNode]
+) -> Iterator[PlanFinding]:
     """Yield what is to be said of a rollout's spec in view of the cluster."""
     known = list(machines)
     for number, entry in enumerate(rollout.spec.node_selectors, start=1):
         selector = selector_of(entry)
         if nodes and not any(selector.matches(machine.metadata.labels) for machine in known):
-            yield Finding(
+            yield PlanFinding(
                 severity=Severity.NOTE,
-                reason=Reason.SELECTOR_MATCHES_NOTHING,
+                reason=FindingReason.SELECTOR_MATCHES_NOTHING,
                 message=f"no node matches item {number} of spec.nodeSelectors: {selector}",
                 next_action="correct it",
             )
     try:
         limit = resolve_count(rollout.spec.strategy.max_concurrent, len(nodes), round_up=True)
     except ConfigError as error:
-        yield Finding(severity=Severity.BLOCKS, reason=Reason.INVALID_SPEC, message=str(error))
+        yield PlanFinding(
+            severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=str(error)
+        )
         return
     if limit == 0 and nodes:
         yield _nothing_may_start(rollout.spec.strategy.max_concurrent)
 
 
-def _nothing_may_start(value: int | str) -> Finding:
+def _nothing_may_start(value: int | str) -> PlanFinding:
     if isinstance(value, int):
-        return Finding(
+        return PlanFinding(
             severity=Severity.BLOCKS,
-            reason=Reason.NOTHING_MAY_START,
+            reason=FindingReason.NOTHING_MAY_START,
             message="strategy.maxConcurrent is 0: no node ever starts",
             next_action="say 1 or more; spec.paused is for holding a rollout",
         )
-    return Finding(
+    return PlanFinding(
         severity=Severity.NOTE,
-        reason=Reason.NOTHING_MAY_START,
+        reason=FindingReason.NOTHING_MAY_START,
         message=f"strategy.maxConcurrent is {value}, which is no node; one at a time is taken",
         next_action="say 1, or a larger share",
     )
 
 
-def _is_marked(machine: Machine) -> bool:
+def _is_marked(machine: PlanNode) -> bool:
     return CORDONED_BY_ANNOTATION in machine.metadata.annotations
 
 
 def _busy(
     rollout: NodeRollout, replacements: Iterable[NodeReplacement], drains: Iterable[NodeDrain]
-) -> Iterator[Finding]:
+) -> Iterator[PlanFinding]:
     others = [r for r in replacements if owning_rollout(r) != rollout.metadata.uid]
     for other in others:
         if not other.status.current.is_finished:
-            yield Finding(
+            yield PlanFinding(
                 severity=Severity.NOTE,
-                reason=Reason.NODE_BUSY,
+                reason=FindingReason.NODE_BUSY,
                 message=f"NodeReplacement {other.metadata.name} is about this node too; the "
                 "higher priority goes first",
                 next_action="leave the node out of one of them, unless both are meant",
             )
     for drain in drains:
         if not drain.metadata.owner_references and not has_ended(drain):
-            yield Finding(
+            yield PlanFinding(
                 severity=Severity.NOTE,
-                reason=Reason.NODE_BUSY,
+                reason=FindingReason.NODE_BUSY,
                 message=f"NodeDrain {drain.metadata.name} is draining this node",
                 next_action=f"kubectl delete ndrain {drain.metadata.name}, unless both are meant",
             )
 
 
 def _quorum(
-    machine: Machine, machines: Iterable[Machine], policy: ControlPlanePolicy
-) -> Iterator[Finding]:
+    machine: PlanNode, machines: Iterable[PlanNode], policy: ControlPlanePolicy
+) -> Iterator[PlanFinding]:
     others = [m for m in machines if m.metadata.name != machine.metadata.name]
     if not others:
-        yield Finding(
+        yield PlanFinding(
             severity=Severity.NOTE,
-            reason=Reason.CONTROL_PLANE_ALONE,
+            reason=FindingReason.CONTROL_PLANE_ALONE,
             message="it is the only control-plane node: with its machine the API goes",
             next_action="add another first, unless the control plane is kept elsewhere",
         )
     down = sorted(m.metadata.name for m in others if not m.is_ready)
     if down:
-        yield Finding(
+        yield PlanFinding(
             severity=Severity.DELAYS if policy is ControlPlanePolicy.GUARD else Severity.NOTE,
-            reason=Reason.CONTROL_PLANE_NOT_READY,
+            reason=FindingReason.CONTROL_PLANE_NOT_READY,
             message=f"other control-plane nodes are not Ready: {', '.join(down)}",
             next_action="bring them back first: quorum may hang on this node",
         )

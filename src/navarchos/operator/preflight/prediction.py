@@ -20,11 +20,15 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
 )
 from navarchos.operator.drains.rules import Rules
-from navarchos.operator.preflight.kinds import Claim, Machine, PersistentVolume, PlacedPod
-from navarchos.operator.preflight.nodefindings import about_node, about_rollout
-from navarchos.operator.preflight.places import Places
-from navarchos.operator.preflight.podfindings import Surroundings, find, find_misfit
-from navarchos.operator.preflight.wording import Finding, Reason, Severity
+from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
+from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
+from navarchos.operator.preflight.node_findings import find_for_node, find_for_rollout
+from navarchos.operator.preflight.placement import PlacementCheck
+from navarchos.operator.preflight.pod_findings import (
+    PodContext,
+    find_for_pods,
+    finding_of_unplaceable,
+)
 from navarchos.operator.replacements.admission import Decisions, admit_apart
 from navarchos.operator.replacements.budgets import budgets_over
 from navarchos.operator.replacements.drains import has_ended
@@ -34,13 +38,13 @@ from navarchos.operator.rollouts.children import manifest, name_of_child
 from navarchos.operator.rollouts.plan import make_plan
 
 __all__ = [
-    "Facts",
-    "ForeseenBudget",
-    "ForeseenNode",
-    "ForeseenRollout",
+    "ClusterState",
     "PodCounts",
-    "foresee",
-    "to_rehearse",
+    "PredictedBudget",
+    "PredictedNode",
+    "PredictedRollout",
+    "dry_run_candidates",
+    "predict",
 ]
 
 T = TypeVar("T", NodeReplacement, NodeDrain)
@@ -50,11 +54,11 @@ _IN_FLIGHT: Final = "InFlight"
 
 
 @dataclass(frozen=True)
-class Facts:
+class ClusterState:
     """The cluster as it stands."""
 
-    nodes: Sequence[Machine]
-    pods: Sequence[PlacedPod] = ()
+    nodes: Sequence[PlanNode]
+    pods: Sequence[PlanPod] = ()
     budgets: Sequence[Budget] = ()
     daemon_sets: frozenset[tuple[str, str]] = frozenset()
     """Namespace and name of each."""
@@ -63,13 +67,13 @@ class Facts:
     rollouts: Sequence[NodeRollout] = ()
     replacements: Sequence[NodeReplacement] = ()
     drains: Sequence[NodeDrain] = ()
-    claims: Mapping[tuple[str, str], Claim] | None = None
+    claims: Mapping[tuple[str, str], VolumeClaim] | None = None
     """By namespace and name; `None` if nobody asked, or nobody may know."""
     volumes: Mapping[str, PersistentVolume] | None = None
     """By name; `None` as above."""
     answers: Mapping[str, Outcome] = field(default_factory=dict)
     """What the server said to evictions that were rehearsed, by pod uid."""
-    general: Sequence[Finding] = ()
+    general: Sequence[PlanFinding] = ()
     """What was found while the facts were gathered."""
 
 
@@ -82,7 +86,7 @@ class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     refuse: int
 
 
-class ForeseenNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PredictedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A node of the rollout.
 
     `starts` is `Now`, `InFlight`, or the reason why not: of the condition `Waiting`.
@@ -93,31 +97,31 @@ class ForeseenNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     priority: int
     starts: str
     pods: PodCounts
-    findings: tuple[Finding, ...]
+    findings: tuple[PlanFinding, ...]
 
 
-class ForeseenBudget(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PredictedBudget(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A budget that covers pods which have to move, on any node of the rollout."""
 
     name: str
     disruptions_allowed: int
     pods: int
-    bites: bool
+    is_blocking: bool
 
 
-class ForeseenRollout(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What a rollout would do. `blocks`: some finding has the severity `Blocks`."""
+class PredictedRollout(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """What a rollout would do. `is_blocked`: some finding has the severity `Blocks`."""
 
     name: str
-    nodes: tuple[ForeseenNode, ...]
-    budgets: tuple[ForeseenBudget, ...]
-    findings: tuple[Finding, ...]
-    blocks: bool
+    nodes: tuple[PredictedNode, ...]
+    budgets: tuple[PredictedBudget, ...]
+    findings: tuple[PlanFinding, ...]
+    is_blocked: bool
 
 
-def foresee(
-    rollouts: Iterable[NodeRollout], facts: Facts, now: datetime
-) -> tuple[ForeseenRollout, ...]:
+def predict(
+    rollouts: Iterable[NodeRollout], state: ClusterState, now: datetime
+) -> tuple[PredictedRollout, ...]:
     """Say what rollouts would do if they were there now, all of them together.
 
     One that the cluster has already is foreseen from where it stands: nodes that are
@@ -125,8 +129,8 @@ def foresee(
 
     Promises: the same facts give the same answer; nothing is asked and nothing changed.
     """
-    planned = [_Planned.of(rollout, facts) for rollout in rollouts]
-    pods, by_namespace = _pods_by_node(facts.pods), _by_namespace(facts.budgets)
+    planned = [_Planned.of(rollout, state) for rollout in rollouts]
+    pods, by_namespace = _pods_by_node(state.pods), _by_namespace(state.budgets)
 
     def look(waiting: Sequence[str], busy: Sequence[str]) -> Mapping[str, frozenset[str]]:
         return {
@@ -134,24 +138,24 @@ def foresee(
             for name in (*waiting, *busy)
         }
 
-    decisions = admit_apart(_world(planned, facts), now, look)
-    view = _View.of(facts, decisions, now)
-    return tuple(_foresee(each, facts, view) for each in planned)
+    decisions = admit_apart(_world(planned, state), now, look)
+    view = _View.of(state, decisions, now)
+    return tuple(_predict(each, state, view) for each in planned)
 
 
-def to_rehearse(
-    rollouts: Iterable[NodeRollout], facts: Facts, now: datetime, *, limit: int
-) -> Sequence[PlacedPod]:
+def dry_run_candidates(
+    rollouts: Iterable[NodeRollout], state: ClusterState, now: datetime, *, limit: int
+) -> Sequence[PlanPod]:
     """Return pods whose eviction is worth a rehearsal: one of each workload.
 
     Args:
         rollouts: Those that are foreseen.
-        facts: The cluster.
+        state: The cluster.
         now: The present time.
         limit: No more than so many.
     """
-    of_workload: dict[str, PlacedPod] = {}
-    by_node = _pods_by_node(facts.pods)
+    of_workload: dict[str, PlanPod] = {}
+    by_node = _pods_by_node(state.pods)
     for rollout in rollouts:
         try:
             rules = Rules.of(rollout.spec.drain)
@@ -159,11 +163,11 @@ def to_rehearse(
             continue
         if rules.options.disable_eviction:
             continue
-        for node in _Planned.of(rollout, facts).nodes:
-            for pod in _leaving(_plan_of(node, by_node, rules, facts, now), by_node):
+        for node in _Planned.of(rollout, state).nodes:
+            for pod in _leaving(_plan_of(node, by_node, rules, state, now), by_node):
                 owner = pod.controller
                 key = pod.metadata.uid if owner is None else owner.uid
-                if len(of_workload) < limit and pod.metadata.namespace not in facts.terminating:
+                if len(of_workload) < limit and pod.metadata.namespace not in state.terminating:
                     of_workload.setdefault(key, pod)
     return tuple(of_workload.values())
 
@@ -177,13 +181,13 @@ class _Planned:
     exists: bool
 
     @classmethod
-    def of(cls, rollout: NodeRollout, facts: Facts) -> "_Planned":
+    def of(cls, rollout: NodeRollout, state: ClusterState) -> "_Planned":
         status = rollout.status
         if status.start_timestamp is not None:
             over = {*status.replacements_completed, *status.replacements_failed}
             left = tuple(node for node in status.nodes if node.name not in over)
             return cls(rollout, left, status.nodes_not_found, exists=True)
-        plan = make_plan(rollout.spec, facts.nodes)
+        plan = make_plan(rollout.spec, state.nodes)
         begun = msgspec.structs.replace(status, phase=RolloutPhase.IN_PROGRESS, nodes=plan.nodes)
         rollout = msgspec.structs.replace(rollout, status=begun)
         return cls(rollout, plan.nodes, plan.not_found, exists=False)
@@ -197,24 +201,24 @@ def _replacement(rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
     return msgspec.convert(manifest(rollout, node), NodeReplacement)
 
 
-def _world(planned: Iterable[_Planned], facts: Facts) -> World:
+def _world(planned: Iterable[_Planned], state: ClusterState) -> World:
     kept = list(planned)
-    known = {rollout.metadata.uid: rollout for rollout in facts.rollouts}
-    alive = {replacement.metadata.uid for replacement in facts.replacements}
-    nodes = {node.metadata.name: node for node in facts.nodes}
+    known = {rollout.metadata.uid: rollout for rollout in state.rollouts}
+    alive = {replacement.metadata.uid for replacement in state.replacements}
+    nodes = {node.metadata.name: node for node in state.nodes}
     return World(
-        replacements=[*facts.replacements, *(r for each in kept for r in each.replacements())],
+        replacements=[*state.replacements, *(r for each in kept for r in each.replacements())],
         rollouts=known | {each.rollout.metadata.uid: each.rollout for each in kept},
         nodes=nodes,
         orphaned=frozenset(
             drain.spec.node_name
-            for drain in facts.drains
+            for drain in state.drains
             if not has_ended(drain)
             and drain.spec.node_name in nodes
             and (owner := controller_of(drain.metadata)) is not None
             and owner.uid not in alive
         ),
-        pending=[_pending(pod) for pod in facts.pods if _is_pending(pod)],
+        pending=[_pending(pod) for pod in state.pods if _is_pending(pod)],
     )
 
 
@@ -235,50 +239,52 @@ class _View:
 
     now: datetime
     decisions: Decisions
-    around: Surroundings
-    places: Places
-    pods: Mapping[str, list[PlacedPod]]
-    machines: Mapping[str, Machine]
-    control_plane: Sequence[Machine]
+    around: PodContext
+    places: PlacementCheck
+    pods: Mapping[str, list[PlanPod]]
+    machines: Mapping[str, PlanNode]
+    control_plane: Sequence[PlanNode]
     replacements: Mapping[str, list[NodeReplacement]]
     drains: Mapping[str, list[NodeDrain]]
     in_flight: frozenset[str]
 
     @classmethod
-    def of(cls, facts: Facts, decisions: Decisions, now: datetime) -> "_View":
+    def of(cls, state: ClusterState, decisions: Decisions, now: datetime) -> "_View":
         """Arrange them once for all rollouts."""
         return cls(
             now=now,
             decisions=decisions,
-            around=Surroundings(
+            around=PodContext(
                 now=now,
-                budgets=_by_namespace(facts.budgets),
-                terminating=facts.terminating,
-                answers=facts.answers,
+                budgets=_by_namespace(state.budgets),
+                terminating=state.terminating,
+                answers=state.answers,
             ),
-            places=Places(facts.nodes, facts.pods, facts.claims, facts.volumes),
-            pods=_pods_by_node(facts.pods),
-            machines={machine.metadata.name: machine for machine in facts.nodes},
-            control_plane=[machine for machine in facts.nodes if machine.is_control_plane],
-            replacements=_by_node(facts.replacements),
-            drains=_by_node(facts.drains),
+            places=PlacementCheck(state.nodes, state.pods, state.claims, state.volumes),
+            pods=_pods_by_node(state.pods),
+            machines={machine.metadata.name: machine for machine in state.nodes},
+            control_plane=[machine for machine in state.nodes if machine.is_control_plane],
+            replacements=_by_node(state.replacements),
+            drains=_by_node(state.drains),
             in_flight=frozenset(
-                r.metadata.name for r in facts.replacements if r.status.current.in_flight
+                r.metadata.name for r in state.replacements if r.status.current.in_flight
             ),
         )
 
 
-def _foresee(planned: _Planned, facts: Facts, view: _View) -> ForeseenRollout:
+def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRollout:
     name = planned.rollout.metadata.name
-    general = [*facts.general, *_general(planned, facts)]
+    general = [*state.general, *_general(planned, state)]
     try:
         rules = Rules.of(planned.rollout.spec.drain)
     except ConfigError as error:
-        bad = Finding(severity=Severity.BLOCKS, reason=Reason.INVALID_SPEC, message=str(error))
-        return ForeseenRollout(name=name, nodes=(), budgets=(), findings=(bad,), blocks=True)
-    plans = {node.name: _plan_of(node, view.pods, rules, facts, view.now) for node in planned.nodes}
+        bad = PlanFinding(
+            severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=str(error)
+        )
+        return PredictedRollout(name=name, nodes=(), budgets=(), findings=(bad,), is_blocked=True)
+    plans = {node.name: _plan_of(node, view.pods, rules, state, view.now) for node in planned.nodes}
     nodes = tuple(
-        ForeseenNode(
+        PredictedNode(
             order=order,
             name=node.name,
             priority=node.priority,
@@ -289,33 +295,33 @@ def _foresee(planned: _Planned, facts: Facts, view: _View) -> ForeseenRollout:
         for order, node in enumerate(planned.nodes, start=1)
     )
     found = [*general, *(finding for node in nodes for finding in node.findings)]
-    return ForeseenRollout(
+    return PredictedRollout(
         name=name,
         nodes=nodes,
         budgets=_budgets(plans.values(), view.around.budgets, found),
         findings=_sorted(general),
-        blocks=any(finding.severity is Severity.BLOCKS for finding in found),
+        is_blocked=any(finding.severity is Severity.BLOCKS for finding in found),
     )
 
 
 def _findings(
     planned: _Planned, node: PlannedNode, plan: DrainPlan, rules: Rules, view: _View
-) -> Iterator[Finding]:
+) -> Iterator[PlanFinding]:
     machine = view.machines.get(node.name)
     if machine is not None and machine.metadata.uid == node.uid:
-        yield from about_node(
+        yield from find_for_node(
             machine,
             view.control_plane,
             planned.rollout,
             view.replacements.get(node.name, ()),
             view.drains.get(node.name, ()),
         )
-    yield from find(plan, rules, view.around)
-    for misfit in view.places.misfits(node.name, _coming_back(plan, view.pods)):
-        yield find_misfit(misfit)
+    yield from find_for_pods(plan, rules, view.around)
+    for unplaceable in view.places.unplaceable(node.name, _recreated(plan, view.pods)):
+        yield finding_of_unplaceable(unplaceable)
 
 
-def _sorted(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+def _sorted(findings: Iterable[PlanFinding]) -> tuple[PlanFinding, ...]:
     rank = list(Severity)
     return tuple(sorted(findings, key=lambda f: (rank.index(f.severity), f.pod, f.reason)))
 
@@ -324,22 +330,22 @@ def _plan_of(
     node: PlannedNode,
     pods: Mapping[str, Sequence[Pod]],
     rules: Rules,
-    facts: Facts,
+    state: ClusterState,
     now: datetime,
 ) -> DrainPlan:
     return classify(
-        pods.get(node.name, ()), rules.options, lambda *key: key in facts.daemon_sets, now=now
+        pods.get(node.name, ()), rules.options, lambda *key: key in state.daemon_sets, now=now
     )
 
 
-def _leaving(plan: DrainPlan, pods: Mapping[str, Sequence[PlacedPod]]) -> Iterator[PlacedPod]:
+def _leaving(plan: DrainPlan, pods: Mapping[str, Sequence[PlanPod]]) -> Iterator[PlanPod]:
     """Yield the pods that are evicted, with what a plan knows of them."""
     uids = {planned.uid for planned in plan.evict}
     names = {planned.pod.spec.node_name for planned in plan.evict}
     yield from (pod for name in sorted(names) for pod in pods[name] if pod.metadata.uid in uids)
 
 
-def _coming_back(plan: DrainPlan, pods: Mapping[str, Sequence[PlacedPod]]) -> Sequence[PlacedPod]:
+def _recreated(plan: DrainPlan, pods: Mapping[str, Sequence[PlanPod]]) -> Sequence[PlanPod]:
     """Return the pods that a controller makes anew elsewhere."""
     lost = {
         planned.uid for planned in plan.evict if planned.finding.reason is PodReason.DAEMON_SET_GONE
@@ -351,28 +357,28 @@ def _coming_back(plan: DrainPlan, pods: Mapping[str, Sequence[PlacedPod]]) -> Se
     ]
 
 
-def _general(planned: _Planned, facts: Facts) -> Iterable[Finding]:
+def _general(planned: _Planned, state: ClusterState) -> Iterable[PlanFinding]:
     for missing in planned.not_found:
-        yield Finding(
+        yield PlanFinding(
             severity=Severity.NOTE,
-            reason=Reason.NODE_NOT_FOUND,
+            reason=FindingReason.NODE_NOT_FOUND,
             message=f"no node is named {missing}",
             next_action="correct it",
         )
     if planned.exists:
         return
     if not planned.nodes:
-        yield Finding(
+        yield PlanFinding(
             severity=Severity.NOTE,
-            reason=Reason.NO_NODES_MATCHED,
+            reason=FindingReason.NO_NODES_MATCHED,
             message="no node matches spec.nodeSelectors or spec.nodeNames",
             next_action="correct them: the rollout would end at once, and do nothing",
         )
-    yield from about_rollout(planned.rollout, planned.nodes, facts.nodes)
+    yield from find_for_rollout(planned.rollout, planned.nodes, state.nodes)
 
 
-def _pods_by_node(pods: Iterable[PlacedPod]) -> Mapping[str, list[PlacedPod]]:
-    found: dict[str, list[PlacedPod]] = {}
+def _pods_by_node(pods: Iterable[PlanPod]) -> Mapping[str, list[PlanPod]]:
+    found: dict[str, list[PlanPod]] = {}
     for pod in pods:
         found.setdefault(pod.spec.node_name, []).append(pod)
     return found
@@ -418,8 +424,8 @@ def _by_namespace(budgets: Iterable[Budget]) -> Mapping[str, list[Budget]]:
 def _budgets(
     plans: Iterable[DrainPlan],
     by_namespace: Mapping[str, Sequence[Budget]],
-    findings: Iterable[Finding],
-) -> tuple[ForeseenBudget, ...]:
+    findings: Iterable[PlanFinding],
+) -> tuple[PredictedBudget, ...]:
     pods: Counter[str] = Counter()
     allowed: dict[str, int] = {}
     for plan in plans:
@@ -430,10 +436,13 @@ def _budgets(
                 name = full_name(budget.metadata)
                 pods[name] += 1
                 allowed[name] = budget.status.disruptions_allowed
-    biting = {name for finding in findings for name in finding.budgets}
+    blocking = {name for finding in findings for name in finding.budgets}
     return tuple(
-        ForeseenBudget(
-            name=name, disruptions_allowed=allowed[name], pods=pods[name], bites=name in biting
+        PredictedBudget(
+            name=name,
+            disruptions_allowed=allowed[name],
+            pods=pods[name],
+            is_blocking=name in blocking,
         )
         for name in sorted(pods)
     )

@@ -4,18 +4,18 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from navarchos.operator.preflight.kinds import Container, Machine, PlacedPod
+from navarchos.operator.preflight.kinds import Container, PlanNode, PlanPod
 from navarchos.quantities import parse_quantity
 
-__all__ = ["Amounts", "missing", "requests_of", "room_of"]
+__all__ = ["ResourceAmounts", "free_capacity", "insufficient", "requests_of"]
 
-Amounts = Mapping[str, int]
+ResourceAmounts = Mapping[str, int]
 """By resource, in thousandths; `pods` is a resource as well."""
 
 _ONE_POD: Final = 1000
 
 
-def requests_of(pod: PlacedPod) -> Counter[str]:
+def requests_of(pod: PlanPod) -> Counter[str]:
     """Return what the scheduler reserves for a pod.
 
     Its containers and sidecars together, or its greediest init container if that asks
@@ -43,7 +43,7 @@ def _sum(containers: Iterable[Container]) -> Counter[str]:
     return total
 
 
-def room_of(machine: Machine, pods: Iterable[PlacedPod]) -> Counter[str]:
+def free_capacity(machine: PlanNode, pods: Iterable[PlanPod]) -> Counter[str]:
     """Return what a node has left beside the pods that are on it and not finished."""
     room: Counter[str] = Counter(
         {name: parse_quantity(amount) for name, amount in machine.status.allocatable.items()}
@@ -54,7 +54,9 @@ def room_of(machine: Machine, pods: Iterable[PlacedPod]) -> Counter[str]:
     return room
 
 
-def missing(wanted: Amounts, room: Amounts, taken: Amounts) -> tuple[str, ...]:
+def insufficient(
+    wanted: ResourceAmounts, room: ResourceAmounts, taken: ResourceAmounts
+) -> tuple[str, ...]:
     """Return the resources that do not suffice. One that a node does not state has no limit.
 
     cpu, memory and pods are stated by every kubelet; a device that is not stated is one

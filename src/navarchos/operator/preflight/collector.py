@@ -23,24 +23,24 @@ from navarchos.operator.drains.gate import RIGHTS as CORDONING
 from navarchos.operator.drains.survey import RIGHTS as LOOKING
 from navarchos.operator.kinds import all_of
 from navarchos.operator.leadership import why_nobody_leads
-from navarchos.operator.preflight.foresee import Facts, to_rehearse
+from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import (
-    CLAIMS,
-    MACHINES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PERSISTENT_VOLUMES,
-    PLACED_PODS,
+    PLAN_NODES,
+    PLAN_PODS,
     VALIDATING_WEBHOOKS,
-    PlacedPod,
+    VOLUME_CLAIMS,
+    PlanPod,
 )
-from navarchos.operator.preflight.wording import Finding, Reason, Severity
+from navarchos.operator.preflight.prediction import ClusterState, dry_run_candidates
 
-__all__ = ["MOST_REHEARSALS", "gather", "lacking", "rehearse"]
+__all__ = ["MAX_DRY_RUNS", "collect", "dry_run_evictions", "missing_permissions"]
 
 T = TypeVar("T", bound=Object)
 
-MOST_REHEARSALS: Final = 64
+MAX_DRY_RUNS: Final = 64
 """Evictions that one plan rehearses, at most: one of each workload is enough."""
 
 _TIMEOUT: Final = 10.0
@@ -57,10 +57,10 @@ _ACCOUNTS: Final = Resource(
 )
 
 
-def gather(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> Facts:
+def collect(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> ClusterState:
     """Return the cluster as it stands, as far as rollouts are concerned.
 
-    One list of each kind, in pages, and never more than `MOST_REHEARSALS` evictions in
+    One list of each kind, in pages, and never more than `MAX_DRY_RUNS` evictions in
     a dry run: only where a webhook judges evictions. What the caller may not read is
     left out, and a finding says so; without nodes, pods, budgets, DaemonSets,
     namespaces and the operator's own kinds there is no plan.
@@ -69,12 +69,12 @@ def gather(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> Fa
         ClientError: The server refused something that there is no plan without, or
             did not answer.
     """
-    asked = _Questions(client)
-    claims = asked.may_list(CLAIMS, "volumes are not looked at")
+    asked = _Collector(client)
+    claims = asked.may_list(VOLUME_CLAIMS, "volumes are not looked at")
     volumes = asked.may_list(PERSISTENT_VOLUMES, "volumes are not looked at")
-    facts = Facts(
-        nodes=all_of(client, MACHINES),
-        pods=all_of(client, PLACED_PODS),
+    state = ClusterState(
+        nodes=all_of(client, PLAN_NODES),
+        pods=all_of(client, PLAN_PODS),
         budgets=all_of(client, BUDGETS),
         daemon_sets=frozenset(
             (each.metadata.namespace, each.metadata.name) for each in all_of(client, DAEMON_SETS)
@@ -92,17 +92,17 @@ def gather(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> Fa
         else {(each.metadata.namespace, each.metadata.name): each for each in claims},
         volumes=None if volumes is None else {each.metadata.name: each for each in volumes},
     )
-    answers = asked.rehearsed(to_rehearse(rollouts, facts, now, limit=MOST_REHEARSALS))
+    answers = asked.dry_runs(dry_run_candidates(rollouts, state, now, limit=MAX_DRY_RUNS))
     asked.about_the_manager(now)
-    return replace(facts, answers=answers, general=tuple(asked.findings))
+    return replace(state, answers=answers, general=tuple(asked.findings))
 
 
-class _Questions:
+class _Collector:
     """Questions that may stay without an answer; `findings` says which did."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.findings: list[Finding] = []
+        self.findings: list[PlanFinding] = []
 
     def may_list(self, resource: Resource[T], otherwise: str) -> Sequence[T] | None:
         """Return all objects of a kind; `None` if the caller may not know."""
@@ -114,21 +114,21 @@ class _Questions:
             self._not_checked(otherwise, error)
             return None
 
-    def rehearsed(self, pods: Sequence[PlacedPod]) -> Mapping[str, Outcome]:
+    def dry_runs(self, pods: Sequence[PlanPod]) -> Mapping[str, Outcome]:
         """Return what the server says to evictions of these pods, by uid."""
         version = served_eviction(self._client)
         if not version:
             self.findings.append(
-                Finding(
+                PlanFinding(
                     severity=Severity.NOTE,
-                    reason=Reason.NO_EVICTION_API,
+                    reason=FindingReason.NO_EVICTION_API,
                     message="the server has no evictions: pods are deleted, past their budgets",
                     next_action="make sure that this is meant",
                 )
             )
         if not pods or not version or not self._webhooks_judge():
             return {}
-        answers = rehearse(self._client, pods, version)
+        answers = dry_run_evictions(self._client, pods, version)
         open_ = [a for a in answers.values() if a.answer in _UNKNOWN]
         open_ += [a for a in answers.values() if "does not support dry run" in a.message]
         if open_:
@@ -153,16 +153,16 @@ class _Questions:
         why = why_nobody_leads(self._client, now)
         if why:
             self.findings.append(
-                Finding(
+                PlanFinding(
                     severity=Severity.DELAYS,
-                    reason=Reason.MANAGER_NOT_RUNNING,
+                    reason=FindingReason.MANAGER_NOT_RUNNING,
                     message=f"no manager seems to be at work: {why}",
                     next_action=f"see the Deployment {NAMESPACE}/{NAME}",
                 )
             )
         try:
             self._client.resource(_ACCOUNTS).get(NAME, NAMESPACE, timeout=_TIMEOUT)
-            missing = lacking(_NEEDED, self._manager_may)
+            missing = missing_permissions(_NEEDED, self._manager_may)
         except NotFound:
             return  # it runs somewhere else, as somebody else
         except Forbidden as error:
@@ -170,9 +170,9 @@ class _Questions:
             return
         if missing:
             self.findings.append(
-                Finding(
+                PlanFinding(
                     severity=Severity.BLOCKS,
-                    reason=Reason.FORBIDDEN,
+                    reason=FindingReason.FORBIDDEN,
                     message=f"the manager's account {NAMESPACE}/{NAME} may not "
                     f"{', '.join(missing)}",
                     next_action="apply config/deploy again",
@@ -203,22 +203,22 @@ class _Questions:
         self.findings.append(_unknown(f"{otherwise}: {error}"))
 
 
-def _unknown(message: str) -> Finding:
-    return Finding(
+def _unknown(message: str) -> PlanFinding:
+    return PlanFinding(
         severity=Severity.NOTE,
-        reason=Reason.NOT_CHECKED,
+        reason=FindingReason.NOT_CHECKED,
         message=message,
         next_action="plan with an account that may",
     )
 
 
-def lacking(rules: Iterable[Rule], may: Callable[[Rule, str], bool]) -> list[str]:
+def missing_permissions(rules: Iterable[Rule], may: Callable[[Rule, str], bool]) -> list[str]:
     """Return the rights that are missing, as `verb resource`, each asked for once."""
     asked = dict.fromkeys((rule.target, verb, rule) for rule in rules for verb in rule.verbs)
     return [f"{verb} {target}" for target, verb, rule in asked if not may(rule, verb)]
 
 
-def rehearse(client: Client, pods: Iterable[PlacedPod], version: str) -> dict[str, Outcome]:
+def dry_run_evictions(client: Client, pods: Iterable[PlanPod], version: str) -> dict[str, Outcome]:
     """Ask the server to evict pods in a dry run, and return its refusals by pod uid.
 
     Nothing is evicted, and no budget is used up.
@@ -227,7 +227,7 @@ def rehearse(client: Client, pods: Iterable[PlacedPod], version: str) -> dict[st
     for pod in pods:
         meta = pod.metadata
         try:
-            client.resource(PLACED_PODS).evict(
+            client.resource(PLAN_PODS).evict(
                 meta.name,
                 meta.namespace,
                 uid=meta.uid,

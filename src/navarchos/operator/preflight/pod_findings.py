@@ -19,10 +19,10 @@ from navarchos.drain import (
 from navarchos.drain import Reason as PodReason
 from navarchos.operator.drains.blockers import STUCK_AFTER
 from navarchos.operator.drains.rules import Rules
-from navarchos.operator.preflight.places import Misfit, Obstacle
-from navarchos.operator.preflight.wording import Finding, Reason, Severity
+from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
+from navarchos.operator.preflight.placement import PlacementFailure, UnplaceablePod
 
-__all__ = ["Surroundings", "find", "find_misfit"]
+__all__ = ["PodContext", "find_for_pods", "finding_of_unplaceable"]
 
 _LOSSES: Final = frozenset(
     {PodReason.LOCAL_STORAGE, PodReason.UNMANAGED, PodReason.DAEMON_SET_GONE}
@@ -39,7 +39,7 @@ _HARMLESS_FINALIZERS: Final = frozenset(
 )
 """Taken off by Kubernetes' own controllers within a moment."""
 
-_WISHES_TO_STAY: Final[Mapping[str, str]] = {
+_DO_NOT_EVICT_ANNOTATIONS: Final[Mapping[str, str]] = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
     "karpenter.sh/do-not-evict": "true",
@@ -48,7 +48,7 @@ _WISHES_TO_STAY: Final[Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Surroundings:
+class PodContext:
     """What matters for pods beside the pods themselves.
 
     Attributes:
@@ -71,8 +71,10 @@ class _Case:
     planned: PlannedPod
     budgets: tuple[Budget, ...] = ()
 
-    def report(self, severity: Severity, reason: Reason, message: str, action: str) -> Finding:
-        return Finding(
+    def report(
+        self, severity: Severity, reason: FindingReason, message: str, action: str
+    ) -> PlanFinding:
+        return PlanFinding(
             severity=severity,
             reason=reason,
             message=message,
@@ -82,7 +84,7 @@ class _Case:
         )
 
 
-def find(plan: DrainPlan, rules: Rules, around: Surroundings) -> Iterator[Finding]:
+def find_for_pods(plan: DrainPlan, rules: Rules, around: PodContext) -> Iterator[PlanFinding]:
     """Yield what is to be said of the pods of a node.
 
     Args:
@@ -101,45 +103,51 @@ def find(plan: DrainPlan, rules: Rules, around: Surroundings) -> Iterator[Findin
             yield from _held_by_finalizers(planned)
 
 
-def find_misfit(misfit: Misfit) -> Finding:
+def finding_of_unplaceable(unplaceable: UnplaceablePod) -> PlanFinding:
     """Return what is to be said of a pod that would find no other place."""
-    others = f" {misfit.detail}" if misfit.detail else ""
-    reason, message, action = Reason.NO_OTHER_NODE, "", "add such a node, or change the pod's rules"
-    match misfit.obstacle:
-        case Obstacle.CLOSED:
+    others = f" {unplaceable.detail}" if unplaceable.detail else ""
+    reason, message, action = (
+        FindingReason.NO_OTHER_NODE,
+        "",
+        "add such a node, or change the pod's rules",
+    )
+    match unplaceable.obstacle:
+        case PlacementFailure.UNSCHEDULABLE:
             message = "no other node is Ready and open to new pods"
             action = "add a node, or open one"
-        case Obstacle.LABELS:
+        case PlacementFailure.LABELS:
             message = f"no other node that is Ready and open has the labels it wants:{others}"
-        case Obstacle.TAINTS:
+        case PlacementFailure.TAINTS:
             message = f"it does not tolerate the taints of the other nodes:{others}"
-        case Obstacle.NEIGHBOURS:
+        case PlacementFailure.AFFINITY:
             message = "its affinity to other pods, or against them, keeps it off all other nodes"
-        case Obstacle.VOLUME:
-            reason = Reason.VOLUME_BOUND
+        case PlacementFailure.VOLUME:
+            reason = FindingReason.VOLUME_BOUND
             message = f"no other node that is Ready and open can reach its volume{others}"
             action = "add a node where the volume is, or move its data"
-        case Obstacle.ROOM:
-            reason = Reason.NO_CAPACITY
+        case PlacementFailure.CAPACITY:
+            reason = FindingReason.NO_CAPACITY
             message = f"no other node that it may use has enough left of what it requests:{others}"
             action = "add a node, or lower its requests"
-        case Obstacle.CROWD:
-            reason = Reason.NO_CAPACITY
-            message = f"{misfit.count} pods of the node find no room beside the others:{others}"
+        case PlacementFailure.CAPACITY_COMBINED:
+            reason = FindingReason.NO_CAPACITY
+            message = (
+                f"{unplaceable.count} pods of the node find no room beside the others:{others}"
+            )
             action = "add a node, or lower requests"
-    return Finding(
-        severity=Severity.BLOCKS if misfit.pinned else Severity.DELAYS,
+    return PlanFinding(
+        severity=Severity.BLOCKS if unplaceable.pinned else Severity.DELAYS,
         reason=reason,
         message=message,
         next_action=action,
-        pod=full_name(misfit.pod.metadata),
+        pod=full_name(unplaceable.pod.metadata),
     )
 
 
-def _verdict(planned: PlannedPod, severity: Severity) -> Finding:
+def _verdict(planned: PlannedPod, severity: Severity) -> PlanFinding:
     finding = planned.finding
     why, _, action = finding.message.partition("; ")
-    return Finding(
+    return PlanFinding(
         severity=severity,
         reason=finding.reason,
         message=why,
@@ -148,14 +156,14 @@ def _verdict(planned: PlannedPod, severity: Severity) -> Finding:
     )
 
 
-def _about(planned: PlannedPod, rules: Rules, around: Surroundings) -> Iterable[Finding]:
+def _about(planned: PlannedPod, rules: Rules, around: PodContext) -> Iterable[PlanFinding]:
     namespace = planned.pod.metadata.namespace
     if planned.finding.action is Action.EVICT and planned.finding.reason in _LOSSES:
         yield _verdict(planned, Severity.NOTE)
     if namespace in around.terminating:
         yield _Case(planned).report(
             Severity.DELAYS,
-            Reason.NAMESPACE_TERMINATING,
+            FindingReason.NAMESPACE_TERMINATING,
             "its namespace is being deleted and takes it along",
             "see what holds the namespace",
         )
@@ -170,7 +178,7 @@ def _about(planned: PlannedPod, rules: Rules, around: Surroundings) -> Iterable[
     yield from _held_by_finalizers(planned)
 
 
-def _held_up(case: _Case, rules: Rules) -> Iterable[Finding]:
+def _held_up(case: _Case, rules: Rules) -> Iterable[PlanFinding]:
     refusal = _refusal(case)
     if refusal is None:
         return
@@ -178,7 +186,7 @@ def _held_up(case: _Case, rules: Rules) -> Iterable[Finding]:
     if stage is not None and refusal.severity is Severity.BLOCKS:
         yield case.report(
             Severity.NOTE,
-            Reason.BUDGET_BYPASSED,
+            FindingReason.BUDGET_BYPASSED,
             f"{refusal.message}; stage {stage.number} deletes the pod past it {stage.after:g} s "
             "after the first eviction",
             "make sure that this is meant",
@@ -187,7 +195,7 @@ def _held_up(case: _Case, rules: Rules) -> Iterable[Finding]:
         yield refusal
 
 
-def _refusal(case: _Case) -> Finding | None:
+def _refusal(case: _Case) -> PlanFinding | None:
     """Return what the server would say to an eviction now; `None` if it would grant it.
 
     Upstream asks no budget about pods that do not run (`canIgnorePDB` of the registry's
@@ -199,7 +207,7 @@ def _refusal(case: _Case) -> Finding | None:
     if len(budgets) > 1:
         return case.report(
             Severity.BLOCKS,
-            Reason.MULTIPLE_BUDGETS,
+            FindingReason.MULTIPLE_BUDGETS,
             "the server evicts no pod that several budgets select",
             "let only one select it",
         )
@@ -209,19 +217,19 @@ def _refusal(case: _Case) -> Finding | None:
     return _exhausted(case, budget)
 
 
-def _exhausted(case: _Case, budget: Budget) -> Finding:
+def _exhausted(case: _Case, budget: Budget) -> PlanFinding:
     status = budget.status
     if not budget.is_current:
         return case.report(
             Severity.DELAYS,
-            Reason.BUDGET_NOT_OBSERVED,
+            FindingReason.BUDGET_NOT_OBSERVED,
             "the budget has been changed, and its controller has not looked at it since",
             "see whether kube-controller-manager runs",
         )
     if budget.can_never_allow:
         return case.report(
             Severity.BLOCKS,
-            Reason.BUDGET_NEVER_ALLOWS,
+            FindingReason.BUDGET_NEVER_ALLOWS,
             f"the budget wants {status.desired_healthy} of {status.expected_pods} pods",
             "let it allow one disruption, or add a replica",
         )
@@ -229,13 +237,13 @@ def _exhausted(case: _Case, budget: Budget) -> Finding:
     if not case.planned.pod.is_ready:
         return case.report(
             Severity.DELAYS,
-            Reason.UNHEALTHY_POD_HELD,
+            FindingReason.UNHEALTHY_POD_HELD,
             f"the pod is not ready, and held all the same: {healthy} {status.desired_healthy}",
             "mend the pod, or set unhealthyPodEvictionPolicy: AlwaysAllow",
         )
     return case.report(
         Severity.DELAYS,
-        Reason.BUDGET_EXHAUSTED,
+        FindingReason.BUDGET_EXHAUSTED,
         f"{healthy} {status.desired_healthy}",
         "bring its pods to health",
     )
@@ -250,17 +258,17 @@ def _lets_unready_go(budget: Budget, pod: Pod) -> bool:
     return 0 < status.desired_healthy <= status.current_healthy
 
 
-def _denied(planned: PlannedPod, answer: Outcome | None) -> Iterable[Finding]:
+def _denied(planned: PlannedPod, answer: Outcome | None) -> Iterable[PlanFinding]:
     if answer is not None and answer.answer is Answer.WEBHOOK_DENIED:
         yield _Case(planned).report(
             Severity.BLOCKS,
-            Reason.WEBHOOK_DENIED,
+            FindingReason.WEBHOOK_DENIED,
             f"an eviction that was rehearsed was refused: {answer.message}",
             "see who runs the webhook; some move the pod themselves",
         )
 
 
-def _slow_to_end(planned: PlannedPod, rules: Rules) -> Iterable[Finding]:
+def _slow_to_end(planned: PlannedPod, rules: Rules) -> Iterable[PlanFinding]:
     own = planned.pod.spec.termination_grace_period_seconds
     grace = rules.options.grace
     if grace is None:
@@ -271,30 +279,32 @@ def _slow_to_end(planned: PlannedPod, rules: Rules) -> Iterable[Finding]:
         until = "" if timeout is None else f", and the drain is given up after {timeout:g} s"
         yield _Case(planned).report(
             Severity.DELAYS,
-            Reason.LONG_GRACE_PERIOD,
+            FindingReason.LONG_GRACE_PERIOD,
             f"it may take {grace} s to end{until}",
             "allow more with drain.timeoutSeconds, or less with drain.gracePeriodSeconds",
         )
 
 
-def _held_by_finalizers(planned: PlannedPod) -> Iterable[Finding]:
+def _held_by_finalizers(planned: PlannedPod) -> Iterable[PlanFinding]:
     names = sorted(set(planned.pod.metadata.finalizers) - _HARMLESS_FINALIZERS)
     if names:
         yield _Case(planned).report(
             Severity.DELAYS,
-            Reason.POD_FINALIZER,
+            FindingReason.POD_FINALIZER,
             f"it stays on the node until somebody takes its finalizers off: {', '.join(names)}",
             "see that whoever set them is running",
         )
 
 
-def _asked_to_stay(planned: PlannedPod) -> Iterable[Finding]:
+def _asked_to_stay(planned: PlannedPod) -> Iterable[PlanFinding]:
     annotations = planned.pod.metadata.annotations
-    asked = [key for key, value in _WISHES_TO_STAY.items() if annotations.get(key) == value]
+    asked = [
+        key for key, value in _DO_NOT_EVICT_ANNOTATIONS.items() if annotations.get(key) == value
+    ]
     if asked:
         yield _Case(planned).report(
             Severity.NOTE,
-            Reason.DO_NOT_EVICT,
+            FindingReason.DO_NOT_EVICT,
             f"its annotation {asked[0]} asks to leave it alone; it is evicted all the same",
             "leave it out with drain.podSelector, or protect it with a budget",
         )
@@ -305,10 +315,10 @@ def _is_stuck(pod: Pod, now: datetime) -> bool:
     return overdue is not None and overdue >= STUCK_AFTER
 
 
-def _stuck(planned: PlannedPod) -> Finding:
+def _stuck(planned: PlannedPod) -> PlanFinding:
     return _Case(planned).report(
         Severity.DELAYS,
-        Reason.STUCK_TERMINATING,
+        FindingReason.STUCK_TERMINATING,
         "its grace period is over: its kubelet does not confirm the end, or a finalizer holds it",
         "see its finalizers and its node's kubelet",
     )
