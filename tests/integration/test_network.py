@@ -20,7 +20,7 @@ from navarchos.backoff import Backoff
 from navarchos.client import Client, ClientConfig, Resource
 from navarchos.informers import SharedInformer
 from navarchos.informers.reflector import REFLECTOR_BACKOFF
-from navarchos.informers.scoped import IDLE_TIMEOUT
+from navarchos.informers.scope import IDLE_TIMEOUT
 from navarchos.instrument import Instruments
 from navarchos.meta import Object
 from navarchos.stopping import StopToken

@@ -21,7 +21,7 @@ SHARING = (
     "            draft.put",
 )
 COPIES = (
-    "informers/notifications.py",
+    "informers/handlers.py",
     "handler.on_add(self.obj, self.initial)",
     "handler.on_add(msgspec.structs.replace(self.obj), self.initial)",
 )

@@ -25,9 +25,9 @@ from tests.seeds import runs
 from navarchos.backoff import Backoff
 from navarchos.client import Resource, WatchExpired
 from navarchos.informers import CacheMutated, Registration, SharedInformer, deletion_key
-from navarchos.informers.deltas import Intake
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.progress import Progress
+from navarchos.informers.position import Progress
+from navarchos.informers.processor import Intake
 from navarchos.informers.store import WritableStore
 from navarchos.meta import Object, ObjectMeta, ResourceVersion, key_of
 from navarchos.testing.source import FakeSource

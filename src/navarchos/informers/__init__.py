@@ -24,18 +24,22 @@ from navarchos.informers.errors import (
     UnknownIndex,
 )
 from navarchos.informers.factory import InformerFactory
-from navarchos.informers.handlers import Callbacks, FilteringHandler
+from navarchos.informers.handlers import (
+    Callbacks,
+    EventHandler,
+    FilteringHandler,
+    Tombstone,
+    deletion_key,
+)
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
 from navarchos.informers.ingest import Transform
-from navarchos.informers.kinds import KindOptions
 from navarchos.informers.lister import Lister, field_index
-from navarchos.informers.notifications import EventHandler
+from navarchos.informers.options import KindOptions
 from navarchos.informers.reflector import WatchErrorHandler
 from navarchos.informers.scope import Scope
 from navarchos.informers.source import ListerWatcher
 from navarchos.informers.store import NAMESPACE_INDEX, Reader, Store
-from navarchos.informers.tombstone import Tombstone, deletion_key
 
 __all__ = [
     "NAMESPACE_INDEX",

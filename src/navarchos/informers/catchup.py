@@ -7,9 +7,8 @@ from typing import Final, Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import Stopped
-from navarchos.informers.progress import Position, Progress
-from navarchos.informers.scoped import ScopedSource
-from navarchos.informers.versions import is_at_least
+from navarchos.informers.position import Position, Progress, is_at_least
+from navarchos.informers.scope import ScopedSource
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 

@@ -10,8 +10,8 @@ from prometheus_client import Counter, Histogram
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, Stopped
-from navarchos.informers.notifications import EventHandler, Notification
-from navarchos.informers.progress import wait_until
+from navarchos.informers.handlers import EventHandler, Notification
+from navarchos.informers.position import wait_until
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup

@@ -9,15 +9,14 @@ from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStopped, NotStarted, Stopped
 from navarchos.forking import ForkGuard
 from navarchos.informers.errors import KindNotCached, SyncTimeout
-from navarchos.informers.freezing import COLLECTOR
+from navarchos.informers.gc_freeze import COLLECTOR
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
 from navarchos.informers.ingest import Transform
-from navarchos.informers.kinds import KindOptions, resync_default
-from navarchos.informers.lister import Lister
+from navarchos.informers.lister import Lister, UnionReader
+from navarchos.informers.options import KindOptions, resync_default
 from navarchos.informers.scope import Scope
 from navarchos.informers.source import ListerWatcher
-from navarchos.informers.union import UnionReader
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
 

@@ -12,11 +12,16 @@ from navarchos.errors import AlreadyStopped, ConfigError, NotStarted
 from navarchos.forking import ForkGuard
 from navarchos.informers.catchup import CatchUp
 from navarchos.informers.delivery import Delivery, Registration
-from navarchos.informers.deltas import Intake, Listener
-from navarchos.informers.handlers import Callbacks, check_handler, handler_name
+from navarchos.informers.handlers import (
+    Callbacks,
+    EventHandler,
+    Tombstone,
+    check_handler,
+    handler_name,
+)
 from navarchos.informers.indexes import IndexFunction
-from navarchos.informers.ingest import Ingest, Transform
-from navarchos.informers.leftout import LeftOut
+from navarchos.informers.ingest import Ingest, LeftOut, Transform
+from navarchos.informers.interning import Sharing
 from navarchos.informers.lister import Lister
 from navarchos.informers.metrics import InformerMetrics
 from navarchos.informers.mutation import (
@@ -24,18 +29,13 @@ from navarchos.informers.mutation import (
     WatchedStore,
     mutation_detector_wanted,
 )
-from navarchos.informers.notifications import EventHandler
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.progress import Progress
+from navarchos.informers.position import Progress, Staleness
+from navarchos.informers.processor import MINIMUM_RESYNC_PERIOD, Intake, Listener, ResyncTimer
 from navarchos.informers.reflector import REFLECTOR_BACKOFF, Reflector, WatchErrorHandler
-from navarchos.informers.resync import MINIMUM_RESYNC_PERIOD, ResyncTimer
-from navarchos.informers.scope import Scope
-from navarchos.informers.scoped import IDLE_TIMEOUT, ScopedSource
-from navarchos.informers.sharing import Sharing
+from navarchos.informers.scope import IDLE_TIMEOUT, Scope, ScopedSource
 from navarchos.informers.source import ListerWatcher
-from navarchos.informers.staleness import Staleness
 from navarchos.informers.store import Reader, Store, WritableStore
-from navarchos.informers.tombstone import Tombstone
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion

@@ -8,8 +8,8 @@ import msgspec
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers.errors import IndexFailed
+from navarchos.informers.position import is_at_least
 from navarchos.informers.store import Replaced, WritableStore
-from navarchos.informers.versions import is_at_least
 from navarchos.meta import ResourceVersion, identity_of, key_of
 
 __all__ = ["OVERLAY_LIFETIME", "Overlay"]

@@ -16,18 +16,16 @@ from navarchos.backoff import Backoff, BackoffTimer
 from navarchos.client.errors import Expired, WatchExpired
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import Stopped
-from navarchos.informers.consistency import ConsistencyDetector, detector_wanted
 from navarchos.informers.errors import InconsistentList
 from navarchos.informers.ingest import Ingest
-from navarchos.informers.listing import FullList, LastVersion
 from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.pausing import Pauses
-from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.paged_list import FullList, LastVersion
+from navarchos.informers.position import Staleness, is_at_least
+from navarchos.informers.reflector_backoff import Pauses
+from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Stream
-from navarchos.informers.staleness import Staleness
-from navarchos.informers.streaming import StreamingList
-from navarchos.informers.versions import is_at_least
-from navarchos.informers.watching import ShortWatch, Tolerance, Watching
+from navarchos.informers.streaming_list import ConsistencyDetector, StreamingList, detector_wanted
+from navarchos.informers.watch_loop import ShortWatch, Tolerance, Watching
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken

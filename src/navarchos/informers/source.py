@@ -4,13 +4,14 @@
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from navarchos.client.errors import DecodeError
 from navarchos.client.resource import Resource
+from navarchos.client.rights import Rule
 from navarchos.stopping import StopToken
 
-__all__ = ["Event", "ListerWatcher", "Page", "Stream"]
+__all__ = ["Event", "ListerWatcher", "Page", "Stream", "rights_to_cache"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -135,3 +136,8 @@ class ListerWatcher(Protocol[T]):
         (RF-14).
         """
         ...
+
+
+def rights_to_cache(*resources: Resource[Any]) -> tuple[Rule, ...]:
+    """Return what informers on these kinds need: lists and watches, no single reads."""
+    return tuple(Rule(resource, ("list", "watch")) for resource in resources)

@@ -5,7 +5,7 @@ from typing import Final, Protocol, TypeVar
 
 from navarchos.client import Resource
 from navarchos.errors import NavarchosError
-from navarchos.informers.rights import rights_to_cache
+from navarchos.informers.source import rights_to_cache
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,

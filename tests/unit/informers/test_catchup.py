@@ -8,7 +8,7 @@ from tests.clocks import JumpingClock
 from navarchos.client import RequestTimeout
 from navarchos.errors import Stopped
 from navarchos.informers.catchup import CatchUp
-from navarchos.informers.progress import Progress
+from navarchos.informers.position import Progress
 from navarchos.stopping import StopToken
 
 

@@ -9,7 +9,7 @@ import structlog
 from navarchos.client import WatchEvent
 from navarchos.errors import ThreadCrashed
 from navarchos.informers import InconsistentList
-from navarchos.informers.consistency import DETECT_VARIABLE
+from navarchos.informers.streaming_list import DETECT_VARIABLE
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.testing.source import FakeSource, FakeStream

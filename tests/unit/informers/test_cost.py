@@ -11,13 +11,12 @@ import msgspec
 from navarchos.client.decoding import Codec
 from navarchos.client.resource import Resource
 from navarchos.client.watching import WatchStream
-from navarchos.informers.deltas import Intake
-from navarchos.informers.ingest import Ingest
-from navarchos.informers.leftout import LeftOut
+from navarchos.informers.ingest import Ingest, LeftOut
+from navarchos.informers.interning import Sharing
 from navarchos.informers.metrics import InformerMetrics
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.progress import Progress
-from navarchos.informers.sharing import Sharing
+from navarchos.informers.position import Progress
+from navarchos.informers.processor import Intake
 from navarchos.informers.store import WritableStore
 from navarchos.instrument import Instruments
 from navarchos.meta import Object

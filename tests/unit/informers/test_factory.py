@@ -18,9 +18,9 @@ from navarchos.informers import (
     SyncTimeout,
     field_index,
 )
-from navarchos.informers.freezing import COLLECTOR
+from navarchos.informers.gc_freeze import COLLECTOR
+from navarchos.informers.lister import UnionReader
 from navarchos.informers.store import WritableStore
-from navarchos.informers.union import UnionReader
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, ObjectMeta, ResourceVersion
 from navarchos.stopping import StopToken

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from navarchos.informers.freezing import SharedCollector
+from navarchos.informers.gc_freeze import SharedCollector
 
 
 class Holder:

@@ -7,9 +7,8 @@ from navarchos.client import ApiError, Expired
 from navarchos.client.errors import error_from_status
 from navarchos.client.status import Status
 from navarchos.errors import Stopped
-from navarchos.informers.listing import FullList, LastVersion
-from navarchos.informers.scope import Scope
-from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.paged_list import FullList, LastVersion
+from navarchos.informers.scope import Scope, ScopedSource
 from navarchos.stopping import StopToken
 from navarchos.testing.source import FakeSource
 

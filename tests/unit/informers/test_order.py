@@ -7,9 +7,9 @@ import pytest
 import structlog
 from prometheus_client import Gauge
 
-from navarchos.informers.deltas import Intake
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.progress import Progress
+from navarchos.informers.position import Progress
+from navarchos.informers.processor import Intake
 from navarchos.informers.store import WritableStore
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken

@@ -18,8 +18,8 @@ from navarchos.client import (
 from navarchos.client.errors import error_from_status
 from navarchos.client.status import Status
 from navarchos.informers import SharedInformer
-from navarchos.informers.pausing import LONGEST_RETRY_AFTER
-from navarchos.informers.watching import ShortWatch
+from navarchos.informers.reflector_backoff import LONGEST_RETRY_AFTER
+from navarchos.informers.watch_loop import ShortWatch
 from navarchos.instrument import Instruments
 from navarchos.meta import ResourceVersion
 from navarchos.testing import FakeClock

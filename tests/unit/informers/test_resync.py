@@ -4,7 +4,7 @@ import pytest
 import structlog
 
 from navarchos.informers import FilteringHandler, Tombstone
-from navarchos.informers.resync import ResyncTimer, settle_period
+from navarchos.informers.processor import ResyncTimer, settle_period
 
 
 @pytest.mark.rule("SI-17")

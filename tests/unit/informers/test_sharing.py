@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.seeds import runs
 
 from navarchos.drain.pods import Pod, PodCondition, PodSpec, PodStatus, Volume
-from navarchos.informers.sharing import Sharing
+from navarchos.informers.interning import Sharing
 from navarchos.meta import Object, ObjectMeta, OwnerReference
 from navarchos.testing.source import FakeSource
 

@@ -8,8 +8,8 @@ import pytest
 
 from navarchos.errors import ConfigError
 from navarchos.informers import Scope, SyncTimeout, Tombstone, deletion_key
-from navarchos.informers.changes import is_unchanged
-from navarchos.informers.versions import is_at_least
+from navarchos.informers.position import is_at_least
+from navarchos.informers.processor import is_unchanged
 from navarchos.meta import KeyFailed, ResourceVersion
 
 Make = Callable[..., Any]

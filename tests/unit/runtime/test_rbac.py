@@ -10,7 +10,7 @@ from navarchos.client import Resource
 from navarchos.client.owners import owner_reference
 from navarchos.client.rights import VERBS, Rule, right_to_block_deletion
 from navarchos.errors import ConfigError
-from navarchos.informers.rights import rights_to_cache
+from navarchos.informers.source import rights_to_cache
 from navarchos.leaderelection import rights_to_lease
 from navarchos.meta import ObjectMeta
 from navarchos.runtime.rbac import Subject, policy_rules, role, role_binding

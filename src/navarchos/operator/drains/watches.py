@@ -8,7 +8,7 @@ from navarchos.client import Client
 from navarchos.clock import Clock
 from navarchos.drain import PODS, Pod, pods_on
 from navarchos.informers import SharedInformer
-from navarchos.informers.rights import rights_to_cache
+from navarchos.informers.source import rights_to_cache
 from navarchos.instrument import Instruments
 
 __all__ = ["RIGHTS", "PodWatches"]

@@ -9,7 +9,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.drain import BUDGETS, DAEMON_SETS, Budget, DaemonSet, Evictor
 from navarchos.events import Recorder
 from navarchos.informers import SharedInformer
-from navarchos.informers.rights import rights_to_cache
+from navarchos.informers.source import rights_to_cache
 from navarchos.instrument import Instruments
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (

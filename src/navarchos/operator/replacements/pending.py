@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Resource
-from navarchos.informers.rights import rights_to_cache
+from navarchos.informers.source import rights_to_cache
 from navarchos.meta import OwnerReference, ResourceVersion
 from navarchos.operator.replacements.world import PendingPod
 

@@ -19,26 +19,62 @@ gained is a thread less per informer and no window between arrival and store.
 
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+import msgspec
 from prometheus_client import Gauge
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped
-from navarchos.informers.changes import is_unchanged
 from navarchos.informers.delivery import Delivery
 from navarchos.informers.errors import IndexFailed
-from navarchos.informers.notifications import Added, Deleted, Notification, Updated
+from navarchos.informers.handlers import Added, Deleted, Notification, Tombstone, Updated
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.progress import Progress
-from navarchos.informers.resync import ResyncTimer, settle_period
+from navarchos.informers.position import Progress
 from navarchos.informers.store import Store
-from navarchos.informers.tombstone import Tombstone
+from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion, identity_of
 
-__all__ = ["Intake", "Listener"]
+__all__ = [
+    "MINIMUM_RESYNC_PERIOD",
+    "Intake",
+    "Listener",
+    "ResyncTimer",
+    "is_unchanged",
+    "settle_period",
+]
 
 T = TypeVar("T")
+
+
+class ResyncTimer:
+    """One handler's resync: its period, and whether replays go to it at present.
+
+    A handler is due at the first check at or after its time, and its next time
+    counts from that check; so its real interval is a multiple of the check period.
+
+    Threads: none of its own; the intake's lock guards it.
+
+    Attributes:
+        syncing: Whether the handler takes part in replays, which an update with an
+            unchanged resourceVersion counts as. True until the first check, so
+            that without resync a relist reaches everybody.
+        wanted: The period asked for, in seconds; 0 for never.
+        period: The period in force.
+    """
+
+    def __init__(self, wanted: float, now: float) -> None:
+        self.syncing = True
+        self.wanted = wanted
+        self.period = wanted
+        self._next = now + wanted
+
+    def check(self, now: float) -> bool:
+        """Decide whether the handler is due, and remember it as `syncing`."""
+        self.syncing = self.period > 0 and now >= self._next
+        if self.syncing:
+            self._next = now + self.period
+        return self.syncing
 
 
 class Listener(Generic[T]):
@@ -284,3 +320,64 @@ def _is_wanted(update: Updated[T], listener: Listener[T]) -> bool:
         # A relist that found the object as it was counts as a replay (SI-18).
         return listener.timer.syncing
     return not (listener.skip_unchanged and is_unchanged(old, new))
+
+
+_BOOKKEEPING: Final = frozenset({"resourceVersion", "managedFields"})
+
+
+def is_unchanged(old: object, new: object) -> bool:
+    """Tell whether two versions of an object differ in their resourceVersion alone.
+
+    A projection hides most of an object, and so most of its changes: a kubelet's
+    status updates change nothing of a node that is known by its labels. Two states
+    of one version are a replay, not an update, and count as changed.
+    """
+    before, after = identity_of(old), identity_of(new)
+    if before.resource_version == after.resource_version or before.uid != after.uid:
+        return False
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        return _content(old) == _content(new)
+    return _rest(old) == _rest(new) and _metadata(before) == _metadata(after)
+
+
+def _content(obj: Mapping[str, object]) -> dict[str, object]:
+    metadata = obj["metadata"]
+    assert isinstance(metadata, Mapping)  # identity_of has read it
+    shown = {key: value for key, value in metadata.items() if key not in _BOOKKEEPING}
+    return {**obj, "metadata": shown}
+
+
+def _rest(obj: object) -> list[object]:
+    return [value for name, value in _fields(obj) if name != "metadata"]
+
+
+def _metadata(metadata: object) -> list[object]:
+    return [value for name, value in _fields(metadata) if name != "resource_version"]
+
+
+def _fields(struct: object) -> list[tuple[str, object]]:
+    assert isinstance(struct, msgspec.Struct)  # the only other form of objects
+    return [(name, getattr(struct, name)) for name in struct.__struct_fields__]
+
+
+MINIMUM_RESYNC_PERIOD: Final = 1.0
+"""Seconds; a smaller resync period is raised to this."""
+
+_log = get_logger(__name__)
+
+
+def settle_period(wanted: float, check_period: float, *, handler: str) -> float:
+    """Return the period that a handler gets.
+
+    Args:
+        wanted: What it asked for in seconds; 0 for never.
+        check_period: How often the informer looks; 0 when it never does.
+        handler: For the log.
+    """
+    if wanted <= 0 or check_period <= 0:
+        if wanted > 0:
+            _log.warning("resync_impossible", handler=handler, wanted=wanted, why="informer has 0")
+        return 0.0
+    if wanted < check_period:
+        _log.warning("resync_period_raised", handler=handler, wanted=wanted, period=check_period)
+    return max(wanted, check_period)

@@ -4,11 +4,13 @@ import threading
 from collections.abc import Callable
 from typing import NamedTuple
 
+from prometheus_client import Gauge
+
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = ["Position", "Progress", "wait_until"]
+__all__ = ["Position", "Progress", "Staleness", "is_at_least", "wait_until"]
 
 
 class Position(NamedTuple):
@@ -136,3 +138,50 @@ def wait_until(
 def _notify(changed: threading.Condition) -> None:
     with changed:
         changed.notify_all()
+
+
+class Staleness:
+    """Flags a cache as stale from the moment its watch is known to be lost.
+
+    A watch that its server ends in good order is opened again at once; that is no
+    loss. Silence is one when it lasts longer than the idle timeout.
+
+    Threads: owned by the reflector's thread; what it reports is read from any.
+    """
+
+    def __init__(self, progress: Progress, gauge: Gauge) -> None:
+        self._progress = progress
+        self._gauge = gauge
+
+    def lost(self) -> None:
+        """Flag the cache; harmless when repeated."""
+        self._set(stale=True)
+
+    def found(self) -> None:
+        """Take the flag back: a watch from the last version is open; harmless when repeated."""
+        self._set(stale=False)
+
+    def _set(self, *, stale: bool) -> None:
+        if self._progress.position.stale != stale:
+            self._progress.flag(stale=stale)
+            self._gauge.inc(1 if stale else -1)
+
+
+def is_at_least(version: str, floor: str) -> bool | None:
+    """Tell whether a state at `version` contains everything up to `floor`.
+
+    To clients a resourceVersion was long an opaque string, and the reflector still
+    treats it as one. Here it is compared as an integer, as client-go's mutation
+    cache and leader of consistent reads do, because that is what it is: the
+    revision of etcd, one counter for all objects of a resource. Kubernetes 1.35
+    makes it official (KEP-5504): versions of one resource from one server are
+    decimal integers and comparable. Both arguments must be from one resource.
+
+    Returns:
+        `None` if either is no such integer, as with a foreign aggregated API:
+        nothing can be said then.
+    """
+    digits = version + floor
+    if not (version and floor and digits.isascii() and digits.isdecimal()):
+        return None
+    return int(version) >= int(floor)

@@ -5,12 +5,12 @@ from typing import Final, Generic, NoReturn, TypeVar
 from navarchos.client.errors import ServerError, TooManyRequests, WatchBroken, WatchError
 from navarchos.clock import Clock
 from navarchos.informers.ingest import Ingest
-from navarchos.informers.listing import LastVersion
 from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.pausing import Pauses, is_busy
-from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.paged_list import LastVersion
+from navarchos.informers.position import Staleness
+from navarchos.informers.reflector_backoff import Pauses, is_busy
+from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Event, Stream
-from navarchos.informers.staleness import Staleness
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken

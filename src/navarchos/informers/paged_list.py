@@ -12,38 +12,22 @@ from navarchos.client.errors import (
     WatchExpired,
     is_resource_version_too_large,
 )
-from navarchos.informers.scoped import ScopedSource
+from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Page
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = ["PAGE_SIZE", "Fetched", "FullList", "LastVersion", "is_version_unavailable"]
+__all__ = [
+    "PAGE_SIZE",
+    "Fetched",
+    "FullList",
+    "LastVersion",
+    "is_version_unavailable",
+]
 
 T = TypeVar("T")
 
 PAGE_SIZE: Final = 500
-
-
-class Fetched(msgspec.Struct, Generic[T]):
-    """A whole list.
-
-    Attributes:
-        version: That of its first page.
-        items: The objects.
-        failures: Those that could not be decoded.
-        pages: How many pages it came in.
-    """
-
-    version: ResourceVersion
-    items: list[T] = msgspec.field(default_factory=list)
-    failures: list[DecodeError] = msgspec.field(default_factory=list)
-    pages: int = 0
-
-    def add(self, page: Page[T]) -> None:
-        """Append a page."""
-        self.items += page.items
-        self.failures += page.failures
-        self.pages += 1
 
 
 class LastVersion:
@@ -72,6 +56,28 @@ class LastVersion:
         """Remember the version of a list that succeeded (RF-12)."""
         self.value = version
         self.is_unavailable = False
+
+
+class Fetched(msgspec.Struct, Generic[T]):
+    """A whole list.
+
+    Attributes:
+        version: That of its first page.
+        items: The objects.
+        failures: Those that could not be decoded.
+        pages: How many pages it came in.
+    """
+
+    version: ResourceVersion
+    items: list[T] = msgspec.field(default_factory=list)
+    failures: list[DecodeError] = msgspec.field(default_factory=list)
+    pages: int = 0
+
+    def add(self, page: Page[T]) -> None:
+        """Append a page."""
+        self.items += page.items
+        self.failures += page.failures
+        self.pages += 1
 
 
 class FullList(Generic[T]):
