@@ -37,11 +37,11 @@ class Backoff(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.base <= 0:
-            raise ConfigError("base", self.base, "a back-off needs a delay above 0")
+            raise ConfigError("base", self.base, "the delay must be above 0")
         if self.factor < 1:
-            raise ConfigError("factor", self.factor, "a back-off must not shrink: use 1 or more")
+            raise ConfigError("factor", self.factor, "the factor must be 1 or more")
         if self.jitter < 0:
-            raise ConfigError("jitter", self.jitter, "a random share must not be negative")
+            raise ConfigError("jitter", self.jitter, "the jitter must not be negative")
 
     def delay(self, attempt: int, *, rand: Callable[[], float] = uniform) -> float:
         """Return the seconds to wait after `attempt` failures (0 is the first).
@@ -119,9 +119,9 @@ class KeyedBackoff(Generic[K]):
         rand: Callable[[], float] = uniform,
     ) -> None:
         if initial <= 0:
-            raise ConfigError("initial", initial, "a back-off needs a delay above 0")
+            raise ConfigError("initial", initial, "the delay must be above 0")
         if jitter < 0:
-            raise ConfigError("jitter", jitter, "a random share must not be negative")
+            raise ConfigError("jitter", jitter, "the jitter must not be negative")
         self._initial = initial
         self._cap = cap
         self._jitter = jitter

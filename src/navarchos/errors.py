@@ -39,12 +39,14 @@ class NavarchosError(Exception):
 
 
 class ConfigError(NavarchosError, ValueError):
-    """A setting that cannot work, refused by the constructor that was given it.
+    """A setting or an argument is invalid.
+
+    The text is `name=value: rule`.
 
     Attributes:
-        name: The setting's name as its user wrote it.
-        value: What was given.
-        rule: What the setting must be.
+        name: The setting's name, as the user wrote it.
+        value: The value that was refused.
+        rule: The rule that the value breaks, as a full sentence without a period.
     """
 
     def __init__(self, name: str, value: object, rule: str) -> None:
@@ -54,7 +56,7 @@ class ConfigError(NavarchosError, ValueError):
         self.rule = rule
 
     def __str__(self) -> str:
-        return f"{self.name} is {self.value!r}, but {self.rule}"
+        return f"{self.name}={self.value!r}: {self.rule}"
 
 
 class LifecycleError(NavarchosError, RuntimeError):

@@ -121,7 +121,10 @@ class Instruments:
                 family = kind(name, about, tuple(labels), registry=self.registry, **options)  # type: ignore[arg-type]  # options differ by kind
                 self._families[name] = family
         if not isinstance(family, kind):
-            raise ConfigError("metric", name, f"it is already a {type(family).__name__.lower()}")
-        if family._labelnames != tuple(labels):  # noqa: SLF001 - no public accessor exists
-            raise ConfigError("labels", tuple(labels), f"{name} has {family._labelnames}")  # noqa: SLF001
+            raise ConfigError(
+                "metric", name, f"a {type(family).__name__.lower()} has this name already"
+            )
+        known = family._labelnames  # noqa: SLF001 - no public accessor exists
+        if known != tuple(labels):
+            raise ConfigError("labels", tuple(labels), f"the labels of {name} are {known}")
         return family

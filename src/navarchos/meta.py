@@ -7,7 +7,7 @@ slimmer one of its own; then it needs at least `name`, `namespace`, `uid` and
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, NewType, Protocol, cast, runtime_checkable
+from typing import Any, Final, NamedTuple, NewType, Protocol, cast, runtime_checkable
 
 import msgspec
 
@@ -15,6 +15,7 @@ from navarchos.errors import NavarchosError
 from navarchos.structs import ready
 
 __all__ = [
+    "EPOCH",
     "Identity",
     "KeyFailed",
     "Object",
@@ -31,6 +32,9 @@ __all__ = [
     "parse_time",
     "split_key",
 ]
+
+EPOCH: Final = datetime.min.replace(tzinfo=UTC)
+"""Earlier than every time of the API: the sort key of an object without a time."""
 
 ResourceVersion = NewType("ResourceVersion", str)
 """A server's version of an object or a list. Opaque: passed on, not parsed.

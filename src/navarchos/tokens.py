@@ -29,9 +29,9 @@ class TokenBucket:
 
     def __init__(self, qps: float, burst: int, *, clock: Clock = SYSTEM_CLOCK) -> None:
         if not qps > 0:
-            raise ConfigError("qps", qps, "a bucket must be filled: use more than 0")
+            raise ConfigError("qps", qps, "it must be above 0")
         if burst < 1:
-            raise ConfigError("burst", burst, "a bucket must hold a token: use 1 or more")
+            raise ConfigError("burst", burst, "it must be 1 or more")
         self._qps = qps
         self._burst = burst
         self._clock = clock

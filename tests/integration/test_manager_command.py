@@ -20,7 +20,7 @@ current-context: c
 @pytest.mark.parametrize(
     ("flags", "what"),
     [
-        (["--metrics-secure"], "none is made up"),
+        (["--metrics-secure"], "no self-signed certificate is generated"),
         (["--metrics-secure=true", "--metrics-cert-path=/nowhere"], "/nowhere/tls.crt"),
         (
             ["--metrics-secure", "--metrics-cert-path=/nowhere", "--metrics-cert-name=a.pem"],

@@ -157,7 +157,7 @@ def manager(
             raise ConfigError(
                 "--leader-election-id",
                 leader_election_id,
-                "--leader-election needs a name for the Lease",
+                "--leader-election requires the name of the Lease",
             )
         election = LeaderElectionOptions(
             name=leader_election_id,
@@ -172,7 +172,7 @@ def manager(
             raise ConfigError(
                 "--metrics-cert-path",
                 "",
-                "--metrics-secure needs a certificate, and none is made up",
+                "--metrics-secure requires this option; no self-signed certificate is generated",
             )
         security = MetricsSecurity(
             metrics_cert_path / metrics_cert_name, metrics_cert_path / metrics_cert_key

@@ -60,14 +60,14 @@ def locked(
     condition = {name: value for name, value in condition.items() if value}
     if kind is PatchType.JSON:
         if isinstance(body, Mapping):
-            raise ConfigError("body", dict(body), "a JSON patch is a list of operations")
+            raise ConfigError("body", dict(body), "a JSON patch must be a list of operations")
         tests = [
             {"op": "test", "path": f"/metadata/{name}", "value": value}
             for name, value in condition.items()
         ]
         return [*tests, *body]
     if not isinstance(body, Mapping):
-        raise ConfigError("body", body, f"a patch of type {kind.name} is an object")
+        raise ConfigError("body", body, f"a patch of type {kind.name} must be an object")
     if not condition:
         return body
     metadata = cast("Mapping[str, object]", body.get("metadata") or {})

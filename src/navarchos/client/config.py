@@ -90,17 +90,17 @@ class ClientConfig:
             raise ConfigError("host", self.host, "it must be a URL such as https://10.0.0.1:6443")
         if url.username or url.query or url.fragment:
             raise ConfigError(
-                "host", url.hostname, "it must carry no user, query or fragment: use credentials"
+                "host", url.hostname, "the URL must not contain a user, a query or a fragment"
             )
         if self.impersonate and self.proxy and url.scheme == "http":
-            rule = "through a proxy it takes https: repeated header fields would be joined"
+            rule = "impersonation through a proxy requires https: proxies may join repeated fields"
             raise ConfigError("impersonate", self.impersonate.user, rule)
         if self.timeout is not None and self.timeout <= 0:
-            raise ConfigError("timeout", self.timeout, "it must be above 0; None is no limit")
+            raise ConfigError("timeout", self.timeout, "it must be above 0, or None for no limit")
         if self.qps is not None and self.qps <= 0:
-            raise ConfigError("qps", self.qps, "it must be above 0; None does not limit")
+            raise ConfigError("qps", self.qps, "it must be above 0, or None for no limit")
         if self.burst is not None and self.burst < 1:
-            raise ConfigError("burst", self.burst, "at least one request must be allowed at once")
+            raise ConfigError("burst", self.burst, "it must be at least 1")
 
 
 def load_config(
@@ -138,7 +138,7 @@ def load_config(
     raise ConfigError(
         "kubeconfig",
         kubeconfig,
-        "there is no cluster to talk to: give a kubeconfig, set KUBECONFIG, "
+        "no cluster is configured: give a kubeconfig, set KUBECONFIG, "
         f"create {_DEFAULT_KUBECONFIG}, or run in a pod with a service account",
     )
 
@@ -199,12 +199,14 @@ def _in_cluster(env: Mapping[str, str], service_account: Path) -> ClientConfig:
     address, port = (env.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not address or not port:
         variable = "KUBERNETES_SERVICE_PORT" if address else "KUBERNETES_SERVICE_HOST"
-        raise ConfigError(variable, "", "in a pod it says where the API server is")
+        raise ConfigError(variable, "", "this variable must name the API server's address in a pod")
     authority = service_account / "ca.crt"
     try:
         credentials = TokenFile(service_account / "token")
         if not authority.read_bytes().strip():
-            raise ConfigError("service account", str(service_account), f"{authority} is empty")
+            raise ConfigError(
+                "service account", str(service_account), f"{authority} must not be empty"
+            )
         namespace = _text(service_account / "namespace")
     except (CredentialsFailed, OSError) as error:
         raise ConfigError(
@@ -264,7 +266,7 @@ def _merged(name: str, path: str) -> Any:
     module: Any = import_module("kubernetes.config.kube_config")
     files = [Path(p).expanduser() for p in path.split(os.pathsep) if p]
     if not any(file.exists() for file in files):
-        raise ConfigError(name, path, "there is no such file")
+        raise ConfigError(name, path, "the file does not exist")
     merged = module.KubeConfigMerger(path)
     if merged.config is None:
         raise ConfigError(name, path, "it is empty")
@@ -324,9 +326,13 @@ def _source(nodes: _Nodes) -> "TokenFile | ExecPlugin | None":
 def _plugin_settings(given: Mapping[str, Any], nodes: _Nodes) -> PluginSettings:
     command = given.get("command")
     if not command:
-        raise ConfigError("exec.command", command, "the plugin must be named")
+        raise ConfigError("exec.command", command, "the command of the plugin must be set")
     if given.get("interactiveMode") == "Always":
-        raise ConfigError("exec.interactiveMode", "Always", "there is nobody to ask here")
+        raise ConfigError(
+            "exec.interactiveMode",
+            "Always",
+            "this process is not interactive: use Never or IfAvailable",
+        )
     has_folder = "/" in command or os.sep in command
     return PluginSettings(
         str(nodes.user_dir / command) if has_folder else command,

@@ -32,7 +32,7 @@ class ConflictPolicy(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if self.tries < 1:
-            raise ConfigError("tries", self.tries, "at least one try is needed")
+            raise ConfigError("tries", self.tries, "it must be at least 1")
 
 
 FEW_WRITERS: Final = ConflictPolicy(5, Backoff(0.01, factor=1.0, jitter=0.1))

@@ -43,7 +43,7 @@ class Impersonation(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.user:
-            raise ConfigError("as", self.user, "uid, groups and extra belong to a user: name one")
+            raise ConfigError("as", self.user, "uid, groups and extra require a user")
         for name, value in self._fields():
             # A space at either end would be lost on the way: another user.
             if not value or value != value.strip() or not _CONTROLS.isdisjoint(value):
@@ -77,7 +77,7 @@ def impersonation_of(user: Mapping[str, object]) -> Impersonation | None:
     unknown = sorted(name for name in user if name.startswith("as-") and name not in _KEYS)
     if unknown:
         # To act as the user itself instead would be another right.
-        raise ConfigError("user", unknown, f"of impersonation {', '.join(_KEYS)} are known")
+        raise ConfigError("user", unknown, f"impersonation supports only {', '.join(_KEYS)}")
     if not given:
         return None
     return Impersonation(

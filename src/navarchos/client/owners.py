@@ -81,7 +81,9 @@ def owner_reference(
     """
     identity = identity_of(owner)
     if not identity.uid:
-        raise ConfigError("owner", identity.name, "it must come from the server: it has no uid")
+        raise ConfigError(
+            "owner", identity.name, "the owner has no uid: read it from the API server first"
+        )
     return OwnerReference(
         api_version=resource.api_version,
         kind=resource.kind,

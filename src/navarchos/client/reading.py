@@ -325,7 +325,7 @@ class ResourceReader(Generic[T]):
     ) -> Call:
         if not name and verb != "watch":
             # With an empty name the path would be the whole collection's.
-            raise ConfigError("name", name, f"to {verb} {self.resource} takes a name")
+            raise ConfigError("name", name, f"{verb} {self.resource} requires a name")
         resource = f"{self.resource}/{subresource}" if subresource else str(self.resource)
         where = self._where(namespace)
         return Call(
@@ -345,7 +345,7 @@ class ResourceReader(Generic[T]):
         if not (self.namespace and self.resource.namespaced):
             return namespace
         if namespace not in {"", self.namespace}:
-            rule = f"this client works in namespace {self.namespace} only"
+            rule = f"this client is limited to namespace {self.namespace}"
             raise ConfigError("namespace", namespace, rule)
         return self.namespace
 

@@ -76,8 +76,8 @@ class Resource(Generic[T]):
         if namespace and not self.namespaced:
             raise ConfigError("namespace", namespace, f"{self} are cluster-scoped: leave it out")
         if name and self.namespaced and not namespace:
-            raise ConfigError("namespace", namespace, f"{self} live in namespaces: name one")
+            raise ConfigError("namespace", namespace, f"{self} are namespaced: name a namespace")
         if name in {".", ".."} or "/" in name:
-            raise ConfigError("name", name, "a name is one segment of a path")
+            raise ConfigError("name", name, "a name must not contain a slash")
         if subresource and not name:
-            raise ConfigError("name", name, f"{self}/{subresource} belongs to one object: name it")
+            raise ConfigError("name", name, f"{self}/{subresource} requires the name of an object")

@@ -117,7 +117,7 @@ class ResourceClient(ResourceReader[T]):
                 (CL-14).
         """
         if type(obj) is Object:
-            rule = "there must be more of it than metadata: use a mapping for an empty one"
+            rule = "the object has nothing but metadata: use a mapping to write an empty object"
             raise ConfigError("object", str(self.resource), rule)
         body = {"metadata": {}, **whole_object(obj, self.resource)}
         identity = identity_of(body)
@@ -125,7 +125,9 @@ class ResourceClient(ResourceReader[T]):
         self._check_home(body)
         path = self.resource.path(where)
         if self.resource.namespaced and not where:
-            raise ConfigError("namespace", where, f"{self.resource} live in namespaces: name one")
+            raise ConfigError(
+                "namespace", where, f"{self.resource} are namespaced: name a namespace"
+            )
         query = self._options(dry_run, field_manager, field_validation)
         call = Call(
             "create",
@@ -226,7 +228,9 @@ class ResourceClient(ResourceReader[T]):
         """
         manager = field_manager or self._defaults.field_manager
         if not manager:
-            raise ConfigError("field_manager", field_manager, "applying needs a manager's name")
+            raise ConfigError(
+                "field_manager", field_manager, "apply requires the name of a field manager"
+            )
         whole = whole_object(body, kind_of(self.resource, subresource))
         self._check_home(whole)
         where = self._where(namespace)

@@ -82,9 +82,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         if not self.verbs or not set(self.verbs) <= set(VERBS):
-            raise ConfigError("verbs", self.verbs, f"they must be some of {', '.join(VERBS)}")
+            raise ConfigError("verbs", self.verbs, f"each verb must be one of {', '.join(VERBS)}")
         if self.names and not self.subresource and "create" in self.verbs:
-            raise ConfigError("names", self.names, "the server cannot limit `create` to names")
+            raise ConfigError("names", self.names, "RBAC cannot limit `create` to names")
 
     @property
     def target(self) -> str:

@@ -110,12 +110,14 @@ class Requirement(msgspec.Struct, frozen=True):
     def _check_count(self) -> None:
         match self.operator:
             case Operator.IN | Operator.NOT_IN if not self.values:
-                raise ConfigError(self.key, self.values, f"{self.operator} needs values")
+                raise ConfigError(self.key, self.values, f"{self.operator} requires values")
             case Operator.EXISTS | Operator.DOES_NOT_EXIST if self.values:
                 raise ConfigError(self.key, self.values, f"{self.operator} takes no values")
             case Operator.GREATER_THAN | Operator.LESS_THAN:
                 if not self._single or not _is_integer(self.values[0]):
-                    raise ConfigError(self.key, self.values, f"{self.operator} needs one integer")
+                    raise ConfigError(
+                        self.key, self.values, f"{self.operator} requires one integer"
+                    )
             case _:
                 pass
 
@@ -355,14 +357,14 @@ def _operator(entry: LabelSelectorRequirement) -> Operator:
 def _check_key(key: str) -> None:
     prefix, slash, name = key.rpartition("/")
     if slash and not (_PREFIX.fullmatch(prefix) and len(prefix) <= 253):
-        raise ConfigError("label", key, "the part before its slash must be a DNS name")
+        raise ConfigError("label", key, "the part before the slash must be a DNS name")
     if not _NAME.fullmatch(name):
-        raise ConfigError("label", key, f"its name must be {_WORD}")
+        raise ConfigError("label", key, f"the name must be {_WORD}")
 
 
 def _check_value(key: str, value: str) -> None:
     if value and not _NAME.fullmatch(value):
-        raise ConfigError(f"label {key}", value, f"a value must be empty or {_WORD}")
+        raise ConfigError(f"label {key}", value, f"the value must be empty or {_WORD}")
 
 
 def _is_integer(value: str | None) -> bool:
@@ -376,7 +378,7 @@ def _split_fields(text: str) -> Sequence[str]:
 def _field_requirement(part: str, text: str) -> FieldRequirement:
     match = re.fullmatch(r"\s*([^=!\\]+?)\s*(!=|==|=)((?:[^\\=,]|\\.)*)", part)
     if match is None:
-        raise ConfigError("field selector", text, f"{part!r} is not like field=value")
+        raise ConfigError("field selector", text, f"{part!r} does not have the form field=value")
     field, operator, value = match.groups()
     return FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), equal=operator != "!=")
 

@@ -69,7 +69,7 @@ def kind_of(resource: Resource[Any], subresource: str) -> Resource[Any]:
     if subresource != SCALE:
         return resource
     if not (is_untyped(resource.type) or issubclass(resource.type, Scale)):
-        rule = f"a scale is no {resource.kind}: use get_scale and set_scale, or projected(Scale)"
+        rule = f"a scale is not a {resource.kind}: use get_scale and set_scale, or projected(Scale)"
         raise ConfigError("subresource", subresource, rule)
     return replace(resource, group="autoscaling", version="v1", kind="Scale")
 

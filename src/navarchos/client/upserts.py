@@ -161,7 +161,7 @@ def _around(
     now = identity_of(after)
     for field in ("name", "namespace"):
         if getattr(was, field) != getattr(now, field):
-            rule = f"it must stay {getattr(was, field)!r}: another {field} is another object"
+            rule = f"it must stay {getattr(was, field)!r}: another {field} means another object"
             raise ConfigError(f"metadata.{field}", getattr(now, field), rule)
     return before, after
 

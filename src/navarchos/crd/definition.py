@@ -39,7 +39,7 @@ class Column:
 
     def __post_init__(self) -> None:
         if not self.path.startswith("."):
-            raise ConfigError("column path", self.path, "a simple JSON path begins with a dot")
+            raise ConfigError("column path", self.path, "a simple JSON path must begin with a dot")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,11 +85,11 @@ class Definition:
     def __post_init__(self) -> None:
         names = [version.resource.version for version in self.versions]
         if len({_kind_facts(version.resource) for version in self.versions}) != 1:
-            raise ConfigError("versions", names, "they must all be of one kind")
+            raise ConfigError("versions", names, "all versions must be of one kind")
         if len(set(names)) != len(names):
-            raise ConfigError("versions", names, "each version stands there once")
+            raise ConfigError("versions", names, "each version must be listed once")
         if sum(version.storage for version in self.versions) != 1:
-            raise ConfigError("versions", names, "exactly one of them is the stored one")
+            raise ConfigError("versions", names, "exactly one version must be the stored one")
 
     @property
     def resource(self) -> Resource[Any]:
@@ -184,7 +184,7 @@ def _check_selectable(version: Version, schema: Schema) -> None:
             raise ConfigError(
                 "selectable field",
                 path,
-                f"it must be a text, number or truth of {version.resource}",
+                f"it must be a string, number or boolean field of {version.resource}",
             )
 
 

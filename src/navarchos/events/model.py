@@ -73,7 +73,7 @@ class Reporter:
         if not _QUALIFIED_NAME.fullmatch(component):
             raise ConfigError("component", component, "it must be a name such as widget-controller")
         if len(instance) > _WORD_LIMIT:
-            raise ConfigError("instance", instance, f"it may have {_WORD_LIMIT} characters")
+            raise ConfigError("instance", instance, f"it may have at most {_WORD_LIMIT} characters")
         return cls(component, instance or f"{component}-{socket.gethostname()}"[:_WORD_LIMIT])
 
 

@@ -212,12 +212,12 @@ def check_handler(handler: object) -> None:
         ConfigError: It is a class, or lacks a method of `EventHandler`.
     """
     if isinstance(handler, type):
-        raise ConfigError("handler", handler, "it is a class: give an instance of it")
+        raise ConfigError("handler", handler, "this is a class: pass an instance")
     missing = [name for name in _METHODS if not callable(getattr(handler, name, None))]
     if missing:
         rule = (
-            f"it has no method {' and no '.join(missing)}: "
-            "add it, or give the methods that it has as functions"
+            f"the handler has no method {' and no '.join(missing)}: "
+            "add it, or pass the existing methods as functions"
         )
         raise ConfigError("handler", handler, rule)
 

@@ -135,7 +135,9 @@ class SharedInformer(Generic[T]):
                 a namespace for a cluster-scoped kind.
         """
         if resync_period < 0:
-            raise ConfigError("resync_period", resync_period, "a period is 0 for never, or more")
+            raise ConfigError(
+                "resync_period", resync_period, "the period must be 0 (never) or more"
+            )
         self.resource: Resource[T] = client.resource
         self.scope = Scope.of(self.resource, namespace, label_selector, field_selector)
         self.name = name or f"{self.resource} {self.scope}".strip()
@@ -405,7 +407,7 @@ class SharedInformer(Generic[T]):
         self._fork_guard.check()
         functions = Callbacks(on_add=on_add, on_update=on_update, on_delete=on_delete)
         if (handler is None) == (not functions.functions):
-            raise ConfigError("handler", handler, "give either a handler or functions")
+            raise ConfigError("handler", handler, "pass either a handler or functions")
         if handler is not None:
             check_handler(handler)
         delivery = self._delivery(functions if handler is None else handler, name)

@@ -43,7 +43,7 @@ class KindOptions(msgspec.Struct, Generic[T], frozen=True):
 
     def __post_init__(self) -> None:
         if self.resync_period is not None and self.resync_period < 0:
-            why = "a period is 0 for never, or more"
+            why = "the period must be 0 (never) or more"
             raise ConfigError("resync_period", self.resync_period, why)
 
 

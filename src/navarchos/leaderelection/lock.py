@@ -115,7 +115,7 @@ class LeaseLock:
     ) -> None:
         for what, value in (("namespace", namespace), ("name", name), ("identity", identity)):
             if not value:
-                raise ConfigError(what, value, "a lease lock needs one")
+                raise ConfigError(what, value, "a lease lock requires it")
         self._leases = client.resource(LEASES)
         self._namespace = namespace
         self._name = name

@@ -67,7 +67,7 @@ class Builder:
     def for_(self, resource: Resource[T], *, when: Predicate[T] | None = None) -> Self:
         """Reconcile the objects of this kind. At most once (CT-25)."""
         if self._for is not None:
-            raise ConfigError("for_", str(resource), f"the controller is for {self._for} already")
+            raise ConfigError("for_", str(resource), f"for_ was already called with {self._for}")
         self._for = resource
         return self._watch(resource, EnqueueObject(), when)
 
@@ -86,7 +86,7 @@ class Builder:
             every_owner: Also owners that do not control it (CT-26).
         """
         if self._for is None:
-            raise ConfigError("owns", str(resource), "say for_ first: whose children are these?")
+            raise ConfigError("owns", str(resource), "call for_ before owns")
         mapping = EnqueueOwners(self._for, controller_only=not every_owner)
         return self._watch(resource, mapping, when)
 
@@ -181,12 +181,12 @@ class Builder:
                 another one, or was built before.
         """
         if self._built:
-            raise ConfigError("build", self._name, "a builder makes one controller")
+            raise ConfigError("build", self._name, "build() was already called")
         if not self._watches:
-            raise ConfigError("watches", "nothing", "a controller needs for_, owns or watches")
+            raise ConfigError("watches", "nothing", "a controller requires for_, owns or watches")
         name = self._name or (self._for.kind.lower() if self._for else "")
         if not name:
-            raise ConfigError("name", "", "a controller without for_ needs a name")
+            raise ConfigError("name", "", "a controller without for_ requires a name")
         self._built = True
         controller = Controller(
             name,

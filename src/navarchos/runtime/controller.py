@@ -84,9 +84,9 @@ class Controller:
         instruments: Instruments | None = None,
     ) -> None:
         if not name:
-            raise ConfigError("name", name, "a controller needs a name for its metrics")
+            raise ConfigError("name", name, "a controller requires a name for its metrics")
         if workers < 1:
-            raise ConfigError("workers", workers, "a controller needs at least one")
+            raise ConfigError("workers", workers, "a controller requires at least one worker")
         # Written this way round so that it refuses NaN too.
         if not debounce >= 0:
             raise ConfigError("debounce", debounce, "it must not be negative")

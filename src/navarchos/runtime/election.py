@@ -54,7 +54,7 @@ class LeaderElectionOptions:
     def __post_init__(self) -> None:
         for field in ("name", "namespace"):
             if not getattr(self, field):
-                raise ConfigError(field, "", f"leader election needs the Lease's {field}")
+                raise ConfigError(field, "", f"leader election requires the {field} of the Lease")
 
 
 class Election:

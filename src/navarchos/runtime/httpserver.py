@@ -59,7 +59,7 @@ def parse_address(name: str, address: str) -> tuple[str, int] | None:
         return None
     host, colon, port = address.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise ConfigError(name, address, "an address is host:port, :port, or 0 for off")
+        raise ConfigError(name, address, "an address must be host:port, :port, or 0 for off")
     return host.strip("[]"), int(port)
 
 
@@ -102,7 +102,9 @@ class HttpServer:
             self._socket = _listen(address)
         except OSError as error:
             text = f"{address[0]}:{address[1]}"
-            raise ConfigError(name, text, f"it cannot be bound: {error.strerror}") from error
+            raise ConfigError(
+                name, text, f"the address cannot be bound: {error.strerror}"
+            ) from error
 
     @property
     def port(self) -> int:

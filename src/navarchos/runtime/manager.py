@@ -88,7 +88,11 @@ class Manager:
         instruments: Instruments | None = None,
     ) -> None:
         if registry is not None and instruments is not None:
-            raise ConfigError("instruments", instruments, "they have a registry: give one of both")
+            raise ConfigError(
+                "instruments",
+                instruments,
+                "pass either instruments or a registry: instruments have one",
+            )
         self.options = options or ManagerOptions()
         self.clock = clock
         self.instruments = instruments or Instruments(registry)

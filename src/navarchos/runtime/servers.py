@@ -103,7 +103,7 @@ class MetricsPages:
             raise ConfigError("path", path, "it must begin with a slash")
         with self._pages_lock:
             if path in self._pages:
-                raise ConfigError("path", path, "another page is served there")
+                raise ConfigError("path", path, "another page has this path")
             self._pages[path] = route
 
     def route(self, path: str, query: Query) -> Answer:

@@ -40,7 +40,9 @@ class SignalHandling:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
-            raise ConfigError("install_signals", True, "only the main thread may")
+            raise ConfigError(
+                "install_signals", True, "only the main thread can install signal handlers"
+            )
         if not _installed.acquire(blocking=False):
             raise AlreadyStarted("signal handling of this process")
         reader, writer = socket.socketpair()

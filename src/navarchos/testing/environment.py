@@ -176,7 +176,7 @@ def _started(kind: ServerKind, make: Callable[[], Server]) -> Iterator[Environme
 
 def _existing(kubeconfig: Path) -> Environment:
     if not kubeconfig.is_file():
-        rule = "a server is in-process, real, or the path of a kubeconfig, and there is no such"
+        rule = "it must be in-process, real, or the path of an existing kubeconfig"
         raise ConfigError("which", str(kubeconfig), rule)
     config = load_config(kubeconfig=kubeconfig)
     return Environment(ServerKind.EXISTING, _limited(config), kubeconfig)

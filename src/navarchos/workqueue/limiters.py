@@ -83,7 +83,7 @@ class ItemExponential(_Failures[K]):
 
     def __init__(self, base: float = 0.005, cap: float = 1000.0) -> None:
         if base <= 0:
-            raise ConfigError("base", base, "a delay must be above 0 to grow")
+            raise ConfigError("base", base, "the delay must be above 0")
         super().__init__()
         self._base = base
         self._cap = cap
@@ -146,7 +146,7 @@ class MaxOf(Generic[K]):
 
     def __init__(self, *limiters: RateLimiter[K]) -> None:
         if not limiters:
-            raise ConfigError("limiters", (), "the longest of none is undefined: give at least one")
+            raise ConfigError("limiters", (), "at least one limiter is required")
         self._limiters = limiters
 
     def when(self, key: K) -> float:

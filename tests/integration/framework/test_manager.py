@@ -279,7 +279,7 @@ def test_pages_of_one_s_own_stand_beside_the_metrics_and_never_in_their_place(
     one = replica("one")
     one.manager.add_metrics_page("/state", lambda _, query: Answer.text(200, query["of"][0]))
     for taken in ("/metrics", "/state"):
-        with pytest.raises(ConfigError, match="another page is served there"):
+        with pytest.raises(ConfigError, match="another page has this path"):
             one.manager.add_metrics_page(taken, lambda *_: Answer.text(200, "mine"))
     with pytest.raises(ConfigError, match="must begin with a slash"):
         one.manager.add_metrics_page("state", lambda *_: Answer.text(200, "mine"))

@@ -213,7 +213,7 @@ def test_a_file_that_cannot_be_used_is_named_in_one_line(home: Path, text: str) 
 
 
 def test_a_file_that_is_missing_is_named(home: Path) -> None:
-    with pytest.raises(ConfigError, match="no such file"):
+    with pytest.raises(ConfigError, match="does not exist"):
         load_config(kubeconfig=home / "missing", environ={})
 
 

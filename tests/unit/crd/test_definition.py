@@ -73,13 +73,13 @@ def test_a_column_may_lead_through_lists_and_maps(path: str) -> None:
 
 def test_a_column_that_leads_nowhere_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"column Size is '\.spec\.sise', but widgets\.example\.com have no"
+        ConfigError, match=r"column Size='\.spec\.sise': widgets\.example\.com have no"
     ):
         version_of(columns=(Column("Size", ".spec.sise"),))
 
 
 def test_a_column_path_begins_with_a_dot() -> None:
-    with pytest.raises(ConfigError, match="begins with a dot"):
+    with pytest.raises(ConfigError, match="must begin with a dot"):
         Column("Size", "spec.size")
 
 
@@ -105,7 +105,7 @@ def test_several_versions_of_one_kind_have_one_stored_one() -> None:
     [
         ((), "of one kind"),
         ((V1, replace(V2, resource=replace(V2.resource, kind="Gadget"))), "of one kind"),
-        ((V1, V1), "stands there once"),
+        ((V1, V1), "must be listed once"),
         ((V2,), "exactly one"),
         ((V1, replace(V2, storage=True)), "exactly one"),
     ],

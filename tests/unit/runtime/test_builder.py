@@ -65,17 +65,17 @@ def names(script: Script) -> list[str]:
 
 @pytest.mark.rule("CT-25")
 def test_what_cannot_work_is_refused(manager: Manager, script: Script) -> None:
-    with pytest.raises(ConfigError, match="the controller is for things"):
+    with pytest.raises(ConfigError, match="for_ was already called with things"):
         Builder(manager).for_(THINGS).for_(PARTS)
-    with pytest.raises(ConfigError, match="say for_ first"):
+    with pytest.raises(ConfigError, match="call for_ before owns"):
         Builder(manager, "x").owns(PARTS)
-    with pytest.raises(ConfigError, match="needs for_, owns or watches"):
+    with pytest.raises(ConfigError, match="requires for_, owns or watches"):
         Builder(manager, "x").build(script)
-    with pytest.raises(ConfigError, match="needs a name"):
+    with pytest.raises(ConfigError, match="requires a name"):
         Builder(manager).watches(PARTS, map=lambda _: []).build(script)
     builder = Builder(manager).for_(THINGS)
     builder.build(script)
-    with pytest.raises(ConfigError, match="makes one controller"):
+    with pytest.raises(ConfigError, match="was already called"):
         builder.build(script)
 
 

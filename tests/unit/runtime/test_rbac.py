@@ -87,7 +87,7 @@ def test_owning_with_a_hold_on_deletion_takes_a_right_that_no_request_shows() ->
 
 @pytest.mark.parametrize("verbs", [(), ("*",), ("get", "evict")])
 def test_verbs_are_named_one_by_one(verbs: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match="must be some of get, list, watch"):
+    with pytest.raises(ConfigError, match="must be one of get, list, watch"):
         Rule(PODS, verbs)  # type: ignore[arg-type]  # what a caller without types writes
 
 

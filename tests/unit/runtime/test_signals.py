@@ -57,7 +57,7 @@ def test_only_the_main_thread_may_install() -> None:
     group = ThreadGroup("test", stop=StopToken())
     group.start("other", install)
     assert group.join(20)
-    assert "only the main thread may" in str(errors[0])
+    assert "only the main thread can install" in str(errors[0])
 
 
 PROGRAM = textwrap.dedent(

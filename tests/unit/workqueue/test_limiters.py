@@ -98,11 +98,11 @@ def test_controllers_limit_single_keys_only() -> None:
 
 
 def test_settings_that_cannot_work_are_refused() -> None:
-    with pytest.raises(ConfigError, match="base is 0"):
+    with pytest.raises(ConfigError, match="base=0:"):
         ItemExponential(0)
-    with pytest.raises(ConfigError, match="qps is 0"):
+    with pytest.raises(ConfigError, match="qps=0:"):
         TokenBucketLimiter(0)
-    with pytest.raises(ConfigError, match="burst is 0"):
+    with pytest.raises(ConfigError, match="burst=0:"):
         TokenBucketLimiter(1, 0)
     with pytest.raises(ConfigError, match="limiters"):
         MaxOf()

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from navarchos.errors import ConfigError
+from navarchos.meta import EPOCH
 from navarchos.operator.api.v1alpha1 import (
     ControlPlanePolicy,
     NodeReplacement,
@@ -24,8 +25,6 @@ __all__ = ["COMPARED", "Decisions", "admit", "admit_apart"]
 
 COMPARED: Final = 8
 """Nodes next in line that are compared when one of them may start."""
-
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +134,7 @@ def _order(replacement: NodeReplacement, world: World) -> _Place:
     return _Place(
         replacement.status.counted_attempts,
         _topology(replacement.spec.node_name, replacement.spec.strategy.topology_key, world),
-        created or _LONG_AGO,
+        created or EPOCH,
         replacement.spec.node_name,
         replacement.metadata.name,
     )
@@ -200,7 +199,7 @@ class _Walk:
         self._control_plane = {
             name: node for name, node in world.nodes.items() if node.is_control_plane
         }
-        self._settled_at = max(map(_settled_at, world.replacements), default=_LONG_AGO)
+        self._settled_at = max(map(_settled_at, world.replacements), default=EPOCH)
         # Of all pods that were ever evicted: only where somebody asks.
         self._evicted = _evicted_owners(world.replacements) if world.pending else {}
         self._taken = {name for node in self._closed for name in world.budgets.get(node, ())}
@@ -365,7 +364,7 @@ def _nodes_with_slots(world: World) -> set[str]:
 def _settled_at(replacement: NodeReplacement) -> datetime:
     done_at = replacement.status.completion_timestamp
     if replacement.status.current is not Step.DONE or done_at is None or node_gone(replacement):
-        return _LONG_AGO
+        return EPOCH
     return done_at + timedelta(seconds=replacement.spec.strategy.settle_seconds)
 
 

@@ -6,15 +6,15 @@ which must not start a node in the moment before that is written.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Final
 
+from navarchos.meta import EPOCH
 from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeRollout, Step, resolve_count
 
 __all__ = ["Tally", "max_concurrent", "max_failures", "node_gone", "tally", "too_many_failures"]
 
 NODE_GONE: Final = "NodeGone"
-_NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ def tally(children: Iterable[NodeReplacement], *, resumed: str) -> Tally:
             has not obeyed it yet still shows failures that are forgiven.
     """
     kept = tuple(children)
-    last_success = max((_succeeded_at(child) for child in kept), default=_NEVER)
+    last_success = max((_succeeded_at(child) for child in kept), default=EPOCH)
     counted = [child for child in kept if not resumed or child.status.resumed == resumed]
     return Tally(
         failed=sum(child.status.current is Step.FAILED for child in counted),
@@ -89,5 +89,5 @@ def node_gone(replacement: NodeReplacement) -> bool:
 
 def _succeeded_at(child: NodeReplacement) -> datetime:
     if child.status.current is not Step.DONE or node_gone(child):
-        return _NEVER
-    return child.status.completion_timestamp or _NEVER
+        return EPOCH
+    return child.status.completion_timestamp or EPOCH

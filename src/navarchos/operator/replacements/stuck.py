@@ -7,10 +7,11 @@ to fail: `strategy.maxFailures` is how many nodes their owner does without.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from navarchos.errors import ConfigError
+from navarchos.meta import EPOCH
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeReplacement, NodeRollout
 from navarchos.operator.drains.status import NODE_DRAINED, DrainReason
 from navarchos.operator.replacements.durations import mean, spans
@@ -25,9 +26,6 @@ SHORTEST: Final = timedelta(seconds=60)
 
 _TIMES_THE_USUAL: Final = 2
 """A drain whose pods are refused is stuck when it took so many times what others took."""
-
-
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,5 +107,5 @@ def _stuck_at(replacement: NodeReplacement, world: World, patience: timedelta) -
     drain = world.drains[replacement.metadata.name]
     begun = drain.status.start_timestamp
     if begun is None or is_on_hold(drain):
-        return _LONG_AGO
+        return EPOCH
     return begun + patience

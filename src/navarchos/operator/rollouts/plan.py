@@ -2,18 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Final
+from datetime import datetime
 
 import msgspec
 
 from navarchos.client.selectors import LabelSelectorSpec, Selector
-from navarchos.meta import Object
+from navarchos.meta import EPOCH, Object
 from navarchos.operator.api.v1alpha1 import NodeRolloutSpec, NodeSelectorEntry, PlannedNode
 
 __all__ = ["Plan", "make_plan", "reprioritize", "selector_of"]
-
-_LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +102,4 @@ def selector_of(entry: NodeSelectorEntry) -> Selector:
 def _place(node: Object, priority: int, *, topology_key: str) -> tuple[int, str, datetime, str]:
     metadata = node.metadata
     topology = metadata.labels.get(topology_key, "") if topology_key else ""
-    return (-priority, topology, metadata.creation_timestamp or _LONG_AGO, metadata.name)
+    return (-priority, topology, metadata.creation_timestamp or EPOCH, metadata.name)

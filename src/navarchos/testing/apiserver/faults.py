@@ -98,13 +98,13 @@ class Fault:
 
     def __post_init__(self) -> None:
         if self.times is not None and self.times < 1:
-            raise ConfigError("times", self.times, "at least 1, or None for always")
+            raise ConfigError("times", self.times, "it must be at least 1, or None for always")
         if self.delay < 0:
-            raise ConfigError("delay", self.delay, "seconds, not negative")
+            raise ConfigError("delay", self.delay, "it must not be negative")
         if self.lag < 0:
-            raise ConfigError("lag", self.lag, "seconds, not negative")
+            raise ConfigError("lag", self.lag, "it must not be negative")
         if not 0 < self.probability <= 1:
-            raise ConfigError("probability", self.probability, "more than 0, at most 1")
+            raise ConfigError("probability", self.probability, "it must be above 0 and at most 1")
 
     @property
     def is_for_watches(self) -> bool:
@@ -263,7 +263,7 @@ class Faults:
             ConfigError: The rate is no share.
         """
         if not 0 <= rate <= 1:
-            raise ConfigError("rate", rate, "a share of the requests, 0 to 1")
+            raise ConfigError("rate", rate, "it must be between 0 and 1")
         seed = secrets.randbits(32) if seed is None else seed
         with self._faults_lock:
             self._dice = _Dice(seed)

@@ -96,9 +96,9 @@ class ApiServer:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if bookmark_interval <= 0:
-            raise ConfigError("bookmark_interval", bookmark_interval, "seconds, more than 0")
+            raise ConfigError("bookmark_interval", bookmark_interval, "it must be above 0")
         if history < 1:
-            raise ConfigError("history", history, "at least 1 event")
+            raise ConfigError("history", history, "it must be at least 1")
         self._wanted_port = port
         self._bookmark_interval = bookmark_interval
         self._streaming = serve_streaming_lists
@@ -263,7 +263,7 @@ class ApiServer:
             StatusError: 404, there is no such account; 422, the lifetime is too short.
         """
         if self._certificates is None:
-            raise ConfigError("name", name, "nobody: users are known with rbac=True")
+            raise ConfigError("name", name, "users are known only with rbac=True")
         answer = request_token(
             self._api, namespace, name, {"spec": {"expirationSeconds": lifetime}}, Options()
         )
@@ -398,7 +398,7 @@ class ApiServer:
 
 
 def _unknown(user: str) -> ConfigError:
-    return ConfigError("user", user, "nobody: users are known with rbac=True")
+    return ConfigError("user", user, "users are known only with rbac=True")
 
 
 def _plain(obj: JsonObject) -> JsonObject:

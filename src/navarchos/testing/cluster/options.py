@@ -58,7 +58,7 @@ class ClusterOptions:
 
     def __post_init__(self) -> None:
         if self.nodes < 1:
-            raise ConfigError("nodes", self.nodes, "a cluster has at least 1 node")
+            raise ConfigError("nodes", self.nodes, "a cluster must have at least 1 node")
         if self.pods_per_node < 1:
             raise ConfigError("pods_per_node", self.pods_per_node, "it must be 1 or more")
         if not (self.speed > 0 and math.isfinite(self.speed)):

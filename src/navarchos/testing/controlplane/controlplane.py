@@ -105,11 +105,13 @@ class ControlPlane:
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         if timeout <= 0:
-            raise ConfigError("timeout", timeout, "seconds, more than 0")
+            raise ConfigError("timeout", timeout, "it must be above 0")
         names = [tool.name for tool in TOOLS]
         for name in arguments or ():
             if name not in names:
-                raise ConfigError("arguments", name, f"programs are {', '.join(names)}")
+                raise ConfigError(
+                    "arguments", name, f"the program must be one of {', '.join(names)}"
+                )
         self._options = ControlPlaneOptions(controllers, scheduler, dict(arguments or {}), timeout)
         self._crds = load_definitions(*crds)
         self._lookup = lookup
@@ -209,7 +211,9 @@ class ControlPlane:
             StatusError: 404, there is no such account.
         """
         if lifetime < _SHORTEST_TOKEN:
-            raise ConfigError("lifetime", lifetime, f"at least {_SHORTEST_TOKEN} seconds")
+            raise ConfigError(
+                "lifetime", lifetime, f"it must be at least {_SHORTEST_TOKEN} seconds"
+            )
         running = self._now()
         token = running.access.request_token(namespace, name, lifetime)
         layout = running.layout

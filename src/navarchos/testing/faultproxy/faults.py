@@ -66,11 +66,11 @@ class WireFault:
 
     def __post_init__(self) -> None:
         if self.after_lines < 0:
-            raise ConfigError("after_lines", self.after_lines, "a count is not negative")
+            raise ConfigError("after_lines", self.after_lines, "it must not be negative")
         if self.after_bytes < 0:
-            raise ConfigError("after_bytes", self.after_bytes, "a count is not negative")
+            raise ConfigError("after_bytes", self.after_bytes, "it must not be negative")
         if (self.kind is Kind.DELAY) != (self.seconds > 0):
-            raise ConfigError("seconds", self.seconds, "a delay, and nothing else, takes time")
+            raise ConfigError("seconds", self.seconds, "only a delay has a duration")
 
     @classmethod
     def draw(cls, rand: random.Random, *, bytes_at_most: int, seconds_at_most: float) -> Self:

@@ -20,9 +20,9 @@ def test_before_its_start_there_is_nothing_to_ask() -> None:
 
 
 def test_settings_out_of_range_are_refused() -> None:
-    with pytest.raises(ConfigError, match="timeout is 0"):
+    with pytest.raises(ConfigError, match="timeout=0:"):
         ControlPlane(timeout=0)
-    with pytest.raises(ConfigError, match="arguments is 'apiserver', but programs are etcd"):
+    with pytest.raises(ConfigError, match="arguments='apiserver': the program must be one of etcd"):
         ControlPlane(arguments={"apiserver": ["--v=4"]})
 
 

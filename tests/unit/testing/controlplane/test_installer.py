@@ -190,5 +190,5 @@ def test_the_command_prints_paths_and_says_where_they_come_from(
 def test_the_command_refuses_an_unknown_program_in_one_line() -> None:
     done = CliRunner().invoke(main, ["etdc"])
     assert done.exit_code == 1
-    assert done.stderr.startswith("Error: tool is 'etdc', but it must be one of")
+    assert done.stderr.startswith("Error: tool='etdc': it must be one of")
     assert done.stderr.count("\n") == 1

@@ -76,5 +76,5 @@ def test_tools_are_found_by_name_in_the_given_order() -> None:
 
 
 def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="'etdc', but it must be one of etcd, kube-apiserver"):
+    with pytest.raises(ConfigError, match="'etdc': it must be one of etcd, kube-apiserver"):
         find_tools(("etdc",))
