@@ -160,7 +160,7 @@ def test_idle_watches_live_and_a_silent_death_is_flagged_and_healed_in_time(
     # 1. Nothing happens for three times as long as a dead watch may take to be found.
     assert not StopToken().wait(3 * IDLE)
     assert (given.count("watches_total"), given.proxy.open_connections) == (1, 1)
-    assert not given.informer.is_stale
+    assert not given.informer.is_disconnected
     # 2. The connection dies, and nobody is told. Something changes.
     for direction in Direction:
         given.proxy.strike(WireFault(Kind.DROP, direction))
@@ -175,7 +175,7 @@ def test_idle_watches_live_and_a_silent_death_is_flagged_and_healed_in_time(
         given.proxy.heal()
         assert given.wait_until_right(LIMIT)
         assert elapsed() <= HEALED
-    assert not given.informer.is_stale
+    assert not given.informer.is_disconnected
 
 
 def test_connections_that_were_kept_and_died_with_the_watch_do_not_delay_the_next_one(

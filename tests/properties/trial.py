@@ -341,7 +341,7 @@ class Trial:
         assert self.informer.reader.snapshot() == objects, "no own write covers it any more"
         check_index(self.informer.store, "value", by_value)
         check_index(self.informer.store, "namespace", lambda _: ["ns"])
-        assert not self.informer.is_stale
+        assert not self.informer.is_disconnected
         for hearer in self.hearers:
             hearer.check(self.happened, objects)
 

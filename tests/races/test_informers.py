@@ -26,8 +26,8 @@ from navarchos.backoff import Backoff
 from navarchos.client import Resource, WatchExpired
 from navarchos.informers import CacheMutated, Registration, SharedInformer, deletion_key
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.position import Progress
-from navarchos.informers.processor import Intake
+from navarchos.informers.position import CachePosition
+from navarchos.informers.processor import EventProcessor
 from navarchos.informers.store import WritableStore
 from navarchos.meta import Object, ObjectMeta, ResourceVersion, key_of
 from navarchos.testing.source import FakeSource
@@ -142,10 +142,10 @@ def run() -> Iterator[Callable[[Callable[[], object]], threading.Thread]]:
     assert failures == []
 
 
-def new_intake(point: Callable[[Thing], list[str]] | None = None) -> Intake[Thing]:
+def new_intake(point: Callable[[Thing], list[str]] | None = None) -> EventProcessor[Thing]:
     store = WritableStore[Thing]({"point": point} if point else {})
     gauge = Gauge("objects", "Objects.", registry=None)
-    return Intake(store, Overlay(store), Progress(), name="things", objects=gauge)
+    return EventProcessor(store, Overlay(store), CachePosition(), name="things", objects=gauge)
 
 
 @pytest.mark.rule("SI-10", "RT-05")

@@ -7,7 +7,7 @@ from typing import Final, Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import Stopped
-from navarchos.informers.position import Position, Progress, is_at_least
+from navarchos.informers.position import CachePosition, Position, is_at_least
 from navarchos.informers.scope import ScopedSource
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
@@ -37,7 +37,7 @@ class CatchUp(Generic[T]):
     def __init__(
         self,
         source: ScopedSource[T],
-        progress: Progress,
+        progress: CachePosition,
         relist: Callable[[ResourceVersion], None],
         *,
         clock: Clock = SYSTEM_CLOCK,

@@ -9,7 +9,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStopped, NotStarted, Stopped
 from navarchos.forking import ForkGuard
 from navarchos.informers.errors import KindNotCached, SyncTimeout
-from navarchos.informers.gc_freeze import COLLECTOR
+from navarchos.informers.gc_freeze import GC_FREEZER
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
 from navarchos.informers.ingest import Transform
@@ -287,7 +287,7 @@ class InformerFactory:
             informers = [*self._informers, *self._removed]
         for informer in informers:
             informer.stop("the informer factory shuts down")
-        COLLECTOR.thaw(self)
+        GC_FREEZER.thaw(self)
         return all(informer.join(self._left(deadline)) for informer in informers)
 
     def _wait(
@@ -357,7 +357,7 @@ class InformerFactory:
             fresh = set(synced) - self._frozen
             self._frozen |= fresh
         if self._freeze and fresh:
-            COLLECTOR.freeze(self)
+            GC_FREEZER.freeze(self)
 
     def _left(self, deadline: float | None) -> float | None:
         return None if deadline is None else max(0.0, deadline - self._clock.monotonic())

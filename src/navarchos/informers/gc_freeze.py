@@ -5,10 +5,10 @@ import threading
 import weakref
 from typing import Final
 
-__all__ = ["COLLECTOR", "SharedCollector"]
+__all__ = ["GC_FREEZER", "GcFreezer"]
 
 
-class SharedCollector:
+class GcFreezer:
     """Freezes what is in memory for several holders, and thaws it after the last of them.
 
     Frozen objects are not walked by the collector, and cyclic garbage among them stays.
@@ -48,5 +48,5 @@ class SharedCollector:
                 gc.unfreeze()
 
 
-COLLECTOR: Final = SharedCollector()
+GC_FREEZER: Final = GcFreezer()
 """There is one collector in a process."""

@@ -20,8 +20,8 @@ from navarchos.informers.handlers import (
     handler_name,
 )
 from navarchos.informers.indexes import IndexFunction
-from navarchos.informers.ingest import Ingest, LeftOut, Transform
-from navarchos.informers.interning import Sharing
+from navarchos.informers.ingest import Ingest, SkippedObjects, Transform
+from navarchos.informers.interning import Interner
 from navarchos.informers.lister import Lister
 from navarchos.informers.metrics import InformerMetrics
 from navarchos.informers.mutation import (
@@ -30,8 +30,13 @@ from navarchos.informers.mutation import (
     mutation_detector_wanted,
 )
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.position import Progress, Staleness
-from navarchos.informers.processor import MINIMUM_RESYNC_PERIOD, Intake, Listener, ResyncTimer
+from navarchos.informers.position import CachePosition, Staleness
+from navarchos.informers.processor import (
+    MIN_RESYNC_PERIOD,
+    EventProcessor,
+    ProcessorListener,
+    ResyncTimer,
+)
 from navarchos.informers.reflector import REFLECTOR_BACKOFF, Reflector, WatchErrorHandler
 from navarchos.informers.scope import IDLE_TIMEOUT, Scope, ScopedSource
 from navarchos.informers.source import ListerWatcher
@@ -151,8 +156,8 @@ class SharedInformer(Generic[T]):
             WatchedStore(indexers, self._detector) if self._detector else WritableStore(indexers)
         )
         self._overlay = Overlay(self._store, in_scope=self.scope.membership(), clock=clock)
-        self._progress = Progress(clock=clock)
-        self._intake = Intake(
+        self._progress = CachePosition(clock=clock)
+        self._intake = EventProcessor(
             self._store,
             self._overlay,
             self._progress,
@@ -161,12 +166,12 @@ class SharedInformer(Generic[T]):
             clock=clock,
         )
         source = ScopedSource(client, self.scope, idle_timeout=idle_timeout)
-        self._left_out = LeftOut(source.name, self._metrics)
+        self._skipped = SkippedObjects(source.name, self._metrics)
         ingest = Ingest(
             self._intake,
             resource=source.name,
-            left_out=self._left_out,
-            sharing=Sharing(self.resource.type),
+            skipped=self._skipped,
+            sharing=Interner(self.resource.type),
             transform=transform,
             clock=clock,
         )
@@ -218,7 +223,7 @@ class SharedInformer(Generic[T]):
         return self._store.resource_version
 
     @property
-    def is_stale(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the watch is known to be lost at present, so that changes may be missed.
 
         Known at once when a connection breaks or the server refuses, and after
@@ -227,15 +232,15 @@ class SharedInformer(Generic[T]):
         """
         return self._progress.position.stale
 
-    def left_out(self) -> dict[str, Exception]:
+    def skipped(self) -> dict[str, Exception]:
         """Return why objects are not in the cache as they are on the server, by key.
 
         An object that cannot be decoded (`DecodeError`), transformed
         (`TransformFailed`) or indexed (`IndexFailed`) holds up no other. The cache has
         it in the state before, if there was one, until it changes again, ends or is
-        listed. The gauge `navarchos_informer_objects_left_out` counts such objects.
+        listed. The gauge `navarchos_informer_objects_skipped` counts such objects.
         """
-        return self._left_out.present()
+        return self._skipped.present()
 
     @property
     def failure(self) -> BaseException | None:
@@ -411,7 +416,9 @@ class SharedInformer(Generic[T]):
         if handler is not None:
             check_handler(handler)
         delivery = self._delivery(functions if handler is None else handler, name)
-        listener = Listener(delivery, self._timer(resync_period), skip_unchanged=skip_unchanged)
+        listener = ProcessorListener(
+            delivery, self._timer(resync_period), skip_unchanged=skip_unchanged
+        )
         with self._state_lock:
             kept = [each for each in self._deliveries if each.failure or not each.has_ended()]
             self._deliveries = [*kept, delivery]
@@ -465,7 +472,7 @@ class SharedInformer(Generic[T]):
 
     def _finish(self) -> None:
         self._intake.close()
-        self._left_out.close()
+        self._skipped.close()
         self._stopped.stop("the informer has stopped")
 
     def _reporting(self, run: Callable[[], object]) -> Callable[[], None]:
@@ -510,9 +517,9 @@ class SharedInformer(Generic[T]):
 
     def _timer(self, period: float | None) -> ResyncTimer:
         wanted = self._resync_period if period is None else period
-        if 0 < wanted < MINIMUM_RESYNC_PERIOD:
-            _log.warning("resync_period_raised", wanted=wanted, period=MINIMUM_RESYNC_PERIOD)
-            wanted = MINIMUM_RESYNC_PERIOD
+        if 0 < wanted < MIN_RESYNC_PERIOD:
+            _log.warning("resync_period_raised", wanted=wanted, period=MIN_RESYNC_PERIOD)
+            wanted = MIN_RESYNC_PERIOD
         return ResyncTimer(wanted, self._clock.monotonic())
 
     def _present(self) -> list[Delivery[T]]:

@@ -7,15 +7,15 @@ from typing import Final, Generic, TypeVar
 from navarchos.client.errors import DecodeError
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers.errors import IndexFailed, TransformFailed
-from navarchos.informers.interning import Sharing
+from navarchos.informers.interning import Interner
 from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.paged_list import Fetched
-from navarchos.informers.processor import Intake
+from navarchos.informers.paged_list import FetchedList
+from navarchos.informers.processor import EventProcessor
 from navarchos.informers.source import Event
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, key_of
 
-__all__ = ["Draft", "Ingest", "LeftOut", "Transform"]
+__all__ = ["Draft", "Ingest", "SkippedObjects", "Transform"]
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ _SLOW_LIST: Final = 1.0
 _log = get_logger(__name__)
 
 
-class LeftOut:
+class SkippedObjects:
     """Reports what was left out, and remembers it for as long as it is (ST-12).
 
     An object is left out from the state that could not be taken in until another
@@ -80,7 +80,7 @@ class LeftOut:
 
     def close(self) -> None:
         """Take this cache's share out of the gauge. Called once, after all else."""
-        self._metrics.left_out.dec(len(self.present()))
+        self._metrics.skipped.dec(len(self.present()))
 
     def _change(self, more: Mapping[str, Exception], gone: Collection[str]) -> None:
         with self._whys_lock:
@@ -89,7 +89,7 @@ class LeftOut:
                 self._whys.pop(key, None)
             self._whys.update(more)
             if len(self._whys) != before:
-                self._metrics.left_out.inc(len(self._whys) - before)
+                self._metrics.skipped.inc(len(self._whys) - before)
 
 
 class Draft(Generic[T]):
@@ -119,7 +119,7 @@ class Draft(Generic[T]):
             self._unreadable.pop(key, None)
         self._objects[key] = obj
 
-    def leave_out(self, key: str, why: Exception) -> None:
+    def skip(self, key: str, why: Exception) -> None:
         """Enter an object that is on the server and cannot be read."""
         self._objects.pop(key, None)
         self._unreadable[key] = why
@@ -132,7 +132,7 @@ class Draft(Generic[T]):
     def __len__(self) -> int:
         return len(self._objects)
 
-    def store(self, intake: Intake[T], version: ResourceVersion) -> list[IndexFailed]:
+    def store(self, intake: EventProcessor[T], version: ResourceVersion) -> list[IndexFailed]:
         """Replace the store's content; return why objects were left out only now."""
         return intake.replace(self._objects, version, keep=self._unreadable)
 
@@ -156,18 +156,18 @@ class Ingest(Generic[T]):
 
     def __init__(
         self,
-        intake: Intake[T],
+        intake: EventProcessor[T],
         *,
         resource: str,
-        left_out: LeftOut,
-        sharing: Sharing,
+        skipped: SkippedObjects,
+        sharing: Interner,
         transform: Transform[T] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
         self._intake = intake
         self._resource = resource
-        self._left_out = left_out
+        self._skipped = skipped
         self._sharing = sharing
         self._transform = transform
 
@@ -178,7 +178,7 @@ class Ingest(Generic[T]):
         """
         self._sharing.share(obj)
 
-    def take_list(self, found: Fetched[T]) -> None:
+    def take_list(self, found: FetchedList[T]) -> None:
         """Replace the store's content with a list of objects that `share` has heard of (RF-12)."""
         began = self._clock.monotonic()
         draft = Draft[T]()
@@ -222,14 +222,14 @@ class Ingest(Generic[T]):
                 return True
             return self._delete(event) if event.type == "DELETED" else self._put(event)
         except KeyFailed as error:
-            self._left_out.report(error)
+            self._skipped.report(error)
             return False
         finally:
             self._report_slow(began, 1)
 
     def _put(self, event: Event[T]) -> bool:
         if event.object is None:
-            self._illegible(event.failure)
+            self._undecodable(event.failure)
             return False
         key = key_of(event.object)
         try:
@@ -239,9 +239,9 @@ class Ingest(Generic[T]):
             self._sharing.share(obj)
             self._intake.put(key, obj, ResourceVersion(event.resource_version))
         except (IndexFailed, TransformFailed) as error:
-            self._left_out.add(key, error)
+            self._skipped.add(key, error)
         else:
-            self._left_out.remove(key)
+            self._skipped.remove(key)
         return True
 
     def _delete(self, event: Event[T]) -> bool:
@@ -250,33 +250,33 @@ class Ingest(Generic[T]):
             key = key_of(event.object)
             self._intake.delete(key, self._last_state(key, event.object), version)
         else:
-            self._illegible(event.failure)
+            self._undecodable(event.failure)
             if event.failure is None or not event.failure.name:
                 return False
             # The final state is illegible, but the end is not: a tombstone will do.
             key = event.failure.key
             self._intake.delete(key, None, version)
-        self._left_out.remove(key)
+        self._skipped.remove(key)
         return True
 
     def _last_state(self, key: str, obj: T) -> T | None:
         try:
             return self._transformed(key, obj)
         except TransformFailed as error:
-            self._left_out.report(error, key)
+            self._skipped.report(error, key)
             return None
 
-    def _illegible(self, failure: DecodeError | None) -> None:
+    def _undecodable(self, failure: DecodeError | None) -> None:
         if failure is not None and failure.name:
-            self._left_out.add(failure.key, failure)
+            self._skipped.add(failure.key, failure)
         elif failure is not None:
-            self._left_out.report(failure)
+            self._skipped.report(failure)
 
     def _enter(self, draft: Draft[T], obj: T, *, is_shared: bool = False) -> None:
         try:
             key = key_of(obj)
         except KeyFailed as error:
-            self._left_out.report(error)
+            self._skipped.report(error)
             return
         try:
             if self._transform is not None:
@@ -285,19 +285,19 @@ class Ingest(Generic[T]):
                 self._sharing.share(obj)
             draft.put(key, obj)
         except TransformFailed as error:
-            self._left_out.report(error, key)
-            draft.leave_out(key, error)
+            self._skipped.report(error, key)
+            draft.skip(key, error)
 
     def _enter_failure(self, draft: Draft[T], failure: DecodeError) -> None:
-        self._left_out.report(failure, failure.key)
+        self._skipped.report(failure, failure.key)
         if failure.name:
-            draft.leave_out(failure.key, failure)
+            draft.skip(failure.key, failure)
 
     def _store(self, draft: Draft[T], version: ResourceVersion) -> None:
         failed = {error.key: error for error in draft.store(self._intake, version)}
         for key, error in failed.items():
-            self._left_out.report(error, key)
-        self._left_out.replace({**draft.unreadable, **failed})
+            self._skipped.report(error, key)
+        self._skipped.replace({**draft.unreadable, **failed})
         self._sharing.end_list()
 
     def _transformed(self, key: str, obj: T) -> T:

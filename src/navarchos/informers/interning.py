@@ -13,7 +13,7 @@ import msgspec
 from msgspec import inspect as types
 from msgspec.structs import force_setattr
 
-__all__ = ["Sharing"]
+__all__ = ["Interner"]
 
 _IDENTITY: Final = frozenset({"name", "uid", "resource_version"})
 """Fields of `metadata` that no two objects have in common."""
@@ -23,7 +23,7 @@ _FEW: Final = 256
 _PLAIN: Final = (types.StrType, types.IntType, types.BoolType, types.DateTimeType, types.NoneType)
 
 
-class Sharing:
+class Interner:
     """Lets equal parts of objects of one kind be one and the same part.
 
     A part is a text, a mapping of texts, a tuple, or a frozen struct, as a field of the

@@ -59,8 +59,8 @@ class InformerMetrics:
             "Objects left out because they could not be read, transformed or indexed.",
             ("resource",),
         ).labels(resource)
-        self.left_out: Gauge = instruments.gauge(
-            "navarchos_informer_objects_left_out",
+        self.skipped: Gauge = instruments.gauge(
+            "navarchos_informer_objects_skipped",
             "Objects whose present state the caches do not have, since it was left out.",
             ("resource",),
         ).labels(resource)
@@ -96,7 +96,9 @@ class InformerMetrics:
             # Computed when somebody scrapes: it changes with every event.
             self._last_version.set_function(self._version_number)
         self.stale: Gauge = instruments.gauge(
-            "navarchos_informer_stale", "Caches whose watch is lost at present.", ("resource",)
+            "navarchos_informer_disconnected",
+            "Caches whose watch is lost at present.",
+            ("resource",),
         ).labels(resource)
         self._by_reason = {
             reason: self._relists.labels(resource, reason) for reason in RELIST_REASONS

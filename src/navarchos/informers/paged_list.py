@@ -19,9 +19,9 @@ from navarchos.stopping import StopToken
 
 __all__ = [
     "PAGE_SIZE",
-    "Fetched",
-    "FullList",
+    "FetchedList",
     "LastVersion",
+    "PagedList",
     "is_version_unavailable",
 ]
 
@@ -58,7 +58,7 @@ class LastVersion:
         self.is_unavailable = False
 
 
-class Fetched(msgspec.Struct, Generic[T]):
+class FetchedList(msgspec.Struct, Generic[T]):
     """A whole list.
 
     Attributes:
@@ -80,7 +80,7 @@ class Fetched(msgspec.Struct, Generic[T]):
         self.pages += 1
 
 
-class FullList(Generic[T]):
+class PagedList(Generic[T]):
     """Fetches whole lists from a source. Owned by the reflector's thread.
 
     Args:
@@ -105,7 +105,7 @@ class FullList(Generic[T]):
         self._page_size = page_size
         self._came_in_pages = False  # a cheap answer did, so its watch cache is off (RF-09)
 
-    def fetch(self, stop: StopToken) -> Fetched[T]:
+    def fetch(self, stop: StopToken) -> FetchedList[T]:
         """Return the whole list.
 
         A version that the server refuses is given up at once, once (RF-06).
@@ -126,10 +126,10 @@ class FullList(Generic[T]):
             self._came_in_pages = True
         return found
 
-    def _fetch_at(self, version: str, stop: StopToken) -> Fetched[T]:
+    def _fetch_at(self, version: str, stop: StopToken) -> FetchedList[T]:
         limit = self._limit(version)
         page = self._page(version, limit, "", stop)
-        found = Fetched[T](ResourceVersion(page.resource_version))
+        found = FetchedList[T](ResourceVersion(page.resource_version))
         found.add(page)
         while page.continue_token:
             try:
@@ -137,7 +137,7 @@ class FullList(Generic[T]):
             except Expired:
                 # The token, not our version, was too old: all in one piece (RF-10).
                 page = self._page(version, 0, "", stop)
-                found = Fetched(ResourceVersion(page.resource_version))
+                found = FetchedList(ResourceVersion(page.resource_version))
             found.add(page)
         return found
 

@@ -10,7 +10,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = ["Position", "Progress", "Staleness", "is_at_least", "wait_until"]
+__all__ = ["CachePosition", "Position", "Staleness", "is_at_least", "wait_until"]
 
 
 class Position(NamedTuple):
@@ -29,7 +29,7 @@ class Position(NamedTuple):
     stale: bool = False
 
 
-class Progress:
+class CachePosition:
     """The position of a store, for those who wait for it.
 
     Threads: every method is safe from any thread; one thread reports.
@@ -149,7 +149,7 @@ class Staleness:
     Threads: owned by the reflector's thread; what it reports is read from any.
     """
 
-    def __init__(self, progress: Progress, gauge: Gauge) -> None:
+    def __init__(self, progress: CachePosition, gauge: Gauge) -> None:
         self._progress = progress
         self._gauge = gauge
 

@@ -30,18 +30,18 @@ from navarchos.informers.delivery import Delivery
 from navarchos.informers.errors import IndexFailed
 from navarchos.informers.handlers import Added, Deleted, Notification, Tombstone, Updated
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.position import Progress
+from navarchos.informers.position import CachePosition
 from navarchos.informers.store import Store
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion, identity_of
 
 __all__ = [
-    "MINIMUM_RESYNC_PERIOD",
-    "Intake",
-    "Listener",
+    "MIN_RESYNC_PERIOD",
+    "EventProcessor",
+    "ProcessorListener",
     "ResyncTimer",
+    "clamp_period",
     "is_unchanged",
-    "settle_period",
 ]
 
 T = TypeVar("T")
@@ -77,7 +77,7 @@ class ResyncTimer:
         return self.syncing
 
 
-class Listener(Generic[T]):
+class ProcessorListener(Generic[T]):
     """A registered handler as the intake sees it.
 
     Attributes:
@@ -95,7 +95,7 @@ class Listener(Generic[T]):
         self.skip_unchanged = skip_unchanged
 
 
-class Intake(Generic[T]):
+class EventProcessor(Generic[T]):
     """Applies deltas to the store and tells the handlers, in one order for all.
 
     Promises: see the module. The store has a change before any handler hears of
@@ -112,7 +112,7 @@ class Intake(Generic[T]):
         self,
         store: Store[T],
         overlay: Overlay[T],
-        progress: Progress,
+        progress: CachePosition,
         *,
         name: str,
         objects: Gauge,
@@ -125,7 +125,7 @@ class Intake(Generic[T]):
         self._objects = objects
         self._clock = clock
         self._order_lock = threading.Lock()
-        self._listeners: list[Listener[T]] = []  # guarded by _order_lock
+        self._listeners: list[ProcessorListener[T]] = []  # guarded by _order_lock
         self._check_period = 0.0  # guarded by _order_lock; 0: nobody is resynced
         self._running = False  # guarded by _order_lock
         self._synced = False  # guarded by _order_lock; as progress has it, for this thread
@@ -208,7 +208,7 @@ class Intake(Generic[T]):
 
     # Listeners, from anywhere
 
-    def add(self, listener: Listener[T]) -> None:
+    def add(self, listener: ProcessorListener[T]) -> None:
         """Register a handler; a running one gets the present content first (SI-10).
 
         Raises:
@@ -228,7 +228,7 @@ class Intake(Generic[T]):
             if self._synced:
                 listener.delivery.end_initial_list()
 
-    def remove(self, listener: Listener[T]) -> None:
+    def remove(self, listener: ProcessorListener[T]) -> None:
         """Forget a handler and stop its delivery; harmless when repeated (SI-13)."""
         with self._order_lock:
             if listener in self._listeners:
@@ -268,9 +268,9 @@ class Intake(Generic[T]):
 
     # All below need _order_lock held
 
-    def _settle_locked(self, listener: Listener[T]) -> None:
+    def _settle_locked(self, listener: ProcessorListener[T]) -> None:
         if self._running:
-            listener.timer.period = settle_period(
+            listener.timer.period = clamp_period(
                 listener.timer.wanted, self._check_period, handler=listener.delivery.name
             )
 
@@ -314,7 +314,7 @@ def _difference(
     ]
 
 
-def _is_wanted(update: Updated[T], listener: Listener[T]) -> bool:
+def _is_wanted(update: Updated[T], listener: ProcessorListener[T]) -> bool:
     old, new = update.old, update.new
     if identity_of(old).resource_version == identity_of(new).resource_version:
         # A relist that found the object as it was counts as a replay (SI-18).
@@ -360,13 +360,13 @@ def _fields(struct: object) -> list[tuple[str, object]]:
     return [(name, getattr(struct, name)) for name in struct.__struct_fields__]
 
 
-MINIMUM_RESYNC_PERIOD: Final = 1.0
+MIN_RESYNC_PERIOD: Final = 1.0
 """Seconds; a smaller resync period is raised to this."""
 
 _log = get_logger(__name__)
 
 
-def settle_period(wanted: float, check_period: float, *, handler: str) -> float:
+def clamp_period(wanted: float, check_period: float, *, handler: str) -> float:
     """Return the period that a handler gets.
 
     Args:

@@ -19,13 +19,13 @@ from navarchos.errors import Stopped
 from navarchos.informers.errors import InconsistentList
 from navarchos.informers.ingest import Ingest
 from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.paged_list import FullList, LastVersion
+from navarchos.informers.paged_list import LastVersion, PagedList
 from navarchos.informers.position import Staleness, is_at_least
-from navarchos.informers.reflector_backoff import Pauses
+from navarchos.informers.reflector_backoff import ReflectorBackoff
 from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Stream
 from navarchos.informers.streaming_list import ConsistencyDetector, StreamingList, detector_wanted
-from navarchos.informers.watch_loop import ShortWatch, Tolerance, Watching
+from navarchos.informers.watch_loop import ErrorTolerance, ShortWatch, WatchLoop
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
@@ -80,9 +80,9 @@ class Reflector(Generic[T]):
         self._clock = clock
         self._streaming = streaming and source.streams_lists
         self._on_error = on_error or self._log_error
-        self._pauses = Pauses(source.name, BackoffTimer(backoff, clock=clock, rand=rand))
+        self._pauses = ReflectorBackoff(source.name, BackoffTimer(backoff, clock=clock, rand=rand))
         self._last = LastVersion()
-        self._list = FullList(source, self._last, page_size=page_size, each=ingest.share)
+        self._list = PagedList(source, self._last, page_size=page_size, each=ingest.share)
         parts = (source, self._last, ingest)
         self._stream_list = StreamingList(
             *parts,
@@ -90,10 +90,10 @@ class Reflector(Generic[T]):
             clock=clock,
             detector=ConsistencyDetector(source) if detector_wanted() else None,
         )
-        self._watching = Watching(
+        self._watching = WatchLoop(
             *parts,
             pauses=self._pauses,
-            tolerance=Tolerance(tolerate_internal_errors, clock=clock),
+            tolerance=ErrorTolerance(tolerate_internal_errors, clock=clock),
             staleness=staleness,
             metrics=metrics,
             clock=clock,

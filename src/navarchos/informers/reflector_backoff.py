@@ -7,21 +7,21 @@ from navarchos.client.errors import ApiError, ConnectFailed, TooManyRequests
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 
-__all__ = ["LONGEST_RETRY_AFTER", "Pauses", "is_busy"]
+__all__ = ["MAX_RETRY_AFTER", "ReflectorBackoff", "is_busy"]
 
-LONGEST_RETRY_AFTER: Final = 60.0
+MAX_RETRY_AFTER: Final = 60.0
 """Seconds; what a server asks for beyond that is not granted: a cache would be blind so long."""
 
 _log = get_logger(__name__)
 
 
-class Pauses:
+class ReflectorBackoff:
     """Waits between attempts (RF-02, RF-15). Owned by the reflector's thread.
 
     Args:
         resource: For the log.
         backoff: How pauses grow. A server that says when to come back gets at least
-            that, up to `LONGEST_RETRY_AFTER`.
+            that, up to `MAX_RETRY_AFTER`.
     """
 
     def __init__(self, resource: str, backoff: BackoffTimer) -> None:
@@ -31,7 +31,7 @@ class Pauses:
     def delay(self, error: Exception | None) -> float:
         """Return the seconds to wait after an error, or after none, and grow."""
         asked = error.retry_after if isinstance(error, ApiError) else None
-        return max(self._backoff.next(), min(asked or 0.0, LONGEST_RETRY_AFTER))
+        return max(self._backoff.next(), min(asked or 0.0, MAX_RETRY_AFTER))
 
     def wait_for_server(self, error: Exception, stop: StopToken) -> None:
         """Wait until a busy server may be asked again.

@@ -11,7 +11,7 @@ from navarchos.client.resource import Resource
 from navarchos.client.rights import Rule
 from navarchos.stopping import StopToken
 
-__all__ = ["Event", "ListerWatcher", "Page", "Stream", "rights_to_cache"]
+__all__ = ["Event", "ListerWatcher", "Page", "Stream", "informer_rbac"]
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -138,6 +138,6 @@ class ListerWatcher(Protocol[T]):
         ...
 
 
-def rights_to_cache(*resources: Resource[Any]) -> tuple[Rule, ...]:
+def informer_rbac(*resources: Resource[Any]) -> tuple[Rule, ...]:
     """Return what informers on these kinds need: lists and watches, no single reads."""
     return tuple(Rule(resource, ("list", "watch")) for resource in resources)

@@ -13,7 +13,7 @@ from navarchos.clock import Clock
 from navarchos.informers.errors import InconsistentList
 from navarchos.informers.ingest import Draft, Ingest
 from navarchos.informers.paged_list import LastVersion, is_version_unavailable
-from navarchos.informers.reflector_backoff import Pauses, is_busy
+from navarchos.informers.reflector_backoff import ReflectorBackoff, is_busy
 from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Stream
 from navarchos.logs import get_logger
@@ -28,7 +28,7 @@ T = TypeVar("T")
 DETECT_VARIABLE: Final = "NAVARCHOS_DETECT_INCONSISTENT_LISTS"
 """The environment variable that turns the detector on, when it is not empty."""
 
-_UNFINISHED_LIMIT: Final = 3
+_MAX_UNFINISHED: Final = 3
 _WARN_EVERY: Final = 10.0
 """Seconds (RF-27)."""
 
@@ -100,7 +100,7 @@ class StreamingList(Generic[T]):
         last: LastVersion,
         ingest: Ingest[T],
         *,
-        pauses: Pauses,
+        pauses: ReflectorBackoff,
         clock: Clock,
         detector: ConsistencyDetector[T] | None = None,
     ) -> None:
@@ -124,7 +124,7 @@ class StreamingList(Generic[T]):
             InconsistentList: The detector found a difference; nothing changed.
         """
         unfinished = 0
-        while unfinished < _UNFINISHED_LIMIT:
+        while unfinished < _MAX_UNFINISHED:
             try:
                 return self._attempt(stop)
             except WatchBroken as error:

@@ -8,14 +8,14 @@ from navarchos.informers.ingest import Ingest
 from navarchos.informers.metrics import InformerMetrics
 from navarchos.informers.paged_list import LastVersion
 from navarchos.informers.position import Staleness
-from navarchos.informers.reflector_backoff import Pauses, is_busy
+from navarchos.informers.reflector_backoff import ReflectorBackoff, is_busy
 from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Event, Stream
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = ["SHORT_WATCH", "ShortWatch", "Watching"]
+__all__ = ["SHORT_WATCH", "ShortWatch", "WatchLoop"]
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ class ShortWatch(WatchError):
     _next = "list again after a pause"
 
 
-class Tolerance:
+class ErrorTolerance:
     """For how long internal errors in streams are answered with another watch (RF-22).
 
     The period begins with the first such error, and anew after a minute without.
@@ -45,7 +45,7 @@ class Tolerance:
         self._clock = clock
         self._first = self._latest = -_CALM  # when errors came
 
-    def bears(self, error: Exception) -> bool:
+    def allows(self, error: Exception) -> bool:
         """Tell whether another watch is in order after this error."""
         if not isinstance(error, ServerError) or error.reason != "InternalError":
             return False
@@ -56,7 +56,7 @@ class Tolerance:
         return now - self._first < self._seconds
 
 
-class Watching(Generic[T]):
+class WatchLoop(Generic[T]):
     """Reads watches and passes their events on.
 
     A stream that ends, by the server's decision or by accident, is followed by
@@ -70,8 +70,8 @@ class Watching(Generic[T]):
         last: LastVersion,
         ingest: Ingest[T],
         *,
-        pauses: Pauses,
-        tolerance: Tolerance,
+        pauses: ReflectorBackoff,
+        tolerance: ErrorTolerance,
         staleness: Staleness,
         metrics: InformerMetrics,
         clock: Clock,
@@ -110,7 +110,7 @@ class Watching(Generic[T]):
                 events = self._read(stream, synthetic=synthetic)
             except Exception as error:
                 # Resumed without a list after a pause (RF-21, RF-22).
-                if not isinstance(error, TooManyRequests) and not self._tolerance.bears(error):
+                if not isinstance(error, TooManyRequests) and not self._tolerance.allows(error):
                     raise
                 self._wait(error, stop)
             else:

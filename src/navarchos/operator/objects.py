@@ -5,7 +5,7 @@ from typing import Final, Protocol, TypeVar
 
 from navarchos.client import Resource
 from navarchos.errors import NavarchosError
-from navarchos.informers.source import rights_to_cache
+from navarchos.informers.source import informer_rbac
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
@@ -34,7 +34,7 @@ T = TypeVar("T", bound=Object)
 NODE_INDEX: Final = "node"
 """The index of replacements by the name of their node."""
 
-RIGHTS: Final = rights_to_cache(NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS, NODES)
+RIGHTS: Final = informer_rbac(NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS, NODES)
 """What these caches need of the server; who writes declares that where it does."""
 
 

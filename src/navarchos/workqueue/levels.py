@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["Entry", "Levels"]
+__all__ = ["Entry", "PriorityBuckets"]
 
 K = TypeVar("K")
 
@@ -13,7 +13,7 @@ Entry = tuple[int, int, K]
 """`(-priority, count, key)`: sorts as keys are lent. Counts never repeat."""
 
 
-class Levels(Generic[K]):
+class PriorityBuckets(Generic[K]):
     """Gives out entries by priority, and within one by count.
 
     A heap of entries would do the same, at a cost that grows with their number;
@@ -23,15 +23,15 @@ class Levels(Generic[K]):
     """
 
     def __init__(self) -> None:
-        self._levels: dict[int, deque[Entry[K]]] = {}  # each sorted by count
+        self._buckets: dict[int, deque[Entry[K]]] = {}  # each sorted by count
         self._order: list[int] = []  # heap of the keys of _levels
 
     def __len__(self) -> int:
-        return sum(map(len, self._levels.values()))
+        return sum(map(len, self._buckets.values()))
 
     def push(self, entry: Entry[K]) -> None:
         """Take in an entry with the highest count so far."""
-        level = self._levels.get(entry[0])
+        level = self._buckets.get(entry[0])
         if level is None:
             level = self._open(entry[0])
         level.append(entry)
@@ -40,12 +40,12 @@ class Levels(Generic[K]):
         """Give out the first entry, if there is one."""
         order = self._order
         while order:
-            level = self._levels[order[0]]
+            level = self._buckets[order[0]]
             if level:
                 return level.popleft()
             if len(order) == 1:  # stays open: most queues have one level, often empty
                 return None
-            del self._levels[heapq.heappop(order)]
+            del self._buckets[heapq.heappop(order)]
         return None
 
     def put_back(self, entry: Entry[K]) -> None:
@@ -53,7 +53,7 @@ class Levels(Generic[K]):
 
         Only others that were put back can be older, so the place is near the front.
         """
-        level = self._levels.get(entry[0])
+        level = self._buckets.get(entry[0])
         if level is None:
             level = self._open(entry[0])
         older = 0
@@ -63,17 +63,17 @@ class Levels(Generic[K]):
 
     def retain(self, wanted: Callable[[Entry[K]], bool]) -> None:
         """Drop every entry that is not wanted."""
-        kept = [entry for level in self._levels.values() for entry in level if wanted(entry)]
+        kept = [entry for level in self._buckets.values() for entry in level if wanted(entry)]
         self.clear()
         for entry in kept:
             self.push(entry)
 
     def clear(self) -> None:
         """Drop every entry."""
-        self._levels.clear()
+        self._buckets.clear()
         self._order.clear()
 
     def _open(self, rank: int) -> deque[Entry[K]]:
         heapq.heappush(self._order, rank)
-        level = self._levels[rank] = deque()
+        level = self._buckets[rank] = deque()
         return level

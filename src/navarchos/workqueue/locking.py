@@ -12,9 +12,9 @@ import sys
 import threading
 from typing import Final
 
-__all__ = ["take"]
+__all__ = ["acquire_without_convoy"]
 
-_NAP: Final = 1e-6
+_YIELD_SECONDS: Final = 1e-6
 _TURNS: Final = 100
 """Turns after which a thread queues up in the operating system after all."""
 
@@ -24,12 +24,12 @@ _never_free: Final = threading.Lock()
 _never_free.acquire()
 
 
-def take(lock: threading.Lock) -> None:
+def acquire_without_convoy(lock: threading.Lock) -> None:
     """Acquire a lock that was found taken a moment ago."""
     if _TURNS_EXIST:
         for _ in range(_TURNS):
             # Gives the turn away; returns with the next one.
-            _never_free.acquire(timeout=_NAP)
+            _never_free.acquire(timeout=_YIELD_SECONDS)
             if lock.acquire(blocking=False):
                 return
     lock.acquire()

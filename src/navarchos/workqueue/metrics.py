@@ -9,12 +9,12 @@ from prometheus_client import Gauge
 from navarchos.clock import Clock
 from navarchos.instrument import Instruments
 
-__all__ = ["PRIORITY_LIMIT", "QueueMetrics"]
+__all__ = ["MAX_PRIORITY_LABELS", "QueueMetrics"]
 
 _LABELS: Final = ("name", "controller")
 _BUCKETS: Final = tuple(10.0**exponent for exponent in range(-8, 4))
 
-PRIORITY_LIMIT: Final = 25
+MAX_PRIORITY_LABELS: Final = 25
 """Distinct priorities that become label values; later ones share one (WQ-31)."""
 
 _OVER_LIMIT: Final = "exceeded_cardinality_limit"
@@ -93,11 +93,11 @@ class QueueMetrics:
         self._adds.inc()
         self._added_at[key] = self._clock.monotonic()
 
-    def deepen(self, priority: int, by: int) -> None:
+    def adjust_depth(self, priority: int, by: int) -> None:
         """Move the depth of one priority."""
         gauge = self._depths.get(priority)
         if gauge is None:
-            over = len(self._depths) >= PRIORITY_LIMIT
+            over = len(self._depths) >= MAX_PRIORITY_LABELS
             gauge = self._depth.labels(
                 self._name, self._name, _OVER_LIMIT if over else str(priority)
             )

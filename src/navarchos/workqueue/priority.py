@@ -11,10 +11,10 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
 from navarchos.workqueue.delays import Delays
 from navarchos.workqueue.errors import QueueTimeout, unhashable
-from navarchos.workqueue.levels import Entry, Levels
+from navarchos.workqueue.levels import Entry, PriorityBuckets
 from navarchos.workqueue.limiters import RateLimiter, controller_limiter
 from navarchos.workqueue.loan import Loan
-from navarchos.workqueue.locking import take
+from navarchos.workqueue.locking import acquire_without_convoy
 from navarchos.workqueue.metrics import QueueMetrics
 
 __all__ = ["PriorityQueue"]
@@ -63,7 +63,9 @@ class PriorityQueue(Generic[K]):
         self._available = threading.Condition(self._lock)
         # All below: guarded by _lock.
         self._ready: dict[K, Entry[K]] = {}  # keys that owe a run now
-        self._levels: Levels[K] = Levels()  # their entries that were not passed over, and
+        self._buckets: PriorityBuckets[K] = (
+            PriorityBuckets()
+        )  # their entries that were not passed over, and
         # dead entries: of keys that were raised since
         self._passed_over: dict[K, Entry[K]] = {}  # came first while their keys were on loan;
         # some may be dead
@@ -78,7 +80,7 @@ class PriorityQueue(Generic[K]):
         )
         self._metrics = QueueMetrics.of(name, instruments, lock=self._lock, clock=clock)
         if self._metrics is not None:
-            self._metrics.deepen(0, 0)
+            self._metrics.adjust_depth(0, 0)
 
     def __len__(self) -> int:
         """Return how many keys are ready, those on loan included (WQ-24)."""
@@ -112,7 +114,7 @@ class PriorityQueue(Generic[K]):
         delay = self._delay(key, after) if rate_limited else after
         # Not `with self._lock`: that would block on a busy lock. See `locking`.
         if not self._try_lock(False):
-            take(self._lock)
+            acquire_without_convoy(self._lock)
         try:
             if not self._shutting_down:
                 self._add_locked(key, delay, priority)
@@ -150,7 +152,7 @@ class PriorityQueue(Generic[K]):
             QueueTimeout: No key became ready in time. The queue is unchanged.
         """
         if not self._try_lock(False):
-            take(self._lock)
+            acquire_without_convoy(self._lock)
         try:
             entry = self._pop_locked() or self._wait_locked(timeout)
             if entry is None:
@@ -159,7 +161,7 @@ class PriorityQueue(Generic[K]):
             del self._ready[key]
             self._loans.add(key)
             if self._metrics is not None:
-                self._metrics.deepen(-negative, -1)
+                self._metrics.adjust_depth(-negative, -1)
                 self._metrics.lent(key)
         finally:
             self._unlock()
@@ -168,7 +170,7 @@ class PriorityQueue(Generic[K]):
     def done(self, key: K) -> None:
         """Close the loan of `key`; without one, do nothing."""
         if not self._try_lock(False):
-            take(self._lock)
+            acquire_without_convoy(self._lock)
         try:
             if key not in self._loans:
                 return
@@ -225,16 +227,16 @@ class PriorityQueue(Generic[K]):
     def _make_ready_locked(self, key: K, priority: int) -> None:
         if self._metrics is not None:
             self._metrics.added(key)
-            self._metrics.deepen(priority, 1)
+            self._metrics.adjust_depth(priority, 1)
         self._enter_locked(key, priority)
 
     def _raise_locked(self, key: K, old: int, new: int) -> None:
         if self._metrics is not None:
-            self._metrics.deepen(old, -1)
-            self._metrics.deepen(new, 1)
+            self._metrics.adjust_depth(old, -1)
+            self._metrics.adjust_depth(new, 1)
         self._dead += 1
         if self._dead > len(self._ready) + _SLACK:
-            self._levels.retain(lambda entry: self._ready.get(entry[2]) is entry)
+            self._buckets.retain(lambda entry: self._ready.get(entry[2]) is entry)
             self._dead = 0
         self._enter_locked(key, new)
 
@@ -242,7 +244,7 @@ class PriorityQueue(Generic[K]):
         self._count += 1
         entry = (-priority, self._count, key)
         self._ready[key] = entry
-        self._levels.push(entry)
+        self._buckets.push(entry)
         if self._idle and key not in self._loans:
             self._available.notify()
 
@@ -250,12 +252,12 @@ class PriorityQueue(Generic[K]):
         """Make a ready key available whose loan has ended."""
         entry = self._passed_over.pop(key, None)
         if entry is not None:
-            self._levels.put_back(entry)
+            self._buckets.put_back(entry)
         if self._idle:
             self._available.notify()
 
     def _pop_locked(self) -> Entry[K] | None:
-        while (entry := self._levels.pop()) is not None:
+        while (entry := self._buckets.pop()) is not None:
             key = entry[2]
             if self._ready.get(key) is not entry:
                 continue
@@ -284,7 +286,7 @@ class PriorityQueue(Generic[K]):
     def _drop_locked(self) -> None:
         if self._metrics is not None:
             for negative, _, _ in self._ready.values():
-                self._metrics.deepen(-negative, -1)
+                self._metrics.adjust_depth(-negative, -1)
         self._ready.clear()
-        self._levels.clear()
+        self._buckets.clear()
         self._passed_over.clear()

@@ -12,7 +12,7 @@ from navarchos.errors import SelfJoin
 from navarchos.instrument import Instruments
 from navarchos.workqueue.errors import QueueTimeout, unhashable
 from navarchos.workqueue.loan import Loan
-from navarchos.workqueue.locking import take
+from navarchos.workqueue.locking import acquire_without_convoy
 from navarchos.workqueue.metrics import QueueMetrics
 from navarchos.workqueue.order import Fifo, Order
 
@@ -72,7 +72,9 @@ class WorkQueue(Generic[K]):
         self._ready: Order[K] = (  # always dirty, never on loan
             order if order is not None else cast("Order[K]", Fifo[K]())
         )
-        self._owed: set[K] = set()  # while draining: given back dirty, to be lent once more
+        self._requeued_in_drain: set[K] = (
+            set()
+        )  # while draining: given back dirty, to be lent once more
         self._idle = 0  # getters that wait
         self._shutting_down = False
         self._draining = False  # somebody waits, or waited, for the loans to be closed
@@ -100,7 +102,7 @@ class WorkQueue(Generic[K]):
         """
         # Not `with self._lock`: that would block on a busy lock. See `locking`.
         if not self._try_lock(False):
-            take(self._lock)
+            acquire_without_convoy(self._lock)
         try:
             self._add_locked(key)
         finally:
@@ -126,7 +128,7 @@ class WorkQueue(Generic[K]):
             QueueTimeout: No key became ready in time. The queue is unchanged.
         """
         if not self._try_lock(False):
-            take(self._lock)
+            acquire_without_convoy(self._lock)
         try:
             if not self._ready and not self._wait_locked(timeout):
                 return None
@@ -134,7 +136,7 @@ class WorkQueue(Generic[K]):
             self._dirty.remove(key)
             self._loans[key] = threading.get_ident()
             if self._draining:
-                self._owed.discard(key)
+                self._requeued_in_drain.discard(key)
             if self._metrics is not None:
                 self._metrics.lent(key)
         finally:
@@ -147,7 +149,7 @@ class WorkQueue(Generic[K]):
         For code that cannot use the loan as a context manager.
         """
         if not self._try_lock(False):
-            take(self._lock)
+            acquire_without_convoy(self._lock)
         try:
             if self._loans.pop(key, None) is None:
                 return
@@ -156,8 +158,8 @@ class WorkQueue(Generic[K]):
             if key in self._dirty:
                 self._push_locked(key)
                 if self._draining:
-                    self._owed.add(key)
-            elif self._draining and not self._loans and not self._owed:
+                    self._requeued_in_drain.add(key)
+            elif self._draining and not self._loans and not self._requeued_in_drain:
                 self._end_drains_locked(drained=True)
         finally:
             self._unlock()
@@ -170,7 +172,7 @@ class WorkQueue(Generic[K]):
         with self._lock:
             self._end_drains_locked(drained=False)
             self._draining = False
-            self._owed.clear()
+            self._requeued_in_drain.clear()
             self._close_locked()
 
     def shut_down_with_drain(self, timeout: float | None = None) -> bool:
@@ -195,7 +197,7 @@ class WorkQueue(Generic[K]):
                 raise SelfJoin(f"queue {self.name}")
             self._draining = True
             self._close_locked()
-            if not self._loans and not self._owed:
+            if not self._loans and not self._requeued_in_drain:
                 return True
             drain = _Drain()
             self._drains.append(drain)

@@ -8,7 +8,7 @@ from tests.clocks import JumpingClock
 from navarchos.client import RequestTimeout
 from navarchos.errors import Stopped
 from navarchos.informers.catchup import CatchUp
-from navarchos.informers.position import Progress
+from navarchos.informers.position import CachePosition
 from navarchos.stopping import StopToken
 
 
@@ -29,7 +29,7 @@ def clock() -> JumpingClock:
 @pytest.fixture
 def catch_up(clock: JumpingClock) -> CatchUp[Any]:
     source: Any = Silent()
-    return CatchUp(source, Progress(clock=clock), lambda version: None, clock=clock)
+    return CatchUp(source, CachePosition(clock=clock), lambda version: None, clock=clock)
 
 
 @pytest.mark.parametrize(("timeout", "longest"), [(120.0, 20.0), (None, 20.0), (5.0, 5.0)])
@@ -55,6 +55,6 @@ def test_a_client_that_is_closed_says_so(catch_up: CatchUp[Any], clock: JumpingC
             raise Stopped("the client was closed")
 
     source: Any = Closed()
-    closed = CatchUp[Any](source, Progress(clock=clock), lambda version: None, clock=clock)
+    closed = CatchUp[Any](source, CachePosition(clock=clock), lambda version: None, clock=clock)
     with pytest.raises(Stopped, match="closed"):
         closed.wait(120.0, 0, StopToken(clock=clock))

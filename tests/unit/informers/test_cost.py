@@ -11,12 +11,12 @@ import msgspec
 from navarchos.client.decoding import Codec
 from navarchos.client.resource import Resource
 from navarchos.client.watching import WatchStream
-from navarchos.informers.ingest import Ingest, LeftOut
-from navarchos.informers.interning import Sharing
+from navarchos.informers.ingest import Ingest, SkippedObjects
+from navarchos.informers.interning import Interner
 from navarchos.informers.metrics import InformerMetrics
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.position import Progress
-from navarchos.informers.processor import Intake
+from navarchos.informers.position import CachePosition
+from navarchos.informers.processor import EventProcessor
 from navarchos.informers.store import WritableStore
 from navarchos.instrument import Instruments
 from navarchos.meta import Object
@@ -100,11 +100,11 @@ def test_an_event_is_parsed_once() -> None:
 
 
 def test_an_event_that_changes_a_cached_object_costs_few_calls() -> None:
-    metrics, progress = InformerMetrics(Instruments(), "things"), Progress()
+    metrics, progress = InformerMetrics(Instruments(), "things"), CachePosition()
     store: WritableStore[Thing] = WritableStore()
-    intake = Intake(store, Overlay(store), progress, name="things", objects=metrics.objects)
-    left_out, sharing = LeftOut("things", metrics), Sharing(THINGS.type)
-    ingest = Ingest(intake, resource="things", left_out=left_out, sharing=sharing)
+    intake = EventProcessor(store, Overlay(store), progress, name="things", objects=metrics.objects)
+    skipped, sharing = SkippedObjects("things", metrics), Interner(THINGS.type)
+    ingest = Ingest(intake, resource="things", skipped=skipped, sharing=sharing)
 
     def follow() -> None:
         for event in stream():

@@ -18,7 +18,7 @@ from navarchos.informers import (
     SyncTimeout,
     field_index,
 )
-from navarchos.informers.gc_freeze import COLLECTOR
+from navarchos.informers.gc_freeze import GC_FREEZER
 from navarchos.informers.lister import UnionReader
 from navarchos.informers.store import WritableStore
 from navarchos.instrument import Instruments
@@ -528,6 +528,6 @@ def test_a_factory_that_has_shut_down_needs_nothing_frozen_any_more(
     factory.informer(BOXES)
     factory.start()
     factory.wait_for_sync(None)
-    assert COLLECTOR.holds_for(factory)
+    assert GC_FREEZER.holds_for(factory)
     assert factory.shutdown()
-    assert not COLLECTOR.holds_for(factory)
+    assert not GC_FREEZER.holds_for(factory)

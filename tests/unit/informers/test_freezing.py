@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from navarchos.informers.gc_freeze import SharedCollector
+from navarchos.informers.gc_freeze import GcFreezer
 
 
 class Holder:
@@ -20,7 +20,7 @@ def nothing_frozen() -> Iterator[None]:
 
 
 def test_what_was_frozen_is_thawed_after_the_last_holder() -> None:
-    collector, one, two = SharedCollector(), Holder(), Holder()
+    collector, one, two = GcFreezer(), Holder(), Holder()
     collector.freeze(one)
     collector.freeze(two)
     collector.thaw(one)
@@ -30,7 +30,7 @@ def test_what_was_frozen_is_thawed_after_the_last_holder() -> None:
 
 
 def test_whoever_holds_nothing_thaws_nothing() -> None:
-    collector, one = SharedCollector(), Holder()
+    collector, one = GcFreezer(), Holder()
     collector.freeze(one)
     collector.thaw(Holder())
     assert gc.get_freeze_count() > 0
@@ -41,14 +41,14 @@ def test_whoever_holds_nothing_thaws_nothing() -> None:
 
 def test_what_somebody_else_had_frozen_stays_so() -> None:
     gc.freeze()
-    collector, one = SharedCollector(), Holder()
+    collector, one = GcFreezer(), Holder()
     collector.freeze(one)
     collector.thaw(one)
     assert gc.get_freeze_count() > 0
 
 
 def test_a_holder_is_kept_by_nobody() -> None:
-    collector, one, two = SharedCollector(), Holder(), Holder()
+    collector, one, two = GcFreezer(), Holder(), Holder()
     collector.freeze(one)
     gc.unfreeze()
     del one

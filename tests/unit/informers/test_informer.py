@@ -391,7 +391,7 @@ def test_the_transform_shapes_what_is_stored_and_told(
     assert recorder.take() == [("add", "a", 10, True), ("update", "a", 10, 20), ("gone", "ns/a")]
     failures = "navarchos_informer_decode_failures_total"
     assert instruments.registry.get_sample_value(failures, {"resource": "things"}) == 3
-    assert {key: type(why) for key, why in informer.left_out().items()} == {"ns/x": TransformFailed}
+    assert {key: type(why) for key, why in informer.skipped().items()} == {"ns/x": TransformFailed}
 
 
 @pytest.mark.rule("FQ-11")
@@ -444,7 +444,7 @@ def test_a_transform_that_loses_its_object_leaves_that_one_out(
     informer.start()
     fake_clock.settle()
     assert informer.store.keys() == ["ns/b"]
-    assert why in str(informer.left_out()["ns/a"])
+    assert why in str(informer.skipped()["ns/a"])
 
 
 class Inverse:
@@ -466,9 +466,9 @@ class Inverse:
         assert found is not None
         return found
 
-    def left_out(self) -> list[str]:
+    def skipped(self) -> list[str]:
         """Return the keys, once it is certain that index and gauge agree on them."""
-        whys = self.informer.left_out()
+        whys = self.informer.skipped()
         for key, why in whys.items():
             assert isinstance(why, IndexFailed)
             assert (why.index, why.key) == (self.name, key)
@@ -500,12 +500,12 @@ def test_an_object_of_a_list_that_cannot_be_indexed_is_left_out_and_holds_up_nob
     assert inverse.informer.has_synced()
     assert registration.has_synced()
     assert inverse.informer.store.keys() == ["ns/a", "ns/c"]
-    assert inverse.left_out() == ["ns/bad"]
+    assert inverse.skipped() == ["ns/bad"]
     assert inverse.count("decode_failures_total") == 1
     assert inverse.informer.last_resource_version == source.version
     source.put(thing("bad", 4))
     fake_clock.settle()
-    assert inverse.left_out() == []
+    assert inverse.skipped() == []
     assert recorder.take()[-1] == ("add", "bad", 4, False)
 
 
@@ -526,7 +526,7 @@ def test_a_state_that_cannot_be_indexed_leaves_the_one_before_and_does_not_hide_
     assert recorder.take() == [("update", "b", 2, 3)], "no end is made up"
     assert inverse.informer.store.get("ns/a").value == 1
     assert [obj.value for obj in inverse.informer.lister.by_index("inverse", "12")] == [1]
-    assert inverse.left_out() == ["ns/a", "ns/new"]
+    assert inverse.skipped() == ["ns/a", "ns/new"]
     assert inverse.count("decode_failures_total") == 2
 
 
@@ -550,17 +550,17 @@ def test_what_was_left_out_heals_with_its_next_state_its_end_or_a_list(
     for name in names:
         source.put(thing(name, 0))
     fake_clock.settle()
-    assert inverse.left_out() == [f"ns/{name}" for name in names]
+    assert inverse.skipped() == [f"ns/{name}" for name in names]
     source.put(thing("changes", 6))
     source.delete("ns/ends")
     fake_clock.settle()
-    assert inverse.left_out() == [f"ns/{name}" for name in names[2:]]
+    assert inverse.skipped() == [f"ns/{name}" for name in names[2:]]
     source.delete("ns/ends unseen", notify=False)
     source.put(thing("is listed", 4), notify=False)
     source.compact()
     source.break_watches()
     fake_clock.advance(2)
-    assert inverse.left_out() == ["ns/stays"]
+    assert inverse.skipped() == ["ns/stays"]
     shown = {obj.metadata.name: obj.value for obj in inverse.informer.store.values()}
     assert shown == {"changes": 6, "is listed": 4, "stays": 1}
     assert [call for call in recorder.take() if call[0] in {"delete", "gone"}] == [

@@ -8,8 +8,8 @@ import structlog
 from prometheus_client import Gauge
 
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.position import Progress
-from navarchos.informers.processor import Intake
+from navarchos.informers.position import CachePosition
+from navarchos.informers.processor import EventProcessor
 from navarchos.informers.store import WritableStore
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
@@ -170,10 +170,10 @@ def test_a_relist_does_not_swallow_what_was_made_again_while_its_end_is_yet_to_b
     ]
 
 
-def new_intake() -> tuple[Intake[Any], Progress]:
-    store, progress = WritableStore[Any](), Progress()
+def new_intake() -> tuple[EventProcessor[Any], CachePosition]:
+    store, progress = WritableStore[Any](), CachePosition()
     gauge = Gauge("objects", "Objects.", registry=None)
-    return Intake(store, Overlay(store), progress, name="things", objects=gauge), progress
+    return EventProcessor(store, Overlay(store), progress, name="things", objects=gauge), progress
 
 
 @pytest.mark.rule("FQ-07")
@@ -187,7 +187,7 @@ def new_intake() -> tuple[Intake[Any], Progress]:
     ids=["put", "delete", "empty list"],
 )
 def test_a_plain_event_or_an_empty_list_is_a_whole_initial_list(
-    take: Callable[[Intake[Any], Any], None], thing: Make
+    take: Callable[[EventProcessor[Any], Any], None], thing: Make
 ) -> None:
     intake, progress = new_intake()
     intake.bookmark(ResourceVersion("1"))

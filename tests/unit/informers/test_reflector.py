@@ -18,7 +18,7 @@ from navarchos.client import (
 from navarchos.client.errors import error_from_status
 from navarchos.client.status import Status
 from navarchos.informers import SharedInformer
-from navarchos.informers.reflector_backoff import LONGEST_RETRY_AFTER
+from navarchos.informers.reflector_backoff import MAX_RETRY_AFTER
 from navarchos.informers.watch_loop import ShortWatch
 from navarchos.instrument import Instruments
 from navarchos.meta import ResourceVersion
@@ -94,7 +94,7 @@ def test_an_event_whose_object_is_left_out_counts_as_seen(
     informer.add_indexers({"odd": lambda obj: [str(1 // obj.value)]})
     source.put(thing("b", 0))
     fake_clock.settle()
-    assert list(informer.left_out()) == ["ns/b"]
+    assert list(informer.skipped()) == ["ns/b"]
     source.end_watches()
     fake_clock.settle()
     assert asked(source) == [("watch", "12")]
@@ -265,7 +265,7 @@ def test_an_object_that_cannot_be_read_in_a_list_is_not_taken_for_deleted(
     assert asked(source) == [("list", "11"), ("watch", "11")]
     assert value_of(informer) == 1
     assert {call[0] for call in recorder.take()} == {"add", "update"}, "a replay, and no end"
-    assert list(informer.left_out()) == ["ns/a"]
+    assert list(informer.skipped()) == ["ns/a"]
 
 
 def test_an_illegible_deletion_is_a_deletion_all_the_same(
@@ -648,7 +648,7 @@ def test_a_server_that_asks_for_an_hour_gets_a_minute(
 ) -> None:
     refusal = error_from_status(Status(code=429, reason="TooManyRequests"), retry_after=3600)
     source.fail_watches(refusal)
-    fake_clock.advance(LONGEST_RETRY_AFTER + 1)
+    fake_clock.advance(MAX_RETRY_AFTER + 1)
     assert asked(source) == [("watch", "11")]
 
 
@@ -658,20 +658,20 @@ def test_a_cache_is_stale_from_the_loss_of_its_watch_to_the_next_one(
     instruments = Instruments()
     informer = informer_of(source, streaming=False, instruments=instruments)
 
-    def is_stale() -> bool:
-        gauge = "navarchos_informer_stale"
+    def is_disconnected() -> bool:
+        gauge = "navarchos_informer_disconnected"
         assert instruments.registry.get_sample_value(gauge, {"resource": "things"}) == (
-            1 if informer.is_stale else 0
+            1 if informer.is_disconnected else 0
         )
-        return bool(informer.is_stale)
+        return bool(informer.is_disconnected)
 
-    assert not is_stale()
+    assert not is_disconnected()
     informer.start()
     fake_clock.advance(300)
-    assert not is_stale()
+    assert not is_disconnected()
     source.end_watches()  # in good order
     fake_clock.advance(300)
-    assert not is_stale()
+    assert not is_disconnected()
     for loss in (
         lambda: source.fail_watches(api_error(429, "TooManyRequests")),
         lambda: source.fail_watches(api_error(500)),
@@ -683,14 +683,14 @@ def test_a_cache_is_stale_from_the_loss_of_its_watch_to_the_next_one(
     ):
         loss()
         fake_clock.settle()
-        assert is_stale()
+        assert is_disconnected()
         fake_clock.advance(300)
-        assert not is_stale()
+        assert not is_disconnected()
     source.fail_watches(api_error(500))
     fake_clock.settle()
     informer.stop()
     assert informer.join()
-    assert not is_stale(), "nobody waits for it any more"
+    assert not is_disconnected(), "nobody waits for it any more"
 
 
 @pytest.mark.rule("RF-31")

@@ -4,7 +4,7 @@ import pytest
 import structlog
 
 from navarchos.informers import FilteringHandler, Tombstone
-from navarchos.informers.processor import ResyncTimer, settle_period
+from navarchos.informers.processor import ResyncTimer, clamp_period
 
 
 @pytest.mark.rule("SI-17")
@@ -23,7 +23,7 @@ def test_a_period_is_no_shorter_than_the_check_and_whoever_gets_another_is_told(
     wanted: float, check_period: float, given: float, warned: bool
 ) -> None:
     with structlog.testing.capture_logs() as logs:
-        assert settle_period(wanted, check_period, handler="mine") == given
+        assert clamp_period(wanted, check_period, handler="mine") == given
     assert [line["handler"] for line in logs] == ["mine"] * warned
 
 

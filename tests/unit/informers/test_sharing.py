@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.seeds import runs
 
 from navarchos.drain.pods import Pod, PodCondition, PodSpec, PodStatus, Volume
-from navarchos.informers.interning import Sharing
+from navarchos.informers.interning import Interner
 from navarchos.meta import Object, ObjectMeta, OwnerReference
 from navarchos.testing.source import FakeSource
 
@@ -61,7 +61,7 @@ def pod(number: int, **metadata: Any) -> Pod:
 
 
 def test_equal_parts_are_one_at_any_depth() -> None:
-    sharing, one, other = Sharing(Pod), pod(1), pod(2)
+    sharing, one, other = Interner(Pod), pod(1), pod(2)
     for each in (one, other):
         sharing.share(each)
     assert other.metadata.namespace is one.metadata.namespace
@@ -73,7 +73,7 @@ def test_equal_parts_are_one_at_any_depth() -> None:
 
 
 def test_what_is_equal_and_not_the_same_stays_what_it_was() -> None:
-    sharing = Sharing(Outer)
+    sharing = Interner(Outer)
     objects = [Outer(inner=Inner(number=n), flags=(n,)) for n in (1, True, 1, False, 0)]
     for each in objects:
         sharing.share(each)
@@ -82,7 +82,7 @@ def test_what_is_equal_and_not_the_same_stays_what_it_was() -> None:
 
 
 def test_a_mapping_that_somebody_has_changed_is_not_handed_on() -> None:
-    sharing, spoilt = Sharing(Pod), pod(1)
+    sharing, spoilt = Interner(Pod), pod(1)
     sharing.share(spoilt)
     labels: Any = spoilt.metadata.labels
     labels["app"] = "changed"
@@ -95,7 +95,7 @@ def test_a_mapping_that_somebody_has_changed_is_not_handed_on() -> None:
 @pytest.mark.parametrize("type_", [dict, Mapping[str, object], int])
 def test_what_is_no_struct_is_left_alone(type_: Any) -> None:
     obj = {"metadata": {"name": "a", "labels": {"app": "a"}}}
-    Sharing(type_).share(obj)
+    Interner(type_).share(obj)
     assert obj == {"metadata": {"name": "a", "labels": {"app": "a"}}}
 
 
@@ -103,13 +103,13 @@ def test_what_is_not_of_its_declared_type_is_left_alone() -> None:
     owners: Any = []
     labels: Any = ["app"]
     obj = Pod(metadata=ObjectMeta(name="a", owner_references=owners, labels=labels))
-    Sharing(Pod).share(obj)
+    Interner(Pod).share(obj)
     assert obj.metadata.owner_references is owners
     assert obj.metadata.labels is labels
 
 
 def test_parts_that_no_object_has_any_more_are_let_go() -> None:
-    sharing, ends = Sharing(Pod), []
+    sharing, ends = Interner(Pod), []
 
     def come_and_go(first: int, last: int) -> None:
         for number in range(first, last):
@@ -124,7 +124,7 @@ def test_parts_that_no_object_has_any_more_are_let_go() -> None:
 
 
 def test_what_only_one_object_of_a_list_had_is_let_go_at_its_end() -> None:
-    sharing, labels = Sharing(Pod), Labels(app="only")
+    sharing, labels = Interner(Pod), Labels(app="only")
     sharing.share(Pod(metadata=ObjectMeta(name="a", labels=labels)))
     end = weakref.ref(labels)
     sharing.end_list()
@@ -159,7 +159,7 @@ outers = st.builds(
 @settings(max_examples=runs(100))
 def test_objects_read_the_same_whatever_they_share(objects: list[Outer], ends: set[int]) -> None:
     before = [msgspec.json.encode(each) for each in objects]
-    sharing = Sharing(Outer)
+    sharing = Interner(Outer)
     for number, each in enumerate(objects):
         if number in ends:
             sharing.end_list()

@@ -10,7 +10,7 @@ from navarchos.client import Resource
 from navarchos.client.owners import owner_reference
 from navarchos.client.rights import VERBS, Rule, right_to_block_deletion
 from navarchos.errors import ConfigError
-from navarchos.informers.source import rights_to_cache
+from navarchos.informers.source import informer_rbac
 from navarchos.leaderelection import rights_to_lease
 from navarchos.meta import ObjectMeta
 from navarchos.runtime.rbac import Subject, policy_rules, role, role_binding
@@ -21,14 +21,14 @@ WIDGETS = Resource("example.com", "v1", "widgets", "Widget", namespaced=True, ty
 
 
 def test_kinds_of_one_group_share_a_rule_when_the_verbs_are_the_same() -> None:
-    assert policy_rules([*rights_to_cache(PODS), *rights_to_cache(NODES)]) == [
+    assert policy_rules([*informer_rbac(PODS), *informer_rbac(NODES)]) == [
         {"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}
     ]
 
 
 def test_groups_never_share_a_rule() -> None:
     """It would grant kinds that exist in neither, or in the wrong one."""
-    groups = [rule["apiGroups"] for rule in policy_rules(rights_to_cache(PODS, WIDGETS))]
+    groups = [rule["apiGroups"] for rule in policy_rules(informer_rbac(PODS, WIDGETS))]
     assert groups == [[""], ["example.com"]]
 
 
@@ -139,7 +139,7 @@ def test_the_order_of_declarations_makes_no_difference(rights: list[Rule], rando
 
 
 def test_a_role_without_a_namespace_is_one_of_the_cluster() -> None:
-    made = role("w", rights_to_cache(PODS), labels={"app": "w"})
+    made = role("w", informer_rbac(PODS), labels={"app": "w"})
     assert made["kind"] == "ClusterRole"
     assert made["metadata"] == {"name": "w", "labels": {"app": "w"}}
 

@@ -103,7 +103,7 @@ class Follower:
     @property
     def is_stale(self) -> bool:
         """Whether a watch is known to be lost, so that changes may be missed."""
-        return any(informer.is_stale for informer in self._informers)
+        return any(informer.is_disconnected for informer in self._informers)
 
     def wait_until(
         self, done: Callable[[], bool], timeout: float | None = None, *, every: float | None = None

@@ -8,14 +8,14 @@ from navarchos.client import Client
 from navarchos.clock import Clock
 from navarchos.drain import PODS, Pod, pods_on
 from navarchos.informers import SharedInformer
-from navarchos.informers.source import rights_to_cache
+from navarchos.informers.source import informer_rbac
 from navarchos.instrument import Instruments
 
 __all__ = ["RIGHTS", "PodWatches"]
 
 _JOIN: Final = 10.0
 
-RIGHTS: Final = rights_to_cache(PODS)
+RIGHTS: Final = informer_rbac(PODS)
 """What the watches need of the server. RBAC knows no selectors."""
 
 

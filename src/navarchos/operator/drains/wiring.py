@@ -9,7 +9,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.drain import BUDGETS, DAEMON_SETS, Budget, DaemonSet, Evictor
 from navarchos.events import Recorder
 from navarchos.informers import SharedInformer
-from navarchos.informers.source import rights_to_cache
+from navarchos.informers.source import informer_rbac
 from navarchos.instrument import Instruments
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
@@ -44,7 +44,7 @@ BY_NODE: Final = "node"
 _PARALLEL: Final = 12
 """Requests that pods go which are under way at once, for all drains together."""
 
-RIGHTS: Final = rights_to_cache(
+RIGHTS: Final = informer_rbac(
     NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS, NODES, DAEMON_SETS, BUDGETS
 )
 """What the caches of drains need of the server."""

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Resource
-from navarchos.informers.source import rights_to_cache
+from navarchos.informers.source import informer_rbac
 from navarchos.meta import OwnerReference, ResourceVersion
 from navarchos.operator.replacements.world import PendingPod
 
@@ -36,7 +36,7 @@ PENDING_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Po
 
 PENDING_SELECTOR: Final = "status.phase=Pending"
 
-RIGHTS: Final = rights_to_cache(PENDING_PODS)
+RIGHTS: Final = informer_rbac(PENDING_PODS)
 """What their cache needs of the server. RBAC knows no selectors."""
 
 
