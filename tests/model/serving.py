@@ -17,20 +17,20 @@ from navarchos.client import ConnectFailed, HttpRequest, RequestTimeout
 from navarchos.client.transport import BufferedAnswer
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver.access.guard import Access
+from navarchos.testing.apiserver.access import Access
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import Definitions
-from navarchos.testing.apiserver.direct import buffered, read_request
-from navarchos.testing.apiserver.garbage import GarbageCollector
+from navarchos.testing.apiserver.garbage_collector import GarbageCollector
 from navarchos.testing.apiserver.handler import Call, Request, route, serve
+from navarchos.testing.apiserver.in_memory import buffered, read_request
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.objects import encode
-from navarchos.testing.apiserver.reception import refusal
+from navarchos.testing.apiserver.request_pipeline import refusal
 from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
-from navarchos.testing.apiserver.watching import WatchLines
-from navarchos.testing.apiserver.writing import Api, Options, create
+from navarchos.testing.apiserver.watches import WatchLines
+from navarchos.testing.apiserver.writes import Api, Options, create
 
 __all__ = ["Connection", "Cut", "Lost", "Server", "TooSlow", "Trouble"]
 

@@ -19,7 +19,7 @@ from navarchos.testing.apiserver.status import (
     invalid,
     required,
 )
-from navarchos.testing.apiserver.writing import Api, Options, require, require_open_namespace
+from navarchos.testing.apiserver.writes import Api, Options, require, require_open_namespace
 
 __all__ = ["bind"]
 

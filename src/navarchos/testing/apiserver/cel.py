@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any, Final
 
-from navarchos.testing.apiserver.decoding import is_rfc3339
-from navarchos.testing.apiserver.objects import JsonValue
+from navarchos.testing.apiserver.objects import JsonValue, is_rfc3339
 from navarchos.testing.apiserver.schema import Schema
 from navarchos.testing.apiserver.status import FieldError, quote
 

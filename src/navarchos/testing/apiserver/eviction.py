@@ -9,8 +9,7 @@ from typing import Final
 
 from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.builtin.pods import is_pod_ready
-from navarchos.testing.apiserver.deleteoptions import Deletion, deletion_of
-from navarchos.testing.apiserver.deleting import check_preconditions, delete
+from navarchos.testing.apiserver.deletion import Deletion, check_preconditions, delete, deletion_of
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import (
     JsonObject,
@@ -20,7 +19,7 @@ from navarchos.testing.apiserver.objects import (
     meta,
     timestamp,
 )
-from navarchos.testing.apiserver.ownership.booking import set_managers
+from navarchos.testing.apiserver.ownership.field_manager import set_managers
 from navarchos.testing.apiserver.selectors import label_selector_matches
 from navarchos.testing.apiserver.status import (
     Cause,
@@ -32,7 +31,7 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writing import Api, Options, require, require_open_namespace
+from navarchos.testing.apiserver.writes import Api, Options, require, require_open_namespace
 
 __all__ = ["charge", "evict"]
 

@@ -5,17 +5,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from navarchos.testing.apiserver.access.reviews import review
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
-from navarchos.testing.apiserver.applying import apply, read_configuration
+from navarchos.testing.apiserver.apply import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
-from navarchos.testing.apiserver.connecting import connect, leads_on
-from navarchos.testing.apiserver.deleteoptions import Deletion, read_deletion
-from navarchos.testing.apiserver.deleting import delete
-from navarchos.testing.apiserver.discovery import VERSION, discover
+from navarchos.testing.apiserver.deletion import Deletion, delete, read_deletion
+from navarchos.testing.apiserver.discovery import VERSION, discover, openapi
 from navarchos.testing.apiserver.eviction import evict
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue
-from navarchos.testing.apiserver.openapi import openapi
 from navarchos.testing.apiserver.patches import (
     APPLY_PATCH,
     JSON_PATCH,
@@ -25,7 +23,8 @@ from navarchos.testing.apiserver.patches import (
     apply_merge_patch,
     apply_strategic_patch,
 )
-from navarchos.testing.apiserver.reading import answer_list, answer_object, find, get, list_objects
+from navarchos.testing.apiserver.proxy_subresources import connect, leads_on
+from navarchos.testing.apiserver.reads import answer_list, answer_object, find, get, list_objects
 from navarchos.testing.apiserver.requests import (
     Answer,
     Form,
@@ -40,7 +39,6 @@ from navarchos.testing.apiserver.requests import (
     read_list_options,
     with_warnings,
 )
-from navarchos.testing.apiserver.reviews import review
 from navarchos.testing.apiserver.scale import apply_scale, read_scale, write_scale
 from navarchos.testing.apiserver.status import (
     FieldError,
@@ -57,9 +55,8 @@ from navarchos.testing.apiserver.status import (
     unsupported_value,
 )
 from navarchos.testing.apiserver.store import Entry, Origin
-from navarchos.testing.apiserver.tokenrequests import request_token
-from navarchos.testing.apiserver.watching import WatchLines
-from navarchos.testing.apiserver.writing import Api, Options, create, modify, replace
+from navarchos.testing.apiserver.watches import WatchLines
+from navarchos.testing.apiserver.writes import Api, Options, create, modify, replace
 
 __all__ = ["Call", "Request", "open_watch", "read_eviction", "route", "serve", "watch_head"]
 
@@ -252,7 +249,9 @@ def _serve_create(api: Api, target: Target, request: Request) -> Answer:
     if target.subresource == "binding":
         return json_answer(bind(api, target, body, options), 201)
     if target.subresource == "token":
-        return json_answer(request_token(api, target.namespace, target.name, body, options), 201)
+        tokens = api.access.tokens
+        found = tokens.request(target.namespace, target.name, body, dry_run=options.dry_run)
+        return json_answer(found, 201)
     if target.kind.group.startswith(("authentication.", "authorization.")):
         return json_answer(review(api.access, kind, target.namespace, body, request.user), 201)
     if kind.namespaced and not target.namespace:

@@ -1,18 +1,34 @@
-"""The HTTP side: connections and streams."""
+"""The HTTP side: connections and streams.
+
+Accepts connections, and knows them all until they are closed.
+
+asyncio's own servers lose a connection that they accept in the moment in which they are
+closed: nobody ever closes its socket. So this accepts by itself.
+
+
+TLS for a server that knows users: clients send no token over plain connections.
+"""
 
 import asyncio
+import contextlib
+import shutil
+import socket
 import ssl
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote
+from weakref import WeakSet
 
 from aiohttp import web
 
 from navarchos.logs import get_logger
+from navarchos.testing.apiserver.faults import Cut, Ending, Spoiler
 from navarchos.testing.apiserver.handler import Request
-from navarchos.testing.apiserver.listening import Listener
-from navarchos.testing.apiserver.reception import (
+from navarchos.testing.apiserver.objects import JsonObject
+from navarchos.testing.apiserver.request_pipeline import (
     LARGEST_BODY,
     Case,
     Reception,
@@ -22,10 +38,9 @@ from navarchos.testing.apiserver.reception import (
 )
 from navarchos.testing.apiserver.requests import Answer
 from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.striking import Cut, Ending, Spoiler
-from navarchos.testing.apiserver.watching import WakeHub, Watch
+from navarchos.testing.apiserver.watches import WakeHub, Watch
 
-__all__ = ["HttpFrontend"]
+__all__ = ["Certificates", "HttpFrontend", "Listener"]
 
 _SHUTDOWN: Final = 0.2
 
@@ -183,3 +198,130 @@ def _cut(raw: web.BaseRequest) -> None:
     """Reset the connection rather than close it: the client sees an error, not an end."""
     if raw.transport is not None:
         raw.transport.abort()
+
+
+class Listener:
+    """Listens on one address.
+
+    Threads: the event loop's only.
+
+    Args:
+        factory: Makes the protocol of a connection.
+        host: Where to listen.
+        port: The port; 0 takes a free one.
+        tls: What to speak TLS with; `None` for plain connections.
+
+    Raises:
+        OSError: The address cannot be had.
+    """
+
+    def __init__(
+        self,
+        factory: Callable[[], asyncio.Protocol],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._factory = factory
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._connecting: set[asyncio.Task[None]] = set()
+        self._transports: WeakSet[asyncio.Transport] = WeakSet()
+        self._socket = socket.create_server((host, port), backlog=1024)
+        self._socket.setblocking(False)
+        self.port = int(self._socket.getsockname()[1])
+        self._loop.add_reader(self._socket, self._accept)
+
+    async def stop(self) -> None:
+        """Accept no more; returns once what was accepted is with its protocol."""
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        if self._connecting:
+            await asyncio.wait(self._connecting)
+
+    async def abort(self) -> None:
+        """Close every connection, also where somebody does not read what is left."""
+        for transport in self._transports:
+            transport.abort()
+        await asyncio.sleep(0)  # sockets are closed in the loop's next round
+
+    def _accept(self) -> None:
+        # Whoever left meanwhile is no error; what else fails, the loop reports.
+        with contextlib.suppress(BlockingIOError, InterruptedError, ConnectionAbortedError):
+            while True:
+                accepted, _ = self._socket.accept()
+                task = self._loop.create_task(self._connect(accepted))
+                self._connecting.add(task)
+                task.add_done_callback(self._connecting.discard)
+
+    async def _connect(self, accepted: socket.socket) -> None:
+        accepted.setblocking(False)
+        try:
+            transport, _ = await self._loop.connect_accepted_socket(
+                self._factory, accepted, ssl=self._tls
+            )
+        except OSError:
+            # Who speaks no TLS, or leaves before it is spoken, was never here.
+            return
+        self._transports.add(transport)
+
+
+class Certificates:
+    """An authority of the server's own, and a certificate by it, as files.
+
+    The files are there from `open` to `close`; both may be repeated, and bring the
+    same files back. Needs the package `cryptography`.
+
+    Threads: none of its own; one caller at a time.
+    """
+
+    def __init__(self) -> None:
+        self._directory: Path | None = None
+        self._files: dict[str, bytes] = {}
+
+    @property
+    def authority(self) -> Path:
+        """The certificate that clients are to trust."""
+        assert self._directory is not None, "opened first"
+        return self._directory / "ca.crt"
+
+    def open(self, host: str) -> ssl.SSLContext:
+        """Write the files; returns what a server at that address listens with.
+
+        Raises:
+            ControlPlaneError: `cryptography` is not installed.
+        """
+        if self._directory is None:
+            self._directory = Path(tempfile.mkdtemp(prefix="navarchos-apiserver-"))
+            try:
+                self._make(host)
+            except BaseException:
+                self.close()
+                self._directory = None
+                raise
+        elif not self._directory.exists():
+            self._directory.mkdir(mode=0o700)
+            for name, content in self._files.items():
+                (self._directory / name).write_bytes(content)
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self._directory / "server.crt", self._directory / "server.key")
+        return context
+
+    def close(self) -> None:
+        """Remove the files."""
+        if self._directory is not None:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _make(self, host: str) -> None:
+        from navarchos.testing.controlplane.credentials import Authority
+
+        assert self._directory is not None, "made before"
+        Authority(self._directory).issue_server("server", [host, "localhost"])
+        found = (path for path in self._directory.iterdir() if path.name != "ca.key")
+        self._files = {path.name: path.read_bytes() for path in found}
+
+    def kubeconfig(self, url: str, token: str, namespace: str) -> JsonObject:
+        """Return a kubeconfig for the bearer of a token."""
+        from navarchos.testing.controlplane.credentials import make_kubeconfig, token_user
+
+        return make_kubeconfig(url, self.authority, token_user(token), namespace=namespace)

@@ -1,6 +1,7 @@
 """Small readers of JSON objects, and the two spellings of time."""
 
 import random
+import re
 import uuid
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
@@ -9,6 +10,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 __all__ = [
+    "TIME_LAYOUT",
     "JsonObject",
     "JsonValue",
     "conditions_of",
@@ -16,6 +18,8 @@ __all__ = [
     "dig",
     "encode",
     "is_condition_true",
+    "is_micro_time",
+    "is_rfc3339",
     "meta",
     "micro_timestamp",
     "name_suffix",
@@ -32,6 +36,12 @@ JsonObject: TypeAlias = dict[str, Any]
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 """The letters of generated names: no vowels, no look-alikes (apimachinery's rand)."""
+
+_RFC3339: Final = re.compile(
+    r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?P<fraction>\.\d+)?(Z|[+-]\d{2}:\d{2})"
+)
+TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
+"""How Go names the form of a time."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -88,6 +98,23 @@ def timestamp(at: datetime | None = None) -> str:
 def micro_timestamp(at: datetime | None = None) -> str:
     """Write a time, now by default, as the API's `MicroTime`: six digits."""
     return (at or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def is_rfc3339(value: str) -> bool:
+    """Return whether `value` is a time with a zone that exists."""
+    if not _RFC3339.fullmatch(value):
+        return False
+    try:
+        datetime.fromisoformat(value)
+    except ValueError:
+        return False
+    return True
+
+
+def is_micro_time(value: str) -> bool:
+    """Return whether `value` is a time with exactly six fractional digits."""
+    match = _RFC3339.fullmatch(value)
+    return match is not None and len(match["fraction"] or "") == 7 and is_rfc3339(value)
 
 
 def new_uid() -> str:

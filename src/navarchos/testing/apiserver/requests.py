@@ -8,10 +8,13 @@ from typing import Any, Final
 import msgspec
 
 from navarchos.testing.apiserver.kinds import Kind, Kinds
-from navarchos.testing.apiserver.labelqueries import parse_label_selector
 from navarchos.testing.apiserver.objects import JsonValue, encode
 from navarchos.testing.apiserver.protobuf import PROTOBUF, UnreadableProtobuf, decode_protobuf
-from navarchos.testing.apiserver.selectors import Selection, parse_field_selector
+from navarchos.testing.apiserver.selectors import (
+    Selection,
+    parse_field_selector,
+    parse_label_selector,
+)
 from navarchos.testing.apiserver.status import (
     StatusError,
     bad_request,

@@ -3,10 +3,11 @@
 from collections.abc import Callable
 from typing import Final
 
-from navarchos.testing.apiserver.applying import apply_to
+from navarchos.testing.apiserver.apply import apply_to
 from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json, dig, meta
+from navarchos.testing.apiserver.ownership.field_manager import Writing
 from navarchos.testing.apiserver.ownership.fieldsets import (
     LEAF,
     FieldSet,
@@ -14,19 +15,18 @@ from navarchos.testing.apiserver.ownership.fieldsets import (
     field,
     intersection,
 )
-from navarchos.testing.apiserver.ownership.managers import (
+from navarchos.testing.apiserver.ownership.managed_fields import (
     Claim,
     Claims,
     decode_claims,
     encode_claims,
 )
-from navarchos.testing.apiserver.ownership.tracking import Writing
 from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.status import StatusError, bad_request, invalid, invalid_value
 from navarchos.testing.apiserver.store import BucketId
-from navarchos.testing.apiserver.tables.cells import selector_text
+from navarchos.testing.apiserver.tables.columns import selector_text
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writing import Api, Options, modify, require
+from navarchos.testing.apiserver.writes import Api, Options, modify, require
 
 __all__ = ["apply_scale", "read_scale", "write_scale"]
 
@@ -38,7 +38,7 @@ _SCALE: Final = Kind(
     plural="scales",
     singular="scale",
     namespaced=True,
-    schema=TYPES.schema("apps.Scale"),
+    schema=TYPES.schema("autoscaling.Scale"),
     bucket=BucketId("scales", "autoscaling"),
 )
 _REPLICAS: Final[FieldSet] = {field("spec"): {field("replicas"): LEAF}}

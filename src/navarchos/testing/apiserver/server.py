@@ -14,27 +14,23 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver.access.aggregation import Aggregation
-from navarchos.testing.apiserver.access.bootstrap import bootstrap_roles
-from navarchos.testing.apiserver.access.guard import Access
-from navarchos.testing.apiserver.access.serving import Certificates
+from navarchos.testing.apiserver.access import Access
+from navarchos.testing.apiserver.access.roles import Aggregation, bootstrap_roles
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, AUTHENTICATED, User
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import Definitions
-from navarchos.testing.apiserver.direct import DirectTransport, Wakes
 from navarchos.testing.apiserver.faults import Faults
-from navarchos.testing.apiserver.garbage import GarbageCollector
-from navarchos.testing.apiserver.http import HttpFrontend
+from navarchos.testing.apiserver.garbage_collector import GarbageCollector
+from navarchos.testing.apiserver.http import Certificates, HttpFrontend
+from navarchos.testing.apiserver.in_memory import DirectTransport, Wakes
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta
-from navarchos.testing.apiserver.ownership.managers import readable
-from navarchos.testing.apiserver.reception import Reception
-from navarchos.testing.apiserver.record import AuditRecord, Record
+from navarchos.testing.apiserver.ownership.managed_fields import readable
+from navarchos.testing.apiserver.request_pipeline import AuditRecord, Reception, Record
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
-from navarchos.testing.apiserver.tokenrequests import request_token
-from navarchos.testing.apiserver.watching import WakeHub
-from navarchos.testing.apiserver.writing import Api, Options, create, require
+from navarchos.testing.apiserver.watches import WakeHub
+from navarchos.testing.apiserver.writes import Api, Options, create, require
 from navarchos.testing.definitions import Source, load_definitions
 from navarchos.threads import ThreadGroup
 
@@ -264,8 +260,8 @@ class ApiServer:
         """
         if self._certificates is None:
             raise ConfigError("name", name, "users are known only with rbac=True")
-        answer = request_token(
-            self._api, namespace, name, {"spec": {"expirationSeconds": lifetime}}, Options()
+        answer = self._access.tokens.request(
+            namespace, name, {"spec": {"expirationSeconds": lifetime}}
         )
         return self._certificates.kubeconfig(self.url, answer["status"]["token"], namespace)
 

@@ -15,8 +15,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from navarchos.testing.apiserver.cel import ABSENT, correlate, rule_errors
-from navarchos.testing.apiserver.decoding import is_rfc3339
-from navarchos.testing.apiserver.objects import JsonValue, encode
+from navarchos.testing.apiserver.objects import JsonValue, encode, is_rfc3339
 from navarchos.testing.apiserver.schema import Schema, schema_from_openapi
 from navarchos.testing.apiserver.status import (
     FieldError,

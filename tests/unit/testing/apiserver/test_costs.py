@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from navarchos.testing.apiserver import ApiServer
-from navarchos.testing.apiserver.access.guard import Access
+from navarchos.testing.apiserver.access import Access
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.handler import Request, route, serve
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.store import BucketId, Store
-from navarchos.testing.apiserver.watching import WakeHub
-from navarchos.testing.apiserver.writing import Api
+from navarchos.testing.apiserver.watches import WakeHub
+from navarchos.testing.apiserver.writes import Api
 
 MAPS = BucketId("configmaps", "")
 PATH = "/api/v1/namespaces/default/configmaps"

@@ -9,8 +9,7 @@ from navarchos.testing.apiserver.cel import compile_fault, rule_errors
 from navarchos.testing.apiserver.patches import apply_strategic_patch
 from navarchos.testing.apiserver.protobuf import UnreadableProtobuf, decode_protobuf
 from navarchos.testing.apiserver.schema import schema_from_openapi
-from navarchos.testing.apiserver.tables.cells import human_duration
-from navarchos.testing.apiserver.tables.custom import find_path
+from navarchos.testing.apiserver.tables.columns import find_path, human_duration
 from navarchos.testing.apiserver.types import TYPES
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
-from navarchos.testing.apiserver.access.attributes import Attributes
-from navarchos.testing.apiserver.access.rules import EVERYTHING, allows
+from navarchos.testing.apiserver.access.rules import EVERYTHING, Attributes, allows
 from navarchos.testing.apiserver.access.users import MASTERS, User, account_name
 from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.store import BucketId, Store, entry_key

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
 
-from navarchos.testing.apiserver.access.attributes import Attributes, denied
 from navarchos.testing.apiserver.access.authorizer import Authorizer
+from navarchos.testing.apiserver.access.rules import Attributes, denied
 from navarchos.testing.apiserver.access.users import (
     ANONYMOUS,
     AUTHENTICATED,

@@ -1,4 +1,7 @@
-"""Bearer tokens: those of users that a test makes up, and those of service accounts."""
+"""Bearer tokens: those of users that a test makes up, and those of service accounts.
+
+The token subresource of service accounts.
+"""
 
 import hmac
 import secrets
@@ -15,8 +18,24 @@ from navarchos.testing.apiserver.access.users import (
     account_groups,
     account_name,
 )
-from navarchos.testing.apiserver.objects import JsonObject, encode, meta, new_uid
-from navarchos.testing.apiserver.status import quote
+from navarchos.testing.apiserver.objects import (
+    JsonObject,
+    JsonValue,
+    dig,
+    encode,
+    meta,
+    new_uid,
+    timestamp,
+)
+from navarchos.testing.apiserver.status import (
+    ResourceName,
+    bad_request,
+    conflict,
+    invalid,
+    invalid_value,
+    not_found,
+    quote,
+)
 from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 
 __all__ = ["AUDIENCE", "InvalidToken", "Tokens"]
@@ -30,6 +49,17 @@ _BOUND: Final = {
     "secret": BucketId("secrets", ""),
     "node": BucketId("nodes", ""),
 }
+_GROUP: Final = "authentication.k8s.io"
+_KIND: Final = "TokenRequest"
+_NODES: Final = BucketId("nodes", "")
+_BINDABLE: Final = {
+    "Pod": BucketId("pods", ""),
+    "Secret": BucketId("secrets", ""),
+    "Node": _NODES,
+}
+_LIFETIME: Final = 3600
+_SHORTEST: Final = 600
+_LONGEST: Final = 1 << 32
 _UNKNOWN: Final = "invalid bearer token"
 _INVALIDATED: Final = "service account token has been invalidated"
 
@@ -94,6 +124,51 @@ class Tokens:
         }
         content = f"{_encoded({'alg': 'HS256', 'typ': 'JWT'})}.{_encoded(claims)}"
         return f"{content}.{self._sign(content.encode())}"
+
+    def request(
+        self, namespace: str, name: str, body: JsonValue, *, dry_run: bool = False
+    ) -> JsonObject:
+        """Give out a token of a service account; returns the `TokenRequest` with it.
+
+        Raises:
+            StatusError: 404, 409 for another uid, 422 for a lifetime that cannot be; 400
+                for an object that tokens do not end with.
+        """
+        if not isinstance(body, dict) or body.get("kind", _KIND) != _KIND:
+            raise bad_request(f"expected a {_KIND}")
+        spec: dict[str, Any] = body.get("spec") or {}
+        _check_names(namespace, name, meta(body))
+        account = self._store.get(_ACCOUNTS, entry_key(namespace, name))
+        if account is None:
+            raise not_found(ResourceName("", "serviceaccounts"), name)
+        _check_uid(account, meta(body))
+        lifetime = spec.get("expirationSeconds")
+        lifetime = _LIFETIME if lifetime is None else int(lifetime)
+        _check_lifetime(lifetime)
+        bound = _bound_objects(self._store, account, spec.get("boundObjectRef") or {})
+        now = datetime.now(UTC)
+        audiences = spec.get("audiences") or [AUDIENCE]
+        status = {}
+        if not dry_run:
+            token = self.for_account(account, audiences, lifetime, now, bound)
+            expires = timestamp(now + timedelta(seconds=lifetime))
+            status = {"expirationTimestamp": expires, "token": token}
+        return {
+            "kind": _KIND,
+            "apiVersion": f"{_GROUP}/v1",
+            "metadata": {
+                "name": name,
+                "namespace": namespace,
+                "uid": account.uid,
+                "creationTimestamp": timestamp(now),
+            },
+            "spec": {
+                "audiences": audiences,
+                "expirationSeconds": lifetime,
+                "boundObjectRef": spec.get("boundObjectRef"),
+            },
+            "status": status,
+        }
 
     def authenticate(
         self, token: str, audiences: Sequence[str] = (AUDIENCE,)
@@ -181,3 +256,63 @@ def _encoded(value: JsonObject) -> str:
 
 def _text(raw: bytes) -> str:
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _check_names(namespace: str, name: str, metadata: JsonObject) -> None:
+    for field, meant in (("name", name), ("namespace", namespace)):
+        if (given := metadata.get(field)) and given != meant:
+            text = f"must match the service account {field} if specified"
+            error = invalid_value(f"metadata.{field}", given, text)
+            raise invalid(_KIND, _GROUP, name, [error])
+
+
+def _check_uid(account: Entry, metadata: JsonObject) -> None:
+    uid = metadata.get("uid")
+    if uid and uid != account.uid:
+        why = (
+            f"the UID in the token request ({uid}) does not match the UID of the service account"
+            f" ({account.uid})"
+        )
+        raise conflict(ResourceName(_GROUP, _KIND), account.name, why)
+
+
+def _check_lifetime(seconds: int) -> None:
+    text = ""
+    if seconds < _SHORTEST:
+        text = "may not specify a duration less than 10 minutes"
+    elif seconds > _LONGEST:
+        text = "may not specify a duration larger than 2^32 seconds"
+    if text:
+        error = invalid_value("spec.expirationSeconds", seconds, text)
+        raise invalid(_KIND, _GROUP, "", [error])
+
+
+def _bound_objects(store: Store, account: Entry, reference: JsonObject) -> list[tuple[str, Entry]]:
+    """Return the objects with which the token is to end, and the node of a pod."""
+    if not reference:
+        return []
+    kind, name = reference.get("kind") or "", reference.get("name") or ""
+    group, _, version = (reference.get("apiVersion") or "").rpartition("/")
+    if group or kind not in _BINDABLE:
+        shown = f"{group}/{version}, Kind={kind}"
+        raise bad_request(f"cannot bind token to object of type {shown}")
+    key = entry_key("" if kind == "Node" else account.namespace, name)
+    found = store.get(_BINDABLE[kind], key)
+    if found is None:
+        raise not_found(ResourceName("", _BINDABLE[kind].plural), name)
+    uid = reference.get("uid")
+    if uid and uid != found.uid:
+        why = (
+            f"the UID in the bound object reference ({uid}) does not match the UID in record. The"
+            " object might have been deleted and then recreated"
+        )
+        raise conflict(ResourceName("", kind), name, why)
+    if kind != "Pod":
+        return [(kind.lower(), found)]
+    if dig(found.obj, "spec", "serviceAccountName") != account.name:
+        raise bad_request(
+            f'cannot bind token for serviceaccount "{account.name}" to pod running with different'
+            " serviceaccount name."
+        )
+    node = store.get(_NODES, dig(found.obj, "spec", "nodeName", default=""))
+    return [("pod", found), *([("node", node)] if node is not None else [])]

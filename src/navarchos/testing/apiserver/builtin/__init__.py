@@ -3,18 +3,8 @@
 from collections.abc import Iterable
 from typing import Final
 
-from navarchos.testing.apiserver.builtin import (
-    events,
-    leases,
-    nodes,
-    pods,
-    policy,
-    rbac,
-    services,
-    workloads,
-)
+from navarchos.testing.apiserver.builtin import core, groups, pods, rbac, workloads
 from navarchos.testing.apiserver.builtin.definitions import DEFINITION
-from navarchos.testing.apiserver.builtin.storage import CLAIM, CLASS, VOLUME
 from navarchos.testing.apiserver.kinds import ALL_VERBS, Kind, Strategy, View
 from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.types import TYPES
@@ -27,16 +17,12 @@ _PLAIN: Final = Strategy()
 
 
 _RETURNED: Final = Strategy(returns_deleted=True)
-_PRIORITY_CLASS: Final = Strategy(
-    generation=True,
-    default=lambda obj: obj.setdefault("preemptionPolicy", "PreemptLowerPriority"),
-)
 
 
 def _kind(
     group: str,
     plural: str,
-    type_name: str,
+    kind: str,
     *,
     version: str = "v1",
     namespaced: bool = True,
@@ -49,13 +35,13 @@ def _kind(
     stored_version: str = "",
     view: View | None = None,
 ) -> Kind:
-    name = type_name.rpartition(".")[2]
+    type_name = f"{group.partition('.')[0] or 'core'}.{kind}"
     return Kind(
         group=group,
         version=version,
-        kind=name,
+        kind=kind,
         plural=plural,
-        singular=name.lower(),
+        singular=kind.lower(),
         namespaced=namespaced,
         schema=TYPES.schema(type_name),
         bucket=bucket or BucketId(plural, group),
@@ -65,7 +51,7 @@ def _kind(
         verbs=verbs,
         strategy=strategy,
         type_name=type_name,
-        list_kind=f"{name}List",
+        list_kind=f"{kind}List",
         stored_version=stored_version,
         view=view,
         empty=TYPES.empty(type_name),
@@ -80,38 +66,38 @@ def builtin_kinds() -> list[Kind]:
 def _core() -> list[Kind]:
     everything = ("all",)
     return [
-        _kind("", "configmaps", "core.ConfigMap", short=["cm"], strategy=services.CONFIG_MAP),
-        _kind("", "events", "core.Event", short=["ev"], strategy=events.EVENT),
+        _kind("", "configmaps", "ConfigMap", short=["cm"], strategy=core.CONFIG_MAP),
+        _kind("", "events", "Event", short=["ev"], strategy=groups.EVENT),
         _kind(
-            "", "namespaces", "core.Namespace", namespaced=False, short=["ns"],
-            sub=["status", "finalize"], strategy=services.NAMESPACE,
+            "", "namespaces", "Namespace", namespaced=False, short=["ns"],
+            sub=["status", "finalize"], strategy=core.NAMESPACE,
             verbs=tuple(verb for verb in ALL_VERBS if verb != "deletecollection"),
         ),
         _kind(
-            "", "nodes", "core.Node", namespaced=False, short=["no"], sub=_STATUS,
-            strategy=nodes.NODE,
+            "", "nodes", "Node", namespaced=False, short=["no"], sub=_STATUS,
+            strategy=core.NODE,
         ),
         _kind(
-            "", "persistentvolumeclaims", "core.PersistentVolumeClaim", short=["pvc"],
-            sub=_STATUS, strategy=CLAIM,
+            "", "persistentvolumeclaims", "PersistentVolumeClaim", short=["pvc"],
+            sub=_STATUS, strategy=core.CLAIM,
         ),
         _kind(
-            "", "persistentvolumes", "core.PersistentVolume", namespaced=False, short=["pv"],
-            sub=_STATUS, strategy=VOLUME,
+            "", "persistentvolumes", "PersistentVolume", namespaced=False, short=["pv"],
+            sub=_STATUS, strategy=core.VOLUME,
         ),
         _kind(
-            "", "pods", "core.Pod", short=["po"], categories=everything,
+            "", "pods", "Pod", short=["po"], categories=everything,
             sub=["status", "eviction", "binding", "ephemeralcontainers", "resize"],
             strategy=pods.POD,
         ),
-        _kind("", "secrets", "core.Secret", strategy=services.SECRET),
+        _kind("", "secrets", "Secret", strategy=core.SECRET),
         _kind(
-            "", "serviceaccounts", "core.ServiceAccount", short=["sa"], sub=["token"],
+            "", "serviceaccounts", "ServiceAccount", short=["sa"], sub=["token"],
             strategy=_RETURNED,
         ),
         _kind(
-            "", "services", "core.Service", short=["svc"], categories=everything, sub=_STATUS,
-            strategy=services.SERVICE,
+            "", "services", "Service", short=["svc"], categories=everything, sub=_STATUS,
+            strategy=core.SERVICE,
         ),
     ]  # fmt: skip
 
@@ -119,21 +105,21 @@ def _core() -> list[Kind]:
 def _apps() -> list[Kind]:
     everything = ("all",)
     return [
-        _kind("apps", "controllerrevisions", "apps.ControllerRevision"),
+        _kind("apps", "controllerrevisions", "ControllerRevision"),
         _kind(
-            "apps", "daemonsets", "apps.DaemonSet", short=["ds"], categories=everything,
+            "apps", "daemonsets", "DaemonSet", short=["ds"], categories=everything,
             sub=_STATUS, strategy=workloads.DAEMON_SET,
         ),
         _kind(
-            "apps", "deployments", "apps.Deployment", short=["deploy"], categories=everything,
+            "apps", "deployments", "Deployment", short=["deploy"], categories=everything,
             sub=_SCALED, strategy=workloads.DEPLOYMENT,
         ),
         _kind(
-            "apps", "replicasets", "apps.ReplicaSet", short=["rs"], categories=everything,
+            "apps", "replicasets", "ReplicaSet", short=["rs"], categories=everything,
             sub=_SCALED, strategy=workloads.REPLICA_SET,
         ),
         _kind(
-            "apps", "statefulsets", "apps.StatefulSet", short=["sts"], categories=everything,
+            "apps", "statefulsets", "StatefulSet", short=["sts"], categories=everything,
             sub=_SCALED, strategy=workloads.STATEFUL_SET,
         ),
     ]  # fmt: skip
@@ -142,11 +128,11 @@ def _apps() -> list[Kind]:
 def _batch() -> list[Kind]:
     return [
         _kind(
-            "batch", "cronjobs", "batch.CronJob", short=["cj"], categories=["all"], sub=_STATUS,
+            "batch", "cronjobs", "CronJob", short=["cj"], categories=["all"], sub=_STATUS,
             strategy=workloads.CRON_JOB,
         ),
         _kind(
-            "batch", "jobs", "batch.Job", categories=["all"], sub=_STATUS,
+            "batch", "jobs", "Job", categories=["all"], sub=_STATUS,
             strategy=workloads.JOB,
         ),
     ]  # fmt: skip
@@ -159,19 +145,19 @@ def _access() -> list[Kind]:
         _kind(
             group,
             "clusterrolebindings",
-            "policy.ClusterRoleBinding",
+            "ClusterRoleBinding",
             namespaced=False,
             strategy=rbac.CLUSTER_BINDING,
         ),
         _kind(
             group,
             "clusterroles",
-            "policy.ClusterRole",
+            "ClusterRole",
             namespaced=False,
             strategy=rbac.CLUSTER_ROLE,
         ),
-        _kind(group, "rolebindings", "policy.RoleBinding", strategy=rbac.ROLE_BINDING),
-        _kind(group, "roles", "policy.Role", strategy=rbac.ROLE),
+        _kind(group, "rolebindings", "RoleBinding", strategy=rbac.ROLE_BINDING),
+        _kind(group, "roles", "Role", strategy=rbac.ROLE),
     ]
     for group, plural, kind in (
         ("authorization.k8s.io", "localsubjectaccessreviews", "LocalSubjectAccessReview"),
@@ -182,36 +168,36 @@ def _access() -> list[Kind]:
         ("authentication.k8s.io", "selfsubjectreviews", "SelfSubjectReview"),
     ):
         local = kind.startswith("Local")
-        kinds.append(_kind(group, plural, f"reviews.{kind}", namespaced=local, verbs=create_only))
+        kinds.append(_kind(group, plural, kind, namespaced=local, verbs=create_only))
     return kinds
 
 
 def _others() -> list[Kind]:
     return [
         _kind(
-            "policy", "poddisruptionbudgets", "policy.PodDisruptionBudget", short=["pdb"],
-            sub=_STATUS, strategy=policy.BUDGET,
+            "policy", "poddisruptionbudgets", "PodDisruptionBudget", short=["pdb"],
+            sub=_STATUS, strategy=groups.BUDGET,
         ),
-        _kind("coordination.k8s.io", "leases", "policy.Lease", strategy=leases.LEASE),
+        _kind("coordination.k8s.io", "leases", "Lease", strategy=groups.LEASE),
         _kind(
-            "events.k8s.io", "events", "policy.Event", short=["ev"], strategy=events.NEW_EVENT,
-            bucket=BucketId("events", ""), stored_version="v1", view=events.EVENTS_VIEW,
-        ),
-        _kind(
-            "storage.k8s.io", "storageclasses", "policy.StorageClass", namespaced=False,
-            short=["sc"], strategy=CLASS,
+            "events.k8s.io", "events", "Event", short=["ev"], strategy=groups.NEW_EVENT,
+            bucket=BucketId("events", ""), stored_version="v1", view=groups.EVENTS_VIEW,
         ),
         _kind(
-            "storage.k8s.io", "volumeattachments", "policy.VolumeAttachment", namespaced=False,
+            "storage.k8s.io", "storageclasses", "StorageClass", namespaced=False,
+            short=["sc"], strategy=groups.STORAGE_CLASS,
+        ),
+        _kind(
+            "storage.k8s.io", "volumeattachments", "VolumeAttachment", namespaced=False,
             sub=_STATUS, strategy=_RETURNED,
         ),
         _kind(
-            "scheduling.k8s.io", "priorityclasses", "policy.PriorityClass", namespaced=False,
-            short=["pc"], strategy=_PRIORITY_CLASS,
+            "scheduling.k8s.io", "priorityclasses", "PriorityClass", namespaced=False,
+            short=["pc"], strategy=groups.PRIORITY_CLASS,
         ),
         _kind(
             "apiextensions.k8s.io", "customresourcedefinitions",
-            "extensions.CustomResourceDefinition", namespaced=False, short=["crd", "crds"],
+            "CustomResourceDefinition", namespaced=False, short=["crd", "crds"],
             categories=["api-extensions"], sub=_STATUS, strategy=DEFINITION,
         ),
     ]  # fmt: skip

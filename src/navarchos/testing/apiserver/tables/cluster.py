@@ -5,7 +5,7 @@ from typing import Final
 
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, conditions_of, dig, meta
 from navarchos.testing.apiserver.store import BucketId
-from navarchos.testing.apiserver.tables.cells import (
+from navarchos.testing.apiserver.tables.columns import (
     AGE,
     NAME,
     Cell,

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-__all__ = ["TYPES"]
+__all__ = ["CORE"]
 
 _PODS: Final = """
 Pod
@@ -332,4 +332,4 @@ EventSeries
   count:int lastObservedTime:micro?
 """
 
-TYPES: Final = {"io.k8s.api.core.v1": _PODS + _VOLUMES + _NODES + _OTHERS}
+CORE: Final = _PODS + _VOLUMES + _NODES + _OTHERS

@@ -12,8 +12,7 @@ from typing import Final
 
 from navarchos.testing.apiserver.kinds import Kind, raw_of
 from navarchos.testing.apiserver.objects import JsonObject, encode, meta
-from navarchos.testing.apiserver.reading import select
-from navarchos.testing.apiserver.representation import metadata_only, table
+from navarchos.testing.apiserver.reads import select
 from navarchos.testing.apiserver.requests import (
     Form,
     ListOptions,
@@ -24,7 +23,8 @@ from navarchos.testing.apiserver.requests import (
 from navarchos.testing.apiserver.selectors import Selection
 from navarchos.testing.apiserver.status import StatusError, expired, too_large_version
 from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, Entry, Event
-from navarchos.testing.apiserver.writing import Api
+from navarchos.testing.apiserver.tables import metadata_only, table
+from navarchos.testing.apiserver.writes import Api
 
 __all__ = ["WakeHub", "Watch", "WatchLines"]
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from navarchos.testing.apiserver.access.escalation import check_escalation
-from navarchos.testing.apiserver.access.guard import Access
+from navarchos.testing.apiserver.access import Access
+from navarchos.testing.apiserver.access.roles import check_escalation
 from navarchos.testing.apiserver.bodies import Options, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.names import validate_finalizer_names, validate_metadata
@@ -23,7 +23,7 @@ from navarchos.testing.apiserver.objects import (
     new_uid,
     timestamp,
 )
-from navarchos.testing.apiserver.ownership.booking import (
+from navarchos.testing.apiserver.ownership.field_manager import (
     keep_times_if_same,
     set_managers,
     set_managers_of_new,

@@ -11,7 +11,6 @@ import msgspec
 from navarchos.structs import ready
 from navarchos.testing.apiserver.kinds import Kind, raw_of
 from navarchos.testing.apiserver.objects import JsonObject, encode
-from navarchos.testing.apiserver.representation import metadata_only, table
 from navarchos.testing.apiserver.requests import (
     Answer,
     Form,
@@ -23,7 +22,8 @@ from navarchos.testing.apiserver.requests import (
 from navarchos.testing.apiserver.selectors import Selection
 from navarchos.testing.apiserver.status import StatusError, bad_request, expired, too_large_version
 from navarchos.testing.apiserver.store import Compacted, Entry, FutureVersion, entry_key
-from navarchos.testing.apiserver.writing import Api, require
+from navarchos.testing.apiserver.tables import metadata_only, table
+from navarchos.testing.apiserver.writes import Api, require
 
 __all__ = ["answer_list", "answer_object", "expired_page", "find", "get", "list_objects", "select"]
 

@@ -1,38 +1,135 @@
-"""The patch format `apply`: a client states the fields that it wants to manage."""
+"""What an applied configuration may look like, in the words of structured-merge-diff.
 
-from collections.abc import Callable
+The patch format `apply`: a client states the fields that it wants to manage.
+"""
+
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
 import yaml
 
-from navarchos.testing.apiserver.bodies import Options
-from navarchos.testing.apiserver.decoding import json_name
+from navarchos.testing.apiserver.bodies import Options, json_name
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, meta
-from navarchos.testing.apiserver.ownership.booking import writing_of
-from navarchos.testing.apiserver.ownership.checking import faults_of
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode, meta
+from navarchos.testing.apiserver.ownership.field_manager import (
+    Applied,
+    Conflicts,
+    Writing,
+    applied,
+    writing_of,
+)
 from navarchos.testing.apiserver.ownership.fieldsets import (
     FieldSet,
     difference,
+    field,
     path_text,
     paths,
     union,
 )
-from navarchos.testing.apiserver.ownership.managers import Manager, decode_claims, encode_claims
-from navarchos.testing.apiserver.ownership.structure import changed, fields_of
-from navarchos.testing.apiserver.ownership.tracking import Applied, Conflicts, Writing, applied
-from navarchos.testing.apiserver.status import (
-    Cause,
-    StatusError,
-    bad_request,
-    conflict,
-    not_found,
+from navarchos.testing.apiserver.ownership.managed_fields import (
+    Manager,
+    decode_claims,
+    encode_claims,
 )
+from navarchos.testing.apiserver.ownership.typed_values import (
+    ElementFault,
+    changed,
+    element_of,
+    fields_of,
+    is_granular_list,
+    schema_below,
+)
+from navarchos.testing.apiserver.schema import Schema
+from navarchos.testing.apiserver.status import Cause, StatusError, bad_request, conflict, not_found
 from navarchos.testing.apiserver.store import Entry, entry_key
-from navarchos.testing.apiserver.writing import Api, create, modify
+from navarchos.testing.apiserver.writes import Api, create, modify
 
-__all__ = ["apply", "apply_to", "read_configuration"]
+__all__ = ["apply", "apply_to", "faults_of", "read_configuration"]
+
+_GO_TYPES: Final = {str: "string", bool: "bool", int: "int64", float: "float64"}
+
+
+def faults_of(config: JsonObject, schema: Schema) -> str:
+    """Return what is wrong with a configuration, in one text; nothing if it may be applied."""
+    found = [f"{path}: {text}" if path else text for path, text in _check(config, schema, "")]
+    if len(found) < 2:
+        return "".join(found)
+    return "\n  ".join(["errors:", *found])
+
+
+def _check(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+    if value is None or not schema.type:
+        return
+    if schema.type == "object":
+        yield from _check_map(value, schema, path)
+    elif schema.type == "array":
+        yield from _check_list(value, schema, path)
+    elif text := _wrong_scalar(value, schema):
+        yield path, text
+
+
+def _check_map(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, dict):
+        yield path, f"expected map, got {_shown(value)}"
+        return
+    for key, item in value.items():
+        at = path + path_text((field(key),))
+        if schema.child(key) is None and not schema.preserve:
+            yield at, "field not declared in schema"
+            return  # upstream stops at the first
+        yield from _check(item, schema_below(schema, key), at)
+
+
+def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+    if not isinstance(value, list):
+        yield path, f"expected list, got {_shown(value)}"
+        return
+    seen: set[str] = set()
+    for index, item in enumerate(value):
+        at = f"[{index}]"
+        if is_granular_list(schema):
+            try:
+                element = element_of(item, schema)
+            except ElementFault as fault:
+                yield path, f"element {index}: {fault}"
+                return
+            at = path_text((element,))
+            if element in seen:
+                yield path, f"duplicate entries for key {at}"
+            seen.add(element)
+        if schema.items is not None:
+            yield from _check(item, schema.items, path + at)
+
+
+def _wrong_scalar(value: JsonValue, schema: Schema) -> str:
+    wanted = schema.type
+    if wanted in {"integer", "number"} and (
+        isinstance(value, bool) or not isinstance(value, int | float)
+    ):
+        return f"expected numeric (int or float), got {_GO_TYPES.get(type(value), 'object')}"
+    if wanted == "string" and not isinstance(value, str):
+        return f"expected string, got &value.valueUnstructured{{Value:{encode(value).decode()}}}"
+    if wanted == "boolean" and not isinstance(value, bool):
+        return f"expected boolean, got {_shown(value)}"
+    if wanted == "int-or-string" and schema.format and isinstance(value, dict | list):
+        return f"expected any scalar, got {_shown(value)}"
+    return ""
+
+
+def _shown(value: JsonValue) -> str:
+    """Write a value as Go prints the box that it is in."""
+    return f"&{{{_printed(value)}}}"
+
+
+def _printed(value: JsonValue) -> str:
+    if isinstance(value, dict):
+        pairs = (f"{key}:{_printed(item)}" for key, item in sorted(value.items()))
+        return f"map[{' '.join(pairs)}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_printed, value))}]"
+    return value if isinstance(value, str) else encode(value).decode()
+
 
 _KUBECTL: Final = "kubectl"
 _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"

@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from navarchos.testing.apiserver.access.attributes import Attributes
+from navarchos.testing.apiserver.access import Access
 from navarchos.testing.apiserver.access.authorizer import Authorizer
-from navarchos.testing.apiserver.access.guard import Access
+from navarchos.testing.apiserver.access.rules import Attributes
 from navarchos.testing.apiserver.access.tokens import AUDIENCE, InvalidToken
 from navarchos.testing.apiserver.access.users import User
 from navarchos.testing.apiserver.kinds import Kind

@@ -9,8 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from navarchos.testing.apiserver.decoding import TIME_LAYOUT, is_rfc3339
-from navarchos.testing.apiserver.objects import JsonObject, dig
+from navarchos.testing.apiserver.objects import TIME_LAYOUT, JsonObject, dig, is_rfc3339
 from navarchos.testing.apiserver.requests import Answer, read_number
 from navarchos.testing.apiserver.status import (
     FieldError,
@@ -24,7 +23,7 @@ from navarchos.testing.apiserver.status import (
     not_found,
 )
 from navarchos.testing.apiserver.store import BucketId, entry_key
-from navarchos.testing.apiserver.writing import Api
+from navarchos.testing.apiserver.writes import Api
 
 __all__ = ["CONNECTIONS", "connect", "leads_on"]
 

@@ -1,17 +1,108 @@
-"""Events: stored as core/v1, served by both groups.
+"""PodDisruptionBudgets: defaults and checks. Their status is a controller's work.
+
+Leases: the lock of leader election.
+
+Events: stored as core/v1, served by both groups.
 
 Only the newer one is strict (`pkg/apis/core/validation/events.go`).
 """
 
+import re
 from dataclasses import replace
 from typing import Final
 
 from navarchos.testing.apiserver.kinds import Strategy, View
 from navarchos.testing.apiserver.names import validate_qualified_name
-from navarchos.testing.apiserver.objects import JsonObject, dig, meta
-from navarchos.testing.apiserver.status import FieldError, invalid_value, required
+from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig, meta
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    invalid_value,
+    required,
+    unsupported_value,
+)
 
-__all__ = ["EVENT", "EVENTS_VIEW", "NEW_EVENT"]
+__all__ = [
+    "BUDGET",
+    "EVENT",
+    "EVENTS_VIEW",
+    "LEASE",
+    "NEW_EVENT",
+    "PRIORITY_CLASS",
+    "STORAGE_CLASS",
+]
+
+_POLICIES: Final = ("IfHealthyBudget", "AlwaysAllow")
+_PERCENT: Final = re.compile(r"[0-9]+%")
+_PERCENT_TEXT: Final = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or"
+    " '93%', regex used for validation is '[0-9]+%')"
+)
+
+
+def _default_budget(budget: JsonObject) -> None:
+    budget.setdefault("spec", {})
+    status = budget.setdefault("status", {})
+    for counter in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
+        status.setdefault(counter, 0)
+
+
+def _validate_budget(budget: JsonObject) -> list[FieldError]:
+    spec = budget["spec"]
+    errors = []
+    if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
+        shown = {k: spec[k] for k in ("minAvailable", "maxUnavailable")}
+        text = "minAvailable and maxUnavailable cannot be both set"
+        errors.append(invalid_value("spec", shown, text))
+    for field in ("minAvailable", "maxUnavailable"):
+        errors += _amount_errors(f"spec.{field}", spec.get(field))
+    policy = spec.get("unhealthyPodEvictionPolicy")
+    if policy is not None and policy not in _POLICIES:
+        errors.append(
+            unsupported_value("spec.unhealthyPodEvictionPolicy", policy, sorted(_POLICIES))
+        )
+    return errors
+
+
+def _amount_errors(field: str, value: JsonValue) -> list[FieldError]:
+    if isinstance(value, int) and value < 0:
+        return [invalid_value(field, value, "must be greater than or equal to 0")]
+    if isinstance(value, str) and not _PERCENT.fullmatch(value):
+        return [invalid_value(field, value, _PERCENT_TEXT)]
+    if isinstance(value, str) and int(value[:-1]) > 100:
+        return [invalid_value(field, value, "must not be greater than 100%")]
+    return []
+
+
+BUDGET: Final = Strategy(
+    generation=True, unconditional_update=False, default=_default_budget, validate=_validate_budget
+)
+
+
+def _default_lease(lease: JsonObject) -> None:
+    lease.setdefault("spec", {})
+
+
+def _validate_lease(lease: JsonObject) -> list[FieldError]:
+    spec = lease["spec"]
+    errors = []
+    duration = spec.get("leaseDurationSeconds")
+    if duration is not None and duration <= 0:
+        errors.append(
+            invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
+        )
+    transitions = spec.get("leaseTransitions")
+    if transitions is not None and transitions < 0:
+        text = "must be greater than or equal to 0"
+        errors.append(invalid_value("spec.leaseTransitions", transitions, text))
+    return errors
+
+
+LEASE: Final = Strategy(
+    unconditional_update=False,
+    create_on_update=True,
+    default=_default_lease,
+    validate=_validate_lease,
+)
 
 _RENAMED: Final = (
     ("involvedObject", "regarding"),
@@ -42,7 +133,7 @@ def _encode(event: JsonObject) -> JsonObject:
     return {**renamed, "apiVersion": "events.k8s.io/v1"}
 
 
-def _default(event: JsonObject) -> None:
+def _default_event(event: JsonObject) -> None:
     event.setdefault("involvedObject", {})
     event.setdefault("source", {})
     for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
@@ -51,7 +142,7 @@ def _default(event: JsonObject) -> None:
     event.setdefault("reportingInstance", "")
 
 
-def _validate(event: JsonObject) -> list[FieldError]:
+def _validate_event(event: JsonObject) -> list[FieldError]:
     """Check what upstream does for both groups; an `eventTime` obliges to more."""
     errors = []
     involved = dig(event, "involvedObject", "namespace", default="")
@@ -119,6 +210,18 @@ def _series_errors(event: JsonObject) -> list[FieldError]:
     return errors
 
 
-EVENT: Final = Strategy(create_on_update=True, default=_default, validate=_validate)
+EVENT: Final = Strategy(create_on_update=True, default=_default_event, validate=_validate_event)
 NEW_EVENT: Final = replace(EVENT, validate_create=_validate_new, validate_update=_validate_change)
 EVENTS_VIEW: Final = View(decode=_decode, encode=_encode)
+
+
+def _default_class(obj: JsonObject) -> None:
+    obj.setdefault("reclaimPolicy", "Delete")
+    obj.setdefault("volumeBindingMode", "Immediate")
+
+
+STORAGE_CLASS: Final = Strategy(returns_deleted=True, default=_default_class)
+PRIORITY_CLASS: Final = Strategy(
+    generation=True,
+    default=lambda obj: obj.setdefault("preemptionPolicy", "PreemptLowerPriority"),
+)

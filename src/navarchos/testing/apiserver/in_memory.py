@@ -16,8 +16,9 @@ from navarchos.client.transport import Answer, BufferedAnswer
 from navarchos.clock import Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
+from navarchos.testing.apiserver.faults import Cut, Ending, Spoiler
 from navarchos.testing.apiserver.handler import Request
-from navarchos.testing.apiserver.reception import (
+from navarchos.testing.apiserver.request_pipeline import (
     LARGEST_BODY,
     Case,
     Reception,
@@ -28,8 +29,7 @@ from navarchos.testing.apiserver.reception import (
 from navarchos.testing.apiserver.requests import Answer as Served
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change
-from navarchos.testing.apiserver.striking import Cut, Ending, Spoiler
-from navarchos.testing.apiserver.watching import WatchLines
+from navarchos.testing.apiserver.watches import WatchLines
 
 __all__ = ["DirectTransport", "Wakes", "buffered", "read_request"]
 

@@ -1,15 +1,27 @@
-"""Namespaces, services, config maps and secrets."""
+"""Namespaces, services, config maps and secrets.
+
+Nodes: what may change, and the checks on taints.
+
+Volumes and claims: the defaults that kubectl shows.
+"""
 
 import base64
 import ipaddress
 from typing import Final
 
 from navarchos.testing.apiserver.kinds import Strategy
-from navarchos.testing.apiserver.names import config_key, dns_label
+from navarchos.testing.apiserver.names import config_key, dns_label, validate_qualified_name
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta
-from navarchos.testing.apiserver.status import FieldError, forbidden_field, invalid_value, required
+from navarchos.testing.apiserver.status import (
+    FieldError,
+    duplicate,
+    forbidden_field,
+    invalid_value,
+    required,
+    unsupported_value,
+)
 
-__all__ = ["CONFIG_MAP", "NAMESPACE", "SECRET", "SERVICE"]
+__all__ = ["CLAIM", "CONFIG_MAP", "NAMESPACE", "NODE", "SECRET", "SERVICE", "VOLUME"]
 
 _CLUSTER_NETWORK: Final = ipaddress.ip_network("10.96.0.0/16")
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
@@ -126,3 +138,87 @@ CONFIG_MAP: Final = Strategy(validate=_validate_keys, validate_update=_frozen_da
 SECRET: Final = Strategy(
     default=_default_secret, validate=_validate_keys, validate_update=_frozen_data
 )
+
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_FROZEN: Final = ("podCIDR", "podCIDRs", "providerID")
+_NODE_INFO: Final = (
+    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion",
+    "kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture",
+)  # fmt: skip
+_UPDATE_REFUSED: Final = (
+    "node updates may only change labels, taints, or capacity (or configSource, if the"
+    " DynamicKubeletConfig feature gate is enabled)"
+)
+
+
+def _default_node(node: JsonObject) -> None:
+    node.setdefault("spec", {})
+    status = node.setdefault("status", {})
+    status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {"Port": 0})
+    status.setdefault("nodeInfo", dict.fromkeys(_NODE_INFO, ""))
+    if node["spec"].get("unschedulable") is False:
+        del node["spec"]["unschedulable"]  # omitted when false, as Go encodes it
+    capacity = node["status"].get("capacity")
+    if capacity:
+        node["status"].setdefault("allocatable", dict(capacity))
+
+
+def _validate_node(node: JsonObject) -> list[FieldError]:
+    errors = []
+    seen: set[tuple[str, str]] = set()
+    for index, taint in enumerate(dig(node, "spec", "taints", default=[])):
+        at = f"metadata.taints[{index}]"  # so says upstream
+        key, effect = taint.get("key") or "", taint.get("effect") or ""
+        errors += [invalid_value(f"{at}.key", key, why) for why in validate_qualified_name(key)]
+        if effect not in _EFFECTS:
+            errors.append(unsupported_value(f"{at}.effect", effect, _EFFECTS))
+        if (key, effect) in seen:
+            shown = {"Key": key, "Value": taint.get("value") or "", "Effect": effect}
+            again = duplicate(at, {**shown, "TimeAdded": taint.get("timeAdded")})
+            why = f"{again.text}: taints must be unique by key and effect pair"
+            errors.append(FieldError(again.reason, at, why))
+        seen.add((key, effect))
+    return errors
+
+
+def _validate_node_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+    """Refuse changes of what identifies the machine, once it is known."""
+    changed = [
+        field
+        for field in _FROZEN
+        if old["spec"].get(field) and old["spec"].get(field) != new["spec"].get(field)
+    ]
+    return [forbidden_field(f"spec.{field}", _UPDATE_REFUSED) for field in changed]
+
+
+NODE: Final = Strategy(
+    status_on_create=True,
+    default=_default_node,
+    validate=_validate_node,
+    validate_update=_validate_node_update,
+)
+
+
+def _default_claim(obj: JsonObject) -> None:
+    obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
+    obj.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+def _validate_claim(obj: JsonObject) -> list[FieldError]:
+    errors = []
+    if not obj["spec"].get("accessModes"):
+        errors.append(required("spec.accessModes", "at least 1 access mode is required"))
+    if not dig(obj, "spec", "resources", "requests", "storage"):
+        errors.append(required("spec.resources[storage]"))
+    return errors
+
+
+def _default_volume(obj: JsonObject) -> None:
+    spec = obj.setdefault("spec", {})
+    spec.setdefault("volumeMode", "Filesystem")
+    spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
+    obj.setdefault("status", {}).setdefault("phase", "Pending")
+
+
+CLAIM: Final = Strategy(returns_deleted=True, default=_default_claim, validate=_validate_claim)
+VOLUME: Final = Strategy(returns_deleted=True, default=_default_volume)

@@ -9,13 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from navarchos.testing.apiserver.custom import CLEANUP_FINALIZER, DEFINITIONS
-from navarchos.testing.apiserver.deleteoptions import FOREGROUND, ORPHAN, Deletion
-from navarchos.testing.apiserver.deleting import delete
+from navarchos.testing.apiserver.deletion import FOREGROUND, ORPHAN, Deletion, delete
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, meta, owner_references
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Entry, entry_key
-from navarchos.testing.apiserver.writing import Api, Options, finish_deletion
+from navarchos.testing.apiserver.writes import Api, Options, finish_deletion
 
 __all__ = ["GarbageCollector"]
 

@@ -1,0 +1,301 @@
+"""The roles and bindings that every cluster has, for the kinds that are served here.
+
+After kube-apiserver's `bootstrappolicy`, without the roles of its controllers, of
+nodes, and of kinds that nobody here can ask for.
+
+
+Cluster roles that gather the rules of others.
+
+Upstream this is a controller of its own (clusterroleaggregation); here it is done
+before the write that brings it about is answered.
+
+
+Nobody gives away what they do not have: writes of roles and bindings.
+
+After `pkg/registry/rbac/*/policybased`.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from navarchos.testing.apiserver.access.authorizer import RBAC_GROUP, Authorizer
+from navarchos.testing.apiserver.access.rules import EVERYTHING, Attributes, uncovered
+from navarchos.testing.apiserver.access.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
+from navarchos.testing.apiserver.objects import JsonObject, dig, meta
+from navarchos.testing.apiserver.selectors import label_selector_matches
+from navarchos.testing.apiserver.status import (
+    ResourceName,
+    StatusError,
+    forbidden,
+    not_found,
+    quote,
+)
+from navarchos.testing.apiserver.store import BucketId, Change, Entry, Store
+
+__all__ = ["Aggregation", "bootstrap_roles", "check_escalation"]
+
+_READ: Final = ("get", "list", "watch")
+_WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
+_METADATA: Final = {
+    "labels": {"kubernetes.io/bootstrapping": "rbac-defaults"},
+    "annotations": {"rbac.authorization.kubernetes.io/autoupdate": "true"},
+}
+_HEALTH: Final = ("/healthz", "/livez", "/readyz", "/version", "/version/")
+_DISCOVERY: Final = (
+    "/api", "/api/*", "/apis", "/apis/*", "/healthz", "/livez", "/openapi", "/openapi/*",
+    "/readyz", "/version", "/version/",
+)  # fmt: skip
+_REVIEWS: Final = "authorization.k8s.io"
+_TOKENS: Final = "authentication.k8s.io"
+
+
+def _rule(verbs: Sequence[str], group: str, *resources: str) -> JsonObject:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
+
+
+def _paths(*paths: str, verb: str = "get") -> JsonObject:
+    return {"nonResourceURLs": list(paths), "verbs": [verb]}
+
+
+_VIEW: Final = (
+    _rule(
+        _READ, "", "configmaps", "events", "namespaces", "namespaces/status",
+        "persistentvolumeclaims", "persistentvolumeclaims/status", "pods", "pods/log",
+        "pods/status", "serviceaccounts", "services", "services/status",
+    ),
+    _rule(_READ, "events.k8s.io", "events"),
+    _rule(
+        _READ, "apps", "controllerrevisions", "daemonsets", "daemonsets/status", "deployments",
+        "deployments/scale", "deployments/status", "replicasets", "replicasets/scale",
+        "replicasets/status", "statefulsets", "statefulsets/scale", "statefulsets/status",
+    ),
+    _rule(_READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
+    _rule(_READ, "policy", "poddisruptionbudgets", "poddisruptionbudgets/status"),
+)  # fmt: skip
+_INTO_PODS: Final = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
+_EDIT: Final = (
+    _rule(_READ, "", *_INTO_PODS, "secrets", "services/proxy"),
+    _rule(("impersonate",), "", "serviceaccounts"),
+    _rule(_WRITE, "", "pods", *_INTO_PODS),
+    _rule(("create",), "", "pods/eviction", "serviceaccounts/token"),
+    _rule(
+        _WRITE, "", "configmaps", "events", "persistentvolumeclaims", "secrets",
+        "serviceaccounts", "services", "services/proxy",
+    ),
+    _rule(_WRITE, "events.k8s.io", "events"),
+    _rule(
+        _WRITE, "apps", "daemonsets", "deployments", "deployments/scale", "replicasets",
+        "replicasets/scale", "statefulsets", "statefulsets/scale",
+    ),
+    _rule(_WRITE, "batch", "cronjobs", "jobs"),
+    _rule(_WRITE, "policy", "poddisruptionbudgets"),
+    _rule((*_READ, *_WRITE), "coordination.k8s.io", "leases"),
+)  # fmt: skip
+_ADMIN: Final = (
+    _rule(("create",), _REVIEWS, "localsubjectaccessreviews"),
+    _rule((*_READ, *_WRITE), RBAC_GROUP, "roles", "rolebindings"),
+)
+_ROLES: Final[Mapping[str, Sequence[JsonObject]]] = {
+    "cluster-admin": (_rule("*", "*", "*"), _paths("*", verb="*")),
+    "system:aggregate-to-admin": _ADMIN,
+    "system:aggregate-to-edit": _EDIT,
+    "system:aggregate-to-view": _VIEW,
+    "system:auth-delegator": (
+        _rule(("create",), _TOKENS, "tokenreviews"),
+        _rule(("create",), _REVIEWS, "subjectaccessreviews"),
+    ),
+    "system:basic-user": (
+        _rule(("create",), _REVIEWS, "selfsubjectaccessreviews", "selfsubjectrulesreviews"),
+        _rule(("create",), _TOKENS, "selfsubjectreviews"),
+    ),
+    "system:discovery": (_paths(*_DISCOVERY),),
+    "system:public-info-viewer": (_paths(*_HEALTH),),
+}
+_AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
+"""Roles that gather others, and the one that gathers them."""
+
+_BINDINGS: Final[Mapping[str, Sequence[str]]] = {
+    "cluster-admin": (MASTERS,),
+    "system:basic-user": (AUTHENTICATED,),
+    "system:discovery": (AUTHENTICATED,),
+    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
+}
+
+
+def bootstrap_roles() -> Iterator[JsonObject]:
+    """Iterate the cluster roles and bindings that are there from the beginning."""
+    for name, rules in _ROLES.items():
+        labels = {}
+        if name.startswith("system:aggregate-to-"):
+            labels = {_label(name.removeprefix("system:aggregate-to-")): "true"}
+        yield {**_object("ClusterRole", name, labels), "rules": list(rules)}
+    for name, into in _AGGREGATED.items():
+        role = _object("ClusterRole", name, {_label(into): "true"} if into else {})
+        selector = {"matchLabels": {_label(name): "true"}}
+        yield {**role, "aggregationRule": {"clusterRoleSelectors": [selector]}}
+    for name, groups in _BINDINGS.items():
+        yield {
+            **_object("ClusterRoleBinding", name, {}),
+            "roleRef": {"apiGroup": RBAC_GROUP, "kind": "ClusterRole", "name": name},
+            "subjects": [
+                {"apiGroup": RBAC_GROUP, "kind": "Group", "name": group} for group in groups
+            ],
+        }
+
+
+def _label(role: str) -> str:
+    return f"rbac.authorization.k8s.io/aggregate-to-{role}"
+
+
+def _object(kind: str, name: str, labels: Mapping[str, str]) -> JsonObject:
+    metadata = {
+        "name": name,
+        "labels": {**_METADATA["labels"], **labels},
+        "annotations": dict(_METADATA["annotations"]),
+    }
+    return {"apiVersion": f"{RBAC_GROUP}/v1", "kind": kind, "metadata": metadata}
+
+
+_CLUSTER_ROLES: Final = BucketId("clusterroles", RBAC_GROUP)
+
+
+class Aggregation:
+    """Keeps the rules of roles with an `aggregationRule` as they should be.
+
+    Threads: the listener runs under the store's lock.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def on_change(self, change: Change) -> None:
+        """Gather again after a change of any cluster role."""
+        if change.resource != _CLUSTER_ROLES:
+            return
+        roles = self._store.entries(_CLUSTER_ROLES)
+        for role in roles:
+            selectors = dig(role.obj, "aggregationRule", "clusterRoleSelectors", default=())
+            if not selectors:
+                continue
+            rules = _gathered(role, selectors, roles)
+            if rules != (role.obj.get("rules") or []):
+                # Whoever gathers this one in turn is told of it, and so on.
+                self._store.put(
+                    _CLUSTER_ROLES,
+                    {**role.obj, "metadata": dict(meta(role.obj)), "rules": rules},
+                )
+                return
+
+
+def _gathered(role: Entry, selectors: list[JsonObject], roles: list[Entry]) -> list[JsonObject]:
+    found: list[JsonObject] = []
+    for selector in selectors:
+        for other in roles:
+            labels = meta(other.obj).get("labels") or {}
+            if other.name != role.name and label_selector_matches(selector, labels):
+                found += [rule for rule in other.obj.get("rules") or () if rule not in found]
+    return found
+
+
+_ROLE_PLURALS: Final = frozenset({"roles", "clusterroles"})
+_BINDING_PLURALS: Final = frozenset({"rolebindings", "clusterrolebindings"})
+# What the garbage collector writes, who may not do what roles say.
+_COLLECTED: Final = ("ownerReferences", "finalizers")
+_AGGREGATES: Final = "must have cluster-admin privileges to use the aggregationRule"
+
+
+def check_escalation(
+    authorizer: Authorizer,
+    resource: ResourceName,
+    new: JsonObject,
+    old: JsonObject | None,
+    user: User,
+) -> None:
+    """Refuse a role with rights that its writer lacks, or a binding to such a role.
+
+    Args:
+        authorizer: Knows the rights.
+        resource: What is written; only roles and bindings are looked at.
+        new: The object to be stored.
+        old: The object that is stored; `None` when it is created.
+        user: Who writes.
+
+    Raises:
+        StatusError: 403.
+    """
+    if resource.group != RBAC_GROUP or MASTERS in user.groups:
+        return
+    if old is not None and _without_collected(new) == _without_collected(old):
+        return
+    if resource.plural in _ROLE_PLURALS:
+        _check_role(authorizer, resource, new, old, user)
+    elif resource.plural in _BINDING_PLURALS:
+        _check_binding(authorizer, resource, new, user)
+
+
+def _without_collected(obj: JsonObject) -> JsonObject:
+    kept = {k: v for k, v in meta(obj).items() if k not in {*_COLLECTED, "managedFields"}}
+    return {**obj, "metadata": kept}
+
+
+def _check_role(
+    authorizer: Authorizer,
+    resource: ResourceName,
+    new: JsonObject,
+    old: JsonObject | None,
+    user: User,
+) -> None:
+    name, namespace = meta(new).get("name") or "", meta(new).get("namespace") or ""
+    asked_name = name if old is not None else ""  # a request to create names nothing
+    asked = Attributes(
+        "escalate", RBAC_GROUP, resource.plural, namespace=namespace, name=asked_name
+    )
+    if authorizer.decide(user, asked).allowed:
+        return
+    _confirm(authorizer, resource, name, namespace, new.get("rules") or (), user)
+    aggregates = any((obj or {}).get("aggregationRule") for obj in (new, old))
+    owned = authorizer.rules_of(user, namespace).rules
+    if aggregates and uncovered(owned, EVERYTHING):
+        raise forbidden(resource, name, _AGGREGATES)
+
+
+def _check_binding(
+    authorizer: Authorizer, resource: ResourceName, new: JsonObject, user: User
+) -> None:
+    name, namespace = meta(new).get("name") or "", meta(new).get("namespace") or ""
+    reference = new.get("roleRef") or {}
+    role = reference.get("name") or ""
+    plural = f"{(reference.get('kind') or '').lower()}s"
+    if plural in _ROLE_PLURALS:
+        asked = Attributes("bind", RBAC_GROUP, plural, namespace=namespace, name=role)
+        if authorizer.decide(user, asked).allowed:
+            return
+    found = authorizer.role_rules(reference, namespace)
+    if found.error and plural not in _ROLE_PLURALS:
+        raise StatusError(500, "", found.error)
+    if found.error:
+        raise not_found(resource, role)  # upstream speaks of the binding, too
+    _confirm(authorizer, resource, name, namespace, found.rules, user)
+
+
+def _confirm(
+    authorizer: Authorizer,
+    resource: ResourceName,
+    name: str,
+    namespace: str,
+    rules: Iterable[JsonObject],
+    user: User,
+) -> None:
+    owned = authorizer.rules_of(user, namespace)
+    missing = uncovered(owned.rules, rules)
+    if not missing:
+        return
+    groups = " ".join(quote(group) for group in user.groups)
+    listed = "\n".join(missing)
+    why = (
+        f"user {quote(user.name)} (groups=[{groups}]) is attempting to grant RBAC permissions not"
+        f" currently held:\n{listed}"
+    )
+    if owned.error:
+        why += f"; resolution errors: [{owned.error}]"
+    raise forbidden(resource, name, why)
