@@ -472,7 +472,7 @@ class Inverse:
         for key, why in whys.items():
             assert isinstance(why, IndexFailed)
             assert (why.index, why.key) == (self.name, key)
-        assert self.count("objects_left_out") == len(whys)
+        assert self.count("objects_skipped") == len(whys)
         return list(whys)
 
 
@@ -569,7 +569,7 @@ def test_what_was_left_out_heals_with_its_next_state_its_end_or_a_list(
     ]
     inverse.informer.stop()
     assert inverse.informer.join()
-    assert inverse.count("objects_left_out") == 0, "a stopped cache counts no more"
+    assert inverse.count("objects_skipped") == 0, "a stopped cache counts no more"
 
 
 def test_indexers_that_fail_on_what_is_stored_are_refused(
