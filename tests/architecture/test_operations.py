@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from navarchos.cli.exits import ExitStatus
+from navarchos.cli.errors import ExitStatus
 from navarchos.drain import Answer
 from navarchos.drain import Reason as PodReason
 from navarchos.operator.api.v1alpha1 import DrainPhase, ReplacementPhase, RolloutPhase, Step

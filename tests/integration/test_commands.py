@@ -147,7 +147,7 @@ def test_json_is_one_object_of_the_documented_shape(
     navarchos: CommandLine, kubeconfig: str
 ) -> None:
     done = navarchos.run("status", "-o", "json", "-n", "anything", "--kubeconfig", kubeconfig)
-    assert json.loads(done.stdout) == {"rollouts": [], "drains": [], "stale": ""}
+    assert json.loads(done.stdout) == {"rollouts": [], "drains": [], "outOfDateBecause": ""}
 
 
 def test_starting_up_imports_neither_a_terminal_nor_a_server_nor_the_operator() -> None:
@@ -165,8 +165,8 @@ def test_starting_up_imports_neither_a_terminal_nor_a_server_nor_the_operator() 
 
 def test_commands_for_a_cluster_do_not_load_the_sandbox() -> None:
     code = (
-        "import sys, navarchos.cli.status, navarchos.cli.plan, navarchos.cli.steering;"
-        "import navarchos.cli.drain;"
+        "import sys, navarchos.cli.status, navarchos.cli.plan, navarchos.cli.control;"
+        "import navarchos.cli.control;"
         "print([m for m in ('aiohttp', 'celpy', 'navarchos.testing') if m in sys.modules])"
     )
     done = subprocess.run(

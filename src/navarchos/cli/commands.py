@@ -9,21 +9,20 @@ from typing import Final, cast
 import click
 
 from navarchos._version import __version__
-from navarchos.cli.exits import ExitStatus
-from navarchos.cli.failure import Failure
+from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.errors import ConfigError
 
 __all__ = ["cli", "run"]
 
 _COMMANDS: Final = {
-    "abort": ("navarchos.cli.steering", "abort"),
-    "crds": ("navarchos.cli.crds", "crds"),
-    "drain": ("navarchos.cli.drain", "drain"),
+    "abort": ("navarchos.cli.control", "abort"),
+    "crds": ("navarchos.cli.manifests", "crds"),
+    "drain": ("navarchos.cli.control", "drain"),
     "manager": ("navarchos.cli.manager", "manager"),
     "manifests": ("navarchos.cli.manifests", "manifests"),
-    "pause": ("navarchos.cli.steering", "pause"),
+    "pause": ("navarchos.cli.control", "pause"),
     "plan": ("navarchos.cli.plan", "plan"),
-    "resume": ("navarchos.cli.steering", "resume"),
+    "resume": ("navarchos.cli.control", "resume"),
     "sandbox": ("navarchos.cli.sandbox.command", "sandbox"),
     "status": ("navarchos.cli.status", "status"),
 }
@@ -83,7 +82,7 @@ def run(arguments: Sequence[str], *, name: str = "navarchos") -> int:
         return _refuse(_one_line(error), ExitStatus.USAGE)
     except ConfigError as error:
         return _refuse(str(error), ExitStatus.USAGE)
-    except Failure as error:
+    except CommandError as error:
         return _refuse(str(error), error.status)
     return status if isinstance(status, int) else ExitStatus.OK
 

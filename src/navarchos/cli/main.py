@@ -5,7 +5,7 @@ import sys
 from pathlib import PurePath
 from typing import Final, NoReturn
 
-from navarchos.cli.exits import ExitStatus
+from navarchos.cli.errors import ExitStatus
 
 __all__ = ["main"]
 

@@ -10,7 +10,7 @@ import click
 
 from navarchos import logs
 from navarchos._version import __version__
-from navarchos.cli.failure import Failure
+from navarchos.cli.errors import CommandError
 from navarchos.cli.options import ADDRESS, DURATION, GO_BOOL
 from navarchos.client import Client
 from navarchos.errors import ConfigError
@@ -193,7 +193,7 @@ def manager(
         try:
             process.run(_stdin_token() if until_stdin_closes else None, install_signals=True)
         except LeaseLost as error:
-            raise Failure(f"{error}; exiting so that another replica acts alone") from error
+            raise CommandError(f"{error}; exiting so that another replica acts alone") from error
 
 
 def _stdin_token() -> StopToken:

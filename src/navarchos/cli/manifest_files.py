@@ -7,8 +7,7 @@ from typing import cast
 
 import msgspec
 
-from navarchos.cli.exits import ExitStatus
-from navarchos.cli.failure import Failure
+from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.client import Client, RawResponse
 from navarchos.client.status import status_of_answer
 from navarchos.crd import ManifestError, read_objects
@@ -35,9 +34,9 @@ class Manifest:
         metadata = cast("Mapping[str, object]", self.document.get("metadata") or {})
         return str(metadata.get("name") or metadata.get("generateName") or "without a name")
 
-    def refuse(self, reason: str, *, status: ExitStatus = ExitStatus.USAGE) -> Failure:
+    def refuse(self, reason: str, *, status: ExitStatus = ExitStatus.USAGE) -> CommandError:
         """Return the line that says what is wrong with this object."""
-        return Failure(f"{self.file}: {self.kind} {self.name}: {reason}", status=status)
+        return CommandError(f"{self.file}: {self.kind} {self.name}: {reason}", status=status)
 
 
 def load(files: Sequence[Path]) -> list[Manifest]:
@@ -53,10 +52,10 @@ def _load(file: Path) -> list[Manifest]:
     try:
         found = read_objects(file)
     except ManifestError as error:
-        raise Failure(str(error), status=ExitStatus.USAGE) from error
+        raise CommandError(str(error), status=ExitStatus.USAGE) from error
     if not found:
         why = f"{file}: holds no object; write a NodeRollout into it"
-        raise Failure(why, status=ExitStatus.USAGE)
+        raise CommandError(why, status=ExitStatus.USAGE)
     return [Manifest(str(file), document) for document in found]
 
 

@@ -1,12 +1,21 @@
 """Types of options that Go programs have and click does not."""
 
-from typing import Final
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, TypeVar, cast
 
 import click
 
+from navarchos._version import __version__
+from navarchos.cli.errors import CommandError, ExitStatus
+from navarchos.client import BadRequest, Client, ClientError, Invalid, NotFound
+from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS
 from navarchos.runtime.durations import parse_duration
 
-__all__ = ["ADDRESS", "DURATION", "GO_BOOL"]
+__all__ = ["ADDRESS", "DURATION", "GO_BOOL", "TargetCluster", "cluster_options", "output_option"]
 
 
 class _Duration(click.ParamType[float]):
@@ -60,3 +69,84 @@ class _GoBool(click.ParamType[bool]):
 DURATION: Final = _Duration()
 ADDRESS: Final = _Address()
 GO_BOOL: Final = _GoBool()
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_INSTALL: Final = "its definitions are not installed: navarchos crds | kubectl create -f -"
+
+
+@dataclass(frozen=True, slots=True)
+class TargetCluster:
+    """Which cluster is meant, as kubectl's options say it."""
+
+    kubeconfig: Path | None
+    context: str | None
+
+    @contextmanager
+    def connect(self) -> Iterator[Client]:
+        """Open a client; nothing is asked of the server yet.
+
+        Raises:
+            Failure: Whatever the server refused inside, as one line with its status.
+        """
+        with Client.from_config(
+            kubeconfig=self.kubeconfig,
+            context=self.context,
+            user_agent=f"navarchos-cli/{__version__}",
+        ) as client:
+            try:
+                yield client
+            except (BadRequest, Invalid) as error:
+                raise CommandError(str(error), status=ExitStatus.USAGE) from error
+            except NotFound as error:
+                raise _missing(client, error) from error
+            except ClientError as error:
+                raise CommandError(str(error), status=ExitStatus.UNREACHABLE) from error
+
+
+def _missing(client: Client, error: NotFound) -> CommandError:
+    try:
+        installed = client.has_kind(NODE_ROLLOUTS)
+    except ClientError as unreachable:
+        return CommandError(str(unreachable), status=ExitStatus.UNREACHABLE)
+    if not installed:
+        why = f"{client.config.host} does not serve {NODE_ROLLOUTS.kind}: {_INSTALL}"
+        return CommandError(why, status=ExitStatus.UNREACHABLE)
+    return CommandError(error.message or str(error), status=ExitStatus.NOT_FOUND)
+
+
+def cluster_options(function: F) -> F:
+    """Give a command kubectl's `--kubeconfig`, `--context` and `-n`, as one `cluster`."""
+
+    @functools.wraps(function)
+    def call(*, kubeconfig: Path | None, context: str | None, **rest: object) -> object:
+        return function(cluster=TargetCluster(kubeconfig, context), **rest)
+
+    namespace = click.option(
+        "-n",
+        "--namespace",
+        expose_value=False,
+        help="Accepted as everywhere in kubectl; nodes and rollouts have no namespace.",
+    )
+    at = click.option("--context", help="Context of the kubeconfig; its current one by default.")
+    path = click.option(
+        "--kubeconfig",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="By default KUBECONFIG, then the cluster we run in, then ~/.kube/config.",
+    )
+    return cast("F", path(at(namespace(call))))
+
+
+def output_option(function: F) -> F:
+    """Give a command `-o text` and `-o json`, as `as_json`."""
+    return click.option(
+        "-o",
+        "--output",
+        "as_json",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        show_default=True,
+        callback=lambda _context, _parameter, value: value == "json",
+        help="json is one object on a line, of a documented shape.",
+    )(function)

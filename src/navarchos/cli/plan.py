@@ -7,10 +7,10 @@ from pathlib import Path
 import click
 import msgspec
 
-from navarchos.cli.cluster import Cluster, cluster_options, output_option
-from navarchos.cli.exits import ExitStatus
+from navarchos.cli.errors import ExitStatus
 from navarchos.cli.manifest_files import Manifest, check, load
-from navarchos.cli.progress.text import MOST_LINES
+from navarchos.cli.options import TargetCluster, cluster_options, output_option
+from navarchos.cli.summary import MAX_LINES
 from navarchos.client import Client
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout
 from navarchos.operator.preflight import PlanFinding, PredictedRollout, collect, predict
@@ -35,7 +35,9 @@ class _Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 )
 @output_option
 @cluster_options
-def plan(*, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluster: Cluster) -> int:
+def plan(
+    *, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluster: TargetCluster
+) -> int:
     """Say what a rollout would do, from a file or from where the rollout NAME stands.
 
     Nodes in order, their pods by what happens to them, and whatever would block or
@@ -60,7 +62,7 @@ def plan(*, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluste
         click.echo(msgspec.json.encode(_Plan(rollouts=predicted, is_blocked=is_blocked)))
     else:
         click.echo("\n".join(line for each in predicted for line in _lines(each)))
-    return ExitStatus.NO if is_blocked else ExitStatus.OK
+    return ExitStatus.FAILED if is_blocked else ExitStatus.OK
 
 
 def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
@@ -86,11 +88,11 @@ def _lines(rollout: PredictedRollout) -> Iterable[str]:
 
 
 def _findings(findings: tuple[PlanFinding, ...], node: str = "") -> Iterable[str]:
-    for finding in findings[:MOST_LINES]:
+    for finding in findings[:MAX_LINES]:
         what = " ".join((finding.reason, *finding.budgets))
         where = " on ".join(part for part in (finding.pod, node) if part)
         said = "; ".join(part for part in (finding.message, finding.next_action) if part)
         head = "  ".join(part for part in (f"{finding.severity:<6}", what, where) if part)
         yield f"      {head}: {said}"
-    if len(findings) > MOST_LINES:
-        yield f"      and {len(findings) - MOST_LINES} more"
+    if len(findings) > MAX_LINES:
+        yield f"      and {len(findings) - MAX_LINES} more"

@@ -8,13 +8,17 @@ import click
 import msgspec
 from msgspec.structs import replace
 
-from navarchos.cli.cluster import Cluster, cluster_options, output_option
-from navarchos.cli.exits import ExitStatus
-from navarchos.cli.failure import Failure
-from navarchos.cli.progress.following import Follower, following, read
-from navarchos.cli.progress.freshness import EVERY, Freshness, why_not_current
-from navarchos.cli.progress.summary import Summary, summarize
-from navarchos.cli.progress.text import summary_lines
+from navarchos.cli.errors import CommandError, ExitStatus
+from navarchos.cli.follower import (
+    CHECK_INTERVAL,
+    Follower,
+    Freshness,
+    leader_warning,
+    open_follower,
+    read,
+)
+from navarchos.cli.options import TargetCluster, cluster_options, output_option
+from navarchos.cli.summary import Summary, summarize, summary_lines
 from navarchos.operator.api.v1alpha1 import RolloutPhase
 
 __all__ = ["status"]
@@ -28,7 +32,7 @@ _CLEAR: Final = "\033[H\033[J"
 @click.option("--watch", "-w", is_flag=True, help="Show every change until the rollout has ended.")
 @output_option
 @cluster_options
-def status(*, name: str, watch: bool, as_json: bool, cluster: Cluster) -> int:
+def status(*, name: str, watch: bool, as_json: bool, cluster: TargetCluster) -> int:
     """Show rollouts: phase, progress, nodes in flight, what blocks and what helps.
 
     With a NAME that rollout, otherwise all, and drains made by hand.
@@ -39,10 +43,10 @@ def status(*, name: str, watch: bool, as_json: bool, cluster: Cluster) -> int:
     show = _Shown(as_json=as_json, over=watch and sys.stdout.isatty())
     with cluster.connect() as client:
         # Asked first, so that what is missing is said in one line and no watch begins.
-        show.show(replace(read(client, name), stale=why_not_current(client)))
+        show.show(replace(read(client, name), out_of_date_because=leader_warning(client)))
         if not watch:
             return ExitStatus.OK
-        with following(client) as follower:
+        with open_follower(client) as follower:
             return _watch(follower, Freshness(client, follower), name, show)
 
 
@@ -51,22 +55,24 @@ def _watch(follower: Follower, freshness: Freshness, name: str, show: "_Shown") 
 
     def look() -> bool:
         rollouts = [r for r in follower.rollouts if name in {"", r.metadata.name}]
-        stale = freshness.why_stale()
+        out_of_date_because = freshness.out_of_date_because()
         if name and not rollouts:
-            raise Failure(f"rollout {name} has been deleted", status=ExitStatus.NOT_FOUND)
+            raise CommandError(f"rollout {name} has been deleted", status=ExitStatus.NOT_FOUND)
         seen = summarize(rollouts, follower.replacements, follower.drains)
         drains = () if name else seen.drains
-        show.show(Summary(rollouts=seen.rollouts, drains=drains, stale=stale))
+        show.show(
+            Summary(rollouts=seen.rollouts, drains=drains, out_of_date_because=out_of_date_because)
+        )
         match seen.rollouts[0].phase if name else None:
             case RolloutPhase.COMPLETED:
                 ended.append(ExitStatus.OK)
             case RolloutPhase.HALTED:
-                ended.append(ExitStatus.NO)
+                ended.append(ExitStatus.FAILED)
             case _:
                 pass
         return bool(ended)
 
-    follower.wait_until(look, every=EVERY)
+    follower.wait_until(look, every=CHECK_INTERVAL)
     return ended[0]
 
 

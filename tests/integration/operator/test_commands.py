@@ -108,7 +108,7 @@ def test_a_rollout_is_planned_watched_paused_resumed_and_aborted(
     assert "nothing held it" in terminal.run("resume", case.name).stdout
 
     aborted = terminal.run("abort", case.name, "-o", "json").result
-    assert aborted["nodes"] == {first: "GivenBack"}
+    assert aborted["nodes"] == {first: "Uncordoned"}
     for kind in ("NodeRollout", "NodeReplacement", "NodeDrain"):
         assert case.target.list(kind) == []
     assert not case.is_cordoned(first)

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from navarchos.cli.failure import Failure
+from navarchos.cli.errors import CommandError
 from navarchos.cli.manifest_files import load
 
 ROLLOUT = """
@@ -45,7 +45,7 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(
     tmp_path: Path, text: str, reason: str
 ) -> None:
     path = write(tmp_path / "bad.yml", text)
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(CommandError) as caught:
         load([path])
     assert str(caught.value).startswith(f"{path}: ")
     assert reason in str(caught.value)
@@ -53,5 +53,5 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(
 
 
 def test_a_missing_file_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(Failure, match=r"none\.yml: cannot be read: No such file"):
+    with pytest.raises(CommandError, match=r"none\.yml: cannot be read: No such file"):
         load([tmp_path / "none.yml"])

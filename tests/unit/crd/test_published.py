@@ -7,7 +7,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from navarchos.cli.crds import crds
+from navarchos.cli.manifests import crds
 from navarchos.operator.api.v1alpha1.definitions import manifests
 
 CHECKED_IN = Path(__file__).parents[3] / "config" / "crds"

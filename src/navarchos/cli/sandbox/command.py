@@ -13,7 +13,7 @@ from rich.console import Console
 
 from navarchos import logs
 from navarchos.cli.manifest_files import Manifest, load
-from navarchos.cli.sandbox.runner import Outcome, Sandbox, SandboxOptions
+from navarchos.cli.sandbox.runner import Sandbox, SandboxOptions, SandboxResult
 from navarchos.cli.sandbox.view import LiveView, PlainView, SilentView, View
 
 __all__ = ["sandbox"]
@@ -100,7 +100,7 @@ def sandbox(
             run.serve(_view(console, output))
 
 
-def _tell(outcome: Outcome, output: str) -> None:
+def _tell(outcome: SandboxResult, output: str) -> None:
     if output == "json":
         click.echo(msgspec.json.encode(outcome.report.as_json()))
     if outcome.failure is not None:

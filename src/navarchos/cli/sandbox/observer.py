@@ -25,7 +25,7 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.structs import ready
 from navarchos.testing.apiserver import Change
 
-__all__ = ["NodeView", "Notice", "Observer", "Snapshot"]
+__all__ = ["LogLine", "NodeView", "Observer", "Snapshot"]
 
 ROLE_LABEL: Final = "kubernetes.io/role"
 
@@ -63,7 +63,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True)
-class Notice:
+class LogLine:
     """A line for those who watch without a terminal."""
 
     text: str
@@ -78,11 +78,11 @@ class Snapshot:
     replacements: tuple[NodeReplacement, ...]
     order: tuple[str, ...]
     max_in_flight: int
-    notices: tuple[Notice, ...]
+    log_lines: tuple[LogLine, ...]
 
 
 @dataclass(slots=True)
-class _World:
+class _ClusterTables:
     nodes: dict[str, _Node] = field(default_factory=dict)
     joined: set[str] = field(default_factory=set)  # nodes that came while others were replaced
     roles: dict[str, str] = field(default_factory=dict)
@@ -104,9 +104,9 @@ class Observer:
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())
-        self._world = _World()  # guarded by _changed
+        self._world = _ClusterTables()  # guarded by _changed
         self._version = 0  # guarded by _changed
-        self._notices: deque[Notice] = deque()  # guarded by _changed
+        self._notices: deque[LogLine] = deque()  # guarded by _changed
         self._readers: Final = {
             ("nodes", ""): self._on_node,
             ("pods", ""): self._on_pod,
@@ -135,7 +135,7 @@ class Observer:
         """Return the present state, and the notices since the last snapshot."""
         with self._changed:
             world = self._world
-            notices = tuple(self._notices)
+            log_lines = tuple(self._notices)
             self._notices.clear()
             return Snapshot(
                 nodes=tuple(self._node_views_locked()),
@@ -143,7 +143,7 @@ class Observer:
                 replacements=tuple(world.replacements.values()),
                 order=tuple(world.order),
                 max_in_flight=world.max_in_flight,
-                notices=notices,
+                log_lines=log_lines,
             )
 
     def _node_views_locked(self) -> list[NodeView]:
@@ -226,7 +226,7 @@ class Observer:
             self._say(f"{name}: {phase}")
 
     def _say(self, text: str) -> None:
-        self._notices.append(Notice(text))
+        self._notices.append(LogLine(text))
 
 
 def _describe(replacement: NodeReplacement, step: Step) -> str:

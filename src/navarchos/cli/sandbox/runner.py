@@ -2,31 +2,254 @@
 
 import contextlib
 import signal
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import IO, Final, Self
 
 from navarchos._version import __version__
 from navarchos.cli import manifest_files as files
-from navarchos.cli.exits import ExitStatus
-from navarchos.cli.failure import Failure
+from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.cli.manifest_files import Manifest
-from navarchos.cli.sandbox.manager_process import ManagerProcess
 from navarchos.cli.sandbox.observer import Observer, Snapshot
-from navarchos.cli.sandbox.report import Report, why_not_completed
 from navarchos.cli.sandbox.view import View
 from navarchos.client import Client
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.operator.api.v1alpha1 import RolloutPhase
+from navarchos.operator.api.v1alpha1 import (
+    NodeReplacement,
+    NodeRollout,
+    ReplacementPhase,
+    RolloutPhase,
+)
 from navarchos.operator.api.v1alpha1.definitions import manifests as crd_manifests
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.runtime.conditions import find_condition
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import Cluster, ClusterOptions
 
-__all__ = ["Outcome", "Sandbox", "SandboxOptions"]
+__all__ = [
+    "ManagerProcess",
+    "Report",
+    "Sandbox",
+    "SandboxOptions",
+    "SandboxResult",
+    "why_not_completed",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The result of a run of the sandbox.
+
+    Attributes:
+        rollouts: The rollouts as they stood at the end.
+        nodes: Nodes of the cluster at its start.
+        order: Node names in the order they were started.
+        max_in_flight: Most nodes in flight at one moment.
+        evictions: Evictions that the server granted.
+        api_requests: Requests of the manager, by verb.
+        manager_peak_memory: Bytes; 0 where the system does not tell.
+        seconds: Real time from the creation of the rollouts to the end.
+    """
+
+    rollouts: Sequence[NodeRollout]
+    nodes: int
+    order: Sequence[str]
+    max_in_flight: int
+    evictions: int
+    api_requests: Mapping[str, int]
+    manager_peak_memory: int
+    seconds: float
+
+    def as_json(self) -> dict[str, object]:
+        """Return the object that `-o json` prints."""
+        return {
+            "rollouts": [_rollout_as_json(rollout) for rollout in self.rollouts],
+            "nodes": self.nodes,
+            "order": list(self.order),
+            "maxInFlight": self.max_in_flight,
+            "evictions": self.evictions,
+            "apiRequests": dict(sorted(self.api_requests.items())),
+            "managerPeakMemoryMiB": round(self.manager_peak_memory / 2**20, 1),
+            "seconds": round(self.seconds, 3),
+        }
+
+    def as_text(self) -> str:
+        """Return one line per rollout and one for the whole run."""
+        lines = [
+            f"{r.metadata.name} {r.status.phase}: {r.status.replacements_completed_count} of "
+            f"{len(r.status.nodes)} nodes replaced"
+            for r in self.rollouts
+        ]
+        requests = sum(self.api_requests.values())
+        lines.append(
+            f"{self.seconds:.1f} s, {self.evictions} pods evicted, at most "
+            f"{self.max_in_flight} in flight, {requests} requests, no budget violated"
+        )
+        return "\n".join(lines)
+
+
+def _rollout_as_json(rollout: NodeRollout) -> dict[str, object]:
+    status = rollout.status
+    return {
+        "name": rollout.metadata.name,
+        "phase": str(status.phase or RolloutPhase.NEW),
+        "created": status.replacements_created_count,
+        "completed": status.replacements_completed_count,
+        "failed": status.replacements_failed_count,
+    }
+
+
+def why_not_completed(snapshot: Snapshot, names: Sequence[str]) -> str:
+    """Say in one line which rollouts are not completed, why, and what blocks."""
+    rollouts = [r for r in snapshot.rollouts if r.metadata.name in names]
+    parts = [
+        f"{r.metadata.name} is {r.status.phase or RolloutPhase.NEW}{_because(r)}"
+        for r in rollouts
+        if r.status.phase is not RolloutPhase.COMPLETED
+    ]
+    parts += [
+        f"{name} is gone" for name in names if name not in {r.metadata.name for r in rollouts}
+    ]
+    return "; ".join([*parts, *_blockers(rollouts, snapshot.replacements)])
+
+
+def _because(rollout: NodeRollout) -> str:
+    halted = find_condition(rollout.status.conditions, "Halted")
+    if halted is not None and halted.status == "True":
+        return f" ({halted.reason}: {halted.message})"
+    done, total = rollout.status.replacements_completed_count, len(rollout.status.nodes)
+    return f" ({done} of {total} nodes replaced)"
+
+
+def _blockers(
+    rollouts: Sequence[NodeRollout], replacements: Sequence[NodeReplacement]
+) -> list[str]:
+    blocked = [
+        f"{entry.pod} on {entry.node}: {entry.reason} {entry.budget}".rstrip()
+        for rollout in rollouts
+        for entry in rollout.status.blocked
+    ]
+    failed = [
+        f"{note.name} on {r.spec.node_name}: {note.reason}"
+        for r in replacements
+        if r.status.phase is ReplacementPhase.FAILED
+        for note in r.status.failed_pods
+    ]
+    found = blocked or failed
+    more = [f"and {len(found) - 3} more"] if len(found) > 3 else []
+    return [f"blocked by {', '.join([*found[:3], *more])}"] if found else []
+
+
+_STOP_LIMIT = 1.0
+
+
+class ManagerProcess:
+    """Runs `navarchos manager` against the sandbox's server.
+
+    The process has a session of its own, so that Ctrl-C reaches the sandbox only,
+    which then stops it in order; and it ends with the sandbox, however that ends,
+    because it holds the other end of a pipe.
+
+    Args:
+        kubeconfig: How the manager finds and enters the server.
+        log: File that takes the manager's log lines.
+        restarts: How often a manager that died is started again before the
+            sandbox gives up.
+    """
+
+    def __init__(self, kubeconfig: Path, *, log: Path, restarts: int = 5) -> None:
+        self._kubeconfig = kubeconfig
+        self._log = log
+        self._restarts = restarts
+        self._process: subprocess.Popen[bytes] | None = None
+        self._peak = 0
+
+    @property
+    def peak_memory(self) -> int:
+        """Largest resident set seen, in bytes; 0 where the system does not tell."""
+        if self._process is not None:
+            self._peak = max(self._peak, _peak_memory(self._process.pid))
+        return self._peak
+
+    def start(self) -> None:
+        """Start the process; it connects on its own."""
+        with self._log.open("ab") as log:
+            self._process = _spawn(self._kubeconfig, log)
+
+    def ensure_running(self) -> int | None:
+        """Start the process again if it died.
+
+        Returns:
+            The status it died with, or `None` if it is well.
+
+        Raises:
+            Failure: It has died too often; the line carries the last of its log.
+        """
+        status = self._process.poll() if self._process is not None else 0
+        if status is None:
+            return None
+        if self._restarts == 0:
+            raise CommandError(f"the manager keeps dying (status {status}): {self.last_log_line()}")
+        self._restarts -= 1
+        self._forget()
+        self.start()
+        return status
+
+    def stop(self) -> None:
+        """Ask the process to end, then make it."""
+        process = self._process
+        if process is None:
+            return
+        self._peak = self.peak_memory
+        process.terminate()
+        try:
+            process.wait(_STOP_LIMIT)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._forget()
+
+    def _forget(self) -> None:
+        if self._process is not None and self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process = None
+
+    def last_log_line(self) -> str:
+        """Return the last line of the manager's log."""
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if line.strip()), "it logged nothing")
+
+
+def _spawn(kubeconfig: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - our own program with our own arguments
+        [
+            *(sys.executable, "-m", "navarchos.cli", "manager"),
+            *("--kubeconfig", str(kubeconfig)),
+            *("--metrics-addr", "0", "--health-addr", "0"),
+            "--until-stdin-closes",
+        ],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+    )
+
+
+def _peak_memory(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
+    except OSError:
+        return 0
+    for line in status.splitlines():
+        if line.startswith("VmHWM:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
 
 _TICK: Final = 0.25
 """Seconds between looks when nothing happens; what happens wakes us at once."""
@@ -54,11 +277,11 @@ class SandboxOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SandboxResult:
     """What a run came to, and why it failed if it did."""
 
     report: Report
-    failure: Failure | None
+    failure: CommandError | None
 
 
 class Sandbox:
@@ -98,7 +321,7 @@ class Sandbox:
         """The file that lets kubectl in."""
         return self._kubeconfig
 
-    def roll_out(self, manifests: Sequence[Manifest], view: View) -> Outcome:
+    def roll_out(self, manifests: Sequence[Manifest], view: View) -> SandboxResult:
         """Create the objects and follow their rollouts to the end.
 
         Raises:
@@ -117,7 +340,7 @@ class Sandbox:
 
         snapshot = self._follow(view, until=ended)
         report = self._report(snapshot, names, self._clock.monotonic() - started)
-        return Outcome(report, self._judge(snapshot, names))
+        return SandboxResult(report, self._judge(snapshot, names))
 
     def serve(self, view: View) -> None:
         """Follow what happens until Ctrl-C."""
@@ -157,7 +380,7 @@ class Sandbox:
         try:
             self._server.write_kubeconfig(path)
         except OSError as error:
-            raise Failure(
+            raise CommandError(
                 f"--kubeconfig {path}: cannot be written: {error.strerror}", status=ExitStatus.USAGE
             ) from error
         stack.callback(path.unlink, missing_ok=True)
@@ -174,14 +397,14 @@ class Sandbox:
                 self._manager.ensure_running()
                 seen = self._observer.wait(seen, _TICK)
 
-    def _judge(self, snapshot: Snapshot, names: Sequence[str]) -> Failure | None:
+    def _judge(self, snapshot: Snapshot, names: Sequence[str]) -> CommandError | None:
         for violation in self._cluster.violations:
-            return Failure(f"a promise was broken: {violation}")
+            return CommandError(f"a promise was broken: {violation}")
         if _all_completed(snapshot, names):
             return None
         ended = _all_ended(snapshot, names)
         late = "" if ended else f"not done in {self._options.timeout:g} s: "
-        return Failure(f"{late}{why_not_completed(snapshot, names)}")
+        return CommandError(f"{late}{why_not_completed(snapshot, names)}")
 
     def _report(self, snapshot: Snapshot, names: Sequence[str], seconds: float) -> Report:
         return Report(

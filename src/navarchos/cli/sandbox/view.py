@@ -10,9 +10,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from navarchos.cli.progress.summary import summarize_rollout
-from navarchos.cli.progress.text import remaining_time
 from navarchos.cli.sandbox.observer import NodeView, Snapshot
+from navarchos.cli.summary import remaining_time, summarize_rollout
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api.v1alpha1 import NodeRollout, RolloutPhase, Step
 
@@ -66,7 +65,7 @@ class PlainView(_Quiet):
     def show(self, snapshot: Snapshot) -> None:
         """Write the notices of the snapshot."""
         seconds = self._clock.monotonic() - self._started
-        for notice in snapshot.notices:
+        for notice in snapshot.log_lines:
             self._write(f"{seconds:6.1f}s  {notice.text}")
 
 

@@ -7,16 +7,24 @@ from typing import Final
 import click
 import msgspec
 
-from navarchos.cli.cluster import Cluster, cluster_options, output_option
-from navarchos.cli.failure import Failure
-from navarchos.cli.options import DURATION
-from navarchos.cli.progress.following import Follower, following
-from navarchos.cli.progress.freshness import EVERY, Freshness, Notice, why_not_current
+from navarchos.cli.errors import CommandError, ExitStatus
+from navarchos.cli.follower import (
+    CHECK_INTERVAL,
+    Follower,
+    Freshness,
+    FreshnessNotifier,
+    leader_warning,
+    open_follower,
+)
+from navarchos.cli.options import DURATION, TargetCluster, cluster_options, output_option
+from navarchos.cli.summary import DrainSummary, drain_lines, summarize_drain
 from navarchos.client import Client, NotFound, Propagation, retry_on_conflict
 from navarchos.meta import controller_of, format_micro_time
 from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
     NODE_REPLACEMENTS,
     NODE_ROLLOUTS,
+    DrainPhase,
     NodeDrain,
     NodeReplacement,
     NodeRollout,
@@ -27,12 +35,12 @@ from navarchos.operator.kinds import all_of
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.nodes import NODES
 
-__all__ = ["abort", "pause", "resume"]
+__all__ = ["abort", "drain", "pause", "resume"]
 
 _PATIENCE: Final = "1m"
 
 
-class _Steered(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class _ActionResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """What a command did. `nodes` are those that were in flight, with what they are now."""
 
     name: str
@@ -48,7 +56,7 @@ class _Steered(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 @click.argument("name")
 @output_option
 @cluster_options
-def pause(*, name: str, as_json: bool, cluster: Cluster) -> None:
+def pause(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
     """Hold a rollout: no further node starts, no further eviction is sent.
 
     Nodes in flight stay as they are, cordoned; pods that were evicted already go.
@@ -57,7 +65,7 @@ def pause(*, name: str, as_json: bool, cluster: Cluster) -> None:
     with cluster.connect() as client:
         rollout = client.resource(NODE_ROLLOUTS).get(name)
         _refuse_completed(rollout)
-        _tell_who_is_missing(client)
+        _warn_if_no_leader(client)
         changed = not rollout.spec.paused
         if changed:
             client.resource(NODE_ROLLOUTS).patch(
@@ -66,7 +74,7 @@ def pause(*, name: str, as_json: bool, cluster: Cluster) -> None:
         held = _in_flight(client, rollout)
     nodes = ", ".join(f"{node} ({step})" for node, step in held.items())
     said = "is paused" if changed else "was paused already"
-    _Steered(name=name, action="Paused", changed=changed, nodes=held).tell(
+    _ActionResult(name=name, action="Paused", changed=changed, nodes=held).tell(
         f"{name} {said}; in flight and held: {nodes or 'no node'}", as_json=as_json
     )
 
@@ -75,22 +83,22 @@ def pause(*, name: str, as_json: bool, cluster: Cluster) -> None:
 @click.argument("name")
 @output_option
 @cluster_options
-def resume(*, name: str, as_json: bool, cluster: Cluster) -> None:
+def resume(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
     """Let a rollout go on that was paused, or that has halted.
 
     One that has halted is forgiven the attempts that failed so far: its failed nodes
     are tried again. Exits 1 when the rollout is Completed.
     """
     with cluster.connect() as client:
-        _tell_who_is_missing(client)
-        rollout, done = retry_on_conflict(lambda: _let_go_on(client, name))
-        flying = _in_flight(client, rollout)
-    _Steered(name=name, action="Resumed", changed=bool(done), nodes=flying).tell(
+        _warn_if_no_leader(client)
+        rollout, done = retry_on_conflict(lambda: _resume(client, name))
+        in_flight = _in_flight(client, rollout)
+    _ActionResult(name=name, action="Resumed", changed=bool(done), nodes=in_flight).tell(
         f"{name} goes on: {' and '.join(done) or 'nothing held it'}", as_json=as_json
     )
 
 
-def _let_go_on(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
+def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
     """Undo what holds the rollout, on condition that it is what was read.
 
     Whether attempts are forgiven depends on it: merely paused, they are not.
@@ -115,7 +123,9 @@ def _let_go_on(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
 
 def _refuse_completed(rollout: NodeRollout) -> None:
     if rollout.status.phase is RolloutPhase.COMPLETED:
-        raise Failure(f"rollout {rollout.metadata.name} is Completed: there is nothing to steer")
+        raise CommandError(
+            f"rollout {rollout.metadata.name} is Completed: there is nothing to steer"
+        )
 
 
 @click.command()
@@ -129,7 +139,7 @@ def _refuse_completed(rollout: NodeRollout) -> None:
 )
 @output_option
 @cluster_options
-def abort(*, name: str, timeout: float, as_json: bool, cluster: Cluster) -> None:
+def abort(*, name: str, timeout: float, as_json: bool, cluster: TargetCluster) -> None:
     """End a rollout for good: it is deleted, and nodes that are not empty are given back.
 
     Nodes that have been drained stay cordoned and labelled. Ends when every node in
@@ -137,35 +147,35 @@ def abort(*, name: str, timeout: float, as_json: bool, cluster: Cluster) -> None
     """
     with cluster.connect() as client:
         rollout = client.resource(NODE_ROLLOUTS).get(name)
-        with following(client) as follower:
-            flying = list(_in_flight(client, rollout))
+        with open_follower(client) as follower:
+            in_flight = list(_in_flight(client, rollout))
             children = {r.metadata.uid for r in _children(rollout, follower.replacements)}
             client.resource(NODE_ROLLOUTS).delete(
                 name, uid=rollout.metadata.uid, propagation=Propagation.BACKGROUND
             )
             uid = rollout.metadata.uid
-            notice = Notice(Freshness(client, follower), _warn)
+            notice = FreshnessNotifier(Freshness(client, follower), _warn)
 
             def is_done() -> bool:
-                notice.look()
+                notice.poll()
                 return not _left(follower, uid, children)
 
-            if not follower.wait_until(is_done, timeout, every=EVERY):
+            if not follower.wait_until(is_done, timeout, every=CHECK_INTERVAL):
                 left = ", ".join(sorted(_left(follower, uid, children)))
-                raise Failure(
+                raise CommandError(
                     f"rollout {name} is deleted, but not given back in {timeout:g} s: {left}; "
                     "is a manager running?"
                 )
-        ends = {node: _state(client, node) for node in flying}
+        ends = {node: _state(client, node) for node in in_flight}
     lines = [f"{name} is aborted", *(f"  {node}  {state}" for node, state in ends.items())]
-    _Steered(name=name, action="Aborted", changed=True, nodes=ends).tell(
+    _ActionResult(name=name, action="Aborted", changed=True, nodes=ends).tell(
         "\n".join(lines), as_json=as_json
     )
 
 
-def _tell_who_is_missing(client: Client) -> None:
+def _warn_if_no_leader(client: Client) -> None:
     """Say before anything is changed that nobody may be at work who would obey."""
-    why = why_not_current(client)
+    why = leader_warning(client)
     if why:
         _warn(why)
 
@@ -190,7 +200,7 @@ def _state(client: Client, name: str) -> str:
         node = client.resource(NODES).get(name)
     except NotFound:
         return "Gone"
-    return "Cordoned" if node.spec.unschedulable else "GivenBack"
+    return "Cordoned" if node.spec.unschedulable else "Uncordoned"
 
 
 def _in_flight(client: Client, rollout: NodeRollout) -> dict[str, str]:
@@ -208,3 +218,110 @@ def _children(
         if (owner := controller_of(replacement.metadata)) is not None
         and owner.uid == rollout.metadata.uid
     ]
+
+
+_TAKEN_UP: Final = 10.0
+"""Seconds after which a drain that nobody has looked at is worth a word."""
+
+
+@click.command()
+@click.argument("node")
+@click.option("--force", is_flag=True, help="Also remove pods that no controller brings back.")
+@click.option(
+    "--timeout",
+    type=DURATION,
+    default="15m",
+    show_default=True,
+    help="Longest drain, counted from the first eviction; 0s is no limit.",
+)
+@click.option(
+    "--hold", is_flag=True, help="When the time is up keep trying, instead of giving the drain up."
+)
+@click.option(
+    "--grace-period",
+    type=click.IntRange(min=-1),
+    default=-1,
+    show_default=True,
+    help="Seconds that pods get to end; -1 is the pod's own.",
+)
+@output_option
+@cluster_options
+def drain(
+    *,
+    node: str,
+    force: bool,
+    timeout: float,
+    hold: bool,
+    grace_period: int,
+    as_json: bool,
+    cluster: TargetCluster,
+) -> int:
+    """Cordon NODE and empty it with a NodeDrain, wait, and report.
+
+    Exits 0 when the node is empty, 1 when the drain failed. Ctrl-C ends the waiting and
+    not the drain: that lives in the cluster, and goes on. Deleting the NodeDrain ends
+    it and gives the node back. It says when what it shows may be out of date.
+    """
+    with cluster.connect() as client:
+        uid = client.resource(NODES).get(node).metadata.uid
+        spec = {
+            "nodeName": node,
+            "nodeUID": uid,
+            "force": force,
+            "timeoutSeconds": round(timeout),
+            "onTimeout": "Hold" if hold else "Fail",
+            "gracePeriodSeconds": grace_period,
+        }
+        made = client.resource(NODE_DRAINS).create(
+            {"metadata": {"generateName": f"{node}-"}, "spec": spec}
+        )
+        try:
+            with open_follower(client) as follower:
+                notice = FreshnessNotifier(
+                    Freshness(client, follower), lambda text: click.echo(text, err=True)
+                )
+                ended = _follow(follower, notice, made, as_json=as_json)
+        except KeyboardInterrupt:
+            click.echo(_left_running(made.metadata.name), err=True)
+            return ExitStatus.INTERRUPTED
+    return ExitStatus.OK if ended.phase is DrainPhase.COMPLETED else ExitStatus.FAILED
+
+
+def _follow(
+    follower: Follower, notice: FreshnessNotifier, made: NodeDrain, *, as_json: bool
+) -> DrainSummary:
+    last: list[DrainSummary] = []
+
+    def poll() -> bool:
+        notice.poll()
+        seen = summarize_drain(_find(follower, made))
+        if seen not in last[-1:]:
+            last.append(seen)
+            _tell(seen, as_json=as_json)
+        return seen.phase in {DrainPhase.COMPLETED, DrainPhase.FAILED}
+
+    def taken_up() -> bool:
+        return poll() or _find(follower, made).status.phase is not None
+
+    if not follower.wait_until(taken_up, _TAKEN_UP):
+        click.echo("nobody has taken it up yet: is navarchos manager running?", err=True)
+    follower.wait_until(poll, every=CHECK_INTERVAL)
+    return last[-1]
+
+
+def _find(follower: Follower, made: NodeDrain) -> NodeDrain:
+    for each in follower.drains:
+        if each.metadata.uid == made.metadata.uid:
+            return each
+    raise CommandError(f"drain {made.metadata.name} has been deleted", status=ExitStatus.NOT_FOUND)
+
+
+def _tell(seen: DrainSummary, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(msgspec.json.encode(seen))
+    else:
+        click.echo("\n".join(drain_lines(seen, datetime.now(UTC))))
+
+
+def _left_running(name: str) -> str:
+    return f"drain {name} goes on; to end it and give the node back: kubectl delete ndrain {name}"

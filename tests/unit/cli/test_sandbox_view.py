@@ -3,10 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from rich.console import Console
 
-from navarchos.cli.progress.summary import summarize_rollout
-from navarchos.cli.progress.text import remaining_time
-from navarchos.cli.sandbox.observer import NodeView, Notice, Snapshot
+from navarchos.cli.sandbox.observer import LogLine, NodeView, Snapshot
 from navarchos.cli.sandbox.view import PlainView, choose_rows, render
+from navarchos.cli.summary import remaining_time, summarize_rollout
 from navarchos.meta import ObjectMeta
 from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
@@ -36,14 +35,14 @@ def rollout(phase: RolloutPhase, left: float | None = None) -> NodeRollout:
     )
 
 
-def snapshot(*nodes: NodeView, notices: tuple[Notice, ...] = ()) -> Snapshot:
+def snapshot(*nodes: NodeView, log_lines: tuple[LogLine, ...] = ()) -> Snapshot:
     return Snapshot(
         nodes=nodes,
         rollouts=(rollout(RolloutPhase.IN_PROGRESS, 42),),
         replacements=(),
         order=(),
         max_in_flight=0,
-        notices=notices,
+        log_lines=log_lines,
     )
 
 
@@ -90,6 +89,6 @@ def test_without_a_terminal_each_notice_is_a_line(fake_clock: FakeClock) -> None
     lines: list[str] = []
     view = PlainView(lines.append, clock=fake_clock)
     fake_clock.advance(2.5)
-    view.show(snapshot(notices=(Notice("node-1: Draining"),)))
+    view.show(snapshot(log_lines=(LogLine("node-1: Draining"),)))
     view.show(snapshot())
     assert lines == ["   2.5s  node-1: Draining"]

@@ -5,7 +5,7 @@ null, a list that is empty is there.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -22,37 +22,45 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.runtime.conditions import find_condition
+from navarchos.runtime.durations import format_duration
 
 __all__ = [
-    "ENDED",
-    "Blocked",
+    "FINAL_PHASES",
+    "MAX_LINES",
+    "BlockedPodSummary",
     "DrainSummary",
-    "Failed",
-    "InFlight",
+    "FailedNode",
+    "InFlightNode",
     "RolloutSummary",
     "Summary",
-    "Waiting",
+    "WaitingNode",
+    "drain_lines",
+    "remaining_time",
+    "rollout_lines",
     "summarize",
     "summarize_drain",
     "summarize_rollout",
+    "summary_lines",
 ]
 
-ENDED: Final = frozenset({RolloutPhase.COMPLETED, RolloutPhase.HALTED})
+OUT_OF_DATE: Final = "this may be out of date"
+
+FINAL_PHASES: Final = frozenset({RolloutPhase.COMPLETED, RolloutPhase.HALTED})
 """Phases that a rollout leaves by a person's hand only."""
 
 
-class InFlight(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class InFlightNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A node that something is done to. It takes a slot, unless it is stuck."""
 
     node: str
     step: Step
     since: datetime | None
     deadline: datetime | None
-    stuck_since: datetime | None
+    stalled_since: datetime | None
     pods_left: int
 
 
-class Blocked(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class BlockedPodSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A pod that has to go and does not."""
 
     node: str
@@ -65,7 +73,7 @@ class Blocked(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     next_action: str
 
 
-class Failed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class FailedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A node that failed for good, and how its last attempt did."""
 
     node: str
@@ -73,7 +81,7 @@ class Failed(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     message: str
 
 
-class Waiting(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class WaitingNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """The first in line, and why it has not started."""
 
     node: str
@@ -90,10 +98,10 @@ class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     paused: bool
     nodes: int
     completed: int
-    failed: tuple[Failed, ...]
-    in_flight: tuple[InFlight, ...]
-    waiting: Waiting | None
-    blocked: tuple[Blocked, ...]
+    failed: tuple[FailedNode, ...]
+    in_flight: tuple[InFlightNode, ...]
+    waiting: WaitingNode | None
+    blocked: tuple[BlockedPodSummary, ...]
     blocked_count: int
     started: datetime | None
     ended: datetime | None
@@ -114,7 +122,7 @@ class DrainSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     total: int
     evicted: int
     remaining: int
-    blocked: tuple[Blocked, ...]
+    blocked: tuple[BlockedPodSummary, ...]
     blocked_count: int
     started: datetime | None
     ended: datetime | None
@@ -125,7 +133,7 @@ class Summary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     rollouts: tuple[RolloutSummary, ...]
     drains: tuple[DrainSummary, ...]
-    stale: str = ""
+    out_of_date_because: str = ""
     """Why this may be out of date; empty when it is not."""
 
 
@@ -209,25 +217,25 @@ def _owner_uid(obj: NodeReplacement | NodeDrain) -> str:
     return owner.uid if owner is not None else ""
 
 
-def _in_flight(replacement: NodeReplacement, drains: Iterable[NodeDrain]) -> InFlight:
+def _in_flight(replacement: NodeReplacement, drains: Iterable[NodeDrain]) -> InFlightNode:
     step = replacement.status.step
     mine = [drain for drain in drains if _owner_uid(drain) == replacement.metadata.uid]
-    return InFlight(
+    return InFlightNode(
         node=replacement.spec.node_name,
         step=replacement.status.current,
         since=step.started_at if step is not None else None,
         deadline=step.deadline if step is not None else None,
-        stuck_since=replacement.status.stuck_since,
+        stalled_since=replacement.status.stuck_since,
         pods_left=sum(drain.status.remaining for drain in mine),
     )
 
 
-def _blocked(drain: NodeDrain) -> Iterable[Blocked]:
+def _blocked(drain: NodeDrain) -> Iterable[BlockedPodSummary]:
     return (_blocked_pod(drain.spec.node_name, blocker) for blocker in drain.status.blockers)
 
 
-def _blocked_pod(node: str, blocker: Blocker) -> Blocked:
-    return Blocked(
+def _blocked_pod(node: str, blocker: Blocker) -> BlockedPodSummary:
+    return BlockedPodSummary(
         node=node,
         namespace=blocker.namespace,
         pod=blocker.pod,
@@ -239,25 +247,25 @@ def _blocked_pod(node: str, blocker: Blocker) -> Blocked:
     )
 
 
-def _failed(replacement: NodeReplacement) -> Failed:
+def _failed(replacement: NodeReplacement) -> FailedNode:
     failures = replacement.status.failures
-    return Failed(
+    return FailedNode(
         node=replacement.spec.node_name,
         reason=failures[-1].reason if failures else "",
         message=failures[-1].message if failures else "",
     )
 
 
-def _first_in_line(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> Waiting | None:
+def _first_in_line(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitingNode | None:
     """Return the first that waits for something else than its turn (Wait.QUEUED)."""
-    if rollout.status.phase in ENDED:
+    if rollout.status.phase in FINAL_PHASES:
         return None
     waiting = [c for c in children if c.status.current is Step.WAITING]
     for child in waiting:
         step = child.status.step
         if step is not None and step.reason and step.reason != Wait.QUEUED:
             found = find_condition(child.status.conditions, "Waiting")
-            return Waiting(
+            return WaitingNode(
                 node=child.spec.node_name,
                 reason=step.reason,
                 message=found.message if found is not None else "",
@@ -275,7 +283,9 @@ def _message(rollout: NodeRollout) -> str:
     return ""
 
 
-def _next_action(rollout: NodeRollout, waiting: Waiting | None, blocked: Sequence[Blocked]) -> str:
+def _next_action(
+    rollout: NodeRollout, waiting: WaitingNode | None, blocked: Sequence[BlockedPodSummary]
+) -> str:
     """Say what happens next, or what a person has to do for it to happen."""
     name, status = rollout.metadata.name, rollout.status
     next_action = ""
@@ -294,3 +304,104 @@ def _next_action(rollout: NodeRollout, waiting: Waiting | None, blocked: Sequenc
     elif waiting is not None and not status.in_flight:
         next_action = waiting.message
     return next_action
+
+
+MAX_LINES: Final = 10
+"""Of each list so many entries are shown, and the others counted."""
+
+_BAR: Final = 24
+
+
+def summary_lines(summary: Summary, now: datetime) -> list[str]:
+    """Return the lines for everything; one that says so when there is nothing."""
+    blocks = [
+        *(rollout_lines(rollout, now) for rollout in summary.rollouts),
+        *(drain_lines(drain, now) for drain in summary.drains),
+    ]
+    lines = [line for block in blocks for line in block] or ["no rollout and no drain by hand"]
+    return (
+        [*lines, f"{OUT_OF_DATE}: {summary.out_of_date_because}"]
+        if summary.out_of_date_because
+        else lines
+    )
+
+
+def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
+    """Return a headline, then a line for each thing to know."""
+    state = f"{rollout.phase}, paused" if rollout.paused else str(rollout.phase)
+    words = [rollout.name, state, _bar(rollout.completed, rollout.nodes)]
+    words += [f"{rollout.completed}/{rollout.nodes}", remaining_time(rollout, now)]
+    lines = ["  ".join(word for word in words if word)]
+    lines += _listed("in flight", (_flight(each, now) for each in rollout.in_flight))
+    lines += _blocked_lines(rollout.blocked, rollout.blocked_count, now)
+    lines += _listed("failed", (f"{f.node}  {f.reason}: {f.message}" for f in rollout.failed))
+    if rollout.waiting is not None:
+        first = rollout.waiting
+        since = _ago(first.since, now)
+        lines.append(_line("waiting", f"{first.node}  {first.reason}{since}: {first.message}"))
+    if rollout.message:
+        lines.append(_line("because", rollout.message))
+    if rollout.next_action:
+        lines.append(_line("next", rollout.next_action))
+    return lines
+
+
+def drain_lines(drain: DrainSummary, now: datetime) -> list[str]:
+    """Return a headline, then what blocks the drain."""
+    state = f"{drain.phase}, paused" if drain.paused else str(drain.phase)
+    counts = f"{drain.evicted} of {drain.total} pods evicted, {drain.remaining} left"
+    why = f"{drain.reason}: {drain.message}" if drain.message else drain.reason
+    head = "  ".join(word for word in (drain.name, drain.node, state, counts, why) if word)
+    return [head, *_blocked_lines(drain.blocked, drain.blocked_count, now)]
+
+
+def remaining_time(rollout: RolloutSummary, now: datetime) -> str:
+    """Say in words how long the rollout still takes."""
+    if rollout.phase in FINAL_PHASES:
+        return ""
+    if rollout.estimated_completion is None:
+        return "no estimate yet"
+    left = max(rollout.estimated_completion - now, timedelta())
+    return f"about {int(left.total_seconds())} s left"
+
+
+def _bar(done: int, total: int) -> str:
+    full = _BAR * done // max(total, 1)
+    return f"[{'#' * full}{'.' * (_BAR - full)}]"
+
+
+def _flight(node: InFlightNode, now: datetime) -> str:
+    pods = f"  {node.pods_left} pods left" if node.pods_left else ""
+    stalled = f"  stalled{_ago(node.stalled_since, now)}" if node.stalled_since is not None else ""
+    return f"{node.node}  {node.step}{_ago(node.since, now)}{pods}{stalled}"
+
+
+def _blocked_lines(blocked: Iterable[BlockedPodSummary], count: int, now: datetime) -> list[str]:
+    return _listed("blocked", (_blocked_line(each, now) for each in blocked), count)
+
+
+def _blocked_line(blocked: BlockedPodSummary, now: datetime) -> str:
+    budget = f" {blocked.budget}" if blocked.budget else ""
+    # A budget's name says it all; what a webhook or the server said has to be shown.
+    said = "" if blocked.budget else f": {blocked.message}"
+    where = f"{blocked.namespace}/{blocked.pod} on {blocked.node}"
+    since = _ago(blocked.since, now)
+    return f"{where}  {blocked.reason}{budget}{since}{said}; {blocked.next_action}"
+
+
+def _listed(label: str, entries: Iterable[str], count: int = 0) -> list[str]:
+    found = list(entries)
+    lines = [_line(label, entry) for entry in found[:MAX_LINES]]
+    more = max(count, len(found)) - len(lines)
+    return [*lines, _line(label, f"and {more} more")] if more > 0 else lines
+
+
+def _line(label: str, text: str) -> str:
+    return f"  {label:<10} {text}"
+
+
+def _ago(since: datetime | None, now: datetime) -> str:
+    if since is None:
+        return ""
+    seconds = max((now - since).total_seconds(), 0.0)
+    return f" for {format_duration(float(int(seconds)))}"

@@ -7,8 +7,14 @@ import msgspec
 import pytest
 from tests.unit.operator.conftest import Make
 
-from navarchos.cli.progress.summary import Summary, summarize, summarize_rollout
-from navarchos.cli.progress.text import MOST_LINES, rollout_lines, summary_lines
+from navarchos.cli.summary import (
+    MAX_LINES,
+    Summary,
+    rollout_lines,
+    summarize,
+    summarize_rollout,
+    summary_lines,
+)
 from navarchos.operator.api.v1alpha1 import (
     AttemptFailure,
     Blocker,
@@ -57,7 +63,7 @@ def test_a_node_that_is_stuck_is_shown_as_such() -> None:
         "a", step=Step.DRAINING, since=-600, status={"stuck_since": make.at(-300)}
     )
     lines = summary_lines(summarize([rollout], [stuck], [make.drain(stuck)]), make.now)
-    assert lines[1] == "  in flight  a  Draining for 10m0s  stuck for 5m0s"
+    assert lines[1] == "  in flight  a  Draining for 10m0s  stalled for 5m0s"
 
 
 def test_where_no_budget_is_in_the_way_the_refusal_is_quoted() -> None:
@@ -68,10 +74,10 @@ def test_where_no_budget_is_in_the_way_the_refusal_is_quoted() -> None:
 
 
 def test_of_many_some_are_shown_and_all_are_counted() -> None:
-    many = blocked(*(blocker(f"web-{n}") for n in range(MOST_LINES + 5)), count=70)
+    many = blocked(*(blocker(f"web-{n}") for n in range(MAX_LINES + 5)), count=70)
     lines = [line for line in summary_lines(many, make.now) if line.startswith("  blocked")]
-    assert len(lines) == MOST_LINES + 1
-    assert lines[-1] == f"  blocked    and {70 - MOST_LINES} more"
+    assert len(lines) == MAX_LINES + 1
+    assert lines[-1] == f"  blocked    and {70 - MAX_LINES} more"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +144,7 @@ def test_the_fields_of_the_json_are_those_that_are_documented() -> None:
     """docs/operations.md names them; a script that reads one finds it in every version."""
     plain = msgspec.json.decode(msgspec.json.encode(blocked(blocker("web-0"))))
     (rollout,) = plain["rollouts"]
-    assert sorted(plain) == ["drains", "rollouts", "stale"]
+    assert sorted(plain) == ["drains", "outOfDateBecause", "rollouts"]
     assert sorted(rollout) == sorted(
         [
             "name",
@@ -163,8 +169,8 @@ def test_the_fields_of_the_json_are_those_that_are_documented() -> None:
         "node",
         "podsLeft",
         "since",
+        "stalledSince",
         "step",
-        "stuckSince",
     ]
     assert sorted(rollout["blocked"][0]) == sorted(
         ["node", "namespace", "pod", "reason", "budget", "message", "since", "nextAction"]

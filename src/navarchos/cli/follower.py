@@ -3,14 +3,15 @@
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from datetime import UTC, datetime
+from typing import Any, Final, Protocol
 
-from navarchos.cli.exits import ExitStatus
-from navarchos.cli.failure import Failure
-from navarchos.cli.progress.summary import Summary, summarize
-from navarchos.client import Client
+from navarchos.cli.errors import CommandError, ExitStatus
+from navarchos.cli.summary import OUT_OF_DATE, Summary, summarize
+from navarchos.client import Client, ClientError
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers import SharedInformer
+from navarchos.meta import format_time
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
     NODE_REPLACEMENTS,
@@ -20,8 +21,18 @@ from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
 )
 from navarchos.operator.kinds import all_of
+from navarchos.operator.leadership import why_nobody_leads
 
-__all__ = ["Follower", "following", "read"]
+__all__ = [
+    "CHECK_INTERVAL",
+    "OUT_OF_DATE",
+    "Follower",
+    "Freshness",
+    "FreshnessNotifier",
+    "leader_warning",
+    "open_follower",
+    "read",
+]
 
 _SYNC_LIMIT: Final = 30.0
 
@@ -73,7 +84,7 @@ class Follower:
             )
             informer.start()
         if not all(informer.wait_for_sync(_SYNC_LIMIT) for informer in self._informers):
-            raise Failure(
+            raise CommandError(
                 f"the watches have shown nothing in {_SYNC_LIMIT:g} s",
                 status=ExitStatus.UNREACHABLE,
             )
@@ -136,7 +147,7 @@ class Follower:
 
 
 @contextmanager
-def following(client: Client) -> Iterator[Follower]:
+def open_follower(client: Client) -> Iterator[Follower]:
     """Follow until the block is left, by Ctrl-C as well."""
     follower = Follower(client)
     try:
@@ -144,3 +155,79 @@ def following(client: Client) -> Iterator[Follower]:
         yield follower
     finally:
         follower.stop()
+
+
+CHECK_INTERVAL: Final = 5.0
+"""Seconds between two looks: nothing tells that nobody is at work any more."""
+
+
+class _Watched(Protocol):
+    @property
+    def is_stale(self) -> bool: ...
+
+
+def leader_warning(client: Client) -> str:
+    """Return why the objects may not be how things are: nobody keeps them up to date.
+
+    Raises:
+        ClientError: The server did not answer.
+    """
+    why = why_nobody_leads(client, datetime.now(UTC))
+    return f"no manager seems to be at work: {why}" if why else ""
+
+
+class Freshness:
+    """Tells when a watch shows what has been, and since when.
+
+    A text stays as long as its fact, so that nothing is shown twice.
+
+    Threads: for one thread.
+    """
+
+    def __init__(self, client: Client, watched: _Watched, *, clock: Clock = SYSTEM_CLOCK) -> None:
+        self._client = client
+        self._watched = watched
+        self._clock = clock
+        self._lost = ""
+        self._managed = ""
+        self._asked_at: float | None = None
+
+    def out_of_date_because(self) -> str:
+        """Return why what is shown may be out of date; empty when it is not."""
+        if self._watched.is_stale:
+            return self._is_lost()
+        now = self._clock.monotonic()
+        if self._lost or self._asked_at is None or now - self._asked_at >= CHECK_INTERVAL:
+            try:
+                self._managed = leader_warning(self._client)
+            except ClientError:
+                return self._is_lost()
+            self._asked_at = now
+        self._lost = ""
+        return self._managed
+
+    def _is_lost(self) -> str:
+        self._lost = self._lost or (
+            f"{self._client.config.host} has not been heard of since "
+            f"{format_time(self._clock.now())}"
+        )
+        return self._lost
+
+
+class FreshnessNotifier:
+    """Says once when what somebody waits for may be out of date, and when it no longer is.
+
+    Threads: for one thread.
+    """
+
+    def __init__(self, freshness: Freshness, say: Callable[[str], object]) -> None:
+        self._freshness = freshness
+        self._say = say
+        self._said = ""
+
+    def poll(self) -> None:
+        """Look whether there is something to say."""
+        why = self._freshness.out_of_date_because()
+        if why != self._said:
+            self._said = why
+            self._say(f"{OUT_OF_DATE}: {why}" if why else "up to date again")

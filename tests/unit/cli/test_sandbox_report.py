@@ -1,5 +1,5 @@
 from navarchos.cli.sandbox.observer import Snapshot
-from navarchos.cli.sandbox.report import Report, why_not_completed
+from navarchos.cli.sandbox.runner import Report, why_not_completed
 from navarchos.meta import ObjectMeta
 from navarchos.operator.api.v1alpha1 import (
     BlockedPod,

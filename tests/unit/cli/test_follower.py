@@ -5,10 +5,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from navarchos.cli.progress.following import following
-from navarchos.cli.progress.freshness import EVERY, Freshness, Notice, why_not_current
-from navarchos.cli.progress.summary import Summary
-from navarchos.cli.progress.text import summary_lines
+from navarchos.cli.follower import (
+    CHECK_INTERVAL,
+    Freshness,
+    FreshnessNotifier,
+    leader_warning,
+    open_follower,
+)
+from navarchos.cli.summary import Summary, summary_lines
 from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK
 from navarchos.leaderelection import LEASES
@@ -63,9 +67,9 @@ def wait_for(what: Callable[[], str]) -> str:
 def test_a_manager_that_renews_its_lease_or_has_none_is_not_doubted(
     server: ApiServer, client: Client
 ) -> None:
-    assert why_not_current(client) == ""
+    assert leader_warning(client) == ""
     lease(server, renewed_ago=5)
-    assert why_not_current(client) == ""
+    assert leader_warning(client) == ""
 
 
 @pytest.mark.parametrize(("ago", "holder"), [(600, "navarchos-1"), (5, "")])
@@ -73,7 +77,7 @@ def test_a_lease_that_has_ended_or_was_given_up_is_told(
     server: ApiServer, client: Client, ago: float, holder: str
 ) -> None:
     lease(server, ago, holder)
-    said = why_not_current(client)
+    said = leader_warning(client)
     assert "no manager seems to be at work" in said
     assert "kube-system/navarchos-leader-election" in said
 
@@ -83,32 +87,34 @@ def test_a_caller_who_may_not_read_the_lease_is_told_nothing(
 ) -> None:
     lease(server, 600)
     server.faults.add(Fault(verb="get", resource="leases", status=403, times=None))
-    assert why_not_current(client) == ""
+    assert leader_warning(client) == ""
 
 
 def test_a_lost_watch_is_told_with_the_time_since_when_and_taken_back(client: Client) -> None:
     clock, watched = FakeClock(), Watched()
     freshness = Freshness(client, watched, clock=clock)
-    assert freshness.why_stale() == ""
+    assert freshness.out_of_date_because() == ""
     watched.is_stale = True
-    said = freshness.why_stale()
+    said = freshness.out_of_date_because()
     assert said.startswith(f"{client.config.host} has not been heard of since ")
     clock.advance(60)
-    assert freshness.why_stale() == said, "the same fact has the same text"
+    assert freshness.out_of_date_because() == said, "the same fact has the same text"
     watched.is_stale = False
-    assert freshness.why_stale() == ""
+    assert freshness.out_of_date_because() == ""
 
 
 def test_a_server_that_goes_away_makes_a_watch_stale(server: ApiServer, client: Client) -> None:
-    with following(client) as follower:
+    with open_follower(client) as follower:
         freshness = Freshness(client, follower)
-        assert freshness.why_stale() == ""
+        assert freshness.out_of_date_because() == ""
         server.stop()
-        assert "has not been heard of" in wait_for(freshness.why_stale)
+        assert "has not been heard of" in wait_for(freshness.out_of_date_because)
 
 
 def test_what_is_stale_is_said_below_what_is_shown() -> None:
-    lines = summary_lines(Summary(rollouts=(), drains=(), stale="why"), datetime.now(UTC))
+    lines = summary_lines(
+        Summary(rollouts=(), drains=(), out_of_date_because="why"), datetime.now(UTC)
+    )
     assert lines[-1] == "this may be out of date: why"
 
 
@@ -116,16 +122,16 @@ def test_whoever_waits_is_told_once_that_nobody_is_at_work_and_once_that_somebod
     server: ApiServer, client: Client, fake_clock: FakeClock
 ) -> None:
     said: list[str] = []
-    notice = Notice(Freshness(client, Watched(), clock=fake_clock), said.append)
-    notice.look()
+    notice = FreshnessNotifier(Freshness(client, Watched(), clock=fake_clock), said.append)
+    notice.poll()
     assert said == []
     lease(server, 600)
     for _ in range(2):
-        fake_clock.advance(EVERY)
-        notice.look()
+        fake_clock.advance(CHECK_INTERVAL)
+        notice.poll()
     assert len(said) == 1
     assert said[0].startswith("this may be out of date: no manager seems to be at work")
     client.resource(LEASES).delete("navarchos-leader-election", "kube-system")
-    fake_clock.advance(EVERY)
-    notice.look()
+    fake_clock.advance(CHECK_INTERVAL)
+    notice.poll()
     assert said[1:] == ["up to date again"]

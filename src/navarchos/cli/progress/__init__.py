@@ -1,1 +1,0 @@
-"""How rollouts and drains are shown, wherever they are shown."""
