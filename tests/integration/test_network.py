@@ -25,7 +25,7 @@ from navarchos.instrument import Instruments
 from navarchos.meta import Object
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Fault
-from navarchos.testing.faultproxy import Direction, FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireFaultKind
 
 SCALE = 25.0
 BOOKMARKS = 60.0 / SCALE
@@ -163,7 +163,7 @@ def test_idle_watches_live_and_a_silent_death_is_flagged_and_healed_in_time(
     assert not given.informer.is_disconnected
     # 2. The connection dies, and nobody is told. Something changes.
     for direction in Direction:
-        given.proxy.strike(WireFault(Kind.DROP, direction))
+        given.proxy.strike(WireFault(WireFaultKind.DROP, direction))
     given.proxy.refuse()
     given.server.install(config_map("b"))
     with stopwatch() as elapsed:
@@ -195,7 +195,7 @@ def test_connections_that_were_kept_and_died_with_the_watch_do_not_delay_the_nex
             listed.result(LIMIT)
     assert given.proxy.open_connections == 1 + KEPT
     for direction in Direction:
-        given.proxy.strike(WireFault(Kind.DROP, direction))
+        given.proxy.strike(WireFault(WireFaultKind.DROP, direction))
     with stopwatch() as elapsed:
         given.server.install(config_map("b"))
         assert given.wait_until_right(LIMIT)

@@ -46,7 +46,7 @@ from tests.races.election_member import (
 from navarchos.leaderelection.timing import JITTER
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer
-from navarchos.testing.faultproxy import Direction, FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireFaultKind
 from navarchos.threads import ThreadGroup
 
 SECONDS: Final = float(os.environ.get("NAVARCHOS_CHAOS_SECONDS", "60"))
@@ -343,7 +343,7 @@ class Chaos:
     def _cut_off(self, victim: Member) -> Iterator[None]:
         self._judge.ill(victim.name)
         for direction in self._rand.choice(([*Direction], [Direction.TO_CLIENT])):
-            lost = WireFault(Kind.DROP, direction)
+            lost = WireFault(WireFaultKind.DROP, direction)
             victim.proxy.strike_new(lost)
             victim.proxy.strike(lost)
         yield

@@ -12,7 +12,7 @@ from tests.servers import Served
 
 from navarchos.client import Client, ResourceClient, Selector
 from navarchos.informers import InformerFactory, SharedInformer, field_index
-from navarchos.testing.faultproxy import FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
 Create = Callable[..., ConfigMap]
 Maps = ResourceClient[ConfigMap]
@@ -160,13 +160,13 @@ def test_a_forgotten_version_is_made_good_by_a_list_that_finds_what_was_missed(
     assert sorted(obj.metadata.name for obj in informer.store.values()) == ["b", "c"]
 
 
-@pytest.mark.parametrize("kind", [Kind.CUT, Kind.RESET, Kind.HALF_CLOSE])
+@pytest.mark.parametrize("kind", [WireFaultKind.CUT, WireFaultKind.RESET, WireFaultKind.HALF_CLOSE])
 def test_a_watch_that_breaks_in_the_middle_loses_nothing(
     served: Served,
     network: FaultProxy,
     create: Create,
     informer_of: MakeInformer,
-    kind: Kind,
+    kind: WireFaultKind,
 ) -> None:
     with Client(replace(served.config, host=network.url)) as client:
         informer = informer_of(client=client.resource(CONFIG_MAPS))

@@ -14,7 +14,7 @@ from tests.servers import Served
 from navarchos.client import Client, ClientConfig
 from navarchos.leaderelection import LeaderElector, LeaseLock, LeaseLost
 from navarchos.stopping import StopToken
-from navarchos.testing.faultproxy import FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 from navarchos.threads import ThreadGroup
 
 LEASE = "elected"
@@ -182,7 +182,7 @@ def test_a_leader_that_is_cut_off_stops_before_the_other_begins(
     assert one.leads.wait(LIMIT)
     two.start()
     network.refuse()
-    network.strike(WireFault(Kind.RESET))
+    network.strike(WireFault(WireFaultKind.RESET))
     assert two.leads.wait(LIMIT)
     assert one.token is not None
     assert one.token.is_set()

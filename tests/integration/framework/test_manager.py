@@ -19,7 +19,7 @@ from navarchos.leaderelection import Coordination, LeaseLost, NotLeading
 from navarchos.runtime import LeaderElectionOptions, ManagerOptions
 from navarchos.runtime.httpserver import Answer
 from navarchos.stopping import StopToken
-from navarchos.testing.faultproxy import FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 from navarchos.testing.managers import running_manager
 
 MakeReplica = Callable[..., Replica]
@@ -156,7 +156,7 @@ def test_a_lost_lease_is_raised_without_a_grace_period(
     one.start()
     assert one.manager.elected.wait(LIMIT)
     network.refuse()
-    network.strike(WireFault(Kind.RESET))
+    network.strike(WireFault(WireFaultKind.RESET))
     one.join()
     assert isinstance(one.error, LeaseLost)
     gate.set()
@@ -259,7 +259,7 @@ def test_what_a_leader_writes_stays_here_once_another_may_lead(
     # Not when the object is there: its answer may still be on the way, and would be cut off.
     assert led.wait(LIMIT)
     network.refuse()
-    network.strike(WireFault(Kind.RESET))
+    network.strike(WireFault(WireFaultKind.RESET))
     assert told.wait(LIMIT)
     one.join()
     assert isinstance(one.error, LeaseLost)

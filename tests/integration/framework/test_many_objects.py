@@ -21,7 +21,7 @@ from navarchos.instrument import Instruments
 from navarchos.meta import Object, key_of
 from navarchos.parallel import parallelize
 from navarchos.stopping import StopToken
-from navarchos.testing.faultproxy import FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
 pytestmark = [RESTARTS, pytest.mark.timeout(300)]
 
@@ -181,7 +181,7 @@ def test_many_objects_are_right_after_a_relist_that_forgotten_history_made_neces
             for each in followers:
                 until(lambda: each.count("watches") == 1)  # noqa: B023 - called at once
                 each.source.gate.clear()
-            network.strike(WireFault(Kind.CUT))
+            network.strike(WireFault(WireFaultKind.CUT))
             for each in followers:
                 assert each.source.is_waiting.wait(LIMIT)
             deleted = crowd.change(3)

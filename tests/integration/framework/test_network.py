@@ -16,7 +16,7 @@ from tests.servers import IN_PROCESS, Served
 from navarchos.client import Client, ResourceClient
 from navarchos.informers import SharedInformer
 from navarchos.stopping import StopToken
-from navarchos.testing.faultproxy import Direction, FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireFaultKind
 
 MakeInformer = Callable[..., SharedInformer[Any]]
 Maps = ResourceClient[ConfigMap]
@@ -93,12 +93,12 @@ def informer(setting: Setting, informer_of: MakeInformer) -> SharedInformer[Any]
 
 
 @pytest.mark.parametrize("direction", Direction)
-@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize("kind", WireFaultKind)
 def test_each_fault_ends_in_a_cache_that_is_the_servers_list(
-    setting: Setting, informer: SharedInformer[Any], kind: Kind, direction: Direction
+    setting: Setting, informer: SharedInformer[Any], kind: WireFaultKind, direction: Direction
 ) -> None:
     """On the open watch at once or in a while, and on the next connection in the same two ways."""
-    network, seconds = setting.network, 0.05 if kind is Kind.DELAY else 0.0
+    network, seconds = setting.network, 0.05 if kind is WireFaultKind.DELAY else 0.0
     for number, after_bytes in enumerate((0, 300)):
         fault = WireFault(kind, direction, after_bytes=after_bytes, seconds=seconds)
         network.strike(fault)
@@ -106,7 +106,7 @@ def test_each_fault_ends_in_a_cache_that_is_the_servers_list(
         until(lambda: setting.is_right(informer))
         network.heal()
         network.strike_next(fault)
-        network.strike(WireFault(Kind.CUT))
+        network.strike(WireFault(WireFaultKind.CUT))
         setting.change(2 * number + 1)
         until(lambda: setting.is_right(informer))
         network.heal()
@@ -138,7 +138,16 @@ def test_any_sequence_of_faults_ends_in_a_cache_that_is_the_servers_list(
     until(lambda: setting.is_right(informer))
 
 
-@pytest.mark.parametrize("kind", [Kind.CUT, Kind.RESET, Kind.HALF_CLOSE, Kind.STALL, Kind.DROP])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        WireFaultKind.CUT,
+        WireFaultKind.RESET,
+        WireFaultKind.HALF_CLOSE,
+        WireFaultKind.STALL,
+        WireFaultKind.DROP,
+    ],
+)
 def test_a_compressed_list_that_breaks_in_the_middle_is_listed_again(
     client: Client,
     network: FaultProxy,
@@ -146,7 +155,7 @@ def test_a_compressed_list_that_breaks_in_the_middle_is_listed_again(
     maps: Maps,
     namespace: str,
     informer_of: MakeInformer,
-    kind: Kind,
+    kind: WireFaultKind,
 ) -> None:
     """Of half a list nothing is stored, whatever of it could be unpacked."""
     rand = random.Random(0)
@@ -189,7 +198,7 @@ def test_a_stop_frees_an_informer_whose_network_is_dead_within_a_second(
     """In a request for a watch or list, and in the read of a watch, of which nobody hears."""
     network = setting.network
     if when == "in the request":
-        network.strike_new(WireFault(Kind.DROP, Direction.TO_SERVER))
+        network.strike_new(WireFault(WireFaultKind.DROP, Direction.TO_SERVER))
     # Nothing but the stop may end the wait.
     with Client(replace(setting.client.config, timeout=None)) as patient:
         informer = informer_of(client=patient.resource(CONFIG_MAPS), idle_timeout=None)
@@ -199,7 +208,7 @@ def test_a_stop_frees_an_informer_whose_network_is_dead_within_a_second(
         else:
             assert informer.wait_for_sync(LIMIT)
             for direction in Direction:
-                network.strike(WireFault(Kind.DROP, direction))
+                network.strike(WireFault(WireFaultKind.DROP, direction))
             assert not StopToken().wait(0.2)
         informer.stop()
         assert informer.join(1.0)

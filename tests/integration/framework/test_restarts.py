@@ -14,7 +14,7 @@ from tests.servers import IN_PROCESS, Served, serve
 
 from navarchos.client import Client, ResourceClient, WatchExpired
 from navarchos.informers import SharedInformer
-from navarchos.testing.faultproxy import FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
 Create = Callable[..., ConfigMap]
 MakeInformer = Callable[..., "SharedInformer[Any]"]
@@ -102,7 +102,7 @@ def test_what_ended_while_a_server_was_away_is_told_once(
         informer.start()
         seen.wait(("initial", "a"), ("initial", "b"))
         network.refuse()
-        network.strike(WireFault(Kind.CUT))
+        network.strike(WireFault(WireFaultKind.CUT))
         assert network.wait_for_strikes(1, timeout=LIMIT)
         maps.delete("a", namespace)
         our_server.restart()

@@ -15,7 +15,7 @@ from navarchos.client import Client, ClientConfig, Resource
 from navarchos.errors import AlreadyStarted, ConfigError, NotStarted
 from navarchos.meta import Object
 from navarchos.testing.apiserver import ApiServer
-from navarchos.testing.faultproxy import Direction, FaultProxy, Kind, WireFault
+from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireFaultKind
 
 LIMIT = 20.0
 SHORT = 0.05
@@ -122,7 +122,7 @@ def test_more_than_any_buffer_holds_arrives_whole_and_in_order(pair: Pair) -> No
 
 
 def test_a_cut_comes_exactly_where_it_was_asked_for(pair: Pair, proxy: FaultProxy) -> None:
-    assert proxy.strike(WireFault(Kind.CUT, after_bytes=5)) == 1
+    assert proxy.strike(WireFault(WireFaultKind.CUT, after_bytes=5)) == 1
     pair.server.sendall(b"01")
     pair.server.sendall(b"23456789")
     assert read(pair.client, 5) == b"01234"
@@ -131,7 +131,7 @@ def test_a_cut_comes_exactly_where_it_was_asked_for(pair: Pair, proxy: FaultProx
 
 
 def test_lines_are_counted_before_bytes(pair: Pair, proxy: FaultProxy) -> None:
-    proxy.strike(WireFault(Kind.CUT, after_lines=2, after_bytes=3))
+    proxy.strike(WireFault(WireFaultKind.CUT, after_lines=2, after_bytes=3))
     pair.server.sendall(b"on")
     pair.server.sendall(b"e\ntwo\nthree\n")
     assert read(pair.client, 11) == b"one\ntwo\nthr"
@@ -139,8 +139,8 @@ def test_lines_are_counted_before_bytes(pair: Pair, proxy: FaultProxy) -> None:
 
 
 def test_two_faults_strike_each_at_its_own_place(pair: Pair, proxy: FaultProxy) -> None:
-    proxy.strike(WireFault(Kind.CUT, after_bytes=6))
-    proxy.strike(WireFault(Kind.DUPLICATE, after_bytes=2))
+    proxy.strike(WireFault(WireFaultKind.CUT, after_bytes=6))
+    proxy.strike(WireFault(WireFaultKind.DUPLICATE, after_bytes=2))
     pair.server.sendall(b"0123456789")
     assert read(pair.client, 10) == b"0123452345"
     assert has_ended(pair.client)
@@ -148,7 +148,7 @@ def test_two_faults_strike_each_at_its_own_place(pair: Pair, proxy: FaultProxy) 
 
 
 def test_a_reset_is_a_reset_at_both_ends(pair: Pair, proxy: FaultProxy) -> None:
-    proxy.strike(WireFault(Kind.RESET))
+    proxy.strike(WireFault(WireFaultKind.RESET))
     for sock in (pair.client, pair.server):
         with pytest.raises(ConnectionResetError):
             sock.recv(1)
@@ -157,7 +157,7 @@ def test_a_reset_is_a_reset_at_both_ends(pair: Pair, proxy: FaultProxy) -> None:
 def test_a_half_close_ends_one_direction_and_leaves_the_other(
     pair: Pair, proxy: FaultProxy
 ) -> None:
-    proxy.strike(WireFault(Kind.HALF_CLOSE, after_bytes=2))
+    proxy.strike(WireFault(WireFaultKind.HALF_CLOSE, after_bytes=2))
     pair.server.sendall(b"0123")
     assert read(pair.client, 2) == b"01"
     assert has_ended(pair.client)
@@ -168,7 +168,7 @@ def test_a_half_close_ends_one_direction_and_leaves_the_other(
 def test_a_stall_in_mid_line_holds_back_all_that_follows_until_it_heals(
     pair: Pair, proxy: FaultProxy
 ) -> None:
-    proxy.strike(WireFault(Kind.STALL, after_lines=1, after_bytes=3))
+    proxy.strike(WireFault(WireFaultKind.STALL, after_lines=1, after_bytes=3))
     pair.server.sendall(b"one\ntwo and more\n")
     assert read(pair.client, 7) == b"one\ntwo"
     pair.server.sendall(b"three\n")
@@ -186,7 +186,7 @@ def test_after_a_drop_nobody_hears_anything_not_even_of_an_end(
     pair: Pair, proxy: FaultProxy, leave: str
 ) -> None:
     for direction in Direction:
-        proxy.strike(WireFault(Kind.DROP, direction))
+        proxy.strike(WireFault(WireFaultKind.DROP, direction))
     pair.server.sendall(b"lost")
     pair.client.sendall(b"lost")
     assert is_silent(pair.client)
@@ -200,13 +200,13 @@ def test_after_a_drop_nobody_hears_anything_not_even_of_an_end(
 
 
 def test_a_delay_comes_late_and_in_order(pair: Pair, proxy: FaultProxy) -> None:
-    proxy.strike(WireFault(Kind.DELAY, seconds=LIMIT * 10))
+    proxy.strike(WireFault(WireFaultKind.DELAY, seconds=LIMIT * 10))
     pair.server.sendall(b"one ")
     pair.server.sendall(b"two")
     assert is_silent(pair.client)
     proxy.heal()
     assert read(pair.client, 7) == b"one two"
-    proxy.strike(WireFault(Kind.DELAY, seconds=SHORT))
+    proxy.strike(WireFault(WireFaultKind.DELAY, seconds=SHORT))
     pair.server.sendall(b"three")
     assert read(pair.client, 5) == b"three"
 
@@ -231,8 +231,8 @@ def test_refused_connections_are_refused_and_healed_ones_are_not(
 def test_faults_for_new_connections_leave_the_open_ones_alone(
     pair: Pair, proxy: FaultProxy, connect: Connect
 ) -> None:
-    proxy.strike_next(WireFault(Kind.CUT, after_bytes=1))
-    proxy.strike_new(WireFault(Kind.CUT, Direction.TO_SERVER, after_bytes=1))
+    proxy.strike_next(WireFault(WireFaultKind.CUT, after_bytes=1))
+    proxy.strike_new(WireFault(WireFaultKind.CUT, Direction.TO_SERVER, after_bytes=1))
     first, second = connect(), connect()
     for each in (pair, first, second):
         each.server.sendall(b"ab")
@@ -263,7 +263,7 @@ def test_a_stop_ends_every_connection_in_whatever_state_and_leaves_no_descriptor
     listener: socket.socket, open_descriptors: Callable[[], int]
 ) -> None:
     before = open_descriptors()
-    for kind in (Kind.STALL, Kind.DROP, Kind.HALF_CLOSE):
+    for kind in (WireFaultKind.STALL, WireFaultKind.DROP, WireFaultKind.HALF_CLOSE):
         proxy = FaultProxy(f"http://127.0.0.1:{listener.getsockname()[1]}").start()
         with socket.create_connection(("127.0.0.1", port_of(proxy)), timeout=LIMIT) as client:
             server, _ = listener.accept()
@@ -292,10 +292,10 @@ def test_bad_settings_are_refused() -> None:
     with pytest.raises(ConfigError, match="a host and a port"):
         FaultProxy("http://127.0.0.1")
     for wrong in (
-        {"kind": Kind.CUT, "after_bytes": -1},
-        {"kind": Kind.CUT, "after_lines": -1},
-        {"kind": Kind.CUT, "seconds": 1.0},
-        {"kind": Kind.DELAY},
+        {"kind": WireFaultKind.CUT, "after_bytes": -1},
+        {"kind": WireFaultKind.CUT, "after_lines": -1},
+        {"kind": WireFaultKind.CUT, "seconds": 1.0},
+        {"kind": WireFaultKind.DELAY},
     ):
         with pytest.raises(ConfigError):
             WireFault(**wrong)
@@ -308,7 +308,7 @@ def test_a_drawn_fault_depends_on_the_seed_alone() -> None:
 
     assert draw(7) == draw(7) != draw(8)
     drawn = draw(7)
-    assert {fault.kind for fault in drawn} == set(Kind)
+    assert {fault.kind for fault in drawn} == set(WireFaultKind)
     assert {fault.direction for fault in drawn} == set(Direction)
     assert all(0 <= fault.after_bytes <= 99 for fault in drawn)
 
@@ -332,7 +332,7 @@ def test_it_stands_in_front_of_tls_without_knowing(
     plain = socket.create_connection(("127.0.0.1", port_of(proxy)), timeout=LIMIT)
     with trusted.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
         assert read(secure, 6) == b"secret"
-        proxy.strike(WireFault(Kind.RESET))
+        proxy.strike(WireFault(WireFaultKind.RESET))
         with contextlib.suppress(ConnectionResetError):  # the TLS layer may call it an end
             assert secure.recv(1) == b""
     thread.join(LIMIT)

@@ -6,8 +6,8 @@ with ControlPlane() as server:
     ...  # any client, with server.kubeconfig()
 ```
 
-The programs come from `KUBEBUILDER_ASSETS`, the PATH or a cache, which
-`python -m navarchos.testing.controlplane` fills.
+The programs come from `KUBEBUILDER_ASSETS`, the PATH or a cache. The command
+`python -m navarchos.testing.controlplane` installs them in the cache.
 """
 
 from navarchos.testing.controlplane.audit import AuditEvent

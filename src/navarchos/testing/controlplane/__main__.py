@@ -1,4 +1,4 @@
-"""Gets the programs of a control plane: `python -m navarchos.testing.controlplane`."""
+"""Install the programs of a control plane: `python -m navarchos.testing.controlplane`."""
 
 from pathlib import Path
 
@@ -18,29 +18,29 @@ __all__ = ["main"]
 @click.option(
     "--module",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The Go module to build in. By default the one in the checkout.",
+    help="The Go module to build in. Default: the one in the checkout.",
 )
 @click.option(
     "--cache",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where programs are kept. By default below the user's cache folder.",
+    help="The folder for installed programs. Default: below the user's cache folder.",
 )
 def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> None:
-    """Find, fetch or build etcd, kube-apiserver and what else a control plane needs.
+    """Find, download or build etcd, kube-apiserver and the other control plane programs.
 
-    Looks into KUBEBUILDER_ASSETS, the PATH and the cache; fetches published releases
-    and checks them; builds with the Go toolchain what cannot be fetched. Prints the
-    path of each program; says on standard error what it does.
+    Searches KUBEBUILDER_ASSETS, the PATH and the cache, then downloads published releases
+    and verifies their checksums. Programs that cannot be downloaded are built with the Go
+    toolchain. Prints the path of each program; progress goes to standard error.
     """
     try:
         tools = find_tools(names)
         lookup = Lookup(cache=Cache(cache if cache is not None else cache_directory()))
-        obtainer = ToolInstaller(
+        installer = ToolInstaller(
             lookup,
             module=module.absolute() if module is not None else find_module(),
             report=lambda line: click.echo(line, err=True),
         )
-        for binary in obtainer.obtain(tools):
+        for binary in installer.obtain(tools):
             click.echo(binary.path)
     except (ConfigError, ControlPlaneError) as error:
         raise click.ClickException(str(error)) from error

@@ -1,4 +1,4 @@
-"""Objects of the API server, over HTTP, as JSON."""
+"""Read and create objects of the API server as JSON."""
 
 import builtins
 import threading
@@ -24,9 +24,10 @@ class Access:
     """Creates and reads objects of any kind, as the administrator.
 
     Args:
-        client: Carries the requests.
-        wait: Waits until nothing is missing.
-        service_accounts: Whether somebody gives every namespace its account.
+        client: Sends the requests.
+        wait: Waits until a readiness check passes.
+        service_accounts: Whether a controller creates the default service account of
+            every namespace.
     """
 
     def __init__(
@@ -36,15 +37,15 @@ class Access:
         self._wait = wait
         self._service_accounts = service_accounts
         self._known_lock = threading.Lock()
-        # What groups have, by path; guarded by _known_lock.
+        # The resources of each API group version, by path; guarded by _known_lock.
         self._known: dict[str, builtins.list[JsonObject]] = {}
 
     def install(self, manifest: Mapping[str, object]) -> None:
-        """Create an object, with its status, and wait until it can be used.
+        """Create an object with its status and wait until the object can be used.
 
         Raises:
-            StatusError: The server refuses it.
-            DefinitionNotReady: A definition's names are taken.
+            StatusError: The server rejects the object.
+            DefinitionNotReady: The names of a CustomResourceDefinition are taken.
         """
         obj: JsonObject = dict(manifest)
         resource, has_status = self._by_kind(
@@ -64,27 +65,27 @@ class Access:
         """Return an object.
 
         Raises:
-            StatusError: 404, for the object or the kind.
+            StatusError: 404, the object or the kind does not exist.
         """
         return self._call("GET", self.resource(kind).path(namespace, name))
 
     def list(self, kind: BucketId, namespace: str) -> list[JsonObject]:
-        """Return the objects of a kind, in the server's order, which is by key.
+        """Return the objects of a kind in the server's order, which is by key.
 
         Raises:
-            StatusError: 404, for the kind.
+            StatusError: 404, the kind does not exist.
         """
         resource = self.resource(kind)
         found = self._call("GET", resource.path(namespace))["items"]
-        # Items of a list do not say what they are.
-        of = {"apiVersion": resource.api_version, "kind": resource.kind}
-        return [{**of, **item} for item in found]
+        # The items of a list lack apiVersion and kind.
+        kind_of_item = {"apiVersion": resource.api_version, "kind": resource.kind}
+        return [{**kind_of_item, **item} for item in found]
 
     def resource(self, kind: BucketId) -> Resource[builtins.dict[str, Any]]:
-        """Return a kind in the version that the server prefers.
+        """Return a kind in the server's preferred version.
 
         Raises:
-            StatusError: 404.
+            StatusError: 404, the kind does not exist.
         """
         version = "v1"
         if kind.group:
@@ -117,7 +118,7 @@ class Access:
         raise missing
 
     def _served(self, group: str, version: str) -> Iterator[builtins.list[JsonObject]]:
-        """Yield what a group is known to have, then what the server says it has now."""
+        """Yield the known resources of a group version, then those the server lists now."""
         path = f"/apis/{group}/{version}" if group else f"/api/{version}"
         with self._known_lock:
             known = self._known.get(path)
@@ -145,7 +146,7 @@ class Access:
             self._wait(lambda: self.missing(_ACCOUNTS, obj["metadata"]["name"], "default"))
 
     def missing(self, kind: BucketId, namespace: str, name: str) -> str:
-        """Tell why an object cannot be read; `""` when it can."""
+        """Return why an object cannot be read, or `""` if it can."""
         try:
             self.get(kind, namespace, name)
         except (StatusError, TransportError) as error:
@@ -156,7 +157,7 @@ class Access:
         """Return a new token of a service account.
 
         Raises:
-            StatusError: 404, there is no such account.
+            StatusError: 404, the account does not exist.
         """
         path = f"/api/v1/namespaces/{quote(namespace)}/serviceaccounts/{quote(name)}/token"
         body = {
@@ -177,10 +178,10 @@ def _resource(group: str, version: str, entry: JsonObject) -> Resource[builtins.
 
 
 def _decoded(response: RawResponse) -> JsonObject:
-    """Return the object in an answer, or raise what it says went wrong."""
+    """Return the object of a response, or raise the error that it reports."""
     try:
         body = msgspec.json.decode(response.body)
-    except msgspec.DecodeError:  # proxies, and paths that are no API, answer in text
+    except msgspec.DecodeError:  # proxies and paths outside the API answer with text
         body = {"message": response.body.decode("utf-8", "replace").strip()}
     if response.status >= 400:
         raise StatusError(

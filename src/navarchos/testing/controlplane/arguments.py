@@ -1,7 +1,7 @@
-"""The command line of every part, as kubeadm would write it for one machine.
+"""The command lines of all servers, similar to kubeadm's for a single machine.
 
-What differs: loopback and chosen ports; one replica, so no leader election; clients
-are not throttled; no disk write is waited for.
+Differences: loopback addresses and chosen ports; no leader election, because each server
+has one replica; no client-side throttling; etcd does not sync to disk.
 """
 
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 NODE_ANNOTATION: Final = "kwok.x-k8s.io/node=fake"
-"""What marks a node that kwok runs."""
+"""The annotation of nodes that kwok manages."""
 
 AUDIT_POLICY: Final = {
     "apiVersion": "audit.k8s.io/v1",
@@ -32,7 +32,7 @@ AUDIT_POLICY: Final = {
         {"level": "Metadata"},
     ],
 }
-"""Every request but looks at its health, without bodies."""
+"""Log every request except health checks, without bodies."""
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _SERVICE_RANGE: Final = "10.96.0.0/16"
@@ -42,7 +42,7 @@ _NODE_LEASE_SECONDS: Final = 40  # a kubelet's default
 
 
 def etcd_arguments(layout: Layout) -> Sequence[str]:
-    """Return the arguments of a single etcd that never waits for the disk."""
+    """Return the arguments of a single etcd that does not sync to disk."""
     return (
         f"--data-dir={layout.directory / 'etcd'}",
         f"--listen-client-urls={layout.etcd_url}",
@@ -58,15 +58,15 @@ def apiserver_arguments(layout: Layout, *, service_accounts: bool = True) -> Seq
 
     Args:
         layout: Files and ports.
-        service_accounts: Whether pods must have a service account. Somebody must
-            create those: the controller manager.
+        service_accounts: Whether pods must have a service account, which only the
+            controller manager creates.
     """
     certificates = layout.certificates
     admission = () if service_accounts else ("--disable-admission-plugins=ServiceAccount",)
     return (
         f"--bind-address={HOST}",
         f"--advertise-address={HOST}",
-        # The address of a service must not be loopback, so nothing could be published.
+        # An endpoint address must not be loopback, so the server cannot publish its own.
         "--endpoint-reconciler-type=none",
         f"--secure-port={layout.ports.apiserver}",
         f"--etcd-servers={layout.etcd_url}",
@@ -84,9 +84,9 @@ def apiserver_arguments(layout: Layout, *, service_accounts: bool = True) -> Seq
         f"--service-account-signing-key-file={certificates / 'service-accounts.key'}",
         f"--audit-policy-file={layout.audit_policy}",
         f"--audit-log-path={layout.audit_log}",
-        # Megabytes; without it the log would be rotated away after a hundred.
+        # In megabytes. The default rotates the log after 100 MB.
         "--audit-log-maxsize=100000",
-        # Watches are told to end, instead of holding up a stop for a minute.
+        # Otherwise open watches delay the shutdown by a minute.
         "--shutdown-watch-termination-grace-period=1s",
     )
 
@@ -102,7 +102,7 @@ def controller_manager_arguments(layout: Layout) -> Sequence[str]:
         f"--cluster-signing-key-file={certificates / 'ca.key'}",
         "--use-service-account-credentials=true",
         "--controllers=*,bootstrapsigner,tokencleaner",
-        # Made where it is not, and the default is outside our directory.
+        # The controller manager creates this folder; the default is outside our directory.
         f"--flex-volume-plugin-dir={layout.directory / 'volume-plugins'}",
     )
 
@@ -113,7 +113,7 @@ def scheduler_arguments(layout: Layout) -> Sequence[str]:
 
 
 def kwok_arguments(layout: Layout, *, all_nodes: bool) -> Sequence[str]:
-    """Return the arguments of kwok, for all nodes or for those that are marked."""
+    """Return the arguments of kwok, for all nodes or for annotated ones only."""
     nodes = (
         ("--manage-all-nodes=true",)
         if all_nodes
@@ -139,7 +139,7 @@ def _component(layout: Layout, name: str, port: int) -> Sequence[str]:
         f"--kubeconfig={kubeconfig}",
         f"--authentication-kubeconfig={kubeconfig}",
         f"--authorization-kubeconfig={kubeconfig}",
-        # There is no aggregation layer whose users could be looked up.
+        # There is no aggregation layer, so there are no request-header users to look up.
         "--authentication-skip-lookup=true",
         f"--bind-address={HOST}",
         f"--secure-port={port}",

@@ -1,6 +1,6 @@
-"""What the API server's audit log tells.
+"""Read the audit log of the API server.
 
-The log is read where it is, so nothing is lost and nothing is kept twice.
+The log is read from its file, so no request is missed and no copy is stored.
 """
 
 import threading
@@ -34,7 +34,7 @@ _VERBS: Final = (
 
 
 class User(msgspec.Struct, frozen=True):
-    """Who asked."""
+    """The user who sent a request."""
 
     username: str = ""
     groups: tuple[str, ...] = ()
@@ -42,12 +42,12 @@ class User(msgspec.Struct, frozen=True):
 
     @property
     def credential(self) -> str:
-        """The token that was sent, as `JTI=` and its ID; empty where it was none."""
+        """The token that was sent, as `JTI=` and its ID; empty without a token."""
         return next(iter(self.extra.get(_CREDENTIAL, ())), "")
 
 
 class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
-    """What was asked for; the group is in `api_group`, empty for the core."""
+    """The object of a request; `api_group` is empty for the core group."""
 
     resource: str = ""
     namespace: str = ""
@@ -58,7 +58,7 @@ class ObjectReference(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ResponseStatus(msgspec.Struct, frozen=True):
-    """How it ended."""
+    """The status of a response."""
 
     code: int = 0
     reason: str = ""
@@ -68,16 +68,16 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """One stage of one request (`audit.k8s.io/v1`).
 
     Attributes:
-        audit_id: The request; its stages share it.
+        audit_id: The ID of the request; all stages of a request share it.
         stage: `ResponseStarted` for watches, then `ResponseComplete`; or `Panic`.
-        verb: As RBAC knows it.
+        verb: The verb as RBAC names it.
         request_uri: Path and query.
-        user: Who asked.
-        user_agent: With which program.
-        object_ref: About what; `None` for requests that are about no resource.
-        response_status: The answer; `None` when there was none.
-        stage_timestamp: When.
-        annotations: What authorization and admission had to say.
+        user: The user who sent the request.
+        user_agent: The client program.
+        object_ref: The object; `None` for requests without a resource.
+        response_status: The response; `None` if the server sent none.
+        stage_timestamp: The time of the stage.
+        annotations: Notes of authorization and admission.
     """
 
     audit_id: str = msgspec.field(name="auditID")
@@ -93,25 +93,25 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     @property
     def is_unauthorized(self) -> bool:
-        """Whether who asked was not known, or lacked the right.
+        """Whether the user was unknown or lacked the permission.
 
-        Not every 403 is that: admission answers so, too.
+        Not every 403 is unauthorized: admission also answers with 403.
         """
         is_unknown = self.response_status is not None and self.response_status.code == 401
         return is_unknown or self.annotations.get(_DECISION) == "forbid"
 
     @property
     def is_eviction(self) -> bool:
-        """Whether it asks for the eviction of a pod."""
+        """Whether the request evicts a pod."""
         ref = self.object_ref
         return self.verb == "create" and ref is not None and ref.subresource == "eviction"
 
 
 class AuditLog:
-    """The log of one API server, which may still be writing it.
+    """The audit log of one API server, which may still be writing it.
 
-    Does not promise: that a request is there the moment its answer is. The server
-    writes it when it has answered.
+    Does not promise: that a request is logged when its response arrives. The server
+    writes the event after it has responded.
 
     Threads: safe from any thread.
     """
@@ -137,7 +137,7 @@ class AuditLog:
             return tuple(self._records)
 
     def requests_by(self, agent: str) -> Mapping[str, int]:
-        """Count requests on resources by verb, of user agents that begin like this."""
+        """Count the requests for resources by verb, of user agents with this prefix."""
         found = dict.fromkeys(_VERBS, 0)
         with self._log_lock:
             self._catch_up_locked()
@@ -182,10 +182,10 @@ _decoder = decoder_of(AuditEvent)
 
 
 def _read(path: Path, offset: int) -> Iterator[tuple[AuditEvent, int]]:
-    """Read whole lines; yields each event and where the next one begins."""
+    """Read complete lines; yield each event and the offset of the next one."""
     try:
         file = path.open("rb")
-    except FileNotFoundError:  # the server has not answered anything yet
+    except FileNotFoundError:  # the server has not handled a request yet
         return
     with file:
         file.seek(offset)

@@ -1,6 +1,6 @@
-"""Where programs are: what somebody points at, the PATH, the cache.
+"""Find the programs of a control plane: a folder named by the user, the PATH, the cache.
 
-Finding is quick and asks no network. Getting what is not there is in `obtaining`.
+Finding is fast and does not use the network. `installer` installs missing programs.
 """
 
 import fcntl
@@ -33,11 +33,11 @@ _STAGING: Final = ".new-"
 def cache_directory(
     environ: Mapping[str, str] | None = None, projects: Iterable[str] = CONTROL_PLANE
 ) -> Path:
-    """Return the folder of the pinned versions of some projects; it need not exist.
+    """Return the cache folder for the pinned versions of some projects; it may not exist.
 
-    It lies below `XDG_CACHE_HOME`, or below `~/.cache` where that is not set or not
-    absolute, as the XDG specification wants it. Its name carries all versions, so
-    what is in it never goes stale.
+    The folder is below `XDG_CACHE_HOME`, or below `~/.cache` if that variable is not set
+    or not absolute, as the XDG specification requires. Its name contains all versions, so
+    its content never becomes outdated.
     """
     env = os.environ if environ is None else environ
     given = Path(env.get("XDG_CACHE_HOME") or "")
@@ -47,28 +47,28 @@ def cache_directory(
 
 
 class Cache:
-    """Programs by name, in one folder.
+    """Cached programs by name, in one folder.
 
-    Promises: a program that is there is whole; two processes that fill it at once
-    take turns.
+    Promises: a cached program is complete; processes that fill the cache at the same time
+    wait for each other.
     """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     def path(self, name: str) -> Path:
-        """Return where a program is kept; it need not be there."""
+        """Return the path of a cached program, which may not exist."""
         return self.directory / name
 
     @contextmanager
     def locked(self, on_wait: Callable[[], None]) -> Iterator[None]:
-        """Keep other processes from filling the cache; remove what killed ones left.
+        """Lock the cache against other processes and remove files that killed ones left.
 
         Args:
-            on_wait: Called when another process has it and must be waited for.
+            on_wait: Called if another process holds the lock, before waiting for it.
         """
         self.directory.mkdir(parents=True, exist_ok=True)
-        # Kept open and never removed: a lock on a file that may vanish locks nothing.
+        # The lock file is never removed: a lock on a removed file protects nothing.
         with (self.directory / ".lock").open("w", encoding="ascii") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,12 +76,12 @@ class Cache:
                 on_wait()
                 fcntl.flock(file, fcntl.LOCK_EX)
             for left in self.directory.glob(f"{_STAGING}*"):
-                shutil.rmtree(left)  # by a run that was killed: nobody else has the lock
+                shutil.rmtree(left)  # left by a killed process: only this one has the lock
             yield
 
     @contextmanager
     def staging(self) -> Iterator[Path]:
-        """Return a new directory on the cache's file system; it is removed again."""
+        """Return a new directory on the cache's file system, removed after the block."""
         self.directory.mkdir(parents=True, exist_ok=True)
         directory = Path(tempfile.mkdtemp(prefix=_STAGING, dir=self.directory))
         try:
@@ -90,30 +90,29 @@ class Cache:
             shutil.rmtree(directory)
 
     def install(self, staged: Path, name: str) -> Path:
-        """Move a program from `staging` into its place, at once."""
+        """Move a program from `staging` to its path in the cache, atomically."""
         return staged.replace(self.path(name))
 
 
 ASSETS: Final = "KUBEBUILDER_ASSETS"
-"""The variable that envtest reads, too: a directory with the programs."""
+"""The environment variable for a directory with the programs; envtest reads it, too."""
 
 _VERSION_TIMEOUT: Final = 30.0
 _ADVICE: Final = (
-    "run `python -m navarchos.testing.controlplane` in a checkout, or point "
-    f"{ASSETS} at the programs"
+    "run `python -m navarchos.testing.controlplane` in a checkout, or set "
+    f"{ASSETS} to a folder with the programs"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """A program that is there.
+    """An installed program.
 
     Attributes:
-        tool: What it is.
-        path: Where it is.
-        source: Which way it was found.
-        version: What it says it is; `None` when it has not been asked, or said
-            nothing that can be read.
+        tool: The tool.
+        path: The program file.
+        source: How it was found: `KUBEBUILDER_ASSETS`, `PATH`, `cache`, `release`, `build`.
+        version: The version that the program reports; `None` if its output has no version.
     """
 
     tool: Tool
@@ -123,14 +122,14 @@ class Binary:
 
 
 def installed_version(tool: Tool, path: Path) -> Version | None:
-    """Ask a program for its version; `None` when it does not tell."""
+    """Return the version that a program reports, or `None`."""
     try:
         done = subprocess.run(  # noqa: S603 - a program that is about to be run anyway
             [str(path), *tool.version_arguments],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
-            errors="replace",  # who knows what lies on a PATH
+            errors="replace",  # a program on the PATH may print anything
             timeout=_VERSION_TIMEOUT,
             check=False,
         )
@@ -142,13 +141,13 @@ def installed_version(tool: Tool, path: Path) -> Version | None:
 class Lookup:
     """Finds programs: `KUBEBUILDER_ASSETS`, then the PATH, then the cache.
 
-    What the variable points at is taken whatever its version is: somebody chose it.
-    What merely lies on the PATH must be at least of the pinned minor release.
+    A program in `KUBEBUILDER_ASSETS` is used in any version: the user chose it. A program
+    on the PATH must be of the pinned minor release or newer.
 
     Args:
-        environ: Environment variables; the process's own by default.
-        cache: The cache; the one of `cache_directory` by default.
-        version_of: Asks a program for its version.
+        environ: Environment variables; by default those of the process.
+        cache: The cache; by default in `cache_directory`.
+        version_of: Returns the version that a program reports.
     """
 
     def __init__(
@@ -163,7 +162,7 @@ class Lookup:
         self.cache = cache if cache is not None else Cache(cache_directory(self._environ))
 
     def find(self, tool: Tool) -> Binary | Sequence[tuple[str, str]]:
-        """Return a program, or each way that failed and why."""
+        """Return a program, or a (source, cause) pair for each place without it."""
         attempts: list[tuple[str, str]] = []
         ways = ((ASSETS, self._in_assets), ("PATH", self._on_path), ("cache", self._in_cache))
         for way, look in ways:
@@ -176,19 +175,19 @@ class Lookup:
     def _in_assets(self, tool: Tool) -> Binary | str:
         directory = self._environ.get(ASSETS)
         if not directory:
-            return "is not set"
+            return "not set"
         path = Path(directory) / tool.name
         if not _is_program(path):
-            return f"there is no program {path}"
+            return f"no executable file {path}"
         return Binary(tool, path, ASSETS, self.version_of(tool, path))
 
     def _on_path(self, tool: Tool) -> Binary | str:
         found = shutil.which(tool.name, path=self._environ.get("PATH", os.defpath))
         if found is None:
-            return f"has no {tool.name}"
+            return f"no {tool.name} found"
         version = self.version_of(tool, Path(found))
         if version is None:
-            return f"{found} does not tell its version"
+            return f"{found} does not report its version"
         if not version.is_at_least_the_minor_of(tool.pinned):
             return f"{found} is {version}, older than {tool.pinned}"
         return Binary(tool, Path(found), "PATH", version)
@@ -196,16 +195,16 @@ class Lookup:
     def _in_cache(self, tool: Tool) -> Binary | str:
         path = self.cache.path(tool.name)
         if not _is_program(path):
-            return f"there is no {path}"
-        # The folder's name carries the version.
+            return f"no executable file {path}"
+        # The name of the folder contains the version.
         return Binary(tool, path, "cache", tool.pinned)
 
 
 def find_binaries(tools: Iterable[Tool], lookup: Lookup | None = None) -> dict[Tool, Binary]:
-    """Return the programs, all of them.
+    """Return all of these programs.
 
     Raises:
-        BinariesMissing: Some are nowhere.
+        BinariesMissing: Some programs were not found.
     """
     search = lookup if lookup is not None else Lookup()
     found: dict[Tool, Binary] = {}

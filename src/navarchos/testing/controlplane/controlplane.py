@@ -41,13 +41,13 @@ WATCHED: Final = (
 )
 """The kinds that `ControlPlane.subscribe` watches when none are named."""
 
-_SHORTEST_TOKEN: Final = 600
+_MIN_TOKEN_LIFETIME: Final = 600
 
 _log = get_logger(__name__)
 
 
 class ControlPlane:
-    """etcd, kube-apiserver, kube-controller-manager and kube-scheduler on loopback.
+    """A real control plane: etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
 
     ```python
     with ControlPlane() as server:
@@ -55,41 +55,40 @@ class ControlPlane:
         client = server.client()
     ```
 
-    The counterpart of controller-runtime's envtest, with more of a cluster: TLS,
-    RBAC, service accounts with real tokens, the admission plugins of a kubeadm
-    cluster, an audit log, and fake kubelets when asked for (`kwok`). It has the
-    methods of the in-process `ApiServer`, and answers as a cluster does because it is
-    one.
+    The servers listen on loopback. This is the counterpart of controller-runtime's
+    envtest with more parts of a cluster: TLS, RBAC, service accounts with real tokens,
+    the admission plugins of a kubeadm cluster, an audit log, and on request fake kubelets
+    (`kwok`). It has the methods of the in-process `ApiServer`.
 
-    Promises: when `start` returns, all parts are ready and a pod can be created in the
-    namespace `default`; after `stop`, and after the end of this process in any way, no
-    process and no file is left.
+    Promises: when `start` returns, all servers are ready and a pod can be created in the
+    namespace `default`. After `stop`, and after this process has ended in any way, no
+    server and no file is left.
 
-    Does not promise: what the in-process server can do because it is in the process:
-    a clock of the test's own, scripted faults, objects that survive `stop`. Other than
-    there, `install` goes over HTTP and the controllers react to it.
+    Does not promise: the features of the in-process server that need the test's own
+    process: virtual time, scripted faults, objects that survive `stop`. In contrast to
+    that server, `install` sends requests, and the controllers react to the objects.
 
-    Lifecycle: `start` and `stop` may be repeated; each start begins empty. It is a
-    context manager that does both. Starting takes some seconds.
+    Lifecycle: `start` and `stop` may be called repeatedly; each start begins with an empty
+    cluster. The object is a context manager. Starting takes some seconds.
 
     Threads: every method is safe from any thread.
 
     Args:
-        controllers: Whether kube-controller-manager runs. Without it nothing makes
-            service accounts, so pods need none.
+        controllers: Whether kube-controller-manager runs. Without it no service accounts
+            are created, and pods do not need one.
         scheduler: Whether kube-scheduler runs.
-        crds: CustomResourceDefinitions to begin with: objects, files or folders.
+        crds: CustomResourceDefinitions to install: objects, files or folders.
         arguments: Further arguments by program, such as
-            `{"kube-apiserver": ["--v=4"]}`; they win over ours.
-        timeout: Seconds that each server may take to become ready. Three times
-            envtest's, as tests share machines; only what never comes up takes so long.
-        lookup: Where the programs are looked for.
-        stop: Setting it frees who waits in `start` or `install`.
-        clock: Source of deadlines.
+            `{"kube-apiserver": ["--v=4"]}`; they override the defaults.
+        timeout: Seconds until each server must be ready. The default is three times
+            envtest's, because tests may share a busy machine.
+        lookup: Finds the programs.
+        stop: Setting this token ends a wait in `start` or `install`.
+        clock: The clock for deadlines.
 
     Raises:
         ConfigError: A setting is out of range.
-        ManifestError: A definition cannot be read; see `load_definitions`.
+        ManifestError: A CustomResourceDefinition cannot be read; see `load_definitions`.
     """
 
     def __init__(
@@ -122,15 +121,15 @@ class ControlPlane:
         self._subscriptions: list[Subscription] = []  # guarded by _lifecycle_lock
 
     def start(self) -> Self:
-        """Start the servers and wait until all are ready; returns the object itself.
+        """Start the servers, wait until all are ready, and return the object itself.
 
-        Does nothing when they run.
+        Does nothing if they are running. After an error no server and no file is left.
 
         Raises:
-            BinariesMissing: There is no program to start; nothing was.
-            PartFailed: A server ended; nothing is left of any.
-            PartNotReady: A server was not ready in time; nothing is left of any.
-            StatusError: A definition is refused; nothing is left.
+            BinariesMissing: Programs were not found.
+            PartFailed: A server ended.
+            PartNotReady: A server was not ready in time.
+            StatusError: A CustomResourceDefinition was rejected.
             Stopped: The stop token is set.
         """
         with self._lifecycle_lock:
@@ -139,7 +138,7 @@ class ControlPlane:
         return self
 
     def stop(self) -> None:
-        """Stop all servers and remove their data. Repeatable."""
+        """Stop all servers and remove their data. May be called repeatedly."""
         with self._lifecycle_lock:
             running, self._running = self._running, None
             subscriptions, self._subscriptions = self._subscriptions, []
@@ -161,30 +160,30 @@ class ControlPlane:
         """The base address, `https://127.0.0.1:PORT`.
 
         Raises:
-            NotStarted: Nothing runs.
+            NotStarted: The control plane is not running.
         """
         return self._now().layout.url
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd serves on loopback, in the clear, for who looks below the API.
+        """The client address of etcd, without TLS, for tests below the API.
 
         Raises:
-            NotStarted: Nothing runs.
+            NotStarted: The control plane is not running.
         """
         return self._now().layout.etcd_url
 
     @property
     def directory(self) -> Path:
-        """Where the servers run; the log of each is in `NAME.log`. Gone after `stop`.
+        """The folder of the servers, with a log `NAME.log` each. Removed by `stop`.
 
         Raises:
-            NotStarted: Nothing runs.
+            NotStarted: The control plane is not running.
         """
         return self._now().layout.directory
 
     def kubeconfig(self) -> JsonObject:
-        """Return a kubeconfig of the administrator, who may do everything."""
+        """Return a kubeconfig of the administrator, who has all permissions."""
         running = self._now()
         return make_kubeconfig(
             running.layout.url,
@@ -199,20 +198,20 @@ class ControlPlane:
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, lifetime: int = 3600
     ) -> JsonObject:
-        """Return a kubeconfig of a service account, with a token of its own.
+        """Return a kubeconfig of a service account with a new token.
 
         Args:
-            namespace: The account's namespace, and the kubeconfig's.
+            namespace: The account's namespace, also the default one of the kubeconfig.
             name: The account.
             lifetime: Seconds until the token expires, at least 600.
 
         Raises:
-            ConfigError: The lifetime is too short; the API server sets the limit.
-            StatusError: 404, there is no such account.
+            ConfigError: The lifetime is less than the API server's minimum.
+            StatusError: 404, the account does not exist.
         """
-        if lifetime < _SHORTEST_TOKEN:
+        if lifetime < _MIN_TOKEN_LIFETIME:
             raise ConfigError(
-                "lifetime", lifetime, f"it must be at least {_SHORTEST_TOKEN} seconds"
+                "lifetime", lifetime, f"it must be at least {_MIN_TOKEN_LIFETIME} seconds"
             )
         running = self._now()
         token = running.access.request_token(namespace, name, lifetime)
@@ -223,24 +222,24 @@ class ControlPlane:
     def client(
         self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
     ) -> Client:
-        """Return a client with that configuration, to be closed by its user."""
+        """Return a client with `client_config`; the caller must close it."""
         return Client(self.client_config(user_agent=user_agent, user=user, groups=groups))
 
     @property
     def clock(self) -> Clock:
-        """The machine's: programs of their own know no other."""
+        """The system clock, which the servers use."""
         return SYSTEM_CLOCK
 
     def client_config(
         self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
     ) -> ClientConfig:
-        """Return how a client reaches the API server.
+        """Return the configuration of a client of the API server.
 
         Args:
-            user_agent: How `requests_by` tells it from others.
-            user: Whom the API server takes it for, by a certificate made for this;
-                `""` for the administrator.
-            groups: The groups that user is in.
+            user_agent: The user agent, by which `requests_by` counts requests.
+            user: The user name, for which a certificate is issued; `""` for the
+                administrator.
+            groups: The user's groups.
         """
         running = self._now()
         pair = running.administrator
@@ -251,13 +250,14 @@ class ControlPlane:
     def install(self, *manifests: Mapping[str, object]) -> None:
         """Create objects as the administrator, with strict validation of fields.
 
-        A `status` that is given is written, too, where the kind has one. A definition
-        is waited for until it is served; a namespace, until it has its account.
+        A given `status` is also written if the kind has a status subresource. The call
+        waits until a CustomResourceDefinition is served and until a namespace has its
+        default service account.
 
         Raises:
-            StatusError: An object is refused; those before it are stored.
-            DefinitionNotReady: A definition's names are taken.
-            PartNotReady: What was created is not usable in time.
+            StatusError: An object was rejected; the objects before it are stored.
+            DefinitionNotReady: The names of a CustomResourceDefinition are taken.
+            PartNotReady: A created object was not usable in time.
         """
         access = self._now().access
         for manifest in manifests:
@@ -266,10 +266,10 @@ class ControlPlane:
     def get(
         self, plural: str, name: str, namespace: str | None = None, group: str = ""
     ) -> JsonObject:
-        """Return an object, in the version that the server prefers.
+        """Return an object in the server's preferred version.
 
         Raises:
-            StatusError: 404, for the object or the kind.
+            StatusError: 404, the object or the kind does not exist.
         """
         return self._now().access.get(BucketId(plural, group), namespace or "", name)
 
@@ -277,21 +277,22 @@ class ControlPlane:
         """Return the objects of a kind, in key order.
 
         Raises:
-            StatusError: 404, for the kind.
+            StatusError: 404, the kind does not exist.
         """
         return self._now().access.list(BucketId(plural, group), namespace or "")
 
     def subscribe(
         self, listener: Callable[[Change], None], *, kinds: Iterable[BucketId] = WATCHED
     ) -> Callable[[], None]:
-        """Call `listener` after every change of some kinds; returns the undo.
+        """Call `listener` after every change of some kinds; return a function that ends this.
 
-        Other than with the in-process server the calls come a moment after the write,
-        from watches on a connection of their own, in order per object only, and do not
-        say who made a change. The undo waits for the watches to end.
+        In contrast to the in-process server, the changes come from watches on a separate
+        connection: shortly after the write, in order per object only, and without the
+        request that made the change. The returned function waits until the watches have
+        ended.
 
         Raises:
-            StatusError: 404, for a kind.
+            StatusError: 404, a kind does not exist.
         """
         running = self._now()
         resources = [running.access.resource(kind) for kind in kinds]
@@ -302,9 +303,9 @@ class ControlPlane:
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """How many requests came in, by verb; evictions count as `evict` alone.
+        """The number of requests by verb; an eviction counts as `evict` only.
 
-        Those of the control plane's own parts are among them.
+        Requests of the control plane's own servers are included.
         """
         return self._now().audit.requests_by("")
 
@@ -314,51 +315,51 @@ class ControlPlane:
 
     @property
     def audit(self) -> Sequence[AuditRecord]:
-        """The latest requests, oldest first; at most 10,000. Watches are added when they end.
+        """The latest requests, oldest first, at most 10,000. A watch is added when it ends.
 
-        A request may be missing for a moment after its answer has come.
+        A request may still be missing shortly after its response has arrived.
         """
         return self._now().audit.records
 
     def audit_events(self) -> Iterator[AuditEvent]:
-        """Read the whole audit log: who asked for what, and was it granted."""
+        """Read the whole audit log: users, requests and decisions, oldest first."""
         return self._now().audit.events()
 
     def compact(self) -> None:
-        """Make etcd forget its history.
+        """Compact the history in etcd.
 
-        Watches and, of late, pages are served from the API server's own memory, which
-        keeps its part of the history until `restart_apiserver`; after that, those from
-        earlier versions get 410.
+        The API server serves watches, and since recent releases also pages of lists, from
+        its own cache, which keeps its history until `restart_apiserver`. After a restart,
+        requests for earlier resourceVersions are answered with 410.
         """
         compact_etcd(self._now().layout.etcd_url)
 
     def kwok(self, *, all_nodes: bool = False) -> None:
-        """Run kubelets for nodes that have none: nodes become Ready, pods run and end.
+        """Start kwok, which plays the kubelets: nodes become Ready, pods run and terminate.
 
         Args:
-            all_nodes: For all nodes, instead of for those with the annotation
+            all_nodes: Manage all nodes instead of those with the annotation
                 `kwok.x-k8s.io/node: fake`.
 
         Raises:
-            BinariesMissing: There is no kwok; all else goes on.
-            ControlPlaneError: It runs already, or failed.
+            BinariesMissing: kwok was not found; the control plane keeps running.
+            ControlPlaneError: kwok is already running or failed.
         """
         running = self._now()
         binary = find_binaries([KWOK], self._lookup)[KWOK]
         running.start_kwok(binary, all_nodes=all_nodes)
 
     def restart_apiserver(self, *, kill: bool = False) -> None:
-        """Stop the API server and start it again; address and objects stay.
+        """Restart the API server; its address and all objects stay.
 
         Args:
-            kill: Do not let it finish what it has in hand.
+            kill: Kill it (SIGKILL) instead of letting it finish its requests.
         """
         self.stop_apiserver(kill=kill)
         self.start_apiserver()
 
     def stop_apiserver(self, *, kill: bool = False) -> None:
-        """Stop the API server alone, until `start_apiserver`."""
+        """Stop only the API server, until `start_apiserver`."""
         self._now().stop_apiserver(kill=kill)
 
     def start_apiserver(self) -> None:
@@ -366,7 +367,7 @@ class ControlPlane:
         self._now().start_apiserver()
 
     def paused_etcd(self) -> AbstractContextManager[None]:
-        """Hold etcd still for the length of a `with` block: nothing can be written."""
+        """Pause etcd for the length of a `with` block, so that no write succeeds."""
         return self._now().paused(ETCD)
 
     def _start(self) -> RunningControlPlane:

@@ -1,7 +1,7 @@
-"""The keys and certificates of one control plane.
+"""The keys, certificates and kubeconfigs of one control plane.
 
-Elliptic curves throughout: making an RSA key can take longer than starting etcd.
-`cryptography` is imported when the first key is made.
+All keys are elliptic-curve keys: generating an RSA key can take longer than starting etcd.
+`cryptography` is imported when the first key is generated.
 """
 
 import ipaddress
@@ -41,7 +41,7 @@ class KeyPair:
     """Two PEM files.
 
     Attributes:
-        certificate: The certificate, or the public key where there is none.
+        certificate: The certificate; for signing keys, the public key.
         key: The private key.
     """
 
@@ -50,14 +50,14 @@ class KeyPair:
 
 
 class Authority:
-    """A certificate authority that one control plane trusts, and nobody else.
+    """The certificate authority of one control plane.
 
     Args:
-        directory: Where its files go; must exist.
-        clock: When certificates begin to be valid.
+        directory: The folder for keys and certificates; must exist.
+        clock: Gives the time from which certificates are valid.
 
     Attributes:
-        files: Its own certificate and key.
+        files: The authority's certificate and key.
     """
 
     def __init__(self, directory: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -69,13 +69,13 @@ class Authority:
         self.files = self._write("ca", self._sign(_as_authority(builder)), self._key)
 
     def issue_server(self, file: str, hosts: Iterable[str]) -> KeyPair:
-        """Return a certificate for a server at these names and addresses."""
+        """Return a certificate for a server with these host names and addresses."""
         key = _new_key()
         builder = self._builder(_name(file, ()), key)
         return self._write(file, self._sign(_as_server(builder, hosts)), key)
 
     def issue_client(self, file: str, user: str, groups: Sequence[str] = ()) -> KeyPair:
-        """Return a certificate that makes its owner a Kubernetes user, in groups."""
+        """Return a client certificate for a Kubernetes user in these groups."""
         key = _new_key()
         builder = self._builder(_name(user, groups), key)
         return self._write(file, self._sign(_as_client(builder)), key)
@@ -95,7 +95,7 @@ class Authority:
             .not_valid_before(now - _SKEW)
             .not_valid_after(now + _LIFETIME)
         )
-        # OpenSSL's strict mode, Python's default since 3.13, wants both identifiers.
+        # OpenSSL's strict mode, Python's default since 3.13, requires both identifiers.
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key())
         return builder.add_extension(own, critical=False).add_extension(issuer, critical=False)
@@ -117,7 +117,7 @@ class Authority:
 
 
 def make_signing_keys(directory: Path, file: str) -> KeyPair:
-    """Make the keys that service-account tokens are signed and checked with."""
+    """Generate the key pair that signs and verifies service account tokens."""
     from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
     key = _new_key()
@@ -133,7 +133,8 @@ def _new_key() -> "EllipticCurvePrivateKey":
         from cryptography.hazmat.primitives.asymmetric import ec
     except ImportError as error:
         raise ControlPlaneError(
-            "a control plane needs keys: pip install 'navarchos[test]', or cryptography alone"
+            "cryptography is not installed, which a control plane needs for its certificates: "
+            "pip install 'navarchos[controlplane]'"
         ) from error
 
     return ec.generate_private_key(ec.SECP256R1())
@@ -146,7 +147,7 @@ def _private_pem(key: "EllipticCurvePrivateKey") -> bytes:
         PrivateFormat,
     )
 
-    # The form that kube-controller-manager reads for signing keys of every kind.
+    # kube-controller-manager reads this format for every kind of signing key.
     return key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
 
 
@@ -221,7 +222,7 @@ _NAME: Final = "navarchos"
 def make_kubeconfig(
     url: str, authority: Path, user: Mapping[str, str], *, namespace: str = "default"
 ) -> dict[str, object]:
-    """Return a kubeconfig whose current context is one server, one user, one namespace."""
+    """Return a kubeconfig with one context: a server, a user and a namespace."""
     cluster = {"server": url, "certificate-authority-data": _data(authority)}
     context = {"cluster": _NAME, "user": _NAME, "namespace": namespace}
     return {
@@ -235,7 +236,7 @@ def make_kubeconfig(
 
 
 def certificate_user(pair: KeyPair) -> Mapping[str, str]:
-    """Return the user part for a client certificate."""
+    """Return the `user` entry of a kubeconfig for a client certificate."""
     return {
         "client-certificate-data": _data(pair.certificate),
         "client-key-data": _data(pair.key),
@@ -243,16 +244,16 @@ def certificate_user(pair: KeyPair) -> Mapping[str, str]:
 
 
 def token_user(token: str) -> Mapping[str, str]:
-    """Return the user part for a bearer token."""
+    """Return the `user` entry of a kubeconfig for a bearer token."""
     return {"token": token}
 
 
 def write_private(path: str | os.PathLike[str], content: Mapping[str, object]) -> None:
-    """Write JSON, which YAML readers take, to a file that only its owner can read."""
+    """Write JSON, which is valid YAML, to a file that only its owner can read."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         json.dump(content, file, indent=2)
-    Path(path).chmod(0o600)  # also when the file was there before
+    Path(path).chmod(0o600)  # os.open does not change the mode of an existing file
 
 
 def _data(file: Path) -> str:

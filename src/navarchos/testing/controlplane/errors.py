@@ -1,12 +1,12 @@
-"""What can go wrong with a control plane, each with its facts.
+"""The errors of a control plane, with their facts as attributes.
 
 ```text
 ControlPlaneError(NavarchosError)
-  BinariesMissing                    programs that could not be had, and why
-  CacheUnusable                      where programs are kept nothing can be written
-  PartFailed                         a server ended by itself: its log's tail
-  PartNotReady                       a server did not get ready in time
-  GuardLost                          the process that keeps the servers is gone
+  BinariesMissing                    programs were not found or installed
+  CacheUnusable                      the program cache cannot be written
+  PartFailed                         a server ended by itself
+  PartNotReady                       a server was not ready in time
+  GuardLost                          the guard process has ended
 ```
 """
 
@@ -26,16 +26,16 @@ __all__ = [
 
 
 class ControlPlaneError(NavarchosError):
-    """A control plane that cannot be had, or does not run any more."""
+    """A control plane cannot be started, or has failed."""
 
 
 class BinariesMissing(ControlPlaneError):
-    """Programs that no way could provide.
+    """Programs were not found or could not be installed.
 
     Attributes:
-        names: The programs.
-        attempts: Each way that was tried, and why it failed.
-        advice: What else can be done.
+        names: The missing programs.
+        attempts: A (source, cause) pair for each attempt.
+        advice: What the user can do.
     """
 
     def __init__(
@@ -48,15 +48,15 @@ class BinariesMissing(ControlPlaneError):
 
     def __str__(self) -> str:
         tried = "".join(f"\n  {way}: {why}" for way, why in self.attempts)
-        return f"no {', '.join(self.names)}: {self.advice}; tried:{tried}"
+        return f"missing programs: {', '.join(self.names)}; {self.advice}; tried:{tried}"
 
 
 class CacheUnusable(ControlPlaneError):
-    """Nothing can be written where programs are kept: no space, no right, no folder.
+    """The program cache cannot be written: no space, no permission, no folder.
 
     Attributes:
-        directory: The cache.
-        why: What the operating system says.
+        directory: The cache folder.
+        why: The operating system's error.
     """
 
     def __init__(self, directory: Path, why: str) -> None:
@@ -65,11 +65,14 @@ class CacheUnusable(ControlPlaneError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"cannot keep programs in {self.directory}: {self.why}; XDG_CACHE_HOME moves it"
+        return (
+            f"cannot write the program cache {self.directory}: {self.why}; "
+            "set XDG_CACHE_HOME to use another folder"
+        )
 
 
 class PartFailed(ControlPlaneError):
-    """A server that ended although nobody told it to.
+    """A server ended by itself.
 
     Attributes:
         part: The program's name.
@@ -88,12 +91,12 @@ class PartFailed(ControlPlaneError):
 
 
 class PartNotReady(ControlPlaneError):
-    """A server that did not become healthy in time.
+    """A server was not ready in time.
 
     Attributes:
         part: The program's name.
-        seconds: How long it was waited for.
-        why: What the last look at its health gave.
+        seconds: The timeout.
+        why: The result of the last health check.
         tail: The end of its log.
     """
 
@@ -112,10 +115,10 @@ class PartNotReady(ControlPlaneError):
 
 
 class GuardLost(ControlPlaneError):
-    """The process that keeps the servers does not answer; they have been killed.
+    """The guard process does not answer; its servers have been killed.
 
     Attributes:
-        why: What happened, in a few words.
+        why: The cause, in a few words.
     """
 
     def __init__(self, why: str) -> None:
@@ -123,4 +126,4 @@ class GuardLost(ControlPlaneError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"the guard of the control plane's servers is gone: {self.why}"
+        return f"the guard process of the control plane is lost: {self.why}"

@@ -1,4 +1,4 @@
-"""Our end of the guard: servers that do not outlive us."""
+"""The client of the guard process: servers that end together with this process."""
 
 import json
 import os
@@ -28,31 +28,31 @@ _log = get_logger(__name__)
 
 
 class Guard:
-    """Servers in one private directory, kept by a process of their own.
+    """Servers in one private directory, run by a separate guard process.
 
-    Promises: after `stop`, or after the end of this process in any way, no server
-    runs and the directory is gone.
+    Promises: after `stop`, or after this process has ended in any way, no server runs
+    and the directory is removed.
 
-    Does not promise: that, when the guard itself is killed with -9 as well as this
-    process.
+    Does not promise: this cleanup if both this process and the guard process are killed
+    with -9.
 
-    Lifecycle: usable at once; `stop` may be repeated.
-    Threads: safe from any thread. A request holds up others until it is answered.
+    Lifecycle: usable when constructed; `stop` may be called repeatedly.
+    Threads: safe from any thread. Requests are sent one at a time.
 
     Attributes:
         directory: Where the servers run; only its owner can read it.
 
     Raises:
-        GuardLost: The process could not make its directory.
+        GuardLost: The guard process could not create its directory.
     """
 
     def __init__(self) -> None:
         self._request_lock = threading.Lock()
         ours, theirs = socket.socketpair()
         with theirs:
-            # A file, not a module: that would import all of this package first. A
-            # session of its own: signals for this process's group are not for it.
-            self._process = subprocess.Popen(  # noqa: S603 - our own program
+            # Run the file, not the module: `python -m` would import the whole package first.
+            # A new session keeps signals for this process group away from the guard.
+            self._process = subprocess.Popen(  # noqa: S603 - a fixed program
                 [sys.executable, "-I", guard_process.__file__],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
@@ -71,21 +71,21 @@ class Guard:
             raise
 
     def start(self, name: str, *argv: str) -> int:
-        """Start a server; returns its process id.
+        """Start a server and return its process id.
 
         Raises:
-            ControlPlaneError: It cannot be started, or one of this name runs.
-            GuardLost: The guard is gone.
+            ControlPlaneError: The server cannot be started, or one of this name is running.
+            GuardLost: The guard process has ended or does not answer.
         """
         pid = int(self._request(do="start", name=name, argv=list(argv))["pid"])
         self._pids.append(pid)
         return pid
 
     def status(self) -> dict[str, int | None]:
-        """Return the exit status of every server; `None` while it runs.
+        """Return the exit status of every server, `None` for a running one.
 
         Raises:
-            GuardLost: The guard is gone.
+            GuardLost: The guard process has ended or does not answer.
         """
         return self._request(do="status")
 
@@ -93,17 +93,17 @@ class Guard:
         """Send a signal to a server.
 
         Raises:
-            ControlPlaneError: There is no such server.
-            GuardLost: The guard is gone.
+            ControlPlaneError: There is no server of this name.
+            GuardLost: The guard process has ended or does not answer.
         """
         self._request(do="signal", name=name, signal=int(number))
 
     def stop_server(self, name: str) -> int:
-        """Stop one server and wait for its end; returns its exit status.
+        """Stop one server, wait until it has ended, and return its exit status.
 
         Raises:
-            ControlPlaneError: There is no such server.
-            GuardLost: The guard is gone.
+            ControlPlaneError: There is no server of this name.
+            GuardLost: The guard process has ended or does not answer.
         """
         return int(self._request(do="stop", name=name)["status"])
 
@@ -119,7 +119,7 @@ class Guard:
         return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
     def stop(self) -> None:
-        """Stop the servers, remove the directory, and wait until that is done."""
+        """Stop all servers, remove the directory, and wait until both are done."""
         with self._request_lock:
             if self._stopped:
                 return
@@ -130,13 +130,13 @@ class Guard:
             if self._process.wait(_STOP_TIMEOUT) == 0:
                 return
         except subprocess.TimeoutExpired:
-            _log.exception("control_plane_guard_hangs", pid=self._process.pid)
+            _log.exception("control_plane_guard_hung", pid=self._process.pid)
         self._clean_up()
 
     def _clean_up(self) -> None:
-        """Do the guard's work where it could not: it hung, crashed, or was killed."""
-        # The guard leads the group that its servers are in, and its id names the group
-        # as long as a server is left.
+        """Kill the servers and remove the directory if the guard process could not."""
+        # The guard is the leader of the servers' process group. The group keeps this id
+        # as long as one server is alive.
         with suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -149,7 +149,7 @@ class Guard:
     def _request(self, **request: object) -> dict[str, Any]:
         with self._request_lock:
             if self._stopped:
-                raise GuardLost("it has been stopped")
+                raise GuardLost("the guard has been stopped")
             try:
                 self._connection.sendall(json.dumps(request).encode() + b"\n")
             except OSError as error:
@@ -165,15 +165,15 @@ class Guard:
         except OSError as error:
             raise GuardLost(f"no answer: {error}") from error
         if not line:
-            raise GuardLost("it ended")
+            raise GuardLost("the guard process ended")
         answer: dict[str, Any] = json.loads(line)
         return answer
 
 
 def _wait_for_the_end_of(pid: int) -> None:
-    """Wait until a process that has been killed does nothing any more.
+    """Wait until a killed process has ended.
 
-    It is not our child, so only a handle on it tells.
+    The process is not a child of this one, so waiting needs a pidfd.
     """
     try:
         handle = os.pidfd_open(pid)

@@ -1,11 +1,11 @@
-"""The process that keeps the servers, and outlives whoever asked for them.
+"""The guard process: runs the servers of a control plane and cleans up after its owner.
 
-It makes one private directory and runs servers in it, as told by JSON lines over
-the socket that is its standard input. When the socket ends, because its owner said
-so or is dead, it stops the servers and removes the directory. So a test that is
-killed with -9 leaves nothing behind.
+The guard creates one private directory and runs servers in it. Requests are JSON lines
+on the socket that is its standard input. When that socket is closed, because the owner
+closed it or died, the guard stops all servers and removes the directory. So a test
+process that is killed with -9 leaves no server and no file behind.
 
-The standard library only, and run as a file: it must start in no time.
+This file uses the standard library only and is run as a script, so that it starts fast.
 
 Requests, one JSON object per line, each answered by one:
 
@@ -16,8 +16,8 @@ Requests, one JSON object per line, each answered by one:
 {"do": "stop", "name": "etcd"}                                {"status": -15}
 ```
 
-The first line goes the other way: `{"directory": "/tmp/..."}`. What fails is
-answered by `{"error": "..."}`.
+The guard sends the first line: `{"directory": "/tmp/..."}`. A request that fails is
+answered with `{"error": "..."}`.
 """
 
 import json
@@ -35,29 +35,32 @@ from typing import Any, Final
 __all__ = ["PREFIX", "Servers", "main"]
 
 PREFIX: Final = "navarchos-control-plane-"
-"""What the name of every directory begins with."""
+"""The prefix of every directory's name."""
 
 _GRACE: Final = 5.0  # seconds between TERM and KILL; the data is thrown away anyway
 
 
 class Servers:
-    """Processes by name, with their logs in a directory. Owned by one thread."""
+    """Server processes by name, with their logs in one directory.
+
+    Threads: not thread-safe; one thread owns it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        # Nothing of the owner's: etcd and kwok read settings from the environment, and
-        # kwok keeps files at home.
+        # Do not pass on the owner's environment: etcd and kwok read settings from it, and
+        # kwok writes files below HOME.
         self._environment = {"HOME": str(directory), "PATH": os.environ.get("PATH", os.defpath)}
         self._running: dict[str, subprocess.Popen[bytes]] = {}  # in the order of their start
 
     def start(self, name: str, argv: list[str]) -> int:
-        """Start a server; its output goes to `NAME.log`. Returns its process id."""
+        """Start a server, whose output goes to `NAME.log`, and return its process id."""
         previous = self._running.get(name)
         if previous is not None and previous.poll() is None:
-            raise ValueError(f"{name} runs already")
-        self._running.pop(name, None)  # so that it goes to the end of the order
+            raise ValueError(f"{name} is already running")
+        self._running.pop(name, None)  # insert it again at the end: servers stop in reverse order
         with (self._directory / f"{name}.log").open("ab") as log:
-            self._running[name] = subprocess.Popen(  # noqa: S603 - told by our owner
+            self._running[name] = subprocess.Popen(  # noqa: S603 - the owner sends the command
                 argv,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -72,17 +75,18 @@ class Servers:
         return {name: process.poll() for name, process in self._running.items()}
 
     def signal(self, name: str, number: int) -> None:
-        """Send a signal to a server that runs."""
+        """Send a signal to a running server."""
         self._running[name].send_signal(number)
 
     def stop(self, name: str, deadline: float) -> int:
-        """Stop a server, the hard way after the deadline; returns its status.
+        """Terminate a server, kill it after the deadline, and return its exit status.
 
-        It is forgotten then: a status of its own is news, this one is not.
+        `status` no longer reports the server: only servers that ended by themselves are
+        of interest there.
         """
         process = self._running.pop(name)
         process.terminate()
-        process.send_signal(signal.SIGCONT)  # one that is paused would never see the other
+        process.send_signal(signal.SIGCONT)  # a paused process does not handle SIGTERM
         try:
             return process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -121,8 +125,8 @@ def _serve(connection: socket.socket, servers: Servers) -> None:
 
 
 def main() -> None:
-    """Serve the owner at the other end of standard input until it is gone."""
-    # The owner's Ctrl-C is the owner's matter; TERM is a polite request to end.
+    """Serve requests from standard input until the owner closes it or dies."""
+    # Ctrl-C is for the owner to handle; SIGTERM asks this process to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
@@ -133,7 +137,7 @@ def main() -> None:
             connection.sendall(json.dumps({"directory": str(directory)}).encode() + b"\n")
             _serve(connection, servers)
     except ConnectionError:
-        pass  # the owner died in the middle of a request: what this process is for
+        pass  # the owner died during a request: clean up as after a normal end
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         servers.stop_all()

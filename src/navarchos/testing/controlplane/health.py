@@ -1,4 +1,4 @@
-"""Looks at a server's health, and waits for it."""
+"""Check the health of servers and wait until they are ready."""
 
 import ssl
 from collections.abc import Callable
@@ -20,19 +20,19 @@ _PERIOD: Final = 0.05
 _SHOWN: Final = 200
 
 ReadinessCheck = Callable[[], str]
-"""Tells what is missing; `""` when nothing is."""
+"""Returns what is missing, or `""` when the server is ready."""
 
 
 def http_health(port: int, path: str, authority: Path | None = None) -> str:
-    """Ask a server on loopback for its health.
+    """Request the health endpoint of a server on loopback.
 
     Args:
-        port: Where it listens.
-        path: What to ask for.
+        port: The server's port.
+        path: The path of the endpoint.
         authority: The certificate to trust; `None` for a server without TLS.
 
     Returns:
-        `""` when it answers 200, else what happened instead.
+        `""` for the status 200, otherwise a description of the failure.
     """
     connection = (
         HTTPConnection(HOST, port, timeout=_ANSWER_TIMEOUT)
@@ -59,13 +59,13 @@ def http_health(port: int, path: str, authority: Path | None = None) -> str:
 
 
 class ReadinessWaiter:
-    """Waits for servers to become what they should be, as long as they all run.
+    """Waits until servers are ready; fails when one of them ends.
 
     Args:
-        guard: Keeps the servers.
-        stop: Frees who waits.
+        guard: Runs the servers.
+        stop: Ends a wait.
         timeout: Seconds for each wait.
-        clock: Source of deadlines.
+        clock: The clock for deadlines.
     """
 
     def __init__(
@@ -76,17 +76,17 @@ class ReadinessWaiter:
         self._timeout = timeout
         self._clock = clock
 
-    def until(self, part: str, look: ReadinessCheck) -> None:
-        """Wait until `look` misses nothing.
+    def until(self, part: str, check: ReadinessCheck) -> None:
+        """Wait until `check` returns `""`.
 
         Raises:
-            PartNotReady: The time passed; the part named is who is waited for.
+            PartNotReady: The timeout passed.
             PartFailed: A server ended meanwhile, this one or another.
             Stopped: The stop token was set.
-            GuardLost: The guard is gone.
+            GuardLost: The guard process has ended or does not answer.
         """
         deadline = self._clock.monotonic() + self._timeout
-        while why := look():
+        while why := check():
             self.check()
             if self._clock.monotonic() >= deadline:
                 raise PartNotReady(part, self._timeout, why, self._guard.tail(part))
@@ -94,7 +94,7 @@ class ReadinessWaiter:
                 raise Stopped(self._stop.reason or "stopped")
 
     def check(self) -> None:
-        """Raise `PartFailed` if a server has ended."""
+        """Raise `PartFailed` if any server has ended."""
         for part, status in self._guard.status().items():
             if status is not None:
                 raise PartFailed(part, status, self._guard.tail(part))

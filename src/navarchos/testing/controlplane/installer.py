@@ -1,4 +1,4 @@
-"""Gets the programs that are not there: published releases first, else a build."""
+"""Install missing programs: download a published release, or build from source."""
 
 import os
 import shutil
@@ -32,10 +32,10 @@ _LINES_SHOWN: Final = 12
 
 
 class BuildFailed(ControlPlaneError):
-    """A program that could not be built.
+    """A program could not be built.
 
     Attributes:
-        why: What went wrong; the end of what the toolchain said.
+        why: The cause, with the last lines of the toolchain's output.
     """
 
     def __init__(self, why: str) -> None:
@@ -47,9 +47,9 @@ class BuildFailed(ControlPlaneError):
 
 
 def find_module(working_directory: Path | None = None) -> Path | None:
-    """Return the Go module that names the sources, or `None` outside a checkout.
+    """Return the Go module that pins the sources, or `None` outside a checkout.
 
-    Looked for from the working directory, then in the checkout that this package was
+    The working directory is searched first, then the checkout that this package was
     installed from.
     """
     for root in (working_directory or Path.cwd(), Path(__file__).parents[4]):
@@ -61,8 +61,8 @@ def find_module(working_directory: Path | None = None) -> Path | None:
 def build_command(tool: Tool, output: Path, go: str = "go") -> Sequence[str]:
     """Return the command that builds a program into a file.
 
-    Kubernetes binaries learn their version from the linker. A server without one calls
-    itself v0.0.0 and serves no feature that has a minimum version.
+    The version of a Kubernetes binary is set with linker flags. An API server without
+    them reports v0.0.0 and does not serve features that need a minimum version.
     """
     return [
         go,
@@ -79,22 +79,22 @@ def build_command(tool: Tool, output: Path, go: str = "go") -> Sequence[str]:
 def build(
     tool: Tool, output: Path, module: Path | None, environ: Mapping[str, str] | None = None
 ) -> None:
-    """Build a program into a file. Takes minutes where nothing is cached.
+    """Build a program into a file. Takes minutes without Go's build cache.
 
     Raises:
-        BuildFailed: There is no toolchain, no module, or it did not build.
+        BuildFailed: The toolchain or the module is missing, or the build failed.
     """
     env = os.environ if environ is None else environ
     go = shutil.which("go", path=env.get("PATH", os.defpath))
     if go is None:
-        raise BuildFailed("there is no go toolchain on the PATH")
+        raise BuildFailed("no go toolchain on the PATH")
     if module is None:
-        raise BuildFailed(f"there is no {_MODULE / 'go.mod'}: run in a checkout, or use --module")
+        raise BuildFailed(f"{_MODULE / 'go.mod'} not found: run in a checkout, or use --module")
     try:
-        done = subprocess.run(  # noqa: S603 - our own command
+        done = subprocess.run(  # noqa: S603 - a fixed command
             build_command(tool, output, go),
             cwd=module,
-            # Neither a workspace around the checkout nor a habit of its owner has a say.
+            # Ignore Go settings of the user and a workspace around the checkout.
             env={**env, "CGO_ENABLED": "0", "GO111MODULE": "on", "GOFLAGS": "", "GOWORK": "off"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -106,8 +106,8 @@ def build(
     except OSError as error:
         raise BuildFailed(f"{go} cannot be run: {error}") from error
     if done.returncode != 0:
-        said = done.stdout.strip().splitlines()[-_LINES_SHOWN:]
-        raise BuildFailed("\n    ".join(["go build failed:", *said]))
+        output_lines = done.stdout.strip().splitlines()[-_LINES_SHOWN:]
+        raise BuildFailed("\n    ".join(["go build failed:", *output_lines]))
 
 
 def _stamps() -> list[str]:
@@ -123,7 +123,9 @@ def _stamps() -> list[str]:
     ]
 
 
-_ADVICE: Final = f"let the releases be reached, install Go, or point {ASSETS} at the programs"
+_ADVICE: Final = (
+    f"allow access to the releases, install Go, or set {ASSETS} to a folder with the programs"
+)
 
 Fetcher = Callable[[Tool, Path], None]
 """Writes a published program to a file, or raises `ReleaseUnusable`."""
@@ -133,14 +135,14 @@ Builder = Callable[[Tool, Path, Path | None], None]
 
 
 class ToolInstaller:
-    """Finds each program, or puts it into the cache.
+    """Finds each program, or installs it in the cache.
 
     Args:
-        lookup: Where to look first, and which cache to fill.
-        module: The Go module to build in; `None` when there is none.
-        report: Takes lines about what happens, for people.
-        fetch: Gets a release; over the network by default.
-        build: Builds; with the Go toolchain by default.
+        lookup: Finds installed programs; its cache is filled.
+        module: The Go module to build in; `None` if there is no checkout.
+        report: Receives progress messages for the user, one line each.
+        fetch: Downloads a release; over the network by default.
+        build: Builds a program; with the Go toolchain by default.
     """
 
     def __init__(
@@ -160,34 +162,35 @@ class ToolInstaller:
         self._build = build
 
     def obtain(self, tools: Iterable[Tool]) -> list[Binary]:
-        """Return the programs, all of them.
+        """Return all of these programs; install the missing ones.
 
-        What is there is taken without a word to the cache, which need not be writable
-        then.
+        If all programs are found, the cache is not touched and need not be writable.
 
         Raises:
-            BinariesMissing: Some could not be had in any way. The others are in the
+            BinariesMissing: Some programs could not be installed. The others are in the
                 cache.
-            CacheUnusable: Nothing can be written there; the rest was not tried.
+            CacheUnusable: The cache cannot be written; further programs were not tried.
         """
         wanted = tuple(tools)
         there = [self._lookup.find(tool) for tool in wanted]
         if all(isinstance(each, Binary) for each in there):
-            return self._told(each for each in there if isinstance(each, Binary))
+            return self._reported(each for each in there if isinstance(each, Binary))
         try:
             return self._fill(wanted)
         except OSError as error:
             raise CacheUnusable(self._cache.directory, str(error)) from error
 
     def _fill(self, tools: Iterable[Tool]) -> list[Binary]:
-        with self._cache.locked(lambda: self._report("waiting for another run to end")):
+        with self._cache.locked(
+            lambda: self._report("waiting for another process that fills the cache")
+        ):
             found: list[Binary] = []
             attempts: list[tuple[str, str]] = []
             missing: list[str] = []
             for tool in tools:
                 result = self._obtain(tool)
                 if isinstance(result, Binary):
-                    found += self._told([result])
+                    found += self._reported([result])
                 else:
                     missing.append(tool.name)
                     attempts += [(f"{tool.name}: {way}", why) for way, why in result]
@@ -195,21 +198,25 @@ class ToolInstaller:
             raise BinariesMissing(missing, attempts, _ADVICE)
         return found
 
-    def _told(self, found: Iterable[Binary]) -> list[Binary]:
+    def _reported(self, found: Iterable[Binary]) -> list[Binary]:
         binaries = list(found)
         for binary in binaries:
             self._report(_line(binary))
         return binaries
 
     def _obtain(self, tool: Tool) -> Binary | list[tuple[str, str]]:
-        # Under the lock: the run that was waited for may have brought it.
+        # Look again under the lock: another process may have installed it meanwhile.
         looked = self._lookup.find(tool)
         if isinstance(looked, Binary):
             return looked
         attempts = list(looked)
         ways = (
             ("release", f"fetching {tool.pinned}", self._fetch),
-            ("build", f"building {tool.pinned}, minutes when nothing is cached", self._build_it),
+            (
+                "build",
+                f"building {tool.pinned} (takes minutes without Go's build cache)",
+                self._build_it,
+            ),
         )
         for way, doing, get in ways:
             self._report(f"{tool.name}: {doing}")
@@ -225,10 +232,10 @@ class ToolInstaller:
             staged = directory / tool.name
             get(tool, staged)
             staged.chmod(0o755)
-            # What the folder's name promises must be so.
+            # The name of the cache folder carries the version, so it has to match.
             version = self._lookup.version_of(tool, staged)
             if version != tool.pinned:
-                raise BuildFailed(f"it calls itself {version}, but must be {tool.pinned}")
+                raise BuildFailed(f"the program reports {version}, expected {tool.pinned}")
             return Binary(tool, self._cache.install(staged, tool.name), way, version)
 
     def _build_it(self, tool: Tool, target: Path) -> None:
@@ -242,6 +249,6 @@ def _over_the_network() -> Fetcher:
 
 def _line(binary: Binary) -> str:
     version, pinned = binary.version, binary.tool.pinned
-    other = "" if version == pinned else f" (tests are meant for {pinned})"
-    told = version if version is not None else "of unknown version"
-    return f"{binary.tool.name}: {told}{other} from {binary.source}: {binary.path}"
+    note = "" if version == pinned else f" (the tests expect {pinned})"
+    shown = version if version is not None else "unknown version"
+    return f"{binary.tool.name}: {shown}{note} from {binary.source}: {binary.path}"

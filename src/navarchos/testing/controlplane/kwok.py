@@ -1,11 +1,11 @@
-"""What kwok's fake kubelets do: the stages that nodes and pods go through.
+"""The configuration of kwok's fake kubelets: the stages of nodes and pods.
 
-A node becomes Ready; a pod on it runs, its containers ready; a pod of a Job then
-succeeds; a pod that is being deleted goes. Annotations of the pod delay that; each is
-a duration such as `1.5s`.
+A node becomes Ready. A pod on the node runs with ready containers, a pod of a Job then
+succeeds, and a pod that is deleted is removed. Annotations of the pod delay these
+stages; their values are durations such as `1.5s`.
 
-Templates are Go's, with kwok's functions; a status template is a strategic merge
-patch on the object's status.
+Templates are Go templates with kwok's functions. A status template is a strategic merge
+patch of the object's status.
 """
 
 from typing import Final
@@ -18,9 +18,9 @@ _OPTIONS: Final = """\
 apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:
-  # Four at a time, which is kwok's own, would be four kubelets, however many nodes there are.
+  # kwok's default of four would process four pods at a time for all nodes together.
   podPlayStageParallelism: 64
-  # As by default: it fills in none of them where a configuration is given.
+  # The defaults: kwok does not fill them in if there is a configuration file.
   nodePlayStageParallelism: 4
   nodeLeaseParallelism: 4
   podsOnNodeSyncParallelism: 1

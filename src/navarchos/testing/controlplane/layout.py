@@ -1,4 +1,4 @@
-"""What lies where in a control plane's directory, and who listens on which port."""
+"""The files of a control plane and the ports that its servers listen on."""
 
 import socket
 import sys
@@ -10,24 +10,25 @@ from typing import Final
 __all__ = ["HOST", "PARTS", "HeldPort", "Layout", "Ports", "hold_ports"]
 
 HOST: Final = "127.0.0.1"
-"""Where everything listens."""
+"""The address that all servers listen on."""
 
 
 class HeldPort:
-    """A port on loopback that is kept for a server of ours, however late it starts.
+    """A port on loopback that is reserved for a server that starts later.
 
-    A socket is bound to it and does not listen. The kernel gives such a port to nobody
-    who asks for any, be it to listen or to connect from; but a server that asks for this
-    one, with SO_REUSEADDR as Go's listeners do, may listen on it, as often as it likes.
+    A socket is bound to the port and does not listen. The kernel does not choose such a
+    port for a process that asks for any free port, neither to listen on nor to connect
+    from. A server that asks for this port number with SO_REUSEADDR, as Go's listeners do,
+    can listen on it, also repeatedly.
 
-    Does not promise: that nobody who asks for its very number takes it first; nor, where
-    nobody may listen beside a bound socket, as only Linux allows, that the kernel does not
-    give it away.
+    Does not promise: that no other process asks for this very number first; nor any
+    reservation on systems other than Linux, which do not allow a second socket to listen
+    on a bound port.
 
-    Lifecycle: held from the start until `release`, which may be repeated.
+    Lifecycle: reserved when constructed, until `release`, which may be called repeatedly.
 
     Attributes:
-        number: Of the port.
+        number: The port number.
     """
 
     def __init__(self) -> None:
@@ -40,15 +41,15 @@ class HeldPort:
             raise
         self.number: Final = int(self._socket.getsockname()[1])
         if sys.platform != "linux":
-            self.release()  # or it would be in the server's way
+            self.release()  # the bound socket would keep the server from listening
 
     def release(self) -> None:
-        """Let anybody have it whom the kernel gives it to."""
+        """End the reservation."""
         self._socket.close()
 
 
 def hold_ports(count: int) -> tuple[HeldPort, ...]:
-    """Return different ports, all held."""
+    """Return this number of different reserved ports."""
     with ExitStack() as stack:
         held = []
         for _ in range(count):
@@ -74,13 +75,13 @@ class Ports:
 
     @classmethod
     def choose(cls) -> "Ports":
-        """Return ports that are kept for the parts until they are released."""
+        """Return ports that are reserved for the servers until `release`."""
         held = hold_ports(len(PARTS))
         etcd, apiserver, controller_manager, scheduler, kwok = (each.number for each in held)
         return cls(etcd, apiserver, controller_manager, scheduler, kwok, held)
 
     def release(self) -> None:
-        """Keep them no longer; may be repeated."""
+        """End the reservation of all ports; may be called repeatedly."""
         for each in self.held:
             each.release()
 
@@ -90,8 +91,8 @@ class Layout:
     """The files and ports of one control plane.
 
     Attributes:
-        directory: Where all files are.
-        ports: Who listens where.
+        directory: The folder of all files.
+        ports: The port of each server.
     """
 
     directory: Path
@@ -99,12 +100,12 @@ class Layout:
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd serves its clients, in the clear."""
+        """The address of etcd, without TLS."""
         return f"http://{HOST}:{self.ports.etcd}"
 
     @property
     def url(self) -> str:
-        """Where the API server serves."""
+        """The address of the API server."""
         return f"https://{HOST}:{self.ports.apiserver}"
 
     @property
@@ -114,7 +115,7 @@ class Layout:
 
     @property
     def authority(self) -> Path:
-        """The certificate to trust."""
+        """The certificate of the authority that clients trust."""
         return self.certificates / "ca.crt"
 
     @property
@@ -124,14 +125,14 @@ class Layout:
 
     @property
     def audit_policy(self) -> Path:
-        """What goes into it."""
+        """The policy that says which requests are logged."""
         return self.directory / "audit-policy.json"
 
     @property
     def kwok_config(self) -> Path:
-        """What fake kubelets do."""
+        """The configuration of kwok, the fake kubelets."""
         return self.directory / "kwok.yaml"
 
     def kubeconfig(self, name: str) -> Path:
-        """Where a part finds the API server and itself."""
+        """The kubeconfig of one of the servers."""
         return self.directory / f"{name}.kubeconfig"

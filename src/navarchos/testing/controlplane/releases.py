@@ -1,4 +1,4 @@
-"""Published releases: where they are, and the checksums that they must match."""
+"""Published releases: their addresses and checksums, and how they are downloaded."""
 
 import gzip
 import hashlib
@@ -25,16 +25,16 @@ __all__ = ["Release", "ReleaseUnusable", "Releases", "release_of"]
 _CONNECT_TIMEOUT: Final = 5.0
 _READ_TIMEOUT: Final = 60.0
 _CHUNK: Final = 1 << 20
-_SHORT: Final = 1 << 22  # no list of checksums is longer
+_MAX_CHECKSUM_FILE: Final = 1 << 22
 _ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 class ReleaseUnusable(ControlPlaneError):
-    """A release that could not be fetched, or is not what its publisher says.
+    """A release could not be downloaded, or does not match its checksum.
 
     Attributes:
-        url: What was asked for.
-        why: What went wrong.
+        url: The requested address.
+        why: The cause.
     """
 
     def __init__(self, url: str, why: str) -> None:
@@ -51,11 +51,11 @@ class Release:
     """A published file.
 
     Attributes:
-        url: Where it is.
-        checksum_url: Where its publisher tells the checksum.
-        read_checksum: Finds the checksum, in hex, in what is there; `""` if it is not.
-        member: The program's path in a `.tar.gz`; empty where the file is the program.
-        algorithm: Of the checksum.
+        url: The address of the file.
+        checksum_url: The address of the published checksum.
+        read_checksum: Returns the checksum in hex from the content of `checksum_url`, or `""`.
+        member: The program's path in a `.tar.gz`; empty if the file itself is the program.
+        algorithm: The checksum algorithm.
     """
 
     url: str
@@ -66,10 +66,10 @@ class Release:
 
 
 def release_of(tool: Tool, system: str = sys.platform, machine: str = "") -> Release:
-    """Return the release that holds a program.
+    """Return the release that contains a program.
 
     Raises:
-        ReleaseUnusable: There is none for this kind of machine.
+        ReleaseUnusable: No release is published for this system and architecture.
     """
     arch = _ARCHITECTURES.get((machine or platform.machine()).lower())
     if system != "linux" or arch is None:
@@ -98,7 +98,7 @@ def _kwok(tool: Tool, version: str, arch: str) -> Release:
     project, file = "kubernetes-sigs/kwok", f"{tool.name}-linux-{arch}"
     return Release(
         f"https://github.com/{project}/releases/download/v{version}/{file}",
-        # kwok publishes no list of checksums; what was uploaded has its digest here.
+        # kwok publishes no list of checksums; the release API has the digest of each file.
         f"https://api.github.com/repos/{project}/releases/tags/v{version}",
         lambda text: _digest(text, file),
     )
@@ -131,10 +131,10 @@ def _digest(text: str, file: str) -> str:
 
 
 class Releases:
-    """Fetches programs, and keeps only what matches its checksum.
+    """Downloads programs and verifies their checksums.
 
     Proxies are taken from the environment. A host that could not be reached is not
-    asked again, so a closed network costs seconds.
+    tried again, so that a closed network costs only seconds.
     """
 
     def __init__(self) -> None:
@@ -144,22 +144,24 @@ class Releases:
         """Write the program of a release to a file.
 
         Raises:
-            ReleaseUnusable: It cannot be had, or its checksum differs; then the file
-                is not there, or not whole where the archive is not.
+            ReleaseUnusable: The download failed or the checksum differs. The target does
+                not exist then; after a broken archive it may be incomplete.
             OSError: The file cannot be written.
         """
         with self._open(release.checksum_url, _CONNECT_TIMEOUT) as response:
-            text = _read(response, release.checksum_url, _SHORT).decode("utf-8", "replace")
+            text = _read(response, release.checksum_url, _MAX_CHECKSUM_FILE).decode(
+                "utf-8", "replace"
+            )
         expected = release.read_checksum(text).lower()
         digits = 2 * hashlib.new(release.algorithm).digest_size
-        # A page of some gateway in between is no checksum either.
+        # A proxy may answer with an HTML page instead of a checksum.
         if not re.fullmatch(rf"[0-9a-f]{{{digits}}}", expected):
-            raise ReleaseUnusable(release.checksum_url, "names no checksum for the file")
+            raise ReleaseUnusable(release.checksum_url, "no checksum found for the file")
         download = target.with_name(f"{target.name}.download")
         try:
             actual = self._download(release, download)
             if actual != expected:
-                why = f"its {release.algorithm} is {actual}, but must be {expected}"
+                why = f"the {release.algorithm} checksum is {actual}, expected {expected}"
                 raise ReleaseUnusable(release.url, why)
             _unpack(release, download, target)
         finally:
@@ -178,7 +180,7 @@ class Releases:
         if host in self._unreachable:
             raise ReleaseUnusable(url, self._unreachable[host])
         try:
-            # The URLs are ours and say https; no one else chooses them.
+            # The addresses are constants of this module, all https.
             response: BinaryIO = urllib.request.urlopen(url, timeout=timeout)  # noqa: S310
         except urllib.error.HTTPError as error:
             error.close()
@@ -194,7 +196,7 @@ def _read(response: BinaryIO, url: str, size: int) -> bytes:
     try:
         return response.read(size)
     except (OSError, HTTPException) as error:
-        raise ReleaseUnusable(url, f"broke off: {error!r}") from error
+        raise ReleaseUnusable(url, f"the download was interrupted: {error!r}") from error
 
 
 def _unpack(release: Release, download: Path, target: Path) -> None:
@@ -205,11 +207,11 @@ def _unpack(release: Release, download: Path, target: Path) -> None:
         with tarfile.open(download) as archive:
             member = archive.extractfile(release.member)
             if member is None:
-                raise ReleaseUnusable(release.url, f"{release.member} in it is no file")
+                raise ReleaseUnusable(release.url, f"{release.member} in the archive is not a file")
             with member, target.open("wb") as file:
                 while chunk := member.read(_CHUNK):
                     file.write(chunk)
     except KeyError as error:
-        raise ReleaseUnusable(release.url, f"has no {release.member} in it") from error
+        raise ReleaseUnusable(release.url, f"{release.member} is not in the archive") from error
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise ReleaseUnusable(release.url, f"is no whole archive: {error}") from error
+        raise ReleaseUnusable(release.url, f"the archive is broken: {error}") from error

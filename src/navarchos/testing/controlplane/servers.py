@@ -1,4 +1,4 @@
-"""The servers of one control plane, from their start to their end."""
+"""Start and stop the servers of one control plane."""
 
 import json
 import signal
@@ -49,7 +49,7 @@ from navarchos.testing.controlplane.tools import (
 
 __all__ = ["ControlPlaneOptions", "RunningControlPlane", "compact_etcd", "start_control_plane"]
 
-_ATTEMPTS: Final = 5  # as envtest: somebody else may take a port first (TE-01)
+_ATTEMPTS: Final = 5  # as in envtest: another process may take a port first
 _PORT_TAKEN: Final = "address already in use"
 _ADMINISTRATORS: Final = "system:masters"
 _AGENT: Final = "navarchos-control-plane"
@@ -60,14 +60,14 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ControlPlaneOptions:
-    """What a control plane is made of.
+    """The settings of a control plane.
 
     Attributes:
         controllers: Whether kube-controller-manager runs.
         scheduler: Whether kube-scheduler runs.
-        arguments: Further arguments by program; they win over ours.
-        timeout: Seconds that each server may take to become ready.
-        choose_ports: Says who listens where; called for each attempt.
+        arguments: Further arguments by program; they override the defaults.
+        timeout: Seconds until each server must be ready.
+        choose_ports: Returns the ports of the servers; called for each attempt.
     """
 
     controllers: bool = True
@@ -78,7 +78,7 @@ class ControlPlaneOptions:
 
     @property
     def tools(self) -> Sequence[Tool]:
-        """The programs that are needed."""
+        """The programs that these settings need."""
         optional = ((CONTROLLER_MANAGER, self.controllers), (SCHEDULER, self.scheduler))
         return (ETCD, APISERVER, *(tool for tool, wanted in optional if wanted))
 
@@ -86,15 +86,15 @@ class ControlPlaneOptions:
 def start_control_plane(
     binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, *, stop: StopToken, clock: Clock
 ) -> "RunningControlPlane":
-    """Start a control plane and wait until all of it is ready.
+    """Start a control plane and wait until all servers are ready.
 
     Raises:
-        ControlPlaneError: A server failed; nothing is left of any.
-        Stopped: The stop token was set; nothing is left either.
+        ControlPlaneError: A server failed. All servers and files are removed.
+        Stopped: The stop token was set. All servers and files are removed.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            return _bring_up_once(binaries, options, stop, clock)
+            return _start_once(binaries, options, stop, clock)
         except PartFailed as error:
             if _PORT_TAKEN not in error.tail or attempt == _ATTEMPTS:
                 raise
@@ -102,7 +102,7 @@ def start_control_plane(
     raise AssertionError("the last attempt returns or raises")
 
 
-def _bring_up_once(
+def _start_once(
     binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, stop: StopToken, clock: Clock
 ) -> "RunningControlPlane":
     with ExitStack() as cleanup:
@@ -125,11 +125,11 @@ class RunningControlPlane:
 
     Attributes:
         layout: Files and ports.
-        authority: Issues certificates that the API server takes.
-        administrator: The certificate of somebody who may do everything.
+        authority: Issues certificates that the API server accepts.
+        administrator: The certificate of the administrator, who has all permissions.
         audit: The API server's audit log.
         access: Reads and creates objects.
-        client: The administrator's connection.
+        client: The administrator's client.
     """
 
     def __init__(
@@ -157,7 +157,7 @@ class RunningControlPlane:
         self.client = Client(self.client_config(self.administrator, _AGENT))
         self.access = Access(
             self.client,
-            wait=lambda look: self._waiter.until(APISERVER.name, look),
+            wait=lambda check: self._waiter.until(APISERVER.name, check),
             service_accounts=options.controllers,
         )
 
@@ -175,7 +175,7 @@ class RunningControlPlane:
         self._wait_for_the_rest()
 
     def stop(self) -> None:
-        """Stop the servers, remove their files and give back their ports."""
+        """Stop the servers, remove their files and release their ports."""
         self.client.close()
         self._guard.stop()
         self.layout.ports.release()
@@ -190,7 +190,7 @@ class RunningControlPlane:
         )
 
     def stop_apiserver(self, *, kill: bool) -> None:
-        """Stop the API server, which keeps its port and its data."""
+        """Stop the API server; its port and its data stay reserved for a restart."""
         if kill:
             self._guard.signal(APISERVER.name, signal.SIGKILL)
         self._guard.stop_server(APISERVER.name)
@@ -206,7 +206,7 @@ class RunningControlPlane:
 
     @contextmanager
     def paused(self, tool: Tool) -> Iterator[None]:
-        """Hold a server still meanwhile."""
+        """Pause a server (SIGSTOP) for the length of a `with` block."""
         self._guard.signal(tool.name, signal.SIGSTOP)
         try:
             yield
@@ -214,7 +214,7 @@ class RunningControlPlane:
             self._guard.signal(tool.name, signal.SIGCONT)
 
     def client_config(self, user: KeyPair, user_agent: str) -> ClientConfig:
-        """Return how to reach the API server with a certificate."""
+        """Return a client configuration that uses this certificate."""
         return ClientConfig(
             self.layout.url,
             ca_file=str(self.layout.authority),
@@ -224,19 +224,19 @@ class RunningControlPlane:
         )
 
     def issue_client(self, user: str, groups: Sequence[str]) -> KeyPair:
-        """Return a certificate for a user, in a file of its own."""
+        """Return a new certificate for a user."""
         return self.authority.issue_client(f"user-{next(self._users)}", user, groups)
 
     def _wait_for_the_rest(self) -> None:
         ports, authority = self.layout.ports, self.layout.authority
-        # It makes the namespace a moment after it is ready (TE-01).
+        # The API server creates the namespace shortly after it reports readiness.
         self._waiter.until(APISERVER.name, self._missing("namespaces", ""))
         if self._options.controllers:
             port = ports.controller_manager
             self._waiter.until(
                 CONTROLLER_MANAGER.name, lambda: http_health(port, "/healthz", authority)
             )
-            # Without it no pod can be created.
+            # Pods cannot be created before the namespace has its default service account.
             self._waiter.until(CONTROLLER_MANAGER.name, self._missing("serviceaccounts", "default"))
         if self._options.scheduler:
             self._waiter.until(
@@ -271,10 +271,10 @@ _KEY: Final = "AA=="  # any; the answer's header is what counts
 
 
 def compact_etcd(url: str) -> int:
-    """Forget all history before now; returns the revision that is left.
+    """Compact etcd's history up to now and return the remaining revision.
 
     Args:
-        url: Where etcd serves its clients.
+        url: The client address of etcd.
 
     Raises:
         OSError: etcd does not answer.
@@ -286,7 +286,7 @@ def compact_etcd(url: str) -> int:
 
 def _call(url: str, body: dict[str, object]) -> dict[str, Any]:
     request = urllib.request.Request(url, json.dumps(body).encode(), method="POST")  # noqa: S310
-    # Loopback only, so never through a proxy.
+    # The address is loopback: ignore proxy settings.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(request, timeout=_TIMEOUT) as response:
         answer: dict[str, Any] = json.load(response)

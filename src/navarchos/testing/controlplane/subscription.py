@@ -1,4 +1,4 @@
-"""Tells a listener of every change, seen through watches."""
+"""Call a listener for every change of some kinds, observed by watches."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -21,7 +21,7 @@ from navarchos.threads import ThreadGroup
 
 __all__ = ["Listener", "Subscription"]
 
-_PAUSE: Final = 0.2  # before a server that does not answer is asked again
+_RETRY_SECONDS: Final = 0.2
 
 _log = get_logger(__name__)
 
@@ -30,21 +30,21 @@ JsonObject = dict[str, Any]
 
 
 class Subscription:
-    """Watches some kinds and calls a listener, until closed.
+    """Watches some kinds and calls a listener until closed.
 
-    Promises: every change after construction is announced, those of one object in
-    order, one call at a time. What a watch missed, because its place in history was
-    gone, is told as the difference between two lists.
+    Promises: the listener is called for every change after construction, one call at a
+    time, in order for each object. After an expired watch, the listener is called with
+    the differences between the last known state and a new list.
 
-    Does not promise: the order of changes of different kinds; who made them
-    (`request` is `None`); or that a state between two lists is seen.
+    Does not promise: the order of changes of different kinds; the client that made a
+    change (`request` is `None`); states between an expired watch and the new list.
 
     Args:
-        client: Reads; it must outlive the subscription.
-        resources: The kinds.
-        listener: Whom to call.
-        announce_present: Whether what is there at the start is announced as well, as
-            `ADDED`, kind after kind in the order given, before the constructor returns.
+        client: Sends the requests; it must stay open as long as the subscription.
+        resources: The kinds to watch.
+        listener: Called for each change.
+        announce_present: Whether to call the listener with `ADDED` for existing objects as
+            well, kind by kind in the given order, before the constructor returns.
 
     Threads: one per kind, `nav-watch-...`; the listener is called on them.
     """
@@ -88,7 +88,10 @@ class Subscription:
 
 
 class _Follower:
-    """Keeps the last state of every object of one kind. Owned by one thread."""
+    """Follows one kind and remembers the last state of each object.
+
+    Threads: not thread-safe; one thread owns it.
+    """
 
     def __init__(
         self,
@@ -104,11 +107,11 @@ class _Follower:
 
     @property
     def name(self) -> str:
-        """A short name."""
+        """The plural name of the kind."""
         return self._kind.plural
 
     def relist(self, *, announce: bool = True) -> None:
-        """Take the present state from a list."""
+        """Update the known state from a list."""
         found = self._client.list()
         self._version = str(found.resource_version)
         present = {obj["metadata"]["uid"]: obj for obj in found.items}
@@ -118,7 +121,7 @@ class _Follower:
             self._take("MODIFIED", obj, announce=announce)
 
     def run(self, stop: StopToken) -> None:
-        """Follow the kind until told to stop."""
+        """Watch the kind until the token is set."""
         expired = False
         while not stop.is_set():
             try:
@@ -129,8 +132,8 @@ class _Follower:
             except WatchExpired:
                 expired = True
             except (WatchBroken, ApiError, TransportError) as error:
-                _log.debug("subscription_waits", resource=self._kind.plural, error=str(error))
-                stop.wait(_PAUSE)
+                _log.debug("subscription_failed", resource=self._kind.plural, error=str(error))
+                stop.wait(_RETRY_SECONDS)
 
     def _watch(self, stop: StopToken) -> None:
         with self._client.watch(resource_version=self._version, stop=stop) as events:

@@ -1,6 +1,6 @@
-"""The programs a control plane is made of, and the one place that pins their versions.
+"""The programs of a control plane and their pinned versions.
 
-The Go module `tests/e2e/controlplane` names the same versions; a test compares.
+The Go module `tests/e2e/controlplane` pins the same versions; a test compares the two.
 """
 
 import re
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 CONTROL_PLANE: Final = ("kubernetes", "etcd", "kwok")
-"""The projects whose programs make a control plane."""
+"""The projects whose programs form a control plane."""
 
 PINS: Final = {"kubernetes": "1.36.3", "etcd": "3.6.8", "kwok": "0.8.0", "kind": "0.33.0"}
 """The version of each project."""
@@ -36,7 +36,7 @@ _VERSION: Final = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
 
 class Version(NamedTuple):
-    """A released version; compares by number."""
+    """A released version; versions compare by number."""
 
     major: int
     minor: int
@@ -46,12 +46,12 @@ class Version(NamedTuple):
         return f"v{self.major}.{self.minor}.{self.patch}"
 
     def is_at_least_the_minor_of(self, other: "Version") -> bool:
-        """Tell whether this is of the other's minor release, or a later one."""
+        """Return whether this minor release is the other's or a later one."""
         return self[:2] >= other[:2]
 
 
 def parse_version(text: str) -> Version | None:
-    """Return the first version in what a program says about itself, if there is one."""
+    """Return the first version in the output of a program, or `None`."""
     found = _VERSION.search(text)
     return Version(*map(int, found.groups())) if found else None
 
@@ -61,10 +61,10 @@ class Tool:
     """A program.
 
     Attributes:
-        name: Its file's name.
-        project: Whose releases it comes with; a key of `PINS`.
-        package: The Go package it is built from.
-        version_arguments: What makes it tell its version.
+        name: The file name.
+        project: The project that releases it; a key of `PINS`.
+        package: The Go package to build.
+        version_arguments: The arguments that print the version.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Tool:
 
     @property
     def pinned(self) -> Version:
-        """The version that tests are meant for."""
+        """The version that the tests expect."""
         version = parse_version(PINS[self.project])
         assert version is not None
         return version
@@ -93,14 +93,14 @@ KWOK: Final = Tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 KIND: Final = Tool("kind", "kind", "sigs.k8s.io/kind", ("version",))
 
 TOOLS: Final = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBECTL, KWOK)
-"""All that a control plane on loopback takes. kind brings up another sort of cluster."""
+"""The programs of a control plane on loopback. kind is not among them: it runs containers."""
 
 
 def find_tools(names: tuple[str, ...]) -> tuple[Tool, ...]:
-    """Return the tools of these names, in the given order; all when none is given.
+    """Return the tools of these names in the given order; all tools without names.
 
     Raises:
-        ConfigError: There is no tool of such a name.
+        ConfigError: A name is unknown.
     """
     known = {tool.name: tool for tool in TOOLS}
     for name in names:

@@ -1,4 +1,4 @@
-"""What can happen to a connection, and when."""
+"""Network faults, and the points of a connection at which they strike."""
 
 import random
 from dataclasses import dataclass
@@ -7,36 +7,36 @@ from typing import Self
 
 from navarchos.errors import ConfigError
 
-__all__ = ["Direction", "Fuse", "Kind", "WireFault"]
+__all__ = ["Direction", "TriggerPoint", "WireFault", "WireFaultKind"]
 
 
-class Kind(StrEnum):
-    """What happens to a connection once a fault's point is reached."""
+class WireFaultKind(StrEnum):
+    """The effect of a fault on a connection."""
 
     CUT = "cut"
-    """Both ends are closed properly."""
+    """Both ends are closed in order (FIN)."""
 
     RESET = "reset"
-    """Both ends get a reset."""
+    """Both ends receive a reset (RST)."""
 
     HALF_CLOSE = "half_close"
-    """This direction is closed properly; the other one goes on."""
+    """This direction is closed in order; the other direction stays open."""
 
     STALL = "stall"
-    """What follows, an end included, is held back until `heal()`."""
+    """All further bytes and the end of this direction are held until `heal()`."""
 
     DROP = "drop"
-    """What follows, an end included, is lost, and nobody is told: no reset, no end."""
+    """All further bytes and the end of this direction are lost without a reset or close."""
 
     DUPLICATE = "duplicate"
-    """The bytes that come next, as many as arrive at once, come twice."""
+    """The next bytes are sent twice, as many as arrive in one read."""
 
     DELAY = "delay"
-    """Whatever follows comes later by `seconds`, in its order, until `heal()`."""
+    """All further bytes are sent `seconds` later, in order, until `heal()`."""
 
 
 class Direction(StrEnum):
-    """Which way bytes go."""
+    """The direction of bytes in a connection."""
 
     TO_CLIENT = "to_client"
     TO_SERVER = "to_server"
@@ -46,19 +46,20 @@ class Direction(StrEnum):
 class WireFault:
     """One fault on one direction of one connection.
 
-    It strikes after so many lines, and then so many bytes, have passed that way:
-    counted from its arming on an open connection, from the beginning on a new one.
-    With both 0 it strikes at once. In TLS there are no lines to speak of; count bytes.
+    The fault strikes after `after_lines` lines and then `after_bytes` bytes have passed in
+    that direction. On an open connection they are counted from the moment the fault is
+    armed, on a new connection from its beginning. With both 0 the fault strikes
+    immediately. TLS has no lines: count bytes only.
 
     Attributes:
-        kind: What happens.
-        direction: Which way.
-        after_lines: Newlines to let pass first.
-        after_bytes: Bytes to let pass after those.
-        seconds: Of a `DELAY`.
+        kind: The effect.
+        direction: The direction.
+        after_lines: Number of newlines that pass first.
+        after_bytes: Number of bytes that pass after those lines.
+        seconds: The delay of a `DELAY`.
     """
 
-    kind: Kind
+    kind: WireFaultKind
     direction: Direction = Direction.TO_CLIENT
     after_lines: int = 0
     after_bytes: int = 0
@@ -69,37 +70,40 @@ class WireFault:
             raise ConfigError("after_lines", self.after_lines, "it must not be negative")
         if self.after_bytes < 0:
             raise ConfigError("after_bytes", self.after_bytes, "it must not be negative")
-        if (self.kind is Kind.DELAY) != (self.seconds > 0):
-            raise ConfigError("seconds", self.seconds, "only a delay has a duration")
+        if (self.kind is WireFaultKind.DELAY) != (self.seconds > 0):
+            rule = "it must be positive for a delay, and 0 for other faults"
+            raise ConfigError("seconds", self.seconds, rule)
 
     @classmethod
     def draw(cls, rand: random.Random, *, bytes_at_most: int, seconds_at_most: float) -> Self:
-        """Return some fault, the same one for the same state of the generator.
+        """Return a random fault that depends on the generator's state only.
 
         Args:
-            rand: Seeded by the test, which prints the seed.
-            bytes_at_most: Upper limit of `after_bytes`.
-            seconds_at_most: Upper limit of a delay.
+            rand: A generator that the test has seeded; the test prints the seed.
+            bytes_at_most: The maximum of `after_bytes`.
+            seconds_at_most: The maximum of a delay.
         """
-        kind = rand.choice(list(Kind))
+        kind = rand.choice(list(WireFaultKind))
         return cls(
             kind,
             rand.choice(list(Direction)),
             after_bytes=rand.randint(0, bytes_at_most),
-            seconds=rand.uniform(0.01, 1.0) * seconds_at_most if kind is Kind.DELAY else 0.0,
+            seconds=rand.uniform(0.01, 1.0) * seconds_at_most
+            if kind is WireFaultKind.DELAY
+            else 0.0,
         )
 
 
 @dataclass(slots=True, eq=False)
-class Fuse:
-    """A fault that waits for its point."""
+class TriggerPoint:
+    """An armed fault with the lines and bytes that must still pass."""
 
     fault: WireFault
     lines_left: int
     bytes_left: int
 
     def point(self, data: bytes) -> int | None:
-        """Return how many of these bytes may pass before it strikes, if it does among them."""
+        """Return how many of these bytes pass before the fault strikes; `None` if it does not."""
         passed = 0
         for _ in range(self.lines_left):
             passed = data.find(b"\n", passed) + 1
@@ -109,7 +113,7 @@ class Fuse:
         return passed if passed <= len(data) else None
 
     def advance(self, data: bytes) -> None:
-        """Count bytes that pass."""
+        """Count passed bytes."""
         while self.lines_left and data:
             _, newline, data = data.partition(b"\n")
             self.lines_left -= bool(newline)

@@ -1,4 +1,4 @@
-"""Bytes on their way: one direction of a connection, and both together."""
+"""The bytes in transit: one direction of a connection, and a connection of both."""
 
 import contextlib
 import socket
@@ -7,42 +7,42 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.testing.faultproxy.faults import Direction, Fuse, Kind
+from navarchos.testing.faultproxy.faults import Direction, TriggerPoint, WireFaultKind
 
 __all__ = ["Flow", "Link"]
 
 _READ_AHEAD: Final = 1 << 20
-"""Bytes per direction beyond which the sender has to wait, as with a full network."""
+"""Bytes per direction after which the proxy stops reading, so that the sender blocks."""
 
 
 @dataclass(slots=True, eq=False)
 class Flow:
-    """One direction of one connection. Owned by whoever holds the proxy's lock."""
+    """One direction of one connection. Guarded by the proxy's lock."""
 
     source: socket.socket
     sink: socket.socket
-    fuses: list[Fuse] = field(default_factory=list)
-    waiting: deque[tuple[float, bytes]] = field(default_factory=deque)  # when due, what
-    held: list[bytes] = field(default_factory=list)  # what came after a stall
-    size: int = 0  # of all that waits
+    triggers: list[TriggerPoint] = field(default_factory=list)
+    waiting: deque[tuple[float, bytes]] = field(default_factory=deque)  # (due time, bytes)
+    held: list[bytes] = field(default_factory=list)  # bytes that arrived after a stall
+    size: int = 0  # of all waiting bytes
     delay: float = 0.0
-    is_duplicating: bool = False  # the bytes that come next
+    is_duplicating: bool = False  # send the next bytes twice
     is_stalled: bool = False
     is_dropping: bool = False
-    has_ended: bool = False  # the source says no more
-    ending: Kind | None = None  # what happens when all that waits has been sent
-    is_closed: bool = False  # the sink hears no more
+    has_ended: bool = False  # the source has closed its side
+    ending: WireFaultKind | None = None  # how to end after the waiting bytes are sent
+    is_closed: bool = False  # nothing more is sent to the sink
 
     def wants_to_read(self) -> bool:
-        """Tell whether what the source says next is to be fetched."""
+        """Return whether the proxy should read from the source."""
         return not self.has_ended and not self.is_stalled and self.size < _READ_AHEAD
 
     def due(self) -> float | None:
-        """Return when there is something to send next, if there is."""
+        """Return the due time of the next bytes, or `None` without waiting bytes."""
         return self.waiting[0][0] if self.waiting else None
 
     def enqueue(self, data: bytes) -> None:
-        """Take what the source has said."""
+        """Add bytes from the source."""
         if self.is_dropping or self.is_closed or self.ending is not None or not data:
             return
         if self.is_stalled:
@@ -55,16 +55,16 @@ class Flow:
         self.is_duplicating = False
 
     def end(self) -> None:
-        """Note that the source says no more; an end goes the way of bytes."""
+        """Record that the source has closed its side; the close is passed on like bytes."""
         self.has_ended = True
         if not self.is_dropping and not self.is_stalled and self.ending is None:
-            self.ending = Kind.HALF_CLOSE
+            self.ending = WireFaultKind.HALF_CLOSE
 
     def flush(self) -> None:
-        """Send what is due.
+        """Send the bytes that are due.
 
         Raises:
-            OSError: The sink takes no more.
+            OSError: The sink does not accept data.
         """
         while self.waiting and self.waiting[0][0] <= time.monotonic():
             due, data = self.waiting[0]
@@ -78,16 +78,16 @@ class Flow:
                 self.waiting.popleft()
 
     def close(self) -> None:
-        """Tell the sink that nothing more will come."""
+        """Close the direction towards the sink."""
         self.is_closed = True
         self.waiting.clear()
         self.size = 0
-        with contextlib.suppress(OSError):  # it has gone itself
+        with contextlib.suppress(OSError):  # the sink has closed the connection
             self.sink.shutdown(socket.SHUT_WR)
 
     def heal(self) -> None:
-        """Go back to passing on, beginning with what was held back."""
-        self.fuses.clear()
+        """Pass bytes on again, beginning with the held ones."""
+        self.triggers.clear()
         self.delay, self.is_duplicating, self.is_stalled = 0.0, False, False
         self.waiting = deque((0.0, data) for _, data in self.waiting)
         held, self.held = self.held, []
@@ -99,7 +99,7 @@ class Flow:
 
 @dataclass(slots=True, eq=False)
 class Link:
-    """A client's connection and the one to the server that belongs to it."""
+    """The connection of a client and the proxy's connection to the server for it."""
 
     client: socket.socket
     server: socket.socket
@@ -107,17 +107,17 @@ class Link:
     connecting: bool = True
 
     def into(self, sink: socket.socket) -> Flow:
-        """Return the flow that a socket hears."""
+        """Return the flow towards a socket."""
         return self.flows[Direction.TO_CLIENT if sink is self.client else Direction.TO_SERVER]
 
     def out_of(self, source: socket.socket) -> Flow:
-        """Return the flow that a socket feeds."""
+        """Return the flow from a socket."""
         return self.flows[Direction.TO_SERVER if source is self.client else Direction.TO_CLIENT]
 
     def is_over(self) -> bool:
-        """Tell whether nothing can happen to it any more.
+        """Return whether both directions have ended.
 
-        One end alone may go unnoticed by the other: that is what a drop is about.
+        With `DROP`, one side may have closed without the other side noticing.
         """
         flows = self.flows.values()
         return all(flow.is_closed for flow in flows) or all(

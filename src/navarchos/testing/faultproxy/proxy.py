@@ -1,4 +1,4 @@
-"""The proxy: one thread that moves bytes, and the methods that tell it to do worse."""
+"""The fault proxy: one thread that passes bytes on, and methods that inject faults."""
 
 import contextlib
 import selectors
@@ -6,12 +6,12 @@ import socket
 import struct
 import threading
 import time
-from typing import Final, Self
+from typing import Final, Self, assert_never
 from urllib.parse import urlsplit
 
 from navarchos.errors import AlreadyStarted, ConfigError, NotStarted
 from navarchos.stopping import StopToken
-from navarchos.testing.faultproxy.faults import Direction, Fuse, Kind, WireFault
+from navarchos.testing.faultproxy.faults import Direction, TriggerPoint, WireFault, WireFaultKind
 from navarchos.testing.faultproxy.flows import Flow, Link
 from navarchos.threads import ThreadGroup
 
@@ -22,31 +22,30 @@ _RESET_ON_CLOSE: Final = struct.pack("ii", 1, 0)
 
 
 class FaultProxy:
-    """Passes connections on to a server, until told to do worse.
+    """Forwards connections to a server and injects faults on request.
 
-    Promises: bytes of one direction keep their order; without a fault, every byte
-    and every end of a direction is passed on. When a method that arms a fault with
-    no counts returns, nothing passes unharmed any more. `stop()` leaves no thread
-    and no socket. What happens depends on the faults alone, which a test may draw
-    from a seeded generator (`WireFault.draw`).
+    Promises: the bytes of one direction keep their order. Without a fault, every byte
+    and every close of a direction is passed on. A fault without counts is in effect when
+    the method that arms it returns. `stop()` leaves no thread and no socket. The behaviour
+    depends on the faults only, which a test can draw from a seeded generator
+    (`WireFault.draw`).
 
-    Does not promise: to keep packets apart or together; only counts say where a
-    fault strikes.
+    Does not promise: packet boundaries; only line and byte counts determine where a fault
+    strikes.
 
-    Time is the machine's, as sockets know no other. Give what is under test short
-    deadlines.
+    The proxy uses real time, because sockets do. Give the code under test short deadlines.
 
-    Threads: one of its own; every method is safe from any thread.
+    Threads: the proxy has one thread; every method is safe from any thread.
     """
 
     def __init__(self, upstream: str) -> None:
-        """Make a proxy; it listens on 127.0.0.1 from its start on.
+        """Create a proxy, which listens on 127.0.0.1 after `start`.
 
         Args:
-            upstream: The server's base URL, with its port.
+            upstream: The server's base URL with its port.
 
         Raises:
-            ConfigError: The URL names no host and port.
+            ConfigError: The URL has no host or no port.
         """
         found = urlsplit(upstream)
         if not found.hostname or not found.port:
@@ -61,8 +60,8 @@ class FaultProxy:
         self._port = 0  # guarded by _changed
         self._wake: tuple[socket.socket, socket.socket] | None = None  # guarded by _changed
         self._links: list[Link] = []  # guarded by _changed
-        self._next: list[WireFault] = []  # guarded by _changed; for new connections, one each
-        self._always: list[WireFault] = []  # guarded by _changed; for every new connection
+        self._next: list[WireFault] = []  # guarded by _changed; one for each new connection
+        self._always: list[WireFault] = []  # guarded by _changed; on every new connection
         self._strikes = 0  # guarded by _changed
         self._accepted = 0  # guarded by _changed
 
@@ -75,10 +74,10 @@ class FaultProxy:
     # Life cycle
 
     def start(self) -> Self:
-        """Begin to listen; returns the proxy itself.
+        """Start listening and return the proxy itself.
 
         Raises:
-            AlreadyStarted: A second time, or after a stop.
+            AlreadyStarted: The proxy has been started or stopped before.
         """
         with self._changed:
             if self._selector is not None or self._stop.is_set():
@@ -94,7 +93,7 @@ class FaultProxy:
         return self
 
     def stop(self) -> None:
-        """Cut every connection and end. Later calls do nothing."""
+        """Close all connections and stop. Further calls do nothing."""
         with self._changed:
             self._stop.stop("the proxy is stopped")
             self._wake_locked()
@@ -110,14 +109,14 @@ class FaultProxy:
             self._listener, self._wake, self._selector = None, None, None
         self._threads.raise_failure()
 
-    # What it is, and what has happened
+    # State
 
     @property
     def url(self) -> str:
         """The base URL to give to clients.
 
         Raises:
-            NotStarted: It listens only after its start.
+            NotStarted: The proxy has not been started.
         """
         with self._changed:
             if not self._port:
@@ -126,31 +125,31 @@ class FaultProxy:
 
     @property
     def accepted(self) -> int:
-        """How many connections have been accepted."""
+        """The number of accepted connections."""
         with self._changed:
             return self._accepted
 
     @property
     def open_connections(self) -> int:
-        """How many connections are open, in whatever state."""
+        """The number of open connections in any state."""
         with self._changed:
             return len(self._links)
 
     @property
     def strikes(self) -> int:
-        """How many faults have struck."""
+        """The number of faults that have struck."""
         with self._changed:
             return self._strikes
 
     def wait_for_strikes(self, count: int, timeout: float) -> bool:
-        """Wait until so many faults have struck; False if the time passes first."""
+        """Wait until this many faults have struck; return `False` after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: self._strikes >= count, timeout)
 
     # Faults
 
     def strike(self, fault: WireFault) -> int:
-        """Arm a fault on each open connection; return how many there are."""
+        """Arm a fault on each open connection and return their number."""
         with self._changed:
             links = list(self._links)
             for link in links:
@@ -159,7 +158,7 @@ class FaultProxy:
             return len(links)
 
     def strike_next(self, fault: WireFault) -> None:
-        """Arm a fault on the next new connection; each of several calls hits one more."""
+        """Arm a fault on the next new connection; n calls affect the next n connections."""
         with self._changed:
             self._next.append(fault)
 
@@ -169,20 +168,21 @@ class FaultProxy:
             self._always.append(fault)
 
     def refuse(self) -> None:
-        """Refuse new connections, as if nobody listened, until `heal()`."""
+        """Refuse new connections until `heal()`, as if no process listened."""
         with self._changed:
             if self._listener is None or self._selector is None:
                 raise NotStarted("the fault proxy")
             if self._listener in self._selector.get_map():
                 self._selector.unregister(self._listener)
                 self._listener.close()
-                # A socket that is bound and does not listen keeps the port and refuses.
+                # A socket that is bound but does not listen keeps the port, and the kernel
+                # refuses connections to it.
                 self._bind_locked(self._port)
 
     def heal(self) -> None:
-        """Be a good network again: forget faults, accept, release what is held back.
+        """Remove all faults, accept connections, and send the held bytes.
 
-        What was lost stays lost: connections with a `DROP` stay as they are.
+        Dropped bytes stay lost: connections with a `DROP` do not recover.
         """
         with self._changed:
             if self._listener is None or self._selector is None:
@@ -228,14 +228,14 @@ class FaultProxy:
         self._port = self._listener.getsockname()[1]
 
     def _listen_locked(self) -> None:
-        assert self._listener is not None  # the callers have looked
+        assert self._listener is not None  # checked by the callers
         assert self._selector is not None
         self._listener.listen()
         self._selector.register(self._listener, selectors.EVENT_READ)
 
     def _wake_locked(self) -> None:
         if self._wake is not None:
-            with contextlib.suppress(BlockingIOError):  # full: it is awake already
+            with contextlib.suppress(BlockingIOError):  # a full buffer wakes the thread as well
                 self._wake[1].send(b".")
 
     def _timeout_locked(self) -> float | None:
@@ -244,12 +244,12 @@ class FaultProxy:
         return max(0.0, min(later) - time.monotonic()) if later else None
 
     def _accept_locked(self) -> None:
-        assert self._listener is not None  # it has just become ready
+        assert self._listener is not None  # the selector has reported it
         assert self._selector is not None
         try:
             client, _ = self._listener.accept()
         except OSError:
-            return  # it was gone again
+            return  # the client has closed the connection again
         server = socket.socket()
         for sock in (client, server):
             sock.setblocking(False)
@@ -270,8 +270,8 @@ class FaultProxy:
 
     def _arm_locked(self, link: Link, fault: WireFault) -> None:
         if fault.after_lines or fault.after_bytes:
-            fuse = Fuse(fault, fault.after_lines, fault.after_bytes)
-            link.flows[fault.direction].fuses.append(fuse)
+            trigger = TriggerPoint(fault, fault.after_lines, fault.after_bytes)
+            link.flows[fault.direction].triggers.append(trigger)
         else:
             self._strike_locked(link, fault)
 
@@ -280,22 +280,24 @@ class FaultProxy:
         self._changed.notify_all()
         flow = link.flows[fault.direction]
         match fault.kind:
-            case Kind.CUT | Kind.RESET | Kind.HALF_CLOSE:
-                # What came before the point has to arrive first.
+            case WireFaultKind.CUT | WireFaultKind.RESET | WireFaultKind.HALF_CLOSE:
+                # Earlier bytes must be sent first.
                 flow.ending = fault.kind
-            case Kind.STALL:
+            case WireFaultKind.STALL:
                 flow.is_stalled = True
-            case Kind.DROP:
+            case WireFaultKind.DROP:
                 flow.is_dropping = True
-            case Kind.DUPLICATE:
+            case WireFaultKind.DUPLICATE:
                 flow.is_duplicating = True
-            case Kind.DELAY:
+            case WireFaultKind.DELAY:
                 flow.delay = fault.seconds
+            case _:
+                assert_never(fault.kind)
 
     def _serve_locked(self, link: Link, sock: object, events: int) -> None:
         if link not in self._links:
-            return  # ended by what came before in the same turn
-        assert isinstance(sock, socket.socket)  # nothing else is registered with a link
+            return  # ended by an earlier event of the same select
+        assert isinstance(sock, socket.socket)  # only sockets are registered with a link
         if link.connecting and sock is link.server:
             if link.server.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
                 self._end_locked(link, reset=True)
@@ -319,25 +321,27 @@ class FaultProxy:
     def _take(self, link: Link, flow: Flow, data: bytes) -> None:
         while data:
             points = [
-                (point, fuse) for fuse in flow.fuses if (point := fuse.point(data)) is not None
+                (point, trigger)
+                for trigger in flow.triggers
+                if (point := trigger.point(data)) is not None
             ]
             point, first = min(points, key=lambda pair: pair[0], default=(len(data), None))
             before, data = data[:point], data[point:]
-            for fuse in flow.fuses:
-                fuse.advance(before)
+            for trigger in flow.triggers:
+                trigger.advance(before)
             flow.enqueue(before)
             if first is not None:
-                flow.fuses.remove(first)
+                flow.triggers.remove(first)
                 self._strike_locked(link, first.fault)
 
     def _broken_locked(self, link: Link, sock: socket.socket) -> None:
-        """Pass a reset on, unless this network lets nobody know."""
-        says, hears = link.out_of(sock), link.into(sock)
-        if not says.is_dropping and not says.is_stalled:
+        """Pass a reset on, unless a fault hides it from the other side."""
+        outgoing, incoming = link.out_of(sock), link.into(sock)
+        if not outgoing.is_dropping and not outgoing.is_stalled:
             self._end_locked(link, reset=True)
             return
-        hears.close()
-        says.end()
+        incoming.close()
+        outgoing.end()
 
     def _move_on_locked(self, link: Link) -> None:
         if not link.connecting:
@@ -348,8 +352,8 @@ class FaultProxy:
                     self._broken_locked(link, flow.sink)
                 if link not in self._links:
                     return
-                if flow.ending in {Kind.CUT, Kind.RESET} and not flow.waiting:
-                    self._end_locked(link, reset=flow.ending is Kind.RESET)
+                if flow.ending in {WireFaultKind.CUT, WireFaultKind.RESET} and not flow.waiting:
+                    self._end_locked(link, reset=flow.ending is WireFaultKind.RESET)
                     return
                 if flow.ending is not None and not flow.waiting and not flow.is_closed:
                     flow.close()
@@ -359,8 +363,8 @@ class FaultProxy:
         self._watch_locked(link)
 
     def _watch_locked(self, link: Link) -> None:
-        """Ask the selector for what this link can make use of."""
-        assert self._selector is not None  # the loop runs
+        """Register this link's sockets for the events that it can handle now."""
+        assert self._selector is not None  # set while the thread runs
         for sock in (link.client, link.server):
             events = selectors.EVENT_READ if link.out_of(sock).wants_to_read() else 0
             due = link.into(sock).due()

@@ -81,7 +81,7 @@ def test_what_is_missing_is_told_with_every_way_that_was_tried(
     assert caught.value.names == ("kube-apiserver", "kwok")
     attempts = dict(caught.value.attempts)
     assert attempts["kube-apiserver: PATH"] == f"{old} is v1.20.2, older than {APISERVER.pinned}"
-    assert attempts["kwok: PATH"] == "has no kwok"
+    assert attempts["kwok: PATH"] == "no kwok found"
     assert "python -m navarchos.testing.controlplane" in str(caught.value)
 
 

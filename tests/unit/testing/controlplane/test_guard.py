@@ -99,7 +99,7 @@ def test_servers_get_nothing_of_our_environment(
 
 def test_one_server_is_stopped_and_started_again(guard: Guard) -> None:
     first = guard.start("one", *WAITS)
-    with pytest.raises(ControlPlaneError, match="one runs already"):
+    with pytest.raises(ControlPlaneError, match="one is already running"):
         guard.start("one", *WAITS)
     assert guard.stop_server("one") == -signal.SIGTERM
     assert guard.status() == {}

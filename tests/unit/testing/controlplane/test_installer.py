@@ -84,7 +84,7 @@ def test_nothing_but_programs_stays_in_the_cache(world: World) -> None:
 
 def test_a_build_of_another_version_is_not_kept(world: World) -> None:
     world.buildable[ETCD] = "v0.0.0"
-    with pytest.raises(BinariesMissing, match=f"calls itself v0.0.0, but must be {ETCD.pinned}"):
+    with pytest.raises(BinariesMissing, match=f"reports v0.0.0, expected {ETCD.pinned}"):
         world.obtainer().obtain([ETCD])
     assert not world.cache.path("etcd").exists()
 
@@ -94,10 +94,10 @@ def test_when_no_way_works_the_message_names_each_way_and_its_error(world: World
         world.obtainer().obtain([ETCD])
     text = str(caught.value)
     for line in (
-        "no etcd: ",
-        "etcd: KUBEBUILDER_ASSETS: is not set",
-        "etcd: PATH: has no etcd",
-        "etcd: cache: there is no ",
+        "missing programs: etcd;",
+        "etcd: KUBEBUILDER_ASSETS: not set",
+        "etcd: PATH: no etcd found",
+        "etcd: cache: no executable file ",
         "etcd: release: https://releases.example.com: cannot be reached",
         "etcd: build: there is no go toolchain on the PATH",
     ):
@@ -161,7 +161,7 @@ def test_a_cache_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None
     done = CliRunner(env=environ).invoke(main, ["etcd", "--cache", str(cache)])
     assert done.exit_code == 1
     assert done.stderr.count("\n") == 1
-    assert done.stderr.startswith(f"Error: cannot keep programs in {cache}: ")
+    assert done.stderr.startswith(f"Error: cannot write the program cache {cache}: ")
 
 
 def test_no_cache_is_needed_where_all_is_there(
@@ -183,7 +183,7 @@ def test_the_command_prints_paths_and_says_where_they_come_from(
     done = CliRunner().invoke(main, ["etcd", "--cache", str(tmp_path / "cache")])
     assert done.exit_code == 0
     assert done.stdout == f"{program}\n"
-    meant = f"(tests are meant for {ETCD.pinned})"
+    meant = f"(the tests expect {ETCD.pinned})"
     assert done.stderr == f"etcd: v3.4.0 {meant} from KUBEBUILDER_ASSETS: {program}\n"
 
 
