@@ -34,19 +34,19 @@ class KeepLabel(Reconciler):
         self._nodes = nodes
 
     def reconcile(self, request: Request) -> Result:
-        node = self._nodes.lister.find(request.name)
+        node = self._nodes.find(request.name)
         if node is None:
             return DONE
         wanted = None if node.spec.unschedulable else "true"
         if node.metadata.labels.get(LABEL) != wanted:
-            self._nodes.patch(node.metadata.name, {"metadata": {"labels": {LABEL: wanted}}})
+            self._nodes.patch_any_version(node, {"metadata": {"labels": {LABEL: wanted}}})
         return DONE
 
 
 def main() -> None:
     with Client.from_config() as client:
         manager = Manager(client)
-        Builder(manager).for_(NODES).build(KeepLabel(manager.writer(NODES)))
+        Builder(manager).for_(NODES).build(KeepLabel(manager.cached_client(NODES)))
         manager.run(install_signals=True)
 
 

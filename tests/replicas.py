@@ -39,9 +39,9 @@ class Copier(Reconciler):
         self.marked = threading.Event()
 
     def reconcile(self, request: Request) -> Result:
-        found = self._maps.lister.find(request.name, request.namespace)
+        found = self._maps.find(request.name, request.namespace)
         if found is not None and "by" not in found.data:
-            self._maps.patch(request.name, {"data": {"by": self._mark}}, request.namespace)
+            self._maps.patch_any_version(found, {"data": {"by": self._mark}})
             self.marked.set()
         return DONE
 
@@ -74,7 +74,7 @@ class Replica:
             leader_election=lease if election else None,
         )
         self.manager = Manager(self.client, options=options)
-        self.copier = Copier(self.manager.writer(CONFIG_MAPS), name)
+        self.copier = Copier(self.manager.cached_client(CONFIG_MAPS), name)
         ours = when(lambda found: found.metadata.namespace == namespace)
         builder = Builder(self.manager, "copier").for_(CONFIG_MAPS, when=ours)
         builder.build(self.copier)

@@ -31,9 +31,9 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
-from navarchos.operator.kinds import all_of
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.nodes import NODES
+from navarchos.runtime import list_all
 
 __all__ = ["abort", "drain", "pause", "resume"]
 
@@ -204,7 +204,7 @@ def _state(client: Client, name: str) -> str:
 
 
 def _in_flight(client: Client, rollout: NodeRollout) -> dict[str, str]:
-    children = _children(rollout, all_of(client, NODE_REPLACEMENTS))
+    children = _children(rollout, list_all(client, NODE_REPLACEMENTS))
     steps: dict[str, Step] = {r.spec.node_name: r.status.current for r in children}
     return {node: str(steps[node]) for node in sorted(steps) if steps[node].in_flight}
 

@@ -20,8 +20,8 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
 )
-from navarchos.operator.kinds import all_of
 from navarchos.operator.leadership import why_nobody_leads
+from navarchos.runtime import list_all
 
 __all__ = [
     "CHECK_INTERVAL",
@@ -43,11 +43,10 @@ def read(client: Client, name: str = "") -> Summary:
     Raises:
         NotFound: There is no rollout of that name, or no such kind.
     """
-    found = (
-        [client.resource(NODE_ROLLOUTS).get(name)] if name else list(all_of(client, NODE_ROLLOUTS))
-    )
-    drains = all_of(client, NODE_DRAINS)
-    summary = summarize(found, all_of(client, NODE_REPLACEMENTS), drains)
+    rollouts = client.resource(NODE_ROLLOUTS)
+    found = [rollouts.get(name)] if name else list(list_all(client, NODE_ROLLOUTS))
+    drains = list_all(client, NODE_DRAINS)
+    summary = summarize(found, list_all(client, NODE_REPLACEMENTS), drains)
     return Summary(rollouts=summary.rollouts, drains=() if name else summary.drains)
 
 

@@ -1,12 +1,10 @@
 """The objects that rollouts and replacements are decided from."""
 
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final
 
-from navarchos.client import Resource
-from navarchos.errors import NavarchosError
 from navarchos.informers.source import informer_rbac
-from navarchos.meta import Object
+from navarchos.meta import Object, controller_of
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
     NODE_REPLACEMENTS,
@@ -15,21 +13,21 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
 )
-from navarchos.operator.kinds import OWNER_INDEX, Kind, index_by_owner
 from navarchos.operator.nodes import NODES, Node
-from navarchos.runtime import CachedClient
+from navarchos.runtime import CachedClient, ClientProvider
 
 __all__ = [
     "NODE_INDEX",
+    "OWNER_INDEX",
     "RIGHTS",
-    "CachesBehind",
-    "Clients",
     "Objects",
     "index_by_node",
+    "index_by_owner",
     "make_objects",
 ]
 
-T = TypeVar("T", bound=Object)
+OWNER_INDEX: Final = "owner"
+"""The index by the uid of the controller."""
 
 NODE_INDEX: Final = "node"
 """The index of replacements by the name of their node."""
@@ -43,19 +41,10 @@ def index_by_node(replacement: NodeReplacement) -> tuple[str, ...]:
     return (replacement.spec.node_name,)
 
 
-class CachesBehind(NavarchosError):
-    """A cache could not be brought up to the server's present state in time.
-
-    Attributes:
-        resource: The kind whose cache is behind.
-    """
-
-    def __init__(self, resource: str) -> None:
-        super().__init__(resource)
-        self.resource = resource
-
-    def __str__(self) -> str:
-        return f"the cache of {self.resource} is behind the server; trying again"
+def index_by_owner(obj: Object) -> tuple[str, ...]:
+    """Return the uid of the object's controller, if it has one."""
+    owner = controller_of(obj.metadata)
+    return (owner.uid,) if owner is not None else ()
 
 
 @dataclass(frozen=True)
@@ -65,30 +54,22 @@ class Objects:
     Threads: safe from any thread.
     """
 
-    rollouts: Kind[NodeRollout]
-    replacements: Kind[NodeReplacement]
-    drains: Kind[NodeDrain]
-    nodes: Kind[Node]
+    rollouts: CachedClient[NodeRollout]
+    replacements: CachedClient[NodeReplacement]
+    drains: CachedClient[NodeDrain]
+    nodes: CachedClient[Node]
 
 
-class Clients(Protocol):
-    """Whoever has cached clients: a manager."""
-
-    def writer(self, resource: Resource[T]) -> CachedClient[T]:
-        """Return the cached client of a kind."""
-        ...
-
-
-def make_objects(clients: Clients) -> Objects:
+def make_objects(clients: ClientProvider) -> Objects:
     """Return the operator's kinds over shared informers, indexed as it needs them.
 
     Once per process: an informer has each index once.
     """
     objects = Objects(
-        rollouts=Kind(clients.writer(NODE_ROLLOUTS)),
-        replacements=Kind(clients.writer(NODE_REPLACEMENTS)),
-        drains=Kind(clients.writer(NODE_DRAINS)),
-        nodes=Kind(clients.writer(NODES)),
+        rollouts=clients.cached_client(NODE_ROLLOUTS),
+        replacements=clients.cached_client(NODE_REPLACEMENTS),
+        drains=clients.cached_client(NODE_DRAINS),
+        nodes=clients.cached_client(NODES),
     )
     objects.replacements.informer.add_indexers(
         {OWNER_INDEX: index_by_owner, NODE_INDEX: index_by_node}

@@ -4,6 +4,13 @@ Write a `Reconciler`, describe what it watches with a `Builder`, run a `Manager`
 """
 
 from navarchos.runtime.builder import Builder
+from navarchos.runtime.cached_client import (
+    OUTDATED_READ,
+    CachedClient,
+    CacheNotCaughtUp,
+    ClientProvider,
+    list_all,
+)
 from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.durations import format_duration, parse_duration
@@ -47,16 +54,18 @@ from navarchos.runtime.sources import (
     InformerSource,
     Source,
 )
-from navarchos.runtime.writer import CachedClient
 
 __all__ = [
     "DONE",
     "LOW_PRIORITY",
+    "OUTDATED_READ",
     "Builder",
+    "CacheNotCaughtUp",
     "CachedClient",
     "Channel",
     "ChannelSource",
     "Cleanup",
+    "ClientProvider",
     "Condition",
     "Controller",
     "ControllerOptions",
@@ -95,6 +104,7 @@ __all__ = [
     "generation_changed",
     "is_true",
     "labels_changed",
+    "list_all",
     "not_",
     "parse_duration",
     "resource_version_changed",

@@ -16,6 +16,7 @@ from navarchos.instrument import Instruments
 from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
 from navarchos.logs import get_logger
 from navarchos.parallel import parallelize
+from navarchos.runtime.cached_client import CachedClient
 from navarchos.runtime.catchup import catch_up
 from navarchos.runtime.certificates import ServerCertificate
 from navarchos.runtime.controller import Controller
@@ -30,7 +31,6 @@ from navarchos.runtime.readers import Reader, Readers
 from navarchos.runtime.reviews import Reviewer
 from navarchos.runtime.servers import MetricsPages, Servers, Site
 from navarchos.runtime.signals import SignalHandling
-from navarchos.runtime.writer import CachedClient
 from navarchos.stopping import StopToken
 
 __all__ = ["Manager"]
@@ -190,8 +190,8 @@ class Manager:
         """
         return self._readers.reader(resource)
 
-    def writer(self, resource: Resource[T], *, needs_leader: bool = True) -> CachedClient[T]:
-        """Return reads out of the cache that include the writes made through it.
+    def cached_client(self, resource: Resource[T], *, needs_leader: bool = True) -> CachedClient[T]:
+        """Return a client of a kind: cached reads, which include the writes made through it.
 
         Args:
             resource: The kind.

@@ -40,19 +40,19 @@ class CopyMaker(Reconciler):
 
     def __init__(self, manager: Manager) -> None:
         self._clock = manager.clock
-        self._gizmos = manager.writer(GIZMOS)
-        self._maps = manager.writer(CONFIG_MAPS)
+        self._gizmos = manager.cached_client(GIZMOS)
+        self._maps = manager.cached_client(CONFIG_MAPS)
         self._recorder = manager.recorder
 
     def reconcile(self, request: Request) -> Result:
-        gizmo = self._gizmos.lister.find(request.name, request.namespace)
+        gizmo = self._gizmos.find(request.name, request.namespace)
         if gizmo is None:
             return DONE
         if gizmo.metadata.deletion_timestamp is not None:
             self._release(gizmo)
             return DONE
         if patch := add_finalizer(gizmo.metadata, FINALIZER):
-            gizmo = self._gizmos.patch(request.name, patch, request.namespace)
+            gizmo = self._gizmos.patch(gizmo, patch)
         for copy in gizmo.spec.copies:
             self._ensure(gizmo, f"{request.name}-{copy}")
         self._report(gizmo)
@@ -60,7 +60,7 @@ class CopyMaker(Reconciler):
 
     def _ensure(self, gizmo: Gizmo, name: str) -> None:
         namespace = gizmo.metadata.namespace
-        if self._maps.lister.find(name, namespace) is None:
+        if self._maps.find(name, namespace) is None:
             owners = msgspec.to_builtins([owner_reference(gizmo, GIZMOS)])
             body = {"metadata": {"name": name, "ownerReferences": owners}}
             self._maps.create(body, namespace)
@@ -77,16 +77,16 @@ class CopyMaker(Reconciler):
             gizmo.status.observed_generation,
             gizmo.status.conditions,
         ):
-            meta = gizmo.metadata
-            self._gizmos.patch(meta.name, {"status": status}, meta.namespace, subresource="status")
+            self._gizmos.patch_status(gizmo, status)
 
     def _release(self, gizmo: Gizmo) -> None:
         meta = gizmo.metadata
         for copy in gizmo.spec.copies:
-            if self._maps.lister.find(f"{meta.name}-{copy}", meta.namespace) is not None:
-                self._maps.delete(f"{meta.name}-{copy}", meta.namespace)
+            found = self._maps.find(f"{meta.name}-{copy}", meta.namespace)
+            if found is not None:
+                self._maps.delete(found)
         if patch := remove_finalizer(meta, FINALIZER):
-            self._gizmos.patch(meta.name, patch, meta.namespace)
+            self._gizmos.patch(gizmo, patch)
 
 
 @pytest.fixture

@@ -237,7 +237,7 @@ def test_what_a_leader_writes_stays_here_once_another_may_lead(
     class Stubborn:
         def run(self, stop: StopToken) -> None:
             cached, direct = (
-                one.manager.writer(CONFIG_MAPS),
+                one.manager.cached_client(CONFIG_MAPS),
                 one.manager.client.resource(CONFIG_MAPS),
             )
             cached.create(named("while-leading"), namespace)
@@ -250,7 +250,7 @@ def test_what_a_leader_writes_stays_here_once_another_may_lead(
                     write(named("too-late"), namespace)
                 except NotLeading as error:
                     refused.append(error)
-            unfenced = one.manager.writer(CONFIG_MAPS, needs_leader=False)
+            unfenced = one.manager.cached_client(CONFIG_MAPS, needs_leader=False)
             unfenced.create(named("without-a-fence"), namespace)
             done.set()
 

@@ -48,7 +48,7 @@ class Writer(Reconciler):
         number = int(found.data.get("number", "0")) + 1
         for step in ("begin", "end"):
             data = {"by": self._name, "number": str(number), "step": step}
-            self._maps.patch(request.name, {"data": data}, request.namespace)
+            self._maps.patch_any_version(found, {"data": data})
             StopToken().wait(0.03)  # a stop that cut it short would come here
         return Result(requeue_after=0.01)
 
@@ -114,7 +114,7 @@ class Replicas:
 
         def set_up(manager: Manager) -> None:
             ours = when(lambda found: found.metadata.key == (self._namespace, DIARY))
-            writer = Writer(manager.writer(CONFIG_MAPS), name)
+            writer = Writer(manager.cached_client(CONFIG_MAPS), name)
             Builder(manager, "writer").for_(CONFIG_MAPS, when=ours).build(writer)
 
         options = ManagerOptions(leader_election=lease)

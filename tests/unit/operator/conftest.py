@@ -295,7 +295,7 @@ class Operator:
             Pipeline(self.objects, announcer, self.clock),
         )
 
-    def writer(self, resource: Resource[T]) -> CachedClient[T]:
+    def cached_client(self, resource: Resource[T]) -> CachedClient[T]:
         return CachedClient(self.client.resource(resource), self.factory.informer(resource))
 
     def restart(self) -> None:
@@ -332,10 +332,10 @@ class Operator:
         self.settle()
 
     def round(self) -> None:
-        for rollout in self.objects.rollouts.all():
+        for rollout in self.objects.rollouts.list():
             self.rollouts.reconcile(Request("", rollout.metadata.name))
         self.recheck_after = self.replacements.reconcile(ADMISSION).requeue_after
-        for replacement in self.objects.replacements.all():
+        for replacement in self.objects.replacements.list():
             self.replacements.reconcile(Request("", replacement.metadata.name))
         self._let_deleted_drains_go()
 

@@ -63,7 +63,7 @@ class Drains:
             self._settle()
 
     def _begin_new(self) -> None:
-        for drain in self._operator.objects.drains.all():
+        for drain in self._operator.objects.drains.list():
             name, node = drain.metadata.name, drain.spec.node_name
             if name in self._known:
                 continue
@@ -98,7 +98,7 @@ def finished_within(operator: Operator, rollout: str, nodes: frozenset[str]) -> 
     assert begin is not None
     ends = [
         replacement.status.completion_timestamp
-        for replacement in operator.objects.replacements.all()
+        for replacement in operator.objects.replacements.list()
         if replacement.metadata.name.startswith(f"{rollout}-")
         and replacement.spec.node_name in nodes
         and replacement.status.current is Step.DONE

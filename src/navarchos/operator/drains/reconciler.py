@@ -28,10 +28,9 @@ from navarchos.operator.drains.teller import Teller
 from navarchos.operator.drains.turn import Turn, clocks_ahead, late_binding_left
 from navarchos.operator.drains.watches import PodWatches
 from navarchos.operator.drains.writer import DrainWriter
-from navarchos.operator.kinds import STALE
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import Node
-from navarchos.runtime import DONE, Reconciler, Request, Result
+from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
 __all__ = ["DrainReconciler"]
 
@@ -96,7 +95,7 @@ class DrainReconciler(Reconciler):
             return DONE
         try:
             return self._pass(drain)
-        except STALE as error:
+        except OUTDATED_READ as error:
             # Somebody was faster, or it is gone; the cache is about to hear of it.
             _log.debug("drain_overtaken", drain=request.name, why=error.why)
             return Result(requeue_after=_AFTER_CONFLICT)

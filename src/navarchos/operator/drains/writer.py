@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.client import Client
-from navarchos.client.patches import merge_diff
 from navarchos.client.rights import Rule
 from navarchos.clock import Clock
 from navarchos.informers import SharedInformer
-from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus, plain_status
+from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus, status_diff
 from navarchos.operator.drains.status import is_progress
 from navarchos.operator.leeway import Leeway
 from navarchos.operator.names import DRAIN_FINALIZER
@@ -112,7 +111,7 @@ class DrainWriter:
             Conflict: The drain has changed; decide again.
         """
         name = drain.metadata.name
-        change = merge_diff(plain_status(drain.status), plain_status(status))
+        change = status_diff(drain.status, status)
         if not change:
             self._progress.end(name)
             return Stored(drain)

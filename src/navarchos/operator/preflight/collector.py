@@ -21,7 +21,6 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
 from navarchos.operator.drains.gate import RIGHTS as CORDONING
 from navarchos.operator.drains.survey import RIGHTS as LOOKING
-from navarchos.operator.kinds import all_of
 from navarchos.operator.leadership import why_nobody_leads
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import (
@@ -35,6 +34,7 @@ from navarchos.operator.preflight.kinds import (
     PlanPod,
 )
 from navarchos.operator.preflight.prediction import ClusterState, dry_run_candidates
+from navarchos.runtime import list_all
 
 __all__ = ["MAX_DRY_RUNS", "collect", "dry_run_evictions", "missing_permissions"]
 
@@ -73,20 +73,20 @@ def collect(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> C
     claims = asked.may_list(VOLUME_CLAIMS, "volumes are not looked at")
     volumes = asked.may_list(PERSISTENT_VOLUMES, "volumes are not looked at")
     state = ClusterState(
-        nodes=all_of(client, PLAN_NODES),
-        pods=all_of(client, PLAN_PODS),
-        budgets=all_of(client, BUDGETS),
+        nodes=list_all(client, PLAN_NODES),
+        pods=list_all(client, PLAN_PODS),
+        budgets=list_all(client, BUDGETS),
         daemon_sets=frozenset(
-            (each.metadata.namespace, each.metadata.name) for each in all_of(client, DAEMON_SETS)
+            (each.metadata.namespace, each.metadata.name) for each in list_all(client, DAEMON_SETS)
         ),
         terminating=frozenset(
             each.metadata.name
-            for each in all_of(client, NAMESPACES)
+            for each in list_all(client, NAMESPACES)
             if each.metadata.deletion_timestamp is not None
         ),
-        rollouts=all_of(client, NODE_ROLLOUTS),
-        replacements=all_of(client, NODE_REPLACEMENTS),
-        drains=all_of(client, NODE_DRAINS),
+        rollouts=list_all(client, NODE_ROLLOUTS),
+        replacements=list_all(client, NODE_REPLACEMENTS),
+        drains=list_all(client, NODE_DRAINS),
         claims=None
         if claims is None
         else {(each.metadata.namespace, each.metadata.name): each for each in claims},
@@ -107,7 +107,7 @@ class _Collector:
     def may_list(self, resource: Resource[T], otherwise: str) -> Sequence[T] | None:
         """Return all objects of a kind; `None` if the caller may not know."""
         try:
-            return all_of(self._client, resource)
+            return list_all(self._client, resource)
         except NotFound:
             return ()
         except Forbidden as error:
@@ -140,7 +140,7 @@ class _Collector:
     def _webhooks_judge(self) -> bool:
         for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
             try:
-                if any(each.judges_evictions for each in all_of(self._client, kind)):
+                if any(each.judges_evictions for each in list_all(self._client, kind)):
                     return True
             except NotFound:
                 continue

@@ -15,9 +15,9 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeReplacementStatus,
     Step,
+    status_diff,
 )
 from navarchos.operator.crew import Crew
-from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
 from navarchos.operator.pace import Pace, times_few
 from navarchos.operator.replacements import transitions
@@ -29,6 +29,7 @@ from navarchos.operator.replacements.metrics import Progress
 from navarchos.operator.replacements.pending import Pod, pending_pods
 from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.replacements.world import World
+from navarchos.runtime import OUTDATED_READ
 
 __all__ = ["RIGHTS", "WRITES_PER_PASS", "Admission"]
 
@@ -131,22 +132,22 @@ class Admission:
             ClientError: It could not be read, so nothing may start.
         """
         for name in list(self._unsure):
-            found = self._objects.replacements.live(name)
+            found = self._objects.replacements.fetch(name)
             if found is not None:
-                self._objects.replacements.informer.observe_write(found)
+                self._objects.replacements.observe(found)
             del self._unsure[name]
 
     def _look(self) -> World:
-        replacements = self._objects.replacements.all()
+        replacements = self._objects.replacements.list()
         alive = {replacement.metadata.uid for replacement in replacements}
-        nodes = {node.metadata.name: node for node in self._objects.nodes.all()}
+        nodes = {node.metadata.name: node for node in self._objects.nodes.list()}
         return World(
             replacements=replacements,
-            rollouts={r.metadata.uid: r for r in self._objects.rollouts.all()},
+            rollouts={r.metadata.uid: r for r in self._objects.rollouts.list()},
             nodes=nodes,
             orphaned=frozenset(
                 drain.spec.node_name
-                for drain in self._objects.drains.all()
+                for drain in self._objects.drains.list()
                 if not has_ended(drain)
                 and drain.spec.node_name in nodes
                 and (owner := controller_of(drain.metadata)) is not None
@@ -234,10 +235,10 @@ class Admission:
             name = replacement.metadata.name
             begun[name] = None
             try:
-                saved[name] = self._objects.replacements.save_status(
-                    replacement, replacement.status, status
+                saved[name] = self._objects.replacements.patch_status(
+                    replacement, status_diff(replacement.status, status)
                 )
-            except STALE as error:
+            except OUTDATED_READ as error:
                 # The change that beat us is on its way to the cache.
                 _log.debug("admission_overtaken", name=name, error=str(error))
 

@@ -18,6 +18,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeReplacementStatus,
     Step,
+    status_diff,
 )
 from navarchos.operator.leeway import Leeway
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
@@ -120,7 +121,7 @@ class Pipeline:
         name = replacement.spec.node_name
         if not waiting.may_be_gone(replacement, self._objects.nodes.find(name)):
             return replacement
-        node = self._objects.nodes.live(name)
+        node = self._objects.nodes.fetch(name)
         if isinstance(waiting.decide(replacement, node), NodeIsGone):
             return self._save(replacement, transitions.gone(replacement, self._clock.now()))
         if node is None or replacement.spec.node_uid:
@@ -171,7 +172,7 @@ class Pipeline:
         node = self._objects.nodes.find(replacement.spec.node_name)
         if node is not None and node.metadata.uid == replacement.spec.node_uid:
             return node
-        return self._objects.nodes.live(replacement.spec.node_name)
+        return self._objects.nodes.fetch(replacement.spec.node_name)
 
     def _is_abandoned(self, replacement: NodeReplacement) -> bool:
         """Tell whether its rollout is gone, so that it is about to go as well (OP-07)."""
@@ -214,10 +215,10 @@ class Pipeline:
         drain = self._objects.drains.find(name)
         if drain is None and replacement.status.current is not Step.RESERVED:
             # That it is gone decides something: do not take the cache's word.
-            drain = self._objects.drains.live(name)
+            drain = self._objects.drains.fetch(name)
         elif drain is not None and is_settled(drain):
             # Its report is about to be taken over once more, and the cache is without it.
-            drain = self._objects.drains.live(name)
+            drain = self._objects.drains.fetch(name)
         return drain if drain is not None and belongs_to(drain, replacement) else None
 
     def _create_drain(self, replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
@@ -225,14 +226,14 @@ class Pipeline:
         try:
             self._objects.drains.create(drain_manifest(replacement))
         except AlreadyExists:
-            found = self._objects.drains.live(name)
+            found = self._objects.drains.fetch(name)
             if found is None:
                 raise  # deleted in between: try again
             if not belongs_to(found, replacement):
                 return transitions.attempt_failed(
                     replacement, "NameTaken", f"NodeDrain {name} belongs to another object", now
                 )
-            self._objects.drains.informer.observe_write(found)
+            self._objects.drains.observe(found)
         return replacement.status
 
     def _propagate_pause(self, replacement: NodeReplacement, drain: NodeDrain) -> None:
@@ -294,7 +295,9 @@ class Pipeline:
         name = replacement.metadata.name
         if transitions.is_report(replacement.status, status) and self._report.take(name):
             return replacement
-        saved = self._objects.replacements.save_status(replacement, replacement.status, status)
+        saved = self._objects.replacements.patch_status(
+            replacement, status_diff(replacement.status, status)
+        )
         self._report.end(name)
         self._announcer.moved(replacement, saved)
         return saved

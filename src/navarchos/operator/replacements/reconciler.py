@@ -4,11 +4,10 @@ from typing import Final
 
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
-from navarchos.operator.kinds import STALE
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements.admitting import Admission
 from navarchos.operator.replacements.pipeline import Pipeline
-from navarchos.runtime import DONE, Reconciler, Request, Result
+from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
 __all__ = ["ADMISSION", "ReplacementReconciler"]
 
@@ -48,7 +47,7 @@ class ReplacementReconciler(Reconciler):
             if self._advance(request.name):
                 # When to look again is the answer of the pass that the watch brings about.
                 self._admission.run()
-        except STALE as error:
+        except OUTDATED_READ as error:
             _log.debug("replacement_overtaken", name=request.name, error=str(error))
             return Result(requeue=True)
         unwritten = self._pipeline.unwritten(request.name)

@@ -140,7 +140,7 @@ class Children:
             return self._objects.replacements.create(manifest(rollout, node))
         except AlreadyExists:
             name = name_of_child(rollout, node.name)
-            found = self._objects.replacements.live(name)
+            found = self._objects.replacements.fetch(name)
         if found is None:
             raise _NameTaken(f"NodeReplacement {name} is being deleted")
         owner = controller_of(found.metadata)
@@ -148,7 +148,7 @@ class Children:
             raise _NameTaken(
                 f"NodeReplacement {name} exists and belongs to another object; delete it"
             )
-        self._objects.replacements.informer.observe_write(found)
+        self._objects.replacements.observe(found)
         return found
 
 

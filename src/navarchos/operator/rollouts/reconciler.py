@@ -17,17 +17,25 @@ from navarchos.operator.api.v1alpha1 import (
     PlannedNode,
     RolloutPhase,
     Step,
+    status_diff,
 )
 from navarchos.operator.crew import Crew
-from navarchos.operator.kinds import OWNER_INDEX, STALE
 from navarchos.operator.leeway import Leeway
-from navarchos.operator.objects import CachesBehind, Objects
+from navarchos.operator.objects import OWNER_INDEX, Objects
 from navarchos.operator.pace import Pace, times_few
 from navarchos.operator.rollouts.announce import Announcer
 from navarchos.operator.rollouts.creating import Children, Created
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
 from navarchos.operator.rollouts.status import Facts, is_progress, observe, started
-from navarchos.runtime import DONE, Reconciler, Request, Result, TerminalError
+from navarchos.runtime import (
+    DONE,
+    OUTDATED_READ,
+    CacheNotCaughtUp,
+    Reconciler,
+    Request,
+    Result,
+    TerminalError,
+)
 
 __all__ = ["RIGHTS", "RolloutReconciler"]
 
@@ -84,7 +92,7 @@ class RolloutReconciler(Reconciler):
             return Result(requeue_after=early)
         try:
             return self._advance(rollout)
-        except STALE as error:
+        except OUTDATED_READ as error:
             _log.debug("rollout_overtaken", name=request.name, error=str(error))
             return Result(requeue=True)
         except ConfigError as error:
@@ -127,8 +135,8 @@ class RolloutReconciler(Reconciler):
     def _start(self, rollout: NodeRollout) -> NodeRollout:
         # The set is fixed for ever, so it is taken from the nodes of this moment.
         if not self._objects.nodes.informer.catch_up(_PLAN_TIMEOUT):
-            raise CachesBehind(str(self._objects.nodes.resource))
-        plan = make_plan(rollout.spec, self._objects.nodes.all())
+            raise CacheNotCaughtUp(str(self._objects.nodes.resource))
+        plan = make_plan(rollout.spec, self._objects.nodes.list())
         return self._save(rollout, started(rollout, plan, self._clock.now()))
 
     def _nodes(self, rollout: NodeRollout) -> tuple[PlannedNode, ...]:
@@ -136,7 +144,7 @@ class RolloutReconciler(Reconciler):
         recorded = rollout.status.nodes
         if rollout.status.observed_generation == rollout.metadata.generation:
             return recorded
-        nodes = {node.metadata.name: node for node in self._objects.nodes.all()}
+        nodes = {node.metadata.name: node for node in self._objects.nodes.list()}
         edited = reprioritize(rollout.spec, recorded, nodes)
         children = self._own_children(rollout)
         return tuple(
@@ -185,7 +193,8 @@ class RolloutReconciler(Reconciler):
         return DONE
 
     def _save(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
-        saved = self._objects.rollouts.save_status(rollout, rollout.status, status)
+        change = status_diff(rollout.status, status)
+        saved = self._objects.rollouts.patch_status(rollout, change)
         self._announcer.changed(rollout, saved)
         return saved
 

@@ -6,11 +6,10 @@ import msgspec
 
 from navarchos.client.rights import Rule
 from navarchos.logs import get_logger
-from navarchos.operator.kinds import STALE
 from navarchos.operator.nodes import NODES
 from navarchos.operator.objects import NODE_INDEX, Objects
 from navarchos.operator.taints.decision import adjusted, is_wanted
-from navarchos.runtime import DONE, Reconciler, Request, Result
+from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
 __all__ = ["RIGHTS", "TaintReconciler"]
 
@@ -49,7 +48,7 @@ class TaintReconciler(Reconciler):
         body = {"spec": {"taints": msgspec.to_builtins(taints) or None}}
         try:
             self._objects.nodes.patch(node, body)
-        except STALE as error:
+        except OUTDATED_READ as error:
             _log.debug("node_overtaken", name=request.name, error=str(error))
             return Result(requeue_after=_AFTER_CONFLICT)
         return DONE

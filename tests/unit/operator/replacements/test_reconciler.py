@@ -678,7 +678,7 @@ def test_a_start_whose_answer_was_lost_keeps_its_slot_while_the_cache_lags(opera
             },
         }
     )
-    operator.objects.replacements.informer.observe_write(urgent)
+    operator.objects.replacements.observe(urgent)
     operator.replacements.reconcile(ADMISSION)
     in_flight = [name for name, step in operator.steps().items() if step.in_flight]
     assert len(in_flight) == 1

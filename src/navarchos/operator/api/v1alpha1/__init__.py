@@ -15,8 +15,8 @@ from navarchos.operator.api.v1alpha1.common import (
     Replacement,
     Strategy,
     TimeoutPolicy,
-    plain_status,
     resolve_count,
+    status_diff,
 )
 from navarchos.operator.api.v1alpha1.node_drain import (
     NODE_DRAINS,
@@ -88,6 +88,6 @@ __all__ = [
     "StepStatus",
     "Strategy",
     "TimeoutPolicy",
-    "plain_status",
     "resolve_count",
+    "status_diff",
 ]

@@ -6,6 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from navarchos.client.patches import merge_diff
 from navarchos.client.selectors import LabelSelectorSpec
 from navarchos.errors import ConfigError
 
@@ -25,8 +26,8 @@ __all__ = [
     "Seconds",
     "Strategy",
     "TimeoutPolicy",
-    "plain_status",
     "resolve_count",
+    "status_diff",
 ]
 
 GROUP: Final = "navarchos.pusher.com"
@@ -253,7 +254,12 @@ def resolve_count(value: int | str, total: int, *, round_up: bool) -> int:
     return -(-int(share) * total // 100) if round_up else int(share) * total // 100
 
 
-def plain_status(status: msgspec.Struct) -> dict[str, object]:
+def status_diff(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, object]:
+    """Return the merge patch between two states of a status; empty if they are equal."""
+    return {} if before == after else merge_diff(_plain_status(before), _plain_status(after))
+
+
+def _plain_status(status: msgspec.Struct) -> dict[str, object]:
     """Return a status as it stands on the wire, counts of 0 included.
 
     Defaults are left out, but not those of counts, so that the columns of kubectl
