@@ -14,6 +14,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     ReplacementPhase,
     Step,
+    status_diff,
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.replacements.admission import COMPARED
@@ -276,9 +277,8 @@ def test_a_replacement_that_changed_since_the_decision_is_not_started(operator: 
     seen = operator.objects.replacements.find("mine")
     operator.client.resource(NODE_REPLACEMENTS).patch("mine", {"spec": {"paused": True}})
     with pytest.raises(Conflict):
-        operator.objects.replacements.save_status(
-            seen, seen.status, reserved(seen, operator.clock.now())
-        )
+        change = status_diff(seen.status, reserved(seen, operator.clock.now()))
+        operator.objects.replacements.patch_status(seen, change)
     assert operator.steps() == {"mine": Step.WAITING}
     operator.settle()
     assert reason(operator.replacement("mine"), "Waiting") == "Paused"
