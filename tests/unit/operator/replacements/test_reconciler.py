@@ -276,8 +276,8 @@ def test_a_replacement_that_changed_since_the_decision_is_not_started(operator: 
     operator.replacements.reconcile(Request("", "mine"))
     seen = operator.objects.replacements.find("mine")
     operator.client.resource(NODE_REPLACEMENTS).patch("mine", {"spec": {"paused": True}})
+    change = status_diff(seen.status, reserved(seen, operator.clock.now()))
     with pytest.raises(Conflict):
-        change = status_diff(seen.status, reserved(seen, operator.clock.now()))
         operator.objects.replacements.patch_status(seen, change)
     assert operator.steps() == {"mine": Step.WAITING}
     operator.settle()
