@@ -71,35 +71,35 @@ class Instruments:
         self._sums: dict[tuple[str, ...], Sum[Any]] = {}  # guarded by _families_lock
         self._claimed: set[str] = set()  # guarded by _families_lock
 
-    def counter(self, name: str, about: str, labels: Sequence[str] = ()) -> Counter:
+    def counter(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
         """Return the counter `name`; its name ends in `_total`."""
-        return self._family(Counter, name, about, labels, {})
+        return self._family(Counter, name, documentation, labels, {})
 
-    def gauge(self, name: str, about: str, labels: Sequence[str] = ()) -> Gauge:
+    def gauge(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Gauge:
         """Return the gauge `name`."""
-        return self._family(Gauge, name, about, labels, {})
+        return self._family(Gauge, name, documentation, labels, {})
 
     def histogram(
-        self, name: str, about: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
+        self, name: str, documentation: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
     ) -> Histogram:
         """Return the histogram `name` with upper bounds in base units."""
-        return self._family(Histogram, name, about, labels, {"buckets": tuple(buckets)})
+        return self._family(Histogram, name, documentation, labels, {"buckets": tuple(buckets)})
 
     def sum(
-        self, name: str, about: str, labels: Mapping[str, str], read: Callable[[P], float]
+        self, name: str, documentation: str, labels: Mapping[str, str], read: Callable[[P], float]
     ) -> Sum[P]:
         """Return the gauge `name` of these labels as a sum; `read` is what a part adds to it.
 
         It is one and the same for whoever asks; the first one's `read` counts.
         """
-        gauge = self.gauge(name, about, tuple(labels))
+        gauge = self.gauge(name, documentation, tuple(labels))
         key = (name, *labels.values())
         with self._families_lock:
             if key not in self._sums:
                 self._sums[key] = Sum(gauge.labels(*labels.values()), read)
             return self._sums[key]
 
-    def claim(self, what: str) -> bool:
+    def claim_once(self, what: str) -> bool:
         """Tell whether this is the first to ask for `what`: for what only one may show."""
         with self._families_lock:
             if what in self._claimed:
@@ -111,14 +111,14 @@ class Instruments:
         self,
         kind: type[M],
         name: str,
-        about: str,
+        documentation: str,
         labels: Sequence[str],
         options: dict[str, object],
     ) -> M:
         with self._families_lock:
             family = self._families.get(name)
             if family is None:
-                family = kind(name, about, tuple(labels), registry=self.registry, **options)  # type: ignore[arg-type]  # options differ by kind
+                family = kind(name, documentation, tuple(labels), registry=self.registry, **options)  # type: ignore[arg-type]  # options differ by kind
                 self._families[name] = family
         if not isinstance(family, kind):
             raise ConfigError(

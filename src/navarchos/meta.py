@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, NewType, Protocol, cast, runtime_chec
 import msgspec
 
 from navarchos.errors import NavarchosError
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = [
     "EPOCH",
@@ -115,7 +115,7 @@ class ObjectMeta(
         return ObjectKey(self.namespace, self.name)
 
 
-@ready
+@prepare_decoding
 class Object(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True
 ):

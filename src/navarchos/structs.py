@@ -13,14 +13,14 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["decoder_of", "ready"]
+__all__ = ["make_decoder", "prepare_decoding"]
 
 C = TypeVar("C", bound=type[msgspec.Struct])
 
 _one_at_a_time = threading.Lock()
 
 
-def decoder_of(type_: Any) -> msgspec.json.Decoder[Any]:
+def make_decoder(type_: Any) -> msgspec.json.Decoder[Any]:
     """Return a decoder; the type and those in it are worked out before others see them.
 
     Threads: safe from any thread, as is the decoder.
@@ -29,11 +29,11 @@ def decoder_of(type_: Any) -> msgspec.json.Decoder[Any]:
         return msgspec.json.Decoder(type_)
 
 
-def ready(struct: C) -> C:
+def prepare_decoding(struct: C) -> C:
     """Work a struct out where it is defined: a decorator for those that are decoded into.
 
     For `msgspec.convert`, and `decode` with a type, which have no decoder that is made
     beforehand.
     """
-    decoder_of(struct)
+    make_decoder(struct)
     return struct

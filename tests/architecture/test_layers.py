@@ -97,13 +97,13 @@ def test_the_framework_names_no_idea_of_the_operator() -> None:
 
 def test_what_is_decoded_into_was_worked_out_before() -> None:
     """Threads that work a struct out at once end the process; `navarchos.structs` says why."""
-    ready = {"ready", "decoder_of"}
+    decorators = {"prepare_decoding", "make_decoder"}
     prepared, decoded, decoders = set[str](), dict[str, Path](), list[Path]()
     for path in SOURCES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 names = {ast.unparse(each) for each in node.decorator_list}
-                prepared.update({node.name} if names & ready else ())
+                prepared.update({node.name} if names & decorators else ())
             elif isinstance(node, ast.Call):
                 called = ast.unparse(node.func)
                 decoders += [path] if called == "msgspec.json.Decoder" else []

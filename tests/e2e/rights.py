@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 from tests.cases.target import CONFIG
 
-from navarchos.operator.deployment.access import rights
+from navarchos.operator.deployment.access import manager_rbac
 from navarchos.testing.controlplane import AuditEvent
 
 __all__ = ["ACCOUNT", "Right", "asked_by_admission", "granted", "refused", "used"]
@@ -59,7 +59,7 @@ def asked_by_admission() -> set[Right]:
     """Return the rights that only an admission plugin asks for: no log shows them."""
     return {
         Right(verb, _target(rule.resource.group, rule.target), namespace)
-        for namespace, rules in rights().items()
+        for namespace, rules in manager_rbac().items()
         for rule in rules
         if rule.asked_by_admission
         for verb in rule.verbs

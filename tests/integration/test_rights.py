@@ -17,7 +17,7 @@ from navarchos.meta import format_micro_time
 from navarchos.operator import assembly
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.operator.api.v1alpha1.definitions import manifests
-from navarchos.operator.deployment.access import rights
+from navarchos.operator.deployment.access import manager_rbac
 from navarchos.operator.deployment.settings import LEASE, NAMESPACE
 from navarchos.operator.nodes import NODES
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
@@ -218,7 +218,7 @@ def held_lease() -> dict[str, Any]:
 
 def is_granted(record: AuditRecord) -> bool:
     """Whether a rule of the ClusterRole, or of a Role in the namespace, allows it."""
-    by_namespace = rights()
+    by_namespace = manager_rbac()
     rules = {"": by_namespace[""], record.namespace: by_namespace.get(record.namespace, ())}
     verb, target = asked(record)
     return any(
@@ -242,7 +242,7 @@ def test_the_operator_uses_every_right_that_it_is_granted_and_no_other() -> None
     assert [record for record in sent if not is_granted(record)] == []
     granted = {
         (verb, rule.target)
-        for rules in rights().values()
+        for rules in manager_rbac().values()
         for rule in rules
         for verb in rule.verbs
         if not rule.asked_by_admission

@@ -14,7 +14,7 @@ from urllib.parse import parse_qsl
 from tests.model.scheduling import Process, Scheduler
 
 from navarchos.client import ConnectFailed, HttpRequest, RequestTimeout
-from navarchos.client.transport import BufferedAnswer
+from navarchos.client.transport import BufferedResponse
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver.access import Access
@@ -197,11 +197,11 @@ class Connection:
         self._trouble = trouble
         self.writes_under_way = 0
 
-    def send(self, request: HttpRequest) -> "BufferedAnswer | _WatchAnswer":
+    def send(self, request: HttpRequest) -> "BufferedResponse | _WatchAnswer":
         """Serve a request, after a while."""
         asked = read_request(request)
-        if request.gate is not None:
-            request.gate()
+        if request.fence is not None:
+            request.fence()
         is_write = asked.method != "GET"
         self.writes_under_way += is_write
         try:
@@ -212,7 +212,7 @@ class Connection:
     def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    def _serve(self, request: HttpRequest, asked: Request) -> "BufferedAnswer | _WatchAnswer":
+    def _serve(self, request: HttpRequest, asked: Request) -> "BufferedResponse | _WatchAnswer":
         call = _routed(self._server.api, asked)
         if isinstance(call, StatusError):
             return buffered(refusal(call))

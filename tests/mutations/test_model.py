@@ -128,7 +128,7 @@ MUTANTS = {
     ),
     "writes-without-a-fence": Mutant(
         "runtime/manager.py",
-        "client if self._election is None else client.gated(self._election.fence)",
+        "client if self._election is None else client.fenced(self._election.fence)",
         "client",
         "holds the lease",
         seeds(24),

@@ -26,14 +26,14 @@ from navarchos.client.errors import (
 from navarchos.client.metrics import RequestMetrics
 from navarchos.client.ratelimit import NoLimit, RequestLimit
 from navarchos.client.renewal import Renewal
-from navarchos.client.transport import Answer, Gate, HttpRequest, Transport
+from navarchos.client.transport import HttpRequest, Response, Transport, WriteFence
 from navarchos.clock import Clock
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.tokens import TokenBucket
 
-__all__ = ["Call", "Caller", "RawResponse"]
+__all__ = ["Call", "RawResponse", "RequestExecutor"]
 
 R = TypeVar("R")
 
@@ -113,7 +113,7 @@ class _Taken(msgspec.Struct, Generic[R], frozen=True):
     size: int
 
 
-class Caller:
+class RequestExecutor:
     """Performs calls for one client.
 
     Promises: only reads are repeated: after 429 or 503 when the server says when
@@ -137,7 +137,7 @@ class Caller:
         stop: StopToken,
     ) -> None:
         self.stop = stop
-        self._gate: Gate | None = None
+        self._fence: WriteFence | None = None
         self._config = config
         self._transport = transport
         self._clock = clock
@@ -149,10 +149,10 @@ class Caller:
         self._warned_lock = threading.Lock()
         self._warned: set[str] = set()  # guarded by _warned_lock
 
-    def gated(self, gate: Gate) -> Self:
-        """Return this caller with a gate before whatever may change something."""
+    def fenced(self, fence: WriteFence) -> Self:
+        """Return this caller with a fence before whatever may change something."""
         behind = copy.copy(self)
-        behind._gate = gate  # noqa: SLF001 - of our own copy
+        behind._fence = fence  # noqa: SLF001 - of our own copy
         return behind
 
     def call(self, call: Call, stop: StopToken | None = None) -> RawResponse:
@@ -201,7 +201,7 @@ class Caller:
             raise _error(call, found)
         return found.made
 
-    def open(self, call: Call, stop: StopToken) -> Answer:
+    def open(self, call: Call, stop: StopToken) -> Response:
         """Perform a call and return its answer while the body is still to come.
 
         Args:
@@ -219,7 +219,7 @@ class Caller:
             raise _error(call, _whole(answer))
         return answer
 
-    def _perform(self, call: Call, stop: StopToken, receive: Callable[[Answer], R]) -> R:
+    def _perform(self, call: Call, stop: StopToken, receive: Callable[[Response], R]) -> R:
         timeout = call.timeout if call.timeout is not None else self._config.timeout
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         try:
@@ -228,7 +228,7 @@ class Caller:
             error.verb, error.resource, error.key = call.verb, call.resource, call.key
             raise
 
-    def _repeat(self, call: Call, tries: "_Tries", receive: Callable[[Answer], R]) -> R:
+    def _repeat(self, call: Call, tries: "_Tries", receive: Callable[[Response], R]) -> R:
         while True:
             waited = tries.begin(self._limit)
             if self._config.qps is not None:
@@ -256,7 +256,9 @@ class Caller:
             # Kept connections have shown the old client certificate.
             self._transport.close()
 
-    def _try(self, call: Call, tries: "_Tries", receive: Callable[[Answer], R]) -> tuple[Answer, R]:
+    def _try(
+        self, call: Call, tries: "_Tries", receive: Callable[[Response], R]
+    ) -> tuple[Response, R]:
         begun = self._clock.monotonic()
         code = "<error>"
         try:
@@ -296,9 +298,9 @@ class Caller:
         given = call.headers or {}
         named = {name.lower() for name in given}
         kept = {name: value for name, value in headers.items() if name.lower() not in named}
-        timeout, gate = tries.left(), None if call.is_read else self._gate
-        if gate is not None:
-            allowed = gate()
+        timeout, fence = tries.left(), None if call.is_read else self._fence
+        if fence is not None:
+            allowed = fence()
             timeout = allowed if timeout is None else min(timeout, allowed)
         return HttpRequest(
             call.method,
@@ -308,7 +310,7 @@ class Caller:
             repeated=() if _IMPERSONATE in named else self._impersonated,
             timeout=timeout,
             stop=tries.stop,
-            gate=gate,
+            fence=fence,
             resolved=self._metrics.resolved,
         )
 
@@ -387,7 +389,7 @@ class _Tries:
         return not before
 
 
-def _taken(take: Callable[[Iterator[bytes]], R], answer: Answer) -> "_Taken[R] | RawResponse":
+def _taken(take: Callable[[Iterator[bytes]], R], answer: Response) -> "_Taken[R] | RawResponse":
     """Return what is made of a success; the answer itself if it is none."""
     if answer.status >= _FIRST_FAILURE:
         return _whole(answer)
@@ -405,7 +407,7 @@ def _measured(parts: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
         yield part
 
 
-def _whole(answer: Answer) -> RawResponse:
+def _whole(answer: Response) -> RawResponse:
     try:
         body = answer.read()
     finally:

@@ -8,13 +8,13 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from navarchos.client.calls import Call, Caller, RawResponse
+from navarchos.client.calls import Call, RawResponse, RequestExecutor
 from navarchos.client.config import ClientConfig, load_config
 from navarchos.client.discovery import ApiResource, Discovery
 from navarchos.client.impersonation import Impersonation
 from navarchos.client.resource import Resource
 from navarchos.client.resource_client import ResourceClient
-from navarchos.client.transport import FunctionTransport, Gate, Transport
+from navarchos.client.transport import FunctionTransport, Transport, WriteFence
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
@@ -59,14 +59,14 @@ class Client:
         self._stop = stop.child() if stop is not None else StopToken(clock=clock)
         self._is_pooled = transport is None
         self._transport = transport if transport is not None else _pooled(config, clock)
-        self._caller = Caller(
+        self._executor = RequestExecutor(
             config,
             self._transport,
             clock=clock,
             instruments=instruments or Instruments(),
             stop=self._stop,
         )
-        self._discovery = Discovery(self._caller, clock=clock)
+        self._discovery = Discovery(self._executor, clock=clock)
 
     @classmethod
     def from_config(
@@ -109,12 +109,12 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def gated(self, gate: Gate) -> Self:
-        """Return this client with a gate before each request that may change something.
+    def fenced(self, fence: WriteFence) -> Self:
+        """Return this client with a fence before each request that may change something.
 
-        Promises: `gate` is asked immediately before the bytes of such a request are
+        Promises: `fence` is asked immediately before the bytes of such a request are
         handed to the network, also when connecting took long; the request waits for
-        its answer no longer than the gate allowed; and when no answer came, what the
+        its answer no longer than the fence allowed; and when no answer came, what the
         kernel has not sent by then is dropped. Reads pass.
 
         Does not promise: to call back what is on its way.
@@ -123,13 +123,15 @@ class Client:
         one closes both.
         """
         behind = copy.copy(self)
-        behind._caller = self._caller.gated(gate)  # noqa: SLF001 - of our own copy
+        behind._executor = self._executor.fenced(fence)  # noqa: SLF001 - of our own copy
         return behind
 
-    def apart(self, *, clock: Clock = SYSTEM_CLOCK, instruments: Instruments | None = None) -> Self:
+    def dedicated(
+        self, *, clock: Clock = SYSTEM_CLOCK, instruments: Instruments | None = None
+    ) -> Self:
         """Return a client of the same server and user that nothing else can hold up.
 
-        It has no limit on requests, no gate and connections of its own. Where the
+        It has no limit on requests, no fence and connections of its own. Where the
         transport of this one was given, that carries the requests of both; closing
         either of them does not close the other.
         """
@@ -141,7 +143,7 @@ class Client:
         self, resource: Resource[T], *, keep_managed_fields: bool = False
     ) -> ResourceClient[T]:
         """Return the verbs on one resource."""
-        return ResourceClient(self._caller, resource, keep_managed_fields=keep_managed_fields)
+        return ResourceClient(self._executor, resource, keep_managed_fields=keep_managed_fields)
 
     def raw(
         self,
@@ -167,7 +169,7 @@ class Client:
             TransportError: There was no answer.
         """
         encoded = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
-        return self._caller.call(
+        return self._executor.call(
             Call(
                 method,
                 method,

@@ -22,8 +22,8 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util import wait_for_write
 
-from navarchos.client.receiving import Response
-from navarchos.client.transport import Gate
+from navarchos.client.receiving import ChunkedResponse
+from navarchos.client.transport import WriteFence
 
 __all__ = ["Exchange", "Exchanges", "pool_classes"]
 
@@ -40,15 +40,15 @@ class Exchange:
     """
 
     def __init__(
-        self, gate: Gate | None = None, resolved: Callable[[float], None] | None = None
+        self, fence: WriteFence | None = None, resolved: Callable[[float], None] | None = None
     ) -> None:
-        self.gate = gate
+        self.fence = fence
         self.resolved = resolved
         self.sent = False  # whether a byte may have left
         self.answered = False  # whether the head of an answer has come
         self.reused = True  # whether the connection is older than this exchange
         self.gathers = False  # whether its answer may come late and in large pieces
-        self.body: Response | None = None  # of the answer, below what urllib3 makes of it
+        self.body: ChunkedResponse | None = None  # of the answer, below what urllib3 makes of it
         self._aborted_lock = threading.Lock()
         self._aborted = False  # guarded by _aborted_lock
         self._connection: _Freeable | None = None  # guarded by _aborted_lock
@@ -200,9 +200,9 @@ class _Freeable(_Connection):
         with self._owner_lock:
             is_tunnelling = self._connecting is not None
         if not is_tunnelling:  # what goes to a proxy first says nothing of the request
-            if exchange.gate is not None:
+            if exchange.fence is not None:
                 # Last of all: to connect may have taken long, and so may the thread's turn.
-                exchange.gate()
+                exchange.fence()
             exchange.sent = True
         super().send(data)
 
@@ -210,7 +210,7 @@ class _Freeable(_Connection):
         with self._owner_lock:
             # After "Connection: close" the answer alone still holds the socket.
             self._blocking, owner = self.sock, self._owner
-        self.response_class = partial(Response, owner or Exchange())
+        self.response_class = partial(ChunkedResponse, owner or Exchange())
         answer = super().getresponse()
         if owner is not None:
             owner.answered = True  # nothing may fail here: the answer would stay open
@@ -219,9 +219,9 @@ class _Freeable(_Connection):
     def close(self) -> None:
         with self._owner_lock:
             owner = self._owner
-        if owner is not None and owner.gate is not None and owner.sent and not owner.answered:
+        if owner is not None and owner.fence is not None and owner.sent and not owner.answered:
             # The kernel goes on to send what a closed socket still holds, perhaps when
-            # the network is mended, long after the gate was shut. A reset drops it.
+            # the network is mended, long after the fence was shut. A reset drops it.
             with contextlib.suppress(OSError, AttributeError):
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         super().close()

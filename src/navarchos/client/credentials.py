@@ -24,7 +24,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.meta import parse_time
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = ["CredentialsFailed", "ExecPlugin", "PluginSettings", "TokenFile", "cluster_info"]
 
@@ -133,7 +133,7 @@ class _Status(msgspec.Struct, frozen=True, rename="camel"):
     expiration_timestamp: str | None = None
 
 
-@ready
+@prepare_decoding
 class _Credential(msgspec.Struct, frozen=True, rename="camel"):
     api_version: str
     kind: str

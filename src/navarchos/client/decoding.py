@@ -20,7 +20,7 @@ from navarchos.client.nulls import without_nulls
 from navarchos.client.resource import Resource
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, identity_of
-from navarchos.structs import decoder_of
+from navarchos.structs import make_decoder
 
 __all__ = ["ChangeType", "Codec", "ResourceList", "is_untyped", "resource_version_of"]
 
@@ -103,15 +103,15 @@ class Codec(Generic[T]):
         # How servers begin their objects: structs in Go's order, maps in that of keys.
         self._beginnings = (f"{{{kind},{version}".encode(), f"{{{version},{kind}".encode())
         item: Any = self._type
-        self._objects: msgspec.json.Decoder[Any] = decoder_of(item)
-        self._lists: msgspec.json.Decoder[Any] = decoder_of(_list_type(self._name, item))
-        self._items: msgspec.json.Decoder[Any] = decoder_of(list[item])
+        self._objects: msgspec.json.Decoder[Any] = make_decoder(item)
+        self._lists: msgspec.json.Decoder[Any] = make_decoder(_list_type(self._name, item))
+        self._items: msgspec.json.Decoder[Any] = make_decoder(list[item])
         self._change_beginnings = tuple(
             f'{{"type":"{change}","object":'.encode() + beginning
             for change in get_args(ChangeType)
             for beginning in self._beginnings
         )
-        self._changes: msgspec.json.Decoder[Any] = decoder_of(_change_type(self._name, item))
+        self._changes: msgspec.json.Decoder[Any] = make_decoder(_change_type(self._name, item))
 
     def decode(self, data: bytes | msgspec.Raw, *, verb: str = "get") -> T:
         """Decode one object.
@@ -356,7 +356,7 @@ def _change_type(name: str, item: Any) -> Any:
     return msgspec.defstruct(f"{name}_change", fields, frozen=True)
 
 
-_RAW_LISTS: Final = decoder_of(_RawList)
-_RAW_ITEMS: Final = decoder_of(list[msgspec.Raw])
-_PEEKS: Final = decoder_of(_Peek)
-_TYPES: Final = decoder_of(_Type)
+_RAW_LISTS: Final = make_decoder(_RawList)
+_RAW_ITEMS: Final = make_decoder(list[msgspec.Raw])
+_PEEKS: Final = make_decoder(_Peek)
+_TYPES: Final = make_decoder(_Type)

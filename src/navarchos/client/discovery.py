@@ -6,12 +6,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from navarchos.client.calls import Call, Caller, RawResponse
+from navarchos.client.calls import Call, RawResponse, RequestExecutor
 from navarchos.client.errors import DecodeError, Forbidden, NotFound
 from navarchos.client.nulls import without_nulls
 from navarchos.client.resource import Resource
 from navarchos.clock import Clock
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = ["ApiResource", "Discovery"]
 
@@ -40,12 +40,12 @@ class ApiResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     short_names: tuple[str, ...] = ()
 
 
-@ready
+@prepare_decoding
 class _ApiResources(msgspec.Struct, frozen=True):
     resources: tuple[ApiResource, ...] = ()
 
 
-@ready
+@prepare_decoding
 class _Version(msgspec.Struct, frozen=True, rename="camel"):
     git_version: str = ""
 
@@ -84,7 +84,7 @@ class _Group(msgspec.Struct, frozen=True):
     versions: tuple[_GroupVersion, ...] = ()
 
 
-@ready
+@prepare_decoding
 class _Groups(msgspec.Struct, frozen=True):
     """An `APIGroupDiscoveryList`; the older kinds of answer have no items."""
 
@@ -104,8 +104,8 @@ class Discovery:
     Threads: safe from any thread; two may ask the server the same thing at once.
     """
 
-    def __init__(self, caller: Caller, *, clock: Clock) -> None:
-        self._caller = caller
+    def __init__(self, executor: RequestExecutor, *, clock: Clock) -> None:
+        self._executor = executor
         self._clock = clock
         self._known_lock = threading.Lock()
         # Until when an answer is fresh, and the answer, by path; guarded by _known_lock.
@@ -181,7 +181,9 @@ class Discovery:
 
     def _fetch(self, path: str, *, accept: str = "application/json") -> RawResponse:
         headers = {"Accept": accept}
-        return self._caller.checked(Call("discover", "GET", path, path.strip("/"), headers=headers))
+        return self._executor.checked(
+            Call("discover", "GET", path, path.strip("/"), headers=headers)
+        )
 
 
 def _decoded(answer: RawResponse, path: str, kind: type[D]) -> D:

@@ -30,7 +30,7 @@ from navarchos.errors import ConfigError, Stopped
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 
-__all__ = ["PooledAnswer", "PooledTransport"]
+__all__ = ["PooledResponse", "PooledTransport"]
 
 _log = get_logger(__name__)
 
@@ -84,17 +84,17 @@ class PooledTransport:
         if not config.verify and urlsplit(config.host).scheme == "https":
             _log.warning("server_not_verified", host=config.host)
 
-    def send(self, request: HttpRequest) -> "PooledAnswer":
+    def send(self, request: HttpRequest) -> "PooledResponse":
         """Send a request and wait for the head of its answer."""
         changes = self._keep_current()
-        exchange = Exchange(request.gate, request.resolved)
+        exchange = Exchange(request.fence, request.resolved)
         release = _nothing if request.stop is None else request.stop.on_stop(exchange.abort)
         try:
             response = self._open(request, exchange)
         except BaseException:
             release()
             raise
-        return PooledAnswer(response, exchange, request, release, self._files, changes)
+        return PooledResponse(response, exchange, request, release, self._files, changes)
 
     def close(self) -> None:
         """Close idle connections."""
@@ -130,7 +130,7 @@ class PooledTransport:
             self._exchanges.current = None
 
 
-class PooledAnswer:
+class PooledResponse:
     """An answer that arrives over a connection of the pool."""
 
     def __init__(

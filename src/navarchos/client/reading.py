@@ -7,7 +7,7 @@ from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
-from navarchos.client.calls import Call, Caller
+from navarchos.client.calls import Call, RequestExecutor
 from navarchos.client.decoding import Codec, ResourceList
 from navarchos.client.errors import DecodeError, Expired
 from navarchos.client.pager import ItemPager
@@ -31,7 +31,7 @@ class ResourceReader(Generic[T]):
     `TransportError` when no answer comes, and `Stopped` when the client is closed
     or told to stop.
 
-    Reads are repeated as `Caller` describes.
+    Reads are repeated as `RequestExecutor` describes.
 
     Threads: safe from any thread.
 
@@ -44,7 +44,7 @@ class ResourceReader(Generic[T]):
 
     def __init__(
         self,
-        caller: Caller,
+        executor: RequestExecutor,
         resource: Resource[T],
         *,
         keep_managed_fields: bool = False,
@@ -52,7 +52,7 @@ class ResourceReader(Generic[T]):
     ) -> None:
         self.resource = resource
         self.namespace = ""
-        self._caller = caller
+        self._executor = executor
         self._codec = Codec(resource, keep_managed_fields=keep_managed_fields)
         self._rand = rand
         # Only ever becomes True, and each read of it stands alone: watches of any threads
@@ -102,7 +102,7 @@ class ResourceReader(Generic[T]):
             NotFound: There is no such object, or its kind has no such subresource.
         """
         call = self._call("get", "GET", name, namespace, subresource=subresource, timeout=timeout)
-        return decode_mapping(self._caller.checked(call).body, call)
+        return decode_mapping(self._executor.checked(call).body, call)
 
     def list(
         self,
@@ -169,7 +169,7 @@ class ResourceReader(Generic[T]):
         return ItemPager(
             lambda token, stop: self._page(namespace, asked, limit, token, timeout, stop),
             name=self.resource.plural,
-            stop=self._caller.stop.child(),
+            stop=self._executor.stop.child(),
         )
 
     def list_page(
@@ -257,7 +257,7 @@ class ResourceReader(Generic[T]):
         call = self._call("watch", "GET", "", namespace, query=query, timeout=timeout)
         token = self._token(stop)
         try:
-            answer = self._caller.open(call, token)
+            answer = self._executor.open(call, token)
         except BaseException:
             token.stop("the watch could not be opened")
             raise
@@ -285,7 +285,7 @@ class ResourceReader(Generic[T]):
         **request: Any,
     ) -> T:
         call = self._call(verb, method, name, namespace, **request)
-        return self._codec.decode(self._caller.checked(call).body, verb=verb)
+        return self._codec.decode(self._executor.checked(call).body, verb=verb)
 
     def _page(
         self,
@@ -307,8 +307,8 @@ class ResourceReader(Generic[T]):
             query=query,
             timeout=timeout,
         )
-        token = self._caller.stop if stop is None else stop
-        return self._caller.received(call, token, partial(self._codec.decode_parts, each=each))
+        token = self._executor.stop if stop is None else stop
+        return self._executor.received(call, token, partial(self._codec.decode_parts, each=each))
 
     def _call(
         self,
@@ -351,7 +351,7 @@ class ResourceReader(Generic[T]):
 
     def _token(self, stop: StopToken | None) -> StopToken:
         """Return a token for one request, set by the client's and by the caller's."""
-        token = self._caller.stop.child()
+        token = self._executor.stop.child()
         if stop is not None:
             withdraw = stop.on_stop(lambda: token.stop(stop.reason or "asked to stop"))
             token.on_stop(withdraw)

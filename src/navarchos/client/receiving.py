@@ -13,7 +13,7 @@ from navarchos.client.chunks import ChunkDecoder
 if TYPE_CHECKING:
     from navarchos.client.connections import Exchange
 
-__all__ = ["Response"]
+__all__ = ["ChunkedResponse"]
 
 _RECORD: Final = 1 << 14  # as much as TLS hands out at once
 _MOST: Final = 1 << 20
@@ -24,7 +24,7 @@ _GATHERING: Final = 0.01
 _NOTHING_YET: Final = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
-class Response(http.client.HTTPResponse):
+class ChunkedResponse(http.client.HTTPResponse):
     """An answer of `http.client` whose chunked body costs little to read.
 
     A streamed list comes as two TLS records for each object, and a server sends them

@@ -85,7 +85,7 @@ class ResourceClient(ResourceReader[T]):
 
     def projected(self, type: builtins.type[U]) -> "ResourceClient[U]":  # noqa: A002 - as Resource.projected
         """Return the same verbs, with objects decoded into another type."""
-        other = ResourceClient(self._caller, self.resource.projected(type))
+        other = ResourceClient(self._executor, self.resource.projected(type))
         other.namespace, other._defaults = self.namespace, self._defaults
         return other
 
@@ -139,7 +139,7 @@ class ResourceClient(ResourceReader[T]):
             body=msgspec.json.encode(body),
             timeout=timeout,
         )
-        return self._codec.decode(self._caller.checked(call).body, verb="create")
+        return self._codec.decode(self._executor.checked(call).body, verb="create")
 
     def patch(
         self,
@@ -330,7 +330,7 @@ class ResourceClient(ResourceReader[T]):
             grace_period_seconds=grace_period_seconds,
             dry_run=dry_run or self._defaults.dry_run,
         )
-        self._caller.checked(
+        self._executor.checked(
             self._call("delete", "DELETE", name, namespace, body=options, timeout=timeout)
         )
 
@@ -355,7 +355,7 @@ class ResourceClient(ResourceReader[T]):
             body=body,
             timeout=timeout,
         )
-        return decode_mapping(self._caller.checked(call).body, call)
+        return decode_mapping(self._executor.checked(call).body, call)
 
     def get_scale(self, name: str, namespace: str = "", *, timeout: float | None = None) -> Scale:
         """Return the size of a workload.

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Meta
 
 from navarchos.errors import ConfigError
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = [
     "FieldRequirement",
@@ -136,7 +136,7 @@ class LabelSelectorRequirement(
     values: tuple[str, ...] = ()
 
 
-@ready
+@prepare_decoding
 class LabelSelectorSpec(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
 ):

@@ -6,14 +6,14 @@ from typing import Final
 import msgspec
 
 from navarchos.client.nulls import without_nulls
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = ["Status", "StatusCause", "decode_status", "seconds_of", "status_of_answer"]
 
 _SHORT: Final = 200
 
 
-@ready
+@prepare_decoding
 class StatusCause(msgspec.Struct, frozen=True, rename={"type": "reason"}, kw_only=True):
     """One entry of `Status.details.causes`.
 
@@ -29,7 +29,7 @@ class StatusCause(msgspec.Struct, frozen=True, rename={"type": "reason"}, kw_onl
     field: str = ""
 
 
-@ready
+@prepare_decoding
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """The server's `metav1.Status`, as far as errors need it."""
 

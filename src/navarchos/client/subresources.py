@@ -11,7 +11,7 @@ from navarchos.client.decoding import is_untyped
 from navarchos.client.resource import Resource
 from navarchos.errors import ConfigError
 from navarchos.meta import Object, parse_time
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = [
     "SCALE",
@@ -86,7 +86,7 @@ def token_request(
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
 
 
-@ready
+@prepare_decoding
 class _TokenStatus(msgspec.Struct, frozen=True, rename="camel"):
     token: str
     expiration_timestamp: str

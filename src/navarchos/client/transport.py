@@ -5,7 +5,7 @@ A `Transport` sends one request and returns one answer. Everything above it
 a function, which is what tests put here:
 
 ```python
-client = Client(config, transport=FunctionTransport(lambda request: BufferedAnswer(200, {}, b"{}")))
+client = Client(config, transport=FunctionTransport(answer))
 ```
 """
 
@@ -15,9 +15,16 @@ from typing import Protocol
 
 from navarchos.stopping import StopToken
 
-__all__ = ["Answer", "BufferedAnswer", "FunctionTransport", "Gate", "HttpRequest", "Transport"]
+__all__ = [
+    "BufferedResponse",
+    "FunctionTransport",
+    "HttpRequest",
+    "Response",
+    "Transport",
+    "WriteFence",
+]
 
-Gate = Callable[[], float]
+WriteFence = Callable[[], float]
 """Says for how many seconds from now a request may be under way.
 
 Raises, best a kind of `Stopped`, when it must not be sent at all. Called from any
@@ -41,7 +48,7 @@ class HttpRequest:
             whole to be complete; `None` waits without limit.
         stop: Setting it frees a thread that is blocked in this request or in its
             answer.
-        gate: Asked before bytes are sent; what it raises keeps them here.
+        fence: Asked before bytes are sent; what it raises keeps them here.
         resolved: Told the seconds that a look-up of the host's name took, if there was
             one.
     """
@@ -53,11 +60,11 @@ class HttpRequest:
     repeated: Sequence[tuple[str, str]] = ()
     timeout: float | None = None
     stop: StopToken | None = field(default=None, repr=False)
-    gate: Gate | None = field(default=None, repr=False)
+    fence: WriteFence | None = field(default=None, repr=False)
     resolved: Callable[[float], None] | None = field(default=None, repr=False)
 
 
-class Answer(Protocol):
+class Response(Protocol):
     """The head of an answer, and its body as it comes.
 
     The receiver closes it, on every path. Owned by one thread at a time; another
@@ -113,7 +120,7 @@ class Answer(Protocol):
 class Transport(Protocol):
     """Sends requests. Safe from any thread."""
 
-    def send(self, request: HttpRequest) -> Answer:
+    def send(self, request: HttpRequest) -> Response:
         """Send a request and wait for the head of its answer, whatever its status.
 
         Raises:
@@ -128,7 +135,7 @@ class Transport(Protocol):
 
 
 @dataclass(slots=True)
-class BufferedAnswer:
+class BufferedResponse:
     """An answer that is already there."""
 
     status: int
@@ -156,10 +163,10 @@ class BufferedAnswer:
 class FunctionTransport:
     """A transport that is a function of the request."""
 
-    def __init__(self, answer: Callable[[HttpRequest], Answer]) -> None:
+    def __init__(self, answer: Callable[[HttpRequest], Response]) -> None:
         self._answer = answer
 
-    def send(self, request: HttpRequest) -> Answer:
+    def send(self, request: HttpRequest) -> Response:
         """Return what the function returns, or raise what it raises."""
         return self._answer(request)
 

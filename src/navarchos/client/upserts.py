@@ -17,7 +17,7 @@ from navarchos.client.resource_client import ResourceClient
 from navarchos.errors import ConfigError
 from navarchos.meta import identity_of
 
-__all__ = ["Mutate", "Outcome", "Upserted", "create_or_patch", "create_or_update"]
+__all__ = ["Mutate", "UpsertOutcome", "UpsertResult", "create_or_patch", "create_or_update"]
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ the same result however often it is called.
 """
 
 
-class Outcome(StrEnum):
+class UpsertOutcome(StrEnum):
     """What an object's state took; the values are controller-runtime's words."""
 
     UNCHANGED = "unchanged"
@@ -41,10 +41,10 @@ class Outcome(StrEnum):
     UPDATED_STATUS_ONLY = "updatedStatusOnly"
 
 
-class Upserted(msgspec.Struct, Generic[T], frozen=True):
+class UpsertResult(msgspec.Struct, Generic[T], frozen=True):
     """The object as the server has it now, and what that took."""
 
-    outcome: Outcome
+    outcome: UpsertOutcome
     object: T
 
 
@@ -58,7 +58,7 @@ def create_or_update(
     namespace: str = "",
     *,
     timeout: float | None = None,
-) -> Upserted[Mapping[str, Any]]:
+) -> UpsertResult[Mapping[str, Any]]:
     """Create an object, or replace it if `mutate` changes it (CL-01).
 
     Takes the verbs `get`, `create` and `update`. Status is not written where it is a
@@ -81,10 +81,12 @@ def create_or_update(
     whole = client.projected(dict[str, Any])
     before, after = _around(mutate, whole, name, namespace, timeout)
     if before is None:
-        return Upserted(Outcome.CREATED, whole.create(after, namespace, timeout=timeout))
+        return UpsertResult(UpsertOutcome.CREATED, whole.create(after, namespace, timeout=timeout))
     if not merge_diff(before, after):
-        return Upserted(Outcome.UNCHANGED, before)
-    return Upserted(Outcome.UPDATED, whole.replace(name, after, namespace, timeout=timeout))
+        return UpsertResult(UpsertOutcome.UNCHANGED, before)
+    return UpsertResult(
+        UpsertOutcome.UPDATED, whole.replace(name, after, namespace, timeout=timeout)
+    )
 
 
 def create_or_patch(
@@ -94,7 +96,7 @@ def create_or_patch(
     namespace: str = "",
     *,
     timeout: float | None = None,
-) -> Upserted[Mapping[str, Any]]:
+) -> UpsertResult[Mapping[str, Any]]:
     """Create an object, or patch what `mutate` changes in it (CL-03).
 
     The status is patched by a request of its own; each of the two patches is sent only
@@ -119,7 +121,7 @@ def create_or_patch(
     whole = client.projected(dict[str, Any])
     before, after = _around(mutate, whole, name, namespace, timeout)
     if before is None:
-        return Upserted(Outcome.CREATED, whole.create(after, namespace, timeout=timeout))
+        return UpsertResult(UpsertOutcome.CREATED, whole.create(after, namespace, timeout=timeout))
     current = before
     main = merge_diff(_without_status(before), _without_status(after))
     status = merge_diff(_only_status(before), _only_status(after))
@@ -135,14 +137,14 @@ def create_or_patch(
                 resource_version=identity.resource_version,
                 timeout=timeout,
             )
-    return Upserted(_OUTCOMES[bool(main), bool(status)], current)
+    return UpsertResult(_OUTCOMES[bool(main), bool(status)], current)
 
 
 _OUTCOMES: Final = {
-    (False, False): Outcome.UNCHANGED,
-    (True, False): Outcome.UPDATED,
-    (True, True): Outcome.UPDATED_STATUS,
-    (False, True): Outcome.UPDATED_STATUS_ONLY,
+    (False, False): UpsertOutcome.UNCHANGED,
+    (True, False): UpsertOutcome.UPDATED,
+    (True, True): UpsertOutcome.UPDATED_STATUS,
+    (False, True): UpsertOutcome.UPDATED_STATUS_ONLY,
 }
 
 

@@ -19,11 +19,11 @@ from navarchos.client.errors import (
 )
 from navarchos.client.lines import LineSplitter
 from navarchos.client.status import decode_status
-from navarchos.client.transport import Answer
+from navarchos.client.transport import Response
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
-from navarchos.structs import decoder_of
+from navarchos.structs import make_decoder
 
 __all__ = ["EventType", "WatchEvent", "WatchStream"]
 
@@ -73,8 +73,8 @@ class _Bookmark(msgspec.Struct, frozen=True):
     metadata: _BookmarkMeta = _BookmarkMeta()
 
 
-_LINES: Final = decoder_of(_Line)
-_BOOKMARKS: Final = decoder_of(_Bookmark)
+_LINES: Final = make_decoder(_Line)
+_BOOKMARKS: Final = make_decoder(_Bookmark)
 
 
 class WatchStream(Generic[T]):
@@ -107,7 +107,7 @@ class WatchStream(Generic[T]):
 
     def __init__(
         self,
-        answer: Answer,
+        answer: Response,
         codec: Codec[T],
         *,
         resource: str,

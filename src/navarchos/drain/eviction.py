@@ -23,15 +23,15 @@ from navarchos.client.errors import (
     error_from_answer,
     is_namespace_terminating,
 )
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.drain.pods import PODS, Pod
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
-__all__ = ["RIGHTS", "Answer", "Evictor", "Outcome", "outcome_of", "served_eviction"]
+__all__ = ["RBAC", "Answer", "Evictor", "Outcome", "outcome_of", "served_eviction"]
 
-RIGHTS: Final = (
-    Rule(PODS, ("create",), subresource="eviction"),
-    Rule(PODS, ("delete",)),  # without evictions, or past a budget: only if told to
+RBAC: Final = (
+    PolicyRule(PODS, ("create",), subresource="eviction"),
+    PolicyRule(PODS, ("delete",)),  # without evictions, or past a budget: only if told to
 )
 """What an `Evictor` asks of the server."""
 
@@ -171,7 +171,7 @@ class _ApiResource(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-@ready
+@prepare_decoding
 class _ApiResourceList(msgspec.Struct, frozen=True):
     resources: tuple[_ApiResource, ...] = ()
 

@@ -16,6 +16,6 @@ Upstream: client-go `tools/events`; the spam filter is that of `tools/record`.
 
 from navarchos.events.model import EVENTS, EventType, Reference
 from navarchos.events.recorder import EventRecorder, Recorder
-from navarchos.events.sink import RIGHTS
+from navarchos.events.sink import RBAC
 
-__all__ = ["EVENTS", "RIGHTS", "EventRecorder", "EventType", "Recorder", "Reference"]
+__all__ = ["EVENTS", "RBAC", "EventRecorder", "EventType", "Recorder", "Reference"]

@@ -3,12 +3,12 @@
 from typing import Final
 
 from navarchos.client import AlreadyExists, Client, NotFound
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.events.model import EVENTS, Reporter, Snapshot, new_event, next_in_series
 
-__all__ = ["RIGHTS", "EventSink"]
+__all__ = ["RBAC", "EventSink"]
 
-RIGHTS: Final = (Rule(EVENTS, ("create", "patch")),)
+RBAC: Final = (PolicyRule(EVENTS, ("create", "patch")),)
 """What writing events asks of the server, in the namespaces of what they are about.
 
 Events about objects without a namespace are written to `default`.

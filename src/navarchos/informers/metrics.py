@@ -91,7 +91,7 @@ class InformerMetrics:
         ).labels(resource)
         self._version = ""
         self._last_number = 0
-        self._shows_version = instruments.claim(f"last version of {resource}")
+        self._shows_version = instruments.claim_once(f"last version of {resource}")
         if self._shows_version:
             # Computed when somebody scrapes: it changes with every event.
             self._last_version.set_function(self._version_number)

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from navarchos.client.errors import DecodeError
+from navarchos.client.rbac import PolicyRule
 from navarchos.client.resource import Resource
-from navarchos.client.rights import Rule
 from navarchos.stopping import StopToken
 
 __all__ = ["Event", "ListerWatcher", "Page", "Stream", "informer_rbac"]
@@ -138,6 +138,6 @@ class ListerWatcher(Protocol[T]):
         ...
 
 
-def informer_rbac(*resources: Resource[Any]) -> tuple[Rule, ...]:
+def informer_rbac(*resources: Resource[Any]) -> tuple[PolicyRule, ...]:
     """Return what informers on these kinds need: lists and watches, no single reads."""
-    return tuple(Rule(resource, ("list", "watch")) for resource in resources)
+    return tuple(PolicyRule(resource, ("list", "watch")) for resource in resources)

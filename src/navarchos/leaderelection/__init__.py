@@ -18,7 +18,7 @@ from navarchos.leaderelection.candidacy import (
     Candidacy,
     Coordination,
     candidate_identity,
-    rights_to_stand,
+    candidate_rbac,
 )
 from navarchos.leaderelection.elector import HEALTH_CHECK, LeaderElector
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
@@ -26,7 +26,7 @@ from navarchos.leaderelection.lock import (
     LEASES,
     LeaseLock,
     Lock,
-    rights_to_lease,
+    lease_rbac,
     unique_identity,
 )
 from navarchos.leaderelection.record import LeaseRecord
@@ -49,7 +49,7 @@ __all__ = [
     "Timing",
     "VacancyWatch",
     "candidate_identity",
-    "rights_to_lease",
-    "rights_to_stand",
+    "candidate_rbac",
+    "lease_rbac",
     "unique_identity",
 ]

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from navarchos.backoff import Backoff
 from navarchos.client import Client, ClientError, NotFound, Resource, ignore_not_found
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
 from navarchos.informers import SharedInformer
@@ -25,7 +25,7 @@ __all__ = [
     "Candidacy",
     "Coordination",
     "candidate_identity",
-    "rights_to_stand",
+    "candidate_rbac",
 ]
 
 LEASE_CANDIDATES: Final[Resource[dict[str, Any]]] = Resource(
@@ -46,12 +46,12 @@ _VERSION: Final = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)
 _log = get_logger(__name__)
 
 
-def rights_to_stand() -> tuple[Rule, ...]:
+def candidate_rbac() -> tuple[PolicyRule, ...]:
     """Return what a candidacy asks of the server, in the Lease's namespace.
 
-    Beside `rights_to_lease`. Names are new with each process, so they cannot limit it.
+    Beside `lease_rbac`. Names are new with each process, so they cannot limit it.
     """
-    return (Rule(LEASE_CANDIDATES, ("create", "patch", "delete", "list", "watch")),)
+    return (PolicyRule(LEASE_CANDIDATES, ("create", "patch", "delete", "list", "watch")),)
 
 
 def candidate_identity() -> str:

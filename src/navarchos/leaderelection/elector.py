@@ -43,7 +43,7 @@ class LeaderElector:
 
     Does not promise: to interrupt the work. A request that is under way when the
     lease is lost may still reach the server. So let the work write through a client
-    that is `gated` by `fence`, and end the process after `LeaseLost`.
+    that is `fenced` by `fence`, and end the process after `LeaseLost`.
 
     Life cycle: `run` once. Threads: the queries are safe from any thread.
 
@@ -128,7 +128,7 @@ class LeaderElector:
     def fence(self) -> float:
         """Return for how many seconds the lease is ours beyond doubt.
 
-        The gate of a client whose writes only a leader may send (`Client.gated`). It
+        The gate of a client whose writes only a leader may send (`Client.fenced`). It
         asks nobody but the clock, so it shuts also when the elector's thread hangs in
         a request, or does not run yet after the process was stopped for a while
         (RT-20, RT-22).

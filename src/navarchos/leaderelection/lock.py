@@ -8,11 +8,11 @@ from typing import Final, Protocol
 import msgspec
 
 from navarchos.client import Client, DecodeError, Resource
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.leaderelection.record import LeaseRecord, read_record
 
-__all__ = ["LEASES", "LeaseLock", "Lock", "rights_to_lease", "unique_identity"]
+__all__ = ["LEASES", "LeaseLock", "Lock", "lease_rbac", "unique_identity"]
 
 LEASES: Final[Resource[dict[str, object]]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=dict
@@ -20,14 +20,14 @@ LEASES: Final[Resource[dict[str, object]]] = Resource(
 """Leases as they are: they are written back whole, so nothing may be left out."""
 
 
-def rights_to_lease(name: str) -> tuple[Rule, ...]:
+def lease_rbac(name: str) -> tuple[PolicyRule, ...]:
     """Return what a lock on the Lease of that name asks of the server, in its namespace.
 
     To list and watch it is for candidates, who hear by it that it was given back.
     """
     return (
-        Rule(LEASES, ("get", "list", "watch", "update"), names=(name,)),
-        Rule(LEASES, ("create",)),  # which RBAC cannot limit to a name
+        PolicyRule(LEASES, ("get", "list", "watch", "update"), names=(name,)),
+        PolicyRule(LEASES, ("create",)),  # which RBAC cannot limit to a name
     )
 
 

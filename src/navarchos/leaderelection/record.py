@@ -7,12 +7,12 @@ from datetime import datetime
 import msgspec
 
 from navarchos.meta import format_micro_time
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = ["LeaseRecord", "coordinated", "ours", "read_record", "released"]
 
 
-@ready
+@prepare_decoding
 class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """The spec of a Lease (LE-02).
 

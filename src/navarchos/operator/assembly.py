@@ -4,22 +4,22 @@ from typing import Final
 
 from navarchos.operator import drains, replacements, rollouts, taints
 from navarchos.operator.crew import Crew
-from navarchos.operator.objects import RIGHTS as RIGHTS_TO_CACHES
+from navarchos.operator.objects import RBAC as INFORMER_RBAC
 from navarchos.operator.objects import make_objects
 from navarchos.operator.trimming import KINDS
 from navarchos.runtime import Manager
 
-__all__ = ["KINDS", "RIGHTS", "WORKERS", "build"]
+__all__ = ["KINDS", "RBAC", "WORKERS", "build"]
 
 WORKERS: Final = 4
 """Drains that are worked on at the same moment, by default."""
 
-RIGHTS: Final = (
-    *RIGHTS_TO_CACHES,
-    *rollouts.RIGHTS,
-    *replacements.RIGHTS,
-    *drains.RIGHTS,
-    *taints.RIGHTS,
+RBAC: Final = (
+    *INFORMER_RBAC,
+    *rollouts.RBAC,
+    *replacements.RBAC,
+    *drains.RBAC,
+    *taints.RBAC,
 )
 """What the operator asks of the server in the whole cluster.
 

@@ -19,7 +19,7 @@ from navarchos.runtime import CachedClient, ClientProvider
 __all__ = [
     "NODE_INDEX",
     "OWNER_INDEX",
-    "RIGHTS",
+    "RBAC",
     "Objects",
     "index_by_node",
     "index_by_owner",
@@ -32,7 +32,7 @@ OWNER_INDEX: Final = "owner"
 NODE_INDEX: Final = "node"
 """The index of replacements by the name of their node."""
 
-RIGHTS: Final = informer_rbac(NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS, NODES)
+RBAC: Final = informer_rbac(NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS, NODES)
 """What these caches need of the server; who writes declares that where it does."""
 
 

@@ -83,7 +83,7 @@ class Election:
         clock: Clock,
         instruments: Instruments,
     ) -> None:
-        self._client = client.apart(clock=clock, instruments=instruments)
+        self._client = client.dedicated(clock=clock, instruments=instruments)
         generated = unique_identity() if options.coordination is None else candidate_identity()
         identity = options.identity or generated
         lock = LeaseLock(self._client, options.namespace, options.name, identity)

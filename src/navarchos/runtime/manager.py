@@ -136,7 +136,7 @@ class Manager:
         self._leading = RunnableGroup("lead", self._fail, clock)
         self._unfenced = client
         self._election = self._prepare_election()
-        self.client = client if self._election is None else client.gated(self._election.fence)
+        self.client = client if self._election is None else client.fenced(self._election.fence)
         """The server as a leader sees it: requests that may change something raise
         `NotLeading` while this process may not act."""
         self._pages = MetricsPages(self.instruments.registry)

@@ -1,8 +1,8 @@
-"""Roles from declared rights. Pure.
+"""Roles from declared permissions. Pure.
 
 ```python
-role("widgets", [*RIGHTS, *events.RIGHTS])                      # a ClusterRole
-role("widgets", rights_to_lease("widgets"), namespace="tools")  # a Role
+role("widgets", [*RBAC, *events.RBAC])                      # a ClusterRole
+role("widgets", lease_rbac("widgets"), namespace="tools")  # a Role
 ```
 """
 
@@ -10,12 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from navarchos.client.rights import VERBS, Rule, Verb
+from navarchos.client.rbac import VERBS, PolicyRule, Verb
 
-__all__ = ["PolicyRule", "Subject", "policy_rules", "role", "role_binding"]
+__all__ = ["Subject", "policy_rules", "role", "role_binding"]
 
-PolicyRule = dict[str, list[str]]
-"""An entry of `rules`: `apiGroups`, `resources`, `resourceNames`, `verbs`."""
 
 _GROUP: Final = "rbac.authorization.k8s.io"
 
@@ -35,15 +33,15 @@ class _Scope(NamedTuple):
     names: tuple[str, ...]
 
 
-def policy_rules(rights: Iterable[Rule]) -> list[PolicyRule]:
-    """Return the fewest rules that grant these rights and nothing else.
+def policy_rules(rules: Iterable[PolicyRule]) -> list[dict[str, list[str]]]:
+    """Return the fewest rules that grant these permissions and nothing else.
 
-    The same rights give the same rules, however they were declared: nothing is
-    granted twice, a right to some objects is left out where all are granted, and
+    The same permissions give the same rules, however they were declared: nothing is
+    granted twice, a permission on some objects is left out where all are granted, and
     kinds of one group share a rule when the verbs are the same.
     """
     merged: dict[tuple[str, tuple[str, ...], tuple[Verb, ...]], list[str]] = defaultdict(list)
-    for scope, verbs in _granted(rights).items():
+    for scope, verbs in _granted(rules).items():
         merged[scope.group, scope.names, verbs].append(scope.target)
     return [
         {
@@ -60,13 +58,13 @@ def policy_rules(rights: Iterable[Rule]) -> list[PolicyRule]:
 
 def role(
     name: str,
-    rights: Iterable[Rule],
+    rules: Iterable[PolicyRule],
     *,
     namespace: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return a Role with these rights, or a ClusterRole if no namespace is given."""
-    return _head("Role", name, namespace, labels) | {"rules": policy_rules(rights)}
+    """Return a Role with these rules, or a ClusterRole if no namespace is given."""
+    return _head("Role", name, namespace, labels) | {"rules": policy_rules(rules)}
 
 
 def role_binding(
@@ -90,22 +88,22 @@ def role_binding(
     }
 
 
-def _granted(rights: Iterable[Rule]) -> dict[_Scope, tuple[Verb, ...]]:
+def _granted(rules: Iterable[PolicyRule]) -> dict[_Scope, tuple[Verb, ...]]:
     """Return each scope once with its verbs, without what a wider scope grants."""
     verbs: dict[_Scope, set[Verb]] = defaultdict(set)
-    for scope, verb in _by_names(rights):
+    for scope, verb in _by_names(rules):
         verbs[scope].add(verb)
     return {scope: tuple(v for v in VERBS if v in found) for scope, found in verbs.items()}
 
 
-def _by_names(rights: Iterable[Rule]) -> Iterable[tuple[_Scope, Verb]]:
+def _by_names(rules: Iterable[PolicyRule]) -> Iterable[tuple[_Scope, Verb]]:
     """Return each verb on each kind once, with the objects for which it is granted."""
     names: dict[tuple[str, str, Verb], set[str] | None] = {}
-    for right in rights:
-        for verb in right.verbs:
-            key = right.resource.group, right.target, verb
+    for rule in rules:
+        for verb in rule.verbs:
+            key = rule.resource.group, rule.target, verb
             known = names.get(key, set())
-            names[key] = None if known is None or not right.names else known | {*right.names}
+            names[key] = None if known is None or not rule.names else known | {*rule.names}
     for (group, target, verb), limit in names.items():
         yield _Scope(group, target, tuple(sorted(limit or ()))), verb
 

@@ -13,13 +13,13 @@ from typing import Any, Final, Generic, TypeVar
 import msgspec
 
 from navarchos.client import Client, ClientError, Resource
-from navarchos.client.rights import ACCESS_REVIEWS, Rule
+from navarchos.client.rbac import ACCESS_REVIEWS, PolicyRule
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.logs import get_logger
 from navarchos.meta import Object
 from navarchos.runtime.httpserver import Answer
 
-__all__ = ["RIGHTS", "Reviewer"]
+__all__ = ["RBAC", "Reviewer"]
 
 V = TypeVar("V")
 
@@ -57,7 +57,7 @@ _TOKEN_REVIEWS: Final = Resource(
     type=_TokenReview,
 )
 
-RIGHTS: Final = (Rule(_TOKEN_REVIEWS, ("create",)), Rule(ACCESS_REVIEWS, ("create",)))
+RBAC: Final = (PolicyRule(_TOKEN_REVIEWS, ("create",)), PolicyRule(ACCESS_REVIEWS, ("create",)))
 """What a `Reviewer` asks of the server."""
 
 

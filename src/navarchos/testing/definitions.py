@@ -21,7 +21,7 @@ from navarchos.client import (
     NotFound,
     Resource,
     ResourceClient,
-    Upserted,
+    UpsertResult,
     create_or_update,
     retry_on_conflict,
 )
@@ -114,7 +114,7 @@ def install_definitions(
     timeout: float = _TIMEOUT,
     stop: StopToken | None = None,
     clock: Clock = SYSTEM_CLOCK,
-) -> list[Upserted[Mapping[str, Any]]]:
+) -> list[UpsertResult[Mapping[str, Any]]]:
     """Create definitions, or bring those that exist to what is given, and wait for them.
 
     Promises: when it returns, each is `Established`, discovery shows each version that
@@ -280,7 +280,9 @@ def _find(definitions: _Definitions, name: str) -> _Json | None:
         return None
 
 
-def _upsert(definitions: _Definitions, name: str, wanted: Manifest) -> Upserted[Mapping[str, Any]]:
+def _upsert(
+    definitions: _Definitions, name: str, wanted: Manifest
+) -> UpsertResult[Mapping[str, Any]]:
     def mutate(definition: dict[str, Any]) -> None:
         definition["spec"] = wanted["spec"]
         for field in ("labels", "annotations"):

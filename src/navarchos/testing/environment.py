@@ -23,9 +23,9 @@ from navarchos.client import (
     Client,
     ClientConfig,
     NotFound,
-    Outcome,
     Resource,
     TransportError,
+    UpsertOutcome,
     load_config,
 )
 from navarchos.clock import SYSTEM_CLOCK, Clock
@@ -139,7 +139,7 @@ def environment(
         client = stack.enter_context(found.client(user_agent="navarchos-environment"))
         _wait_for_default(client, clock)
         installed = install_definitions(client, *crds, clock=clock)
-        made = [each.object for each in installed if each.outcome is Outcome.CREATED]
+        made = [each.object for each in installed if each.outcome is UpsertOutcome.CREATED]
         try:
             yield found
         finally:

@@ -24,7 +24,7 @@ from navarchos.client import (
     TooManyRequests,
     WatchExpired,
 )
-from navarchos.client.pool import PooledAnswer, PooledTransport
+from navarchos.client.pool import PooledResponse, PooledTransport
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 
@@ -255,7 +255,7 @@ def test_all_groups_are_asked_for_once(served: Served) -> None:
     asked: list[str] = []
 
     class Recording(PooledTransport):
-        def send(self, request: HttpRequest) -> PooledAnswer:
+        def send(self, request: HttpRequest) -> PooledResponse:
             asked.append(request.target)
             return super().send(request)
 

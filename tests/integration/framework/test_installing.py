@@ -14,8 +14,8 @@ from navarchos.client import (
     Conflict,
     Invalid,
     NotFound,
-    Outcome,
     Resource,
+    UpsertOutcome,
 )
 from navarchos.crd import ManifestError, to_yaml
 from navarchos.testing.definitions import (
@@ -101,7 +101,7 @@ def test_what_a_folder_defines_can_be_used_at_once(
 
     written = install_definitions(client, tmp_path)
 
-    assert [each.outcome for each in written] == [Outcome.CREATED] * 3
+    assert [each.outcome for each in written] == [UpsertOutcome.CREATED] * 3
     for plural, versions in (("apples", {"v1"}), ("pears", {"v1", "v2"}), ("plums", {"v1"})):
         conditions = {
             c["type"]: c["status"] for c in stored(client, plural)["status"]["conditions"]
@@ -131,7 +131,7 @@ def test_a_definition_that_is_there_is_brought_to_what_is_given(
     (written,) = install_definitions(client, changed)
 
     after = stored(client, "apples")
-    assert written.outcome is Outcome.UPDATED
+    assert written.outcome is UpsertOutcome.UPDATED
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     assert after["metadata"]["labels"] == {"changed": "yes"}
     assert served_as(client, "apples") == {"v1", "v2"}
@@ -174,14 +174,14 @@ def test_whoever_else_writes_the_definition_meanwhile_is_overtaken(
         client.resource(DEFINITIONS).patch(name, patch)
 
     rival = Rival(3, annotate)
-    (written,) = install_definitions(client.gated(rival), mine("apples", "v1", "v2"))
+    (written,) = install_definitions(client.fenced(rival), mine("apples", "v1", "v2"))
     assert (rival.left, next(turns)) == (0, 3)
-    assert written.outcome is Outcome.UPDATED
+    assert written.outcome is UpsertOutcome.UPDATED
     assert "annotations" not in stored(client, "apples")["metadata"]
     assert served_as(client, "apples") == {"v1", "v2"}
 
     with pytest.raises(Conflict):  # who always loses is told
-        install_definitions(client.gated(Rival(100, annotate)), mine("apples"))
+        install_definitions(client.fenced(Rival(100, annotate)), mine("apples"))
 
 
 @pytest.mark.rule("TE-02")
@@ -189,9 +189,9 @@ def test_two_may_install_the_same_at_once(
     client: Client, mine: Callable[..., dict[str, Any]]
 ) -> None:
     rival = Rival(1, lambda: install_definitions(client, mine("apples", "v1", "v2")))
-    (written,) = install_definitions(client.gated(rival), mine("apples", "v1"))
+    (written,) = install_definitions(client.fenced(rival), mine("apples", "v1"))
     assert rival.left == 0
-    assert written.outcome is Outcome.UPDATED
+    assert written.outcome is UpsertOutcome.UPDATED
     assert served_as(client, "apples") == {"v1"}
 
 
@@ -211,7 +211,9 @@ def test_what_is_uninstalled_is_gone_and_can_be_installed_again(
         with pytest.raises(NotFound):
             stored(client, plural)
     uninstall_definitions(client, file)  # of what is not there: nothing
-    assert [each.outcome for each in install_definitions(client, file)] == [Outcome.CREATED] * 2
+    assert [each.outcome for each in install_definitions(client, file)] == [
+        UpsertOutcome.CREATED
+    ] * 2
     assert apples.list(namespace).items == []
 
 
@@ -233,7 +235,7 @@ def test_one_that_is_being_removed_is_waited_for(
     apples.patch("a", {"metadata": {"finalizers": None}}, namespace)
     (written,) = install_definitions(client, wanted, timeout=LIMIT)
 
-    assert written.outcome is Outcome.CREATED
+    assert written.outcome is UpsertOutcome.CREATED
     assert stored(client, "apples")["metadata"]["uid"] != before
     assert served_as(client, "apples") == {"v1"}
 

@@ -12,7 +12,7 @@ from tests.servers import Served
 
 from navarchos.client import ClientConfig
 from navarchos.runtime import Manager, ManagerOptions, MetricsSecurity
-from navarchos.runtime.reviews import RIGHTS
+from navarchos.runtime.reviews import RBAC
 from navarchos.testing.controlplane.credentials import Authority
 from navarchos.testing.managers import running_manager
 
@@ -67,7 +67,7 @@ def test_an_account_gets_the_paths_that_it_may_get_and_the_manager_needs_the_dec
     token = account.token()
     before = serve(account.config())
     assert before(token) == (500, "Authentication failed\n"), "who cannot ask lets nobody pass"
-    for rule in RIGHTS:
+    for rule in RBAC:
         account.may(rule.resource.group, rule.target, *rule.verbs)
     assert before(token) == (403, f"Authorization denied for user {account.user}\n")
     account.may_get("/metrics")

@@ -8,9 +8,9 @@ from tests.contract.objects import pod
 from navarchos.client import (
     Client,
     Conflict,
-    Outcome,
     Resource,
     ResourceClient,
+    UpsertOutcome,
     create_or_patch,
     create_or_update,
 )
@@ -43,7 +43,7 @@ def data(**values: str) -> Any:
 @UPSERTS
 def test_an_object_that_is_missing_is_created(upsert: Any, maps: ResourceClient[Object]) -> None:
     found = upsert(maps, "a", data(x="1"))
-    assert found.outcome == Outcome.CREATED == "created"
+    assert found.outcome == UpsertOutcome.CREATED == "created"
     assert found.object["data"] == {"x": "1"}
     assert maps.projected(dict).get("a") == found.object
 
@@ -56,7 +56,7 @@ def test_an_object_that_differs_is_changed_and_keeps_the_rest(
 ) -> None:
     maps.create({"metadata": {"name": "a", "labels": {"l": "m"}}, "data": {"x": "1", "y": "2"}})
     found = upsert(maps, "a", data(x="3"))
-    assert found.outcome == Outcome.UPDATED == "updated"
+    assert found.outcome == UpsertOutcome.UPDATED == "updated"
     assert found.object["data"] == {"x": "3", "y": "2"}
     assert found.object["metadata"]["labels"] == {"l": "m"}
 
@@ -69,7 +69,7 @@ def test_an_object_that_is_as_wanted_is_not_written(
 ) -> None:
     created = upsert(maps, "a", data(x="1")).object
     found = upsert(maps, "a", data(x="1"))
-    assert found.outcome == Outcome.UNCHANGED == "unchanged"
+    assert found.outcome == UpsertOutcome.UNCHANGED == "unchanged"
     assert found.object == created
 
 

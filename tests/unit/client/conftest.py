@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from navarchos.client import (
-    BufferedAnswer,
+    BufferedResponse,
     Client,
     ClientConfig,
     FunctionTransport,
@@ -171,7 +171,7 @@ def connect() -> Iterator[Callable[..., Client]]:
     clients: list[Client] = []
 
     def make(
-        to: str | Callable[[HttpRequest], BufferedAnswer] = "http://127.0.0.1:1",
+        to: str | Callable[[HttpRequest], BufferedResponse] = "http://127.0.0.1:1",
         *,
         clock: Any = None,
         stop: Any = None,
@@ -192,11 +192,11 @@ def connect() -> Iterator[Callable[..., Client]]:
 
 
 @pytest.fixture
-def json_answer() -> Callable[..., BufferedAnswer]:
+def json_answer() -> Callable[..., BufferedResponse]:
     """Make an answer from a Python value."""
 
-    def answer(value: object, status: int = 200, **headers: str) -> BufferedAnswer:
+    def answer(value: object, status: int = 200, **headers: str) -> BufferedResponse:
         named = {name.replace("_", "-"): text for name, text in headers.items()}
-        return BufferedAnswer(status, named, json.dumps(value).encode())
+        return BufferedResponse(status, named, json.dumps(value).encode())
 
     return answer

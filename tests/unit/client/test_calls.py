@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from navarchos.client import (
-    BufferedAnswer,
+    BufferedResponse,
     ConnectFailed,
     CredentialsFailed,
     HttpRequest,
@@ -27,26 +27,26 @@ from navarchos.testing import FakeClock
 Make = Callable[..., Any]
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
-OBJECT = BufferedAnswer(200, {}, b'{"metadata":{"name":"a"}}')
+OBJECT = BufferedResponse(200, {}, b'{"metadata":{"name":"a"}}')
 
 
 class Script:
     """Answers, or raises, one thing after the other; then the object."""
 
-    def __init__(self, *steps: BufferedAnswer | Exception) -> None:
+    def __init__(self, *steps: BufferedResponse | Exception) -> None:
         self.requests: list[HttpRequest] = []
         self._steps = list(steps)
 
-    def __call__(self, request: HttpRequest) -> BufferedAnswer:
+    def __call__(self, request: HttpRequest) -> BufferedResponse:
         self.requests.append(request)
         step = self._steps.pop(0) if self._steps else OBJECT
         if isinstance(step, Exception):
             raise step
-        return BufferedAnswer(step.status, step.headers, step.body)
+        return BufferedResponse(step.status, step.headers, step.body)
 
 
-def busy(seconds: int = 3, status: int = 429) -> BufferedAnswer:
-    return BufferedAnswer(status, {"retry-after": str(seconds)}, b"busy")
+def busy(seconds: int = 3, status: int = 429) -> BufferedResponse:
+    return BufferedResponse(status, {"retry-after": str(seconds)}, b"busy")
 
 
 def in_thread(clock: FakeClock, call: Callable[[], object]) -> Callable[[], object]:
@@ -87,14 +87,14 @@ def test_a_read_comes_back_when_the_server_says_so(
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (BufferedAnswer(429, {}, b"no advice"), TooManyRequests),
-        (BufferedAnswer(503, {}, b"no advice"), ServerError),
-        (BufferedAnswer(500, {"retry-after": "1"}, b"broken"), ServerError),
+        (BufferedResponse(429, {}, b"no advice"), TooManyRequests),
+        (BufferedResponse(503, {}, b"no advice"), ServerError),
+        (BufferedResponse(500, {"retry-after": "1"}, b"broken"), ServerError),
         (busy(31), TooManyRequests),
     ],
 )
 def test_a_read_is_not_repeated_without_advice_or_beyond_its_deadline(
-    connect: Make, fake_clock: FakeClock, answer: BufferedAnswer, expected: type[Exception]
+    connect: Make, fake_clock: FakeClock, answer: BufferedResponse, expected: type[Exception]
 ) -> None:
     script = Script(answer)
     with pytest.raises(expected):
@@ -213,7 +213,7 @@ def test_the_token_is_asked_for_every_request(connect: Make) -> None:
 
 
 def test_credentials_are_renewed_once_after_a_401(connect: Make) -> None:
-    denied = BufferedAnswer(401, {}, b"")
+    denied = BufferedResponse(401, {}, b"")
     renewed: list[bool] = []
     script = Script(denied)
     client = connect(script, renew=lambda: renewed.append(True))
@@ -232,12 +232,12 @@ def test_requests_that_were_refused_at_once_renew_once(connect: Make, fails: boo
     together = threading.Barrier(4)
     tokens, renewed = ["old"], []
 
-    def answer(request: HttpRequest) -> BufferedAnswer:
+    def answer(request: HttpRequest) -> BufferedResponse:
         if request.headers["Authorization"] == "old" and len(seen) < 4:
             seen.append("old")
             together.wait(30)
-            return BufferedAnswer(401, {}, b"")
-        return BufferedAnswer(401 if fails else 200, {}, b"")
+            return BufferedResponse(401, {}, b"")
+        return BufferedResponse(401 if fails else 200, {}, b"")
 
     def renew() -> None:
         renewed.append(True)
@@ -324,7 +324,7 @@ def test_waits_for_the_clients_own_limit_are_measured(connect: Make, fake_clock:
 @pytest.mark.rule("CL-17")
 def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
     header = '299 - "policy/v1beta1 is deprecated", 299 - "a \\"second\\" one"'
-    answers = [BufferedAnswer(200, {"warning": header}, b"{}") for _ in range(2)]
+    answers = [BufferedResponse(200, {"warning": header}, b"{}") for _ in range(2)]
     client = connect(Script(*answers))
     with capture_logs() as logs:
         client.raw("GET", "/x")
@@ -337,7 +337,7 @@ def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
 
 @pytest.mark.rule("CL-17")
 def test_a_server_with_ever_new_warnings_does_not_fill_the_memory(connect: Make) -> None:
-    answers = [BufferedAnswer(200, {"warning": f'299 - "{n}"'}, b"{}") for n in range(1_002)]
+    answers = [BufferedResponse(200, {"warning": f'299 - "{n}"'}, b"{}") for n in range(1_002)]
     client = connect(Script(*answers))
     with capture_logs() as logs:
         for _ in answers:
@@ -348,7 +348,7 @@ def test_a_server_with_ever_new_warnings_does_not_fill_the_memory(connect: Make)
 @pytest.mark.rule("MT-07")
 def test_every_try_is_counted_without_names_of_objects(connect: Make) -> None:
     instruments = Instruments()
-    script = Script(BufferedAnswer(404, {}, b""), ConnectFailed("reset", kept=True, sent=True))
+    script = Script(BufferedResponse(404, {}, b""), ConnectFailed("reset", kept=True, sent=True))
     client = connect(script, instruments=instruments)
     client.raw("POST", "/x")
     client.resource(PODS).get("a", "web")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from navarchos.client import BufferedAnswer, ConnectFailed, HttpRequest
+from navarchos.client import BufferedResponse, ConnectFailed, HttpRequest
 from navarchos.client.cutting import ListCutter
 from navarchos.client.decoding import Codec
 from navarchos.client.errors import DecodeError
@@ -176,7 +176,7 @@ def test_a_list_that_ends_early_is_no_list(missing: int) -> None:
         Codec(THINGS).decode_parts(parts_of(body[:-missing], [70_000] * 60))
 
 
-class Broken(BufferedAnswer):
+class Broken(BufferedResponse):
     """An answer that breaks off after two thirds."""
 
     def parts(self) -> Iterator[bytes]:
@@ -187,9 +187,9 @@ class Broken(BufferedAnswer):
 def test_a_list_that_breaks_off_is_asked_for_again_from_its_beginning(connect: Make) -> None:
     numbers = range(500)
     body = compact({"kind": "ThingList", "items": [thing(number) for number in numbers]})
-    answers: list[BufferedAnswer] = [Broken(200, {}, body), BufferedAnswer(200, {}, body)]
+    answers: list[BufferedResponse] = [Broken(200, {}, body), BufferedResponse(200, {}, body)]
 
-    def send(request: HttpRequest) -> BufferedAnswer:
+    def send(request: HttpRequest) -> BufferedResponse:
         assert request.target.startswith("/apis/example.org/v1/things")
         return answers.pop(0)
 
@@ -203,7 +203,7 @@ def test_a_list_that_breaks_off_is_asked_for_again_from_its_beginning(connect: M
 
 def test_an_answer_that_is_no_list_is_counted_by_its_status(connect: Make) -> None:
     instruments = Instruments()
-    client = connect(lambda _: BufferedAnswer(200, {}, b"<html>"), instruments=instruments)
+    client = connect(lambda _: BufferedResponse(200, {}, b"<html>"), instruments=instruments)
     with pytest.raises(DecodeError, match="no list"):
         client.resource(THINGS).list("a")
     labels = {"code": "200", "method": "GET", "host": "api.test"}

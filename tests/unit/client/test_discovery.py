@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from navarchos.client import BufferedAnswer, DecodeError, HttpRequest, Resource
+from navarchos.client import BufferedResponse, DecodeError, HttpRequest, Resource
 from navarchos.testing import FakeClock
 
 Make = Callable[..., Any]
@@ -34,24 +34,24 @@ class Server:
         }
         self.asked: list[str] = []
 
-    def __call__(self, request: HttpRequest) -> BufferedAnswer:
+    def __call__(self, request: HttpRequest) -> BufferedResponse:
         self.asked.append(request.target)
         if request.target == "/version":
-            return BufferedAnswer(200, {}, b'{"major":"1","gitVersion":"v1.34.1"}')
+            return BufferedResponse(200, {}, b'{"major":"1","gitVersion":"v1.34.1"}')
         if request.target in {"/api", "/apis"}:
             return self.all(request)
         if request.target not in self.groups:
-            return BufferedAnswer(404, {}, b"404 page not found")
+            return BufferedResponse(404, {}, b"404 page not found")
         body = json.dumps({"resources": self.groups[request.target]}).encode()
-        return BufferedAnswer(200, {}, body)
+        return BufferedResponse(200, {}, body)
 
-    def all(self, request: HttpRequest) -> BufferedAnswer:
+    def all(self, request: HttpRequest) -> BufferedResponse:
         if isinstance(self.answer, int):
-            return BufferedAnswer(self.answer, {}, b"")
+            return BufferedResponse(self.answer, {}, b"")
         accepted = request.headers["Accept"].split(",")
         if self.answer == "legacy":
             assert "application/json" in accepted
-            return BufferedAnswer(200, {}, b'{"kind":"APIGroupList","groups":[{"name":"x"}]}')
+            return BufferedResponse(200, {}, b'{"kind":"APIGroupList","groups":[{"name":"x"}]}')
         assert accepted[0] == AGGREGATED
         items = [
             {"metadata": {"name": group}, "versions": [self.version(path, entries)]}
@@ -60,7 +60,7 @@ class Server:
             for group in ["" if path.count("/") == 2 else path.split("/")[2]]
         ]
         body = {"kind": "APIGroupDiscoveryList", "items": items}
-        return BufferedAnswer(200, {"Content-Type": AGGREGATED}, json.dumps(body).encode())
+        return BufferedResponse(200, {"Content-Type": AGGREGATED}, json.dumps(body).encode())
 
     def version(self, path: str, entries: list[dict[str, object]]) -> dict[str, object]:
         resources = [
@@ -157,6 +157,6 @@ def test_a_group_that_is_gone_is_dropped(connect: Make, fake_clock: FakeClock, a
 
 
 def test_an_answer_that_is_no_discovery_document_says_so(connect: Make) -> None:
-    client = connect(lambda _: BufferedAnswer(200, {}, b"<html>"))
+    client = connect(lambda _: BufferedResponse(200, {}, b"<html>"))
     with pytest.raises(DecodeError):
         client.server_version()

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from navarchos.client import BufferedAnswer, Client, Expired, HttpRequest, Resource
+from navarchos.client import BufferedResponse, Client, Expired, HttpRequest, Resource
 from navarchos.client.pager import PAGES_AHEAD
 from navarchos.errors import Stopped
 from navarchos.meta import Object
@@ -34,20 +34,20 @@ class Pages:
         self._expired = expired
         self._broken = broken
 
-    def __call__(self, request: HttpRequest) -> BufferedAnswer:
+    def __call__(self, request: HttpRequest) -> BufferedResponse:
         query = parse_qs(urlsplit(request.target).query)
         with self.changed:
             self.asked.append(query)
             self.changed.notify_all()
         number = int(query.get("continue", ["0"])[0])
         if number == self._expired:
-            return BufferedAnswer(410, body=b'{"kind":"Status","reason":"Expired","code":410}')
+            return BufferedResponse(410, body=b'{"kind":"Status","reason":"Expired","code":410}')
         items: list[object] = [{"metadata": {"name": f"p{number * 2 + n}"}} for n in range(2)]
         if number == self._broken:
             items[1] = {"metadata": {"name": 3}}
         after = str(number + 1) if number + 1 < self._count else ""
         body = {"metadata": {"resourceVersion": "5", "continue": after}, "items": items}
-        return BufferedAnswer(200, body=json.dumps(body).encode())
+        return BufferedResponse(200, body=json.dumps(body).encode())
 
     def wait_for(self, requests: int) -> bool:
         with self.changed:
@@ -130,7 +130,7 @@ def test_a_reader_that_fails_ends_the_fetching(connect: Make) -> None:
 def test_a_client_that_is_closed_frees_the_reader(connect: Make) -> None:
     reached, release = threading.Event(), threading.Event()
 
-    def hang(request: HttpRequest) -> BufferedAnswer:
+    def hang(request: HttpRequest) -> BufferedResponse:
         reached.set()
         assert request.stop is not None
         request.stop.on_stop(release.set)

@@ -12,8 +12,8 @@ import pytest
 from navarchos.client import Client, ClientConfig, ConnectFailed, HttpRequest, RequestTimeout
 from navarchos.client.chunks import ChunkDecoder
 from navarchos.client.connections import Exchange
-from navarchos.client.pool import PooledAnswer, PooledTransport
-from navarchos.client.receiving import Response
+from navarchos.client.pool import PooledResponse, PooledTransport
+from navarchos.client.receiving import ChunkedResponse
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 
@@ -45,12 +45,12 @@ def body_of(client: Client, **options: Any) -> bytes:
 
 
 @pytest.fixture
-def open_answer(serve: Make) -> Callable[..., PooledAnswer]:
+def open_answer(serve: Make) -> Callable[..., PooledResponse]:
     """Send a request and return its answer, whose body is still to be read."""
 
     def opened(
         *pieces: bytes, tls: bool = False, hang_up: bool = False, stop: StopToken | None = None
-    ) -> PooledAnswer:
+    ) -> PooledResponse:
         server = serve(sending(*pieces, hang_up=hang_up), tls=tls)
         config = ClientConfig(server.url, ca_file=CERTIFICATE if tls else None)
         return PooledTransport(config).send(HttpRequest("GET", "/x", timeout=PATIENCE, stop=stop))
@@ -93,7 +93,7 @@ def test_a_connection_is_used_again_after_a_chunked_body(serve: Make, connect: M
     ],
 )
 def test_what_is_no_chunked_body_is_no_answer(
-    open_answer: Callable[..., PooledAnswer], body: bytes
+    open_answer: Callable[..., PooledResponse], body: bytes
 ) -> None:
     with pytest.raises(ConnectFailed):
         open_answer(HEAD, body).read()
@@ -102,7 +102,7 @@ def test_what_is_no_chunked_body_is_no_answer(
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("body", [b"", b"5", b"5\r\nab", b"5\r\nabcde", b"5\r\nabcde\r\n0\r\n"])
 def test_a_chunked_body_that_ends_early_is_no_answer(
-    open_answer: Callable[..., PooledAnswer], tls: bool, body: bytes
+    open_answer: Callable[..., PooledResponse], tls: bool, body: bytes
 ) -> None:
     with pytest.raises(ConnectFailed):
         open_answer(HEAD, body, tls=tls, hang_up=True).read()
@@ -126,7 +126,7 @@ def test_a_chunk_that_trickles_cannot_outlast_the_deadline(serve: Make, connect:
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("gather", [False, True])
 def test_what_has_come_is_handed_out_though_nothing_follows(
-    open_answer: Callable[..., PooledAnswer], tls: bool, gather: bool
+    open_answer: Callable[..., PooledResponse], tls: bool, gather: bool
 ) -> None:
     answer = open_answer(HEAD, coded([b"first", b"second"]), tls=tls)
     found = b""
@@ -140,7 +140,7 @@ def test_what_has_come_is_handed_out_though_nothing_follows(
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("length", [3, 5_000, 100_000])
 def test_a_chunk_is_handed_out_whole_however_it_was_cut(
-    open_answer: Callable[..., PooledAnswer], tls: bool, length: int
+    open_answer: Callable[..., PooledResponse], tls: bool, length: int
 ) -> None:
     """A server cuts a change into what fills its buffer, the rest, and the line end."""
     sent = coded([b"x" * length])
@@ -152,7 +152,9 @@ def test_a_chunk_is_handed_out_whole_however_it_was_cut(
     answer.close()
 
 
-def test_a_compressed_body_in_chunks_is_unpacked(open_answer: Callable[..., PooledAnswer]) -> None:
+def test_a_compressed_body_in_chunks_is_unpacked(
+    open_answer: Callable[..., PooledResponse],
+) -> None:
     head = HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n")
     packed = gzip.compress(b"one line\n")
     answer = open_answer(head, coded([packed[:9], packed[9:]]), b"0\r\n\r\n")
@@ -182,7 +184,7 @@ def test_a_connection_is_used_again_after_a_stream_that_ended(serve: Make) -> No
 
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_list_that_is_gathered_is_what_was_sent(
-    open_answer: Callable[..., PooledAnswer], tls: bool
+    open_answer: Callable[..., PooledResponse], tls: bool
 ) -> None:
     chunks = [b"%07d" % number * 1_500 for number in range(300)]
     answer = open_answer(HEAD, *(coded([chunk]) for chunk in chunks), b"0\r\n\r\n", tls=tls)
@@ -193,7 +195,7 @@ def test_a_list_that_is_gathered_is_what_was_sent(
 
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
-def test_stop_frees_who_gathers(open_answer: Callable[..., PooledAnswer], tls: bool) -> None:
+def test_stop_frees_who_gathers(open_answer: Callable[..., PooledResponse], tls: bool) -> None:
     stop = StopToken()
     answer = open_answer(HEAD, coded([b"first"]), tls=tls, stop=stop)
     assert answer.read_some(PATIENCE, gather=True) == b"first"
@@ -209,7 +211,7 @@ def test_a_body_that_came_with_its_head_can_be_read_in_small_pieces() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(HEAD + coded([b"abcdefghij" * 50]) + b"0\r\n\r\n")
-        response = Response(Exchange(), ours, method="GET")
+        response = ChunkedResponse(Exchange(), ours, method="GET")
         response.begin()
         pieces = list(iter(lambda: response.read1(7), b""))
     assert b"".join(pieces) == b"abcdefghij" * 50

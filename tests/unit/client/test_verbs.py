@@ -10,7 +10,7 @@ import pytest
 
 from navarchos.client import (
     ApiError,
-    BufferedAnswer,
+    BufferedResponse,
     Conflict,
     DecodeError,
     Forbidden,
@@ -50,13 +50,13 @@ class Recorder:
         self.requests: list[HttpRequest] = []
         self._answers = list(answers) or [{"metadata": {"name": "a"}}]
 
-    def __call__(self, request: HttpRequest) -> BufferedAnswer:
+    def __call__(self, request: HttpRequest) -> BufferedResponse:
         self.requests.append(request)
         answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, tuple):
             status, value = answer
-            return BufferedAnswer(status, {}, json.dumps(value).encode())
-        return BufferedAnswer(200, {}, json.dumps(answer).encode())
+            return BufferedResponse(status, {}, json.dumps(value).encode())
+        return BufferedResponse(200, {}, json.dumps(answer).encode())
 
     @property
     def line(self) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from navarchos.client import BufferedAnswer, Client, ClientConfig, FunctionTransport, HttpRequest
+from navarchos.client import BufferedResponse, Client, ClientConfig, FunctionTransport, HttpRequest
 from navarchos.drain import Pod
 
 REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
@@ -59,8 +59,8 @@ def daemon_set() -> Mapping[str, Any]:
 
 
 @pytest.fixture
-def client_of() -> Callable[[Callable[[HttpRequest], BufferedAnswer]], Client]:
-    def make(answer: Callable[[HttpRequest], BufferedAnswer]) -> Client:
+def client_of() -> Callable[[Callable[[HttpRequest], BufferedResponse]], Client]:
+    def make(answer: Callable[[HttpRequest], BufferedResponse]) -> Client:
         return Client(ClientConfig(host="http://127.0.0.1:1"), transport=FunctionTransport(answer))
 
     return make

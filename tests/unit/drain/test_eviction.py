@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from navarchos.client import BufferedAnswer, Client, ConnectFailed, HttpRequest
+from navarchos.client import BufferedResponse, Client, ConnectFailed, HttpRequest
 from navarchos.drain import Answer, Evictor, Outcome, Pod, outcome_of, retry_delay
 
-ClientOf = Callable[[Callable[[HttpRequest], BufferedAnswer]], Client]
+ClientOf = Callable[[Callable[[HttpRequest], BufferedResponse]], Client]
 V1 = {"name": "pods/eviction", "kind": "Eviction", "group": "policy", "version": "v1"}
 
 
@@ -20,10 +20,10 @@ def status(
     *,
     details: Mapping[str, Any] | None = None,
     retry_after: str = "",
-) -> BufferedAnswer:
+) -> BufferedResponse:
     body = {"kind": "Status", "code": code, "reason": reason, "message": message}
     headers = {"retry-after": retry_after} if retry_after else {}
-    return BufferedAnswer(code, headers, json.dumps({**body, "details": details or {}}).encode())
+    return BufferedResponse(code, headers, json.dumps({**body, "details": details or {}}).encode())
 
 
 def budget_cause(message: str) -> dict[str, Any]:
@@ -31,15 +31,15 @@ def budget_cause(message: str) -> dict[str, Any]:
 
 
 class Server:
-    def __init__(self, answer: BufferedAnswer | Exception, resource: Any = V1) -> None:
+    def __init__(self, answer: BufferedResponse | Exception, resource: Any = V1) -> None:
         self.answer = answer
         self.resource = resource
         self.requests: list[tuple[str, str, Any]] = []
 
-    def __call__(self, request: HttpRequest) -> BufferedAnswer:
+    def __call__(self, request: HttpRequest) -> BufferedResponse:
         if request.method == "GET":
             resources = [self.resource] if self.resource else []
-            return BufferedAnswer(200, {}, json.dumps({"resources": resources}).encode())
+            return BufferedResponse(200, {}, json.dumps({"resources": resources}).encode())
         self.requests.append((request.method, request.target, json.loads(request.body or b"null")))
         if isinstance(self.answer, Exception):
             raise self.answer
@@ -48,7 +48,7 @@ class Server:
 
 CREATED = status(201, "", "")
 NEEDS = "The disruption budget web needs 3 healthy pods and has 3 currently"
-CASES: list[tuple[str, BufferedAnswer, Answer, str]] = [
+CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
     ("accepted", CREATED, Answer.EVICTED, ""),
     ("gone", status(404, "NotFound", 'pods "web-1" not found'), Answer.GONE, ""),
     (
@@ -166,7 +166,7 @@ CASES: list[tuple[str, BufferedAnswer, Answer, str]] = [
 def test_every_answer_has_one_meaning(
     make_pod: Callable[..., Pod],
     client_of: ClientOf,
-    answer: BufferedAnswer,
+    answer: BufferedResponse,
     expected: Answer,
     budget: str,
 ) -> None:
@@ -214,15 +214,15 @@ def test_a_server_without_evictions_gets_deletions(
 
 @pytest.mark.parametrize(
     "answer",
-    [status(503, "ServiceUnavailable", "later"), BufferedAnswer(200, {}, b"<html>")],
+    [status(503, "ServiceUnavailable", "later"), BufferedResponse(200, {}, b"<html>")],
     ids=["refused", "garbled"],
 )
 def test_a_server_that_does_not_say_what_it_has_is_asked_again_and_nothing_is_deleted(
-    make_pod: Callable[..., Pod], client_of: ClientOf, answer: BufferedAnswer
+    make_pod: Callable[..., Pod], client_of: ClientOf, answer: BufferedResponse
 ) -> None:
     methods: list[str] = []
 
-    def server(request: HttpRequest) -> BufferedAnswer:
+    def server(request: HttpRequest) -> BufferedResponse:
         methods.append(request.method)
         return answer
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from navarchos.client import (
-    BufferedAnswer,
+    BufferedResponse,
     Client,
     ClientConfig,
     ConnectFailed,
@@ -37,11 +37,11 @@ class Server:
     def __init__(self) -> None:
         self.events: dict[str, dict[str, Any]] = {}
         self.requests: list[str] = []
-        self.script: list[Callable[[], BufferedAnswer]] = []
+        self.script: list[Callable[[], BufferedResponse]] = []
         self.gate = threading.Event()
         self.gate.set()
 
-    def answer(self, request: HttpRequest) -> BufferedAnswer:
+    def answer(self, request: HttpRequest) -> BufferedResponse:
         body = json.loads(request.body or b"{}")
         name = body.get("metadata", {}).get("name") or request.target.rpartition("/")[2]
         self.requests.append(request.method)
@@ -56,19 +56,19 @@ class Server:
             return refusal(409, "AlreadyExists")
         else:
             self.events[name] = body
-        return BufferedAnswer(200, {}, json.dumps(self.events[name]).encode())
+        return BufferedResponse(200, {}, json.dumps(self.events[name]).encode())
 
     @property
     def counts(self) -> list[int]:
         return [event.get("series", {"count": 1})["count"] for event in self.events.values()]
 
 
-def refusal(code: int, reason: str, **details: object) -> BufferedAnswer:
+def refusal(code: int, reason: str, **details: object) -> BufferedResponse:
     status = {"kind": "Status", "code": code, "reason": reason, "message": "no", "details": details}
-    return BufferedAnswer(code, {}, json.dumps(status).encode())
+    return BufferedResponse(code, {}, json.dumps(status).encode())
 
 
-def no_answer() -> BufferedAnswer:
+def no_answer() -> BufferedResponse:
     raise ConnectFailed("connection refused", refused=True)
 
 
@@ -273,7 +273,7 @@ def test_a_series_whose_event_has_expired_is_created_anew(started: Bench) -> Non
 
 @pytest.mark.rule("EV-17")
 def test_a_create_whose_answer_was_lost_is_not_an_error(started: Bench) -> None:
-    def stored_but_unanswered() -> BufferedAnswer:
+    def stored_but_unanswered() -> BufferedResponse:
         started.server.events[name] = {}
         return no_answer()
 

@@ -6,12 +6,12 @@ import sys
 import msgspec
 import pytest
 
-from navarchos.structs import decoder_of, ready
+from navarchos.structs import make_decoder, prepare_decoding
 
 # Structs in structs: Python code runs while the outer one hangs on its class, half done.
 RACE = """
 import sys, threading, msgspec
-from navarchos.structs import decoder_of
+from navarchos.structs import make_decoder
 
 sys.setswitchinterval(1e-6)
 for _ in range(60):
@@ -33,7 +33,7 @@ for _ in range(60):
         thread.join()
 print("survived")
 """
-OURS = "decoder_of(outer).decode"
+OURS = "make_decoder(outer).decode"
 
 
 def test_threads_that_decode_a_struct_for_the_first_time_at_once_survive() -> None:
@@ -51,8 +51,8 @@ def test_a_struct_that_is_ready_is_itself() -> None:
     class Thing(msgspec.Struct):
         size: int
 
-    assert ready(Thing) is Thing
-    assert decoder_of(Thing).decode(b'{"size": 3}') == Thing(3)
+    assert prepare_decoding(Thing) is Thing
+    assert make_decoder(Thing).decode(b'{"size": 3}') == Thing(3)
 
 
 def test_a_struct_that_cannot_be_worked_out_says_so_where_it_is_defined() -> None:
@@ -60,4 +60,4 @@ def test_a_struct_that_cannot_be_worked_out_says_so_where_it_is_defined() -> Non
         size: "NoSuchType"  # type: ignore[name-defined]  # noqa: F821 - the point
 
     with pytest.raises(NameError, match="NoSuchType"):
-        ready(Thing)
+        prepare_decoding(Thing)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from navarchos.client import (
-    BufferedAnswer,
+    BufferedResponse,
     Client,
     ClientConfig,
     Conflict,
@@ -35,7 +35,7 @@ class Server:
         metadata = lease["metadata"] | {"resourceVersion": str(self.version), "namespace": "ns"}
         self.lease = {**lease, "metadata": metadata}
 
-    def answer(self, request: HttpRequest) -> BufferedAnswer:
+    def answer(self, request: HttpRequest) -> BufferedResponse:
         body = json.loads(request.body or b"{}")
         if request.method == "POST":
             self.put(body)
@@ -45,12 +45,12 @@ class Server:
             if body["metadata"]["resourceVersion"] != str(self.version):
                 return _refusal(409, "Conflict")
             self.put(body)
-        return BufferedAnswer(200, {}, json.dumps(self.lease).encode())
+        return BufferedResponse(200, {}, json.dumps(self.lease).encode())
 
 
-def _refusal(code: int, reason: str) -> BufferedAnswer:
+def _refusal(code: int, reason: str) -> BufferedResponse:
     body = {"kind": "Status", "code": code, "reason": reason, "message": reason}
-    return BufferedAnswer(code, {}, json.dumps(body).encode())
+    return BufferedResponse(code, {}, json.dumps(body).encode())
 
 
 @pytest.fixture

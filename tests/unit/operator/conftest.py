@@ -11,7 +11,7 @@ from tests.clocks import ManualClock
 
 from navarchos.client import Client, ClientConfig, HttpRequest, Resource, Transport
 from navarchos.client.pool import PooledTransport
-from navarchos.client.transport import Answer
+from navarchos.client.transport import Response
 from navarchos.drain import BUDGETS, PODS
 from navarchos.informers import InformerFactory
 from navarchos.instrument import Instruments
@@ -215,7 +215,7 @@ class DyingTransport:
         self.targets: list[str] = []
         self.together: threading.Barrier | None = None  # creations meet there before they go
 
-    def send(self, request: HttpRequest) -> Answer:
+    def send(self, request: HttpRequest) -> Response:
         self.targets.append(request.target)
         if self.together is not None and request.method == "POST":
             self.together.wait()

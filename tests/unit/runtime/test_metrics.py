@@ -8,7 +8,7 @@ from prometheus_client.metrics_core import Metric
 from tests.unit.runtime.conftest import THINGS, Script
 
 from navarchos.client import Client, ClientConfig
-from navarchos.client.transport import BufferedAnswer, FunctionTransport
+from navarchos.client.transport import BufferedResponse, FunctionTransport
 from navarchos.instrument import Instruments
 from navarchos.runtime import Builder, LeaderElectionOptions, Manager, ManagerOptions
 from navarchos.testing import FakeClock
@@ -58,7 +58,7 @@ VALUES = {
 def families(fake_clock: FakeClock) -> dict[str, Metric]:
     instruments = Instruments()
     config = ClientConfig("http://127.0.0.1:1")
-    transport = FunctionTransport(lambda _: BufferedAnswer(200, {}, b"{}"))
+    transport = FunctionTransport(lambda _: BufferedResponse(200, {}, b"{}"))
     with Client(config, instruments=instruments, transport=transport) as client:
         lease = LeaderElectionOptions(name="our-lease", namespace="ns")
         manager = Manager(

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from navarchos.client import Resource
 from navarchos.client.owners import owner_reference
-from navarchos.client.rights import VERBS, Rule, right_to_block_deletion
+from navarchos.client.rbac import VERBS, PolicyRule, block_owner_deletion_rbac
 from navarchos.errors import ConfigError
 from navarchos.informers.source import informer_rbac
-from navarchos.leaderelection import rights_to_lease
+from navarchos.leaderelection import lease_rbac
 from navarchos.meta import ObjectMeta
 from navarchos.runtime.rbac import Subject, policy_rules, role, role_binding
 
@@ -33,26 +33,30 @@ def test_groups_never_share_a_rule() -> None:
 
 
 def test_what_several_parts_need_is_granted_once_with_reads_first() -> None:
-    rights = [Rule(PODS, ("delete",)), Rule(PODS, ("watch", "list")), Rule(PODS, ("list",))]
+    rights = [
+        PolicyRule(PODS, ("delete",)),
+        PolicyRule(PODS, ("watch", "list")),
+        PolicyRule(PODS, ("list",)),
+    ]
     assert policy_rules(rights) == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch", "delete"]}
     ]
 
 
 def test_a_subresource_is_a_kind_of_its_own() -> None:
-    (rule,) = policy_rules([Rule(PODS, ("create",), subresource="eviction")])
+    (rule,) = policy_rules([PolicyRule(PODS, ("create",), subresource="eviction")])
     assert rule["resources"] == ["pods/eviction"]
 
 
 def test_a_projection_makes_no_difference() -> None:
     slim = PODS.projected(ObjectMeta)
-    assert policy_rules([Rule(slim, ("get",)), Rule(PODS, ("get",))]) == policy_rules(
-        [Rule(PODS, ("get",))]
+    assert policy_rules([PolicyRule(slim, ("get",)), PolicyRule(PODS, ("get",))]) == policy_rules(
+        [PolicyRule(PODS, ("get",))]
     )
 
 
 def test_names_are_left_out_where_all_objects_are_granted() -> None:
-    rights = [Rule(PODS, ("get", "patch"), names=("a",)), Rule(PODS, ("get",))]
+    rights = [PolicyRule(PODS, ("get", "patch"), names=("a",)), PolicyRule(PODS, ("get",))]
     assert policy_rules(rights) == [
         {"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]},
         {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["a"], "verbs": ["patch"]},
@@ -60,14 +64,14 @@ def test_names_are_left_out_where_all_objects_are_granted() -> None:
 
 
 def test_names_with_the_same_verbs_share_a_rule() -> None:
-    rights = [Rule(PODS, ("get",), names=("b",)), Rule(PODS, ("get",), names=("a",))]
+    rights = [PolicyRule(PODS, ("get",), names=("b",)), PolicyRule(PODS, ("get",), names=("a",))]
     (rule,) = policy_rules(rights)
     assert rule["resourceNames"] == ["a", "b"]
 
 
 def test_a_lease_is_created_under_any_name_and_then_only_it_is_touched() -> None:
     """RBAC is asked before a new object has a name."""
-    create, others = policy_rules(rights_to_lease("mine"))
+    create, others = policy_rules(lease_rbac("mine"))
     assert create["verbs"] == ["create"]
     assert "resourceNames" not in create
     assert others["resourceNames"] == ["mine"]
@@ -77,7 +81,7 @@ def test_a_lease_is_created_under_any_name_and_then_only_it_is_touched() -> None
 def test_owning_with_a_hold_on_deletion_takes_a_right_that_no_request_shows() -> None:
     owner = {"metadata": {"name": "w", "uid": "1"}}
     reference = owner_reference(owner, WIDGETS)
-    right = right_to_block_deletion(WIDGETS)
+    right = block_owner_deletion_rbac(WIDGETS)
     assert reference.block_owner_deletion
     assert right.asked_by_admission
     assert policy_rules([right]) == [
@@ -88,16 +92,16 @@ def test_owning_with_a_hold_on_deletion_takes_a_right_that_no_request_shows() ->
 @pytest.mark.parametrize("verbs", [(), ("*",), ("get", "evict")])
 def test_verbs_are_named_one_by_one(verbs: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match="must be one of get, list, watch"):
-        Rule(PODS, verbs)  # type: ignore[arg-type]  # what a caller without types writes
+        PolicyRule(PODS, verbs)  # type: ignore[arg-type]  # what a caller without types writes
 
 
 def test_creating_cannot_be_limited_to_names() -> None:
     with pytest.raises(ConfigError, match="cannot limit `create` to names"):
-        Rule(PODS, ("create",), names=("a",))
+        PolicyRule(PODS, ("create",), names=("a",))
 
 
 RULES = st.builds(
-    Rule,
+    PolicyRule,
     st.sampled_from([PODS, NODES, WIDGETS]),
     st.lists(st.sampled_from([v for v in VERBS if v != "create"]), min_size=1).map(tuple),
     subresource=st.sampled_from(["", "status"]),
@@ -118,7 +122,7 @@ def grants(rules: list[dict[str, list[str]]]) -> list[Grant]:
 
 
 @given(st.lists(RULES, max_size=8))
-def test_rules_grant_exactly_what_was_declared_and_nothing_twice(rights: list[Rule]) -> None:
+def test_rules_grant_exactly_what_was_declared_and_nothing_twice(rights: list[PolicyRule]) -> None:
     declared = {
         (right.resource.group, right.target, verb, name)
         for right in rights
@@ -132,7 +136,9 @@ def test_rules_grant_exactly_what_was_declared_and_nothing_twice(rights: list[Ru
 
 
 @given(st.lists(RULES, max_size=8), st.randoms(use_true_random=False))
-def test_the_order_of_declarations_makes_no_difference(rights: list[Rule], random: object) -> None:
+def test_the_order_of_declarations_makes_no_difference(
+    rights: list[PolicyRule], random: object
+) -> None:
     shuffled = list(rights)
     random.shuffle(shuffled)  # type: ignore[attr-defined]  # hypothesis hands out a Random
     assert policy_rules(shuffled) == policy_rules(rights)

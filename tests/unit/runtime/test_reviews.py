@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import structlog
 
-from navarchos.client import BufferedAnswer, Client, ClientConfig, FunctionTransport, HttpRequest
+from navarchos.client import BufferedResponse, Client, ClientConfig, FunctionTransport, HttpRequest
 from navarchos.runtime.httpserver import Answer
 from navarchos.runtime.reviews import Reviewer
 from navarchos.testing import FakeClock
@@ -25,12 +25,12 @@ class Reviews:
         self.failing = ""
         self.asked: list[tuple[str, Any]] = []
 
-    def answer(self, request: HttpRequest) -> BufferedAnswer:
+    def answer(self, request: HttpRequest) -> BufferedResponse:
         plural = request.target.partition("?")[0].rpartition("/")[2]
         spec = json.loads(request.body or b"{}")["spec"]
         self.asked.append((plural, spec))
         if plural == self.failing:
-            return BufferedAnswer(503, {}, b"no etcd")
+            return BufferedResponse(503, {}, b"no etcd")
         status: object
         if plural == "tokenreviews":
             user = self.tokens.get(spec["token"])
@@ -39,7 +39,7 @@ class Reviews:
             asked = spec["nonResourceAttributes"]
             assert asked["verb"] == "get"
             status = {"allowed": (spec["user"], asked["path"]) in self.allowed}
-        return BufferedAnswer(201, {}, json.dumps({"metadata": {}, "status": status}).encode())
+        return BufferedResponse(201, {}, json.dumps({"metadata": {}, "status": status}).encode())
 
     def count(self, plural: str) -> int:
         return sum(asked == plural for asked, _ in self.asked)

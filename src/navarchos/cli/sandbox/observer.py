@@ -22,7 +22,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 from navarchos.testing.apiserver import Change
 
 __all__ = ["LogLine", "NodeView", "Observer", "Snapshot"]
@@ -34,7 +34,7 @@ class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
-@ready
+@prepare_decoding
 class _Pod(Object, frozen=True):
     spec: _PodSpec = _PodSpec()
 
@@ -43,7 +43,7 @@ class _NodeSpec(msgspec.Struct, frozen=True):
     unschedulable: bool = False
 
 
-@ready
+@prepare_decoding
 class _Node(Object, frozen=True):
     spec: _NodeSpec = _NodeSpec()
 

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from navarchos import events
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.crd import Manifest
-from navarchos.leaderelection import rights_to_lease
-from navarchos.operator.assembly import RIGHTS
+from navarchos.leaderelection import lease_rbac
+from navarchos.operator.assembly import RBAC
 from navarchos.operator.deployment.settings import (
     EVENTS_NAMESPACE,
     LABELS,
@@ -19,21 +19,21 @@ from navarchos.operator.deployment.settings import (
 from navarchos.runtime import reviews
 from navarchos.runtime.rbac import Subject, role, role_binding
 
-__all__ = ["bindings", "metrics_access", "rights", "roles", "service_account"]
+__all__ = ["bindings", "manager_rbac", "metrics_access", "roles", "service_account"]
 
 _SUBJECT = Subject(NAME, NAMESPACE)
 
 
-def rights() -> dict[str, Sequence[Rule]]:
+def manager_rbac() -> dict[str, Sequence[PolicyRule]]:
     """Return all rights of the manager by namespace; under "" those in every one.
 
     The lease is in one namespace and events are in another; to grant either
     everywhere would let the manager depose other leaders and speak for others.
     """
     return {
-        "": RIGHTS,
-        EVENTS_NAMESPACE: events.RIGHTS,
-        NAMESPACE: rights_to_lease(LEASE),
+        "": RBAC,
+        EVENTS_NAMESPACE: events.RBAC,
+        NAMESPACE: lease_rbac(LEASE),
     }
 
 
@@ -50,14 +50,15 @@ def roles() -> list[Manifest]:
     """Return the ClusterRole, then the Roles by namespace."""
     return [
         role(NAME, rules, namespace=namespace, labels=LABELS)
-        for namespace, rules in rights().items()
+        for namespace, rules in manager_rbac().items()
     ]
 
 
 def bindings() -> list[Manifest]:
     """Return what gives each role to the manager, in the order of `roles`."""
     return [
-        role_binding(NAME, _SUBJECT, namespace=namespace, labels=LABELS) for namespace in rights()
+        role_binding(NAME, _SUBJECT, namespace=namespace, labels=LABELS)
+        for namespace in manager_rbac()
     ]
 
 
@@ -70,7 +71,7 @@ def metrics_access() -> list[Manifest]:
     reader = role(METRICS_READER, (), labels=LABELS)
     reader["rules"] = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     return [
-        role(METRICS_ACCESS, reviews.RIGHTS, labels=LABELS),
+        role(METRICS_ACCESS, reviews.RBAC, labels=LABELS),
         reader,
         role_binding(METRICS_ACCESS, _SUBJECT, labels=LABELS),
     ]

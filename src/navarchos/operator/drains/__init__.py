@@ -18,14 +18,14 @@ from navarchos.drain import eviction
 from navarchos.operator.drains import gate, survey, watches, wiring, writer
 from navarchos.operator.drains.wiring import Caches, DrainMachinery, add_to_manager, assemble
 
-__all__ = ["RIGHTS", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
+__all__ = ["RBAC", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
 
-RIGHTS: Final = (
-    *wiring.RIGHTS,
-    *watches.RIGHTS,
-    *gate.RIGHTS,
-    *survey.RIGHTS,
-    *writer.RIGHTS,
-    *eviction.RIGHTS,
+RBAC: Final = (
+    *wiring.RBAC,
+    *watches.RBAC,
+    *gate.RBAC,
+    *survey.RBAC,
+    *writer.RBAC,
+    *eviction.RBAC,
 )
 """What drains ask of the server."""

@@ -14,7 +14,7 @@ from navarchos.client import Resource
 from navarchos.meta import ObjectMeta
 from navarchos.operator.names import FIELD_MANAGER
 from navarchos.operator.nodes import Node
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = ["CLAIMED_NODES", "ClaimedNode", "is_closed_by_others"]
 
@@ -41,7 +41,7 @@ class ClaimedMeta(ObjectMeta, frozen=True):
     managed_fields: tuple[Claim, ...] = ()
 
 
-@ready
+@prepare_decoding
 class ClaimedNode(Node, frozen=True):
     """A node, and who has set which of its fields."""
 

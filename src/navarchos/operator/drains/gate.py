@@ -4,7 +4,7 @@ import threading
 from typing import Final, TypeVar
 
 from navarchos.client import Client, NotFound, ResourceClient
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.drain import CordonState, cordon_patch, uncordon_patch
 from navarchos.informers import SharedInformer
@@ -14,13 +14,13 @@ from navarchos.operator.drains.cordoning import cordon_of, is_marked, owner_of
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, FIELD_MANAGER
 from navarchos.operator.nodes import NODES, Node
 
-__all__ = ["RIGHTS", "NodeGate"]
+__all__ = ["RBAC", "NodeGate"]
 
 N = TypeVar("N", bound=Node)
 
 _TIMEOUT: Final = 10.0
 
-RIGHTS: Final = (Rule(NODES, ("get", "patch")),)
+RBAC: Final = (PolicyRule(NODES, ("get", "patch")),)
 """What the gate asks of the server, besides the cache of nodes."""
 
 

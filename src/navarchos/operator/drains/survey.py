@@ -4,19 +4,19 @@ from datetime import datetime
 from typing import Final
 
 from navarchos.client import Client, NotFound
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.drain import DAEMON_SETS, PODS, DaemonSet, DrainOptions, DrainPlan, classify, pods_on
 from navarchos.informers import SharedInformer
 from navarchos.operator.api.v1alpha1 import NodeDrain
 from navarchos.operator.drains.watches import PodWatches
 
-__all__ = ["RIGHTS", "Survey"]
+__all__ = ["RBAC", "Survey"]
 
 _TIMEOUT: Final = 10.0
 
-RIGHTS: Final = (
-    Rule(PODS, ("list",)),
-    Rule(DAEMON_SETS, ("get",)),  # the cache may be late, and a refusal is for good
+RBAC: Final = (
+    PolicyRule(PODS, ("list",)),
+    PolicyRule(DAEMON_SETS, ("get",)),  # the cache may be late, and a refusal is for good
 )
 """What looking at a node asks of the server, besides watches and caches."""
 

@@ -11,11 +11,11 @@ from navarchos.informers import SharedInformer
 from navarchos.informers.source import informer_rbac
 from navarchos.instrument import Instruments
 
-__all__ = ["RIGHTS", "PodWatches"]
+__all__ = ["RBAC", "PodWatches"]
 
 _JOIN: Final = 10.0
 
-RIGHTS: Final = informer_rbac(PODS)
+RBAC: Final = informer_rbac(PODS)
 """What the watches need of the server. RBAC knows no selectors."""
 
 

@@ -36,7 +36,7 @@ from navarchos.operator.nodes import NODES, Node
 from navarchos.runtime import Builder, Channel, Controller, Manager, Request, changed
 from navarchos.stopping import StopToken
 
-__all__ = ["BY_NODE", "RIGHTS", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
+__all__ = ["BY_NODE", "RBAC", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
 
 BY_NODE: Final = "node"
 """The index of drains by the name of their node."""
@@ -44,7 +44,7 @@ BY_NODE: Final = "node"
 _PARALLEL: Final = 12
 """Requests that pods go which are under way at once, for all drains together."""
 
-RIGHTS: Final = informer_rbac(
+RBAC: Final = informer_rbac(
     NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS, NODES, DAEMON_SETS, BUDGETS
 )
 """What the caches of drains need of the server."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.client import Client
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.informers import SharedInformer
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus, status_diff
@@ -13,7 +13,7 @@ from navarchos.operator.drains.status import is_progress
 from navarchos.operator.leeway import Leeway
 from navarchos.operator.names import DRAIN_FINALIZER
 
-__all__ = ["RIGHTS", "DrainWriter", "Stored"]
+__all__ = ["RBAC", "DrainWriter", "Stored"]
 
 _PACE: Final = 1.0
 """Seconds between two status writes of one drain (OP-47)."""
@@ -22,10 +22,10 @@ _PROGRESS: Final = 5.0
 """Seconds by which the number of pods that are left may be out of date in status. Pods that
 leave together then cost no write: the end of the drain comes first."""
 
-RIGHTS: Final = (
-    Rule(NODE_DRAINS, ("get",)),
-    Rule(NODE_DRAINS, ("patch",)),  # finalizer and nodeUID
-    Rule(NODE_DRAINS, ("patch",), subresource="status"),
+RBAC: Final = (
+    PolicyRule(NODE_DRAINS, ("get",)),
+    PolicyRule(NODE_DRAINS, ("patch",)),  # finalizer and nodeUID
+    PolicyRule(NODE_DRAINS, ("patch",), subresource="status"),
 )
 """What writing drains asks of the server."""
 

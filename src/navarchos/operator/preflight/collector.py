@@ -7,9 +7,9 @@ from typing import Any, Final, TypeVar
 
 from navarchos.client import Client, Forbidden, NotFound, Resource
 from navarchos.client.errors import ClientError
-from navarchos.client.rights import ACCESS_REVIEWS, Rule
+from navarchos.client.rbac import ACCESS_REVIEWS, PolicyRule
 from navarchos.drain import BUDGETS, DAEMON_SETS, Outcome, outcome_of
-from navarchos.drain.eviction import RIGHTS as EVICTING
+from navarchos.drain.eviction import RBAC as EVICTING
 from navarchos.drain.eviction import Answer, served_eviction
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import (
@@ -19,8 +19,8 @@ from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
 )
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
-from navarchos.operator.drains.gate import RIGHTS as CORDONING
-from navarchos.operator.drains.survey import RIGHTS as LOOKING
+from navarchos.operator.drains.gate import RBAC as CORDONING
+from navarchos.operator.drains.survey import RBAC as LOOKING
 from navarchos.operator.leadership import why_nobody_leads
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import (
@@ -179,7 +179,7 @@ class _Collector:
                 )
             )
 
-    def _manager_may(self, rule: Rule, verb: str) -> bool:
+    def _manager_may(self, rule: PolicyRule, verb: str) -> bool:
         attributes = {
             "group": rule.resource.group,
             "resource": rule.resource.plural,
@@ -212,7 +212,9 @@ def _unknown(message: str) -> PlanFinding:
     )
 
 
-def missing_permissions(rules: Iterable[Rule], may: Callable[[Rule, str], bool]) -> list[str]:
+def missing_permissions(
+    rules: Iterable[PolicyRule], may: Callable[[PolicyRule, str], bool]
+) -> list[str]:
     """Return the rights that are missing, as `verb resource`, each asked for once."""
     asked = dict.fromkeys((rule.target, verb, rule) for rule in rules for verb in rule.verbs)
     return [f"{verb} {target}" for target, verb, rule in asked if not may(rule, verb)]

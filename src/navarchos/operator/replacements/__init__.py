@@ -9,7 +9,7 @@ from typing import Final
 from navarchos.operator.replacements import admitting, budgets, pending, pipeline
 from navarchos.operator.replacements.controller import add_to_manager
 
-__all__ = ["RIGHTS", "add_to_manager"]
+__all__ = ["RBAC", "add_to_manager"]
 
-RIGHTS: Final = (*admitting.RIGHTS, *budgets.RIGHTS, *pending.RIGHTS, *pipeline.RIGHTS)
+RBAC: Final = (*admitting.RBAC, *budgets.RBAC, *pending.RBAC, *pipeline.RBAC)
 """What replacements ask of the server, besides the caches that all share."""

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.logs import get_logger
 from navarchos.meta import controller_of
@@ -31,7 +31,7 @@ from navarchos.operator.replacements.waiting import Wait
 from navarchos.operator.replacements.world import World
 from navarchos.runtime import OUTDATED_READ
 
-__all__ = ["RIGHTS", "WRITES_PER_PASS", "Admission"]
+__all__ = ["RBAC", "WRITES_PER_PASS", "Admission"]
 
 WRITES_PER_PASS: Final = 100
 """Waiting reasons written in one pass; starts are never behind more than these."""
@@ -44,9 +44,9 @@ _ALL: Final = "admission"
 _AT_ONCE: Final = 0.01
 """Seconds before the rest of the reasons is written: nodes get their turn."""
 
-RIGHTS: Final = (
-    Rule(NODE_REPLACEMENTS, ("get",)),  # what became of a write without an answer
-    Rule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
+RBAC: Final = (
+    PolicyRule(NODE_REPLACEMENTS, ("get",)),  # what became of a write without an answer
+    PolicyRule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
 )
 """What admission asks of the server."""
 

@@ -5,17 +5,17 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.client import ClientError, ResourceClient
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.drain import DAEMON_SETS, PODS, Budget, Pod, budgets_of, full_name, pods_on
 from navarchos.logs import get_logger
 
-__all__ = ["MOST_LOOKS", "RIGHTS", "BudgetLook", "budgets_over"]
+__all__ = ["MOST_LOOKS", "RBAC", "BudgetLook", "budgets_over"]
 
 MOST_LOOKS: Final = 16
 """Nodes whose pods are listed for one pass of admission."""
 
-RIGHTS: Final = (Rule(PODS, ("list",)),)
+RBAC: Final = (PolicyRule(PODS, ("list",)),)
 """What looking at nodes asks of the server."""
 
 _FRESH: Final = 60.0

@@ -11,7 +11,7 @@ from navarchos.informers.source import informer_rbac
 from navarchos.meta import OwnerReference, ResourceVersion
 from navarchos.operator.replacements.world import PendingPod
 
-__all__ = ["PENDING_PODS", "PENDING_SELECTOR", "RIGHTS", "Pod", "PodMeta", "pending_pods"]
+__all__ = ["PENDING_PODS", "PENDING_SELECTOR", "RBAC", "Pod", "PodMeta", "pending_pods"]
 
 
 class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -36,7 +36,7 @@ PENDING_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Po
 
 PENDING_SELECTOR: Final = "status.phase=Pending"
 
-RIGHTS: Final = informer_rbac(PENDING_PODS)
+RBAC: Final = informer_rbac(PENDING_PODS)
 """What their cache needs of the server. RBAC knows no selectors."""
 
 

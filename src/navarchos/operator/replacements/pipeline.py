@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from navarchos.client import AlreadyExists
-from navarchos.client.rights import Rule, right_to_block_deletion
+from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.clock import Clock
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
@@ -49,7 +49,7 @@ from navarchos.operator.replacements.steps.moves import (
 )
 from navarchos.operator.trimming import is_settled
 
-__all__ = ["RIGHTS", "Pipeline"]
+__all__ = ["RBAC", "Pipeline"]
 
 _LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
 
@@ -57,12 +57,12 @@ _REPORT: Final = 10.0
 """Seconds by which a replacement may be behind what its drain reports of pods. Most nodes are
 drained by then, and need no write for it."""
 
-RIGHTS: Final = (
-    Rule(NODE_REPLACEMENTS, ("patch",)),  # nodeUID of those that a person made without
-    Rule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
-    Rule(NODE_DRAINS, ("get", "create", "patch", "delete")),
-    right_to_block_deletion(NODE_REPLACEMENTS),
-    Rule(NODES, ("get", "patch")),  # the label of a drained node
+RBAC: Final = (
+    PolicyRule(NODE_REPLACEMENTS, ("patch",)),  # nodeUID of those that a person made without
+    PolicyRule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
+    PolicyRule(NODE_DRAINS, ("get", "create", "patch", "delete")),
+    block_owner_deletion_rbac(NODE_REPLACEMENTS),
+    PolicyRule(NODES, ("get", "patch")),  # the label of a drained node
 )
 """What the steps ask of the server."""
 

@@ -9,7 +9,7 @@ from typing import Final
 from navarchos.operator.rollouts import creating, reconciler
 from navarchos.operator.rollouts.controller import add_to_manager
 
-__all__ = ["RIGHTS", "add_to_manager"]
+__all__ = ["RBAC", "add_to_manager"]
 
-RIGHTS: Final = (*creating.RIGHTS, *reconciler.RIGHTS)
+RBAC: Final = (*creating.RBAC, *reconciler.RBAC)
 """What rollouts ask of the server, besides the caches that all share."""

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from navarchos.client import AlreadyExists, ApiError
-from navarchos.client.rights import Rule, right_to_block_deletion
+from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.errors import NavarchosError
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
@@ -20,15 +20,15 @@ from navarchos.operator.crew import Crew
 from navarchos.operator.objects import Objects
 from navarchos.operator.rollouts.children import manifest, name_of_child, patch_for
 
-__all__ = ["RIGHTS", "WRITES_PER_PASS", "Children", "Created", "CreationFailed"]
+__all__ = ["RBAC", "WRITES_PER_PASS", "Children", "Created", "CreationFailed"]
 
 WRITES_PER_PASS: Final = 200
 """Children created or changed in one pass, so that one large rollout does not keep a
 worker from the others."""
 
-RIGHTS: Final = (
-    Rule(NODE_REPLACEMENTS, ("get", "create", "patch")),
-    right_to_block_deletion(NODE_ROLLOUTS),
+RBAC: Final = (
+    PolicyRule(NODE_REPLACEMENTS, ("get", "create", "patch")),
+    block_owner_deletion_rbac(NODE_ROLLOUTS),
 )
 """What creating children, and keeping them in line, asks of the server."""
 

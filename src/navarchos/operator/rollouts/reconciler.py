@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
@@ -37,7 +37,7 @@ from navarchos.runtime import (
     TerminalError,
 )
 
-__all__ = ["RIGHTS", "RolloutReconciler"]
+__all__ = ["RBAC", "RolloutReconciler"]
 
 _log = get_logger(__name__)
 
@@ -49,9 +49,9 @@ _PROGRESS: Final = 1.0
 """Seconds by which the lists of nodes in status may be out of date, or several times that in a
 large rollout. Nothing is decided from them; and each write carries all of its nodes."""
 
-RIGHTS: Final = (
-    Rule(NODE_ROLLOUTS, ("patch",), subresource="status"),
-    Rule(NODE_ROLLOUTS, ("delete",)),  # once its ttlSecondsAfterFinished have passed
+RBAC: Final = (
+    PolicyRule(NODE_ROLLOUTS, ("patch",), subresource="status"),
+    PolicyRule(NODE_ROLLOUTS, ("delete",)),  # once its ttlSecondsAfterFinished have passed
 )
 """What the reconciler asks of the server."""
 

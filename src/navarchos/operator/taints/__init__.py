@@ -10,7 +10,7 @@ from typing import Final
 from navarchos.operator.taints import reconciler
 from navarchos.operator.taints.controller import add_to_manager
 
-__all__ = ["RIGHTS", "add_to_manager"]
+__all__ = ["RBAC", "add_to_manager"]
 
-RIGHTS: Final = reconciler.RIGHTS
+RBAC: Final = reconciler.RBAC
 """What the taints ask of the server, besides the caches that all share."""

@@ -4,16 +4,16 @@ from typing import Final
 
 import msgspec
 
-from navarchos.client.rights import Rule
+from navarchos.client.rbac import PolicyRule
 from navarchos.logs import get_logger
 from navarchos.operator.nodes import NODES
 from navarchos.operator.objects import NODE_INDEX, Objects
 from navarchos.operator.taints.decision import adjusted, is_wanted
 from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
-__all__ = ["RIGHTS", "TaintReconciler"]
+__all__ = ["RBAC", "TaintReconciler"]
 
-RIGHTS: Final = (Rule(NODES, ("patch",)),)
+RBAC: Final = (PolicyRule(NODES, ("patch",)),)
 """What it asks of the server."""
 
 _AFTER_CONFLICT: Final = 1.0

@@ -12,7 +12,7 @@ from typing import Final
 from urllib.parse import parse_qsl, unquote
 
 from navarchos.client import ConnectFailed, HttpRequest, RequestTimeout
-from navarchos.client.transport import Answer, BufferedAnswer
+from navarchos.client.transport import BufferedResponse, Response
 from navarchos.clock import Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
@@ -79,13 +79,13 @@ class DirectTransport:
         self._bookmark_interval = bookmark_interval
         self._streaming = streaming
 
-    def send(self, request: HttpRequest) -> Answer:
+    def send(self, request: HttpRequest) -> Response:
         """Have a request served; a fault's delay passes in the server's clock."""
         stop = StopToken() if request.stop is None else request.stop
         stop.raise_if_set()
         asked = read_request(request)
-        if request.gate is not None:
-            request.gate()
+        if request.fence is not None:
+            request.fence()
         if len(asked.body) > LARGEST_BODY:
             return buffered(too_large())
         headers = [*request.headers.items(), *request.repeated]
@@ -111,7 +111,7 @@ class DirectTransport:
         """Let one request be served at a time, as the event loop does."""
         return self._reception.api.store.transaction()
 
-    def _serve(self, case: Case, stop: StopToken) -> Answer:
+    def _serve(self, case: Case, stop: StopToken) -> Response:
         try:
             if case.call.verb == "watch":
                 return self._watch(case, stop)
@@ -143,7 +143,7 @@ class DirectTransport:
 class DirectWatch:
     """The answer to a watch, as its client reads it.
 
-    Threads: as for `navarchos.client.transport.Answer`; `wake` is for any.
+    Threads: as for `navarchos.client.transport.Response`; `wake` is for any.
     """
 
     status: Final = 200
@@ -275,9 +275,9 @@ def read_request(request: HttpRequest) -> Request:
     )
 
 
-def buffered(answer: Served) -> BufferedAnswer:
+def buffered(answer: Served) -> BufferedResponse:
     """Return what the server answers as a client has it."""
-    return BufferedAnswer(answer.status, _headers(answer), answer.body)
+    return BufferedResponse(answer.status, _headers(answer), answer.body)
 
 
 def _headers(answer: Served) -> dict[str, str]:

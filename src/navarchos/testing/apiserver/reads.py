@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 from navarchos.testing.apiserver.kinds import Kind, raw_of
 from navarchos.testing.apiserver.objects import JsonObject, encode
 from navarchos.testing.apiserver.requests import (
@@ -39,7 +39,7 @@ _EXPIRED: Final = (
 _PAGING_FORM: Final = "meta.k8s.io/v1"
 
 
-@ready
+@prepare_decoding
 class _Token(msgspec.Struct):
     """Where the next page of a list begins."""
 

@@ -14,7 +14,7 @@ from navarchos.client import Resource
 from navarchos.client.selectors import LabelSelectorRequirement, LabelSelectorSpec
 from navarchos.client.taints import Taint, Toleration
 from navarchos.meta import Object, OwnerReference, ResourceVersion
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = [
     "DAEMON_SETS",
@@ -150,7 +150,7 @@ class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", gc=F
     label_selector: LabelSelectorSpec | None = None
 
 
-@ready
+@prepare_decoding
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """Where a pod may run, and where it does."""
 

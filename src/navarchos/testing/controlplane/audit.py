@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from navarchos.structs import decoder_of
+from navarchos.structs import make_decoder
 from navarchos.testing.apiserver import AuditRecord
 
 __all__ = ["AuditEvent", "AuditLog", "ObjectReference", "ResponseStatus", "User"]
@@ -178,7 +178,7 @@ def _record(verb: str, event: AuditEvent, ref: ObjectReference) -> AuditRecord:
     )
 
 
-_decoder = decoder_of(AuditEvent)
+_decoder = make_decoder(AuditEvent)
 
 
 def _read(path: Path, offset: int) -> Iterator[tuple[AuditEvent, int]]:

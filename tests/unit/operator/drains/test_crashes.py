@@ -7,7 +7,7 @@ from tests.unit.operator.drains.conftest import GROUP, World
 
 from navarchos.client import Client, ClientConfig, HttpRequest
 from navarchos.client.pool import PooledTransport
-from navarchos.client.transport import Answer
+from navarchos.client.transport import Response
 
 
 class Killed(BaseException):
@@ -22,7 +22,7 @@ class KillingTransport:
         self._left = writes
         self.killed = False
 
-    def send(self, request: HttpRequest) -> Answer:
+    def send(self, request: HttpRequest) -> Response:
         answer = self._inner.send(request)
         if request.method == "GET":
             return answer

@@ -11,7 +11,7 @@ import pytest
 
 from navarchos.client import Client, ClientConfig, HttpRequest, Resource
 from navarchos.client.pool import PooledTransport
-from navarchos.client.transport import Answer, BufferedAnswer
+from navarchos.client.transport import BufferedResponse, Response
 from navarchos.drain import BUDGETS, DAEMON_SETS
 from navarchos.operator.api.v1alpha1 import GROUP, NODE_REPLACEMENTS, NODE_ROLLOUTS, NodeRollout
 from navarchos.operator.api.v1alpha1.definitions import manifests
@@ -40,12 +40,12 @@ class Scripted:
         self._inner = inner
         self._answers = answers
 
-    def send(self, request: HttpRequest) -> Answer:
+    def send(self, request: HttpRequest) -> Response:
         path = request.target.partition("?")[0]
         if path not in self._answers:
             return self._inner.send(request)
         status, body = self._answers[path]
-        return BufferedAnswer(
+        return BufferedResponse(
             status, {"content-type": "application/json"}, json.dumps(body).encode()
         )
 

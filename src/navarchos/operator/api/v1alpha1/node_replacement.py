@@ -19,7 +19,7 @@ from navarchos.operator.api.v1alpha1.common import (
     Strategy,
 )
 from navarchos.runtime.conditions import Condition
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = [
     "NODE_REPLACEMENTS",
@@ -178,7 +178,7 @@ class NodeReplacementStatus(
         return self.attempts - self.forgiven_attempts
 
 
-@ready
+@prepare_decoding
 class NodeReplacement(Object, frozen=True):
     """Takes one node out of service and lets it be replaced."""
 

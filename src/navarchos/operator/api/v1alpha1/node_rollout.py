@@ -19,7 +19,7 @@ from navarchos.operator.api.v1alpha1.common import (
     Strategy,
 )
 from navarchos.runtime.conditions import Condition
-from navarchos.structs import ready
+from navarchos.structs import prepare_decoding
 
 __all__ = [
     "NODE_ROLLOUTS",
@@ -174,7 +174,7 @@ class NodeRolloutStatus(
     conditions: tuple[Condition, ...] = ()
 
 
-@ready
+@prepare_decoding
 class NodeRollout(Object, frozen=True):
     """Replaces groups of nodes in order of priority, without supervision."""
 

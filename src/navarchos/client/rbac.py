@@ -4,8 +4,8 @@ A module that sends requests says which, so that roles are generated and never
 guessed:
 
 ```python
-RIGHTS: Final = (
-    *rights_to_cache(NODES),
+RBAC: Final = (
+    *informer_rbac(NODES),
     Rule(NODES, ("patch",)),
     Rule(NODES, ("patch",), subresource="status"),
 )
@@ -23,7 +23,14 @@ from navarchos.client.resource import Resource
 from navarchos.errors import ConfigError
 from navarchos.meta import Object
 
-__all__ = ["ACCESS_REVIEWS", "VERBS", "AccessReview", "Rule", "Verb", "right_to_block_deletion"]
+__all__ = [
+    "ACCESS_REVIEWS",
+    "VERBS",
+    "AccessReview",
+    "PolicyRule",
+    "Verb",
+    "block_owner_deletion_rbac",
+]
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
 """A request, as RBAC calls it: `update` is PUT; an eviction is a `create`."""
@@ -54,7 +61,7 @@ ACCESS_REVIEWS: Final = Resource(
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class PolicyRule:
     """Verbs on one kind, or on a subresource of it.
 
     Wildcards do not exist here: they grant what nobody has asked for.
@@ -93,7 +100,7 @@ class Rule:
         return f"{plural}/{self.subresource}" if self.subresource else plural
 
 
-def right_to_block_deletion(owner: Resource[Any]) -> Rule:
+def block_owner_deletion_rbac(owner: Resource[Any]) -> PolicyRule:
     """Return what it takes to own objects with `blockOwnerDeletion`.
 
     Where the admission plugin OwnerReferencesPermissionEnforcement is on, as on
@@ -101,4 +108,4 @@ def right_to_block_deletion(owner: Resource[Any]) -> Rule:
     whoever can hold a deletion up with a dependent could as well do it with a
     finalizer.
     """
-    return Rule(owner, ("update",), subresource="finalizers", asked_by_admission=True)
+    return PolicyRule(owner, ("update",), subresource="finalizers", asked_by_admission=True)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from navarchos.client import BufferedAnswer, Client, ClientConfig, HttpRequest
+from navarchos.client import BufferedResponse, Client, ClientConfig, HttpRequest
 from navarchos.errors import Stopped
 
 
@@ -13,9 +13,9 @@ class Line:
         self.is_closed = False
         self.requests: list[HttpRequest] = []
 
-    def send(self, request: HttpRequest) -> BufferedAnswer:
+    def send(self, request: HttpRequest) -> BufferedResponse:
         self.requests.append(request)
-        return BufferedAnswer(200, {}, b"{}")
+        return BufferedResponse(200, {}, b"{}")
 
     def close(self) -> None:
         self.is_closed = True
@@ -39,12 +39,12 @@ def client(line: Line) -> Client:
 def test_a_transport_that_was_given_carries_the_requests_of_both(
     client: Client, line: Line
 ) -> None:
-    client.apart().raw("GET", "/a")
+    client.dedicated().raw("GET", "/a")
     assert [request.headers["User-Agent"] for request in line.requests] == ["somebody"]
 
 
 def test_neither_limit_nor_gate_holds_it_up(client: Client, line: Line) -> None:
-    beside = client.gated(shut).apart()
+    beside = client.fenced(shut).dedicated()
     assert (beside.config.qps, beside.config.burst) == (None, None)
     for _ in range(5):
         beside.raw("POST", "/a", body=b"x")
@@ -55,7 +55,7 @@ def test_neither_limit_nor_gate_holds_it_up(client: Client, line: Line) -> None:
 def test_closing_one_does_not_close_the_other(
     client: Client, line: Line, closes_first: bool
 ) -> None:
-    beside = client.apart()
+    beside = client.dedicated()
     closed, other = (client, beside) if closes_first else (beside, client)
     closed.close()
     assert line.is_closed is closes_first

@@ -1,17 +1,17 @@
-"""A gate before writes: what must not leave this process does not."""
+"""A fence before writes: what must not leave this process does not."""
 
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from navarchos.client import BufferedAnswer, Client, HttpRequest, RequestTimeout
+from navarchos.client import BufferedResponse, Client, HttpRequest, RequestTimeout
 from navarchos.errors import Stopped
 
 Make = Callable[..., Any]
 
 
-class Gate:
+class Fence:
     """Open for so many questions, then shut."""
 
     def __init__(self, opens: int, left: float = 30.0) -> None:
@@ -32,12 +32,12 @@ def echo(peer: Any) -> None:
 
 
 def test_writes_pass_an_open_gate_and_reads_any(serve: Make, connect: Make) -> None:
-    gate = Gate(opens=100)
-    client: Client = connect(serve(echo).url).gated(gate)
+    fence = Fence(opens=100)
+    client: Client = connect(serve(echo).url).fenced(fence)
     assert client.raw("POST", "/a", body=b"x").body == b"POST x"
-    asked = gate.asked
+    asked = fence.asked
     assert asked
-    shut = client.gated(Gate(opens=0))
+    shut = client.fenced(Fence(opens=0))
     assert shut.raw("GET", "/a").body == b"GET "
     with pytest.raises(Stopped, match="shut"):
         shut.raw("DELETE", "/a")
@@ -45,7 +45,7 @@ def test_writes_pass_an_open_gate_and_reads_any(serve: Make, connect: Make) -> N
 
 def test_the_client_itself_has_no_gate(serve: Make, connect: Make) -> None:
     client: Client = connect(serve(echo).url)
-    client.gated(Gate(opens=0))
+    client.fenced(Fence(opens=0))
     assert client.raw("POST", "/a", body=b"x").body == b"POST x"
 
 
@@ -71,7 +71,7 @@ def test_a_gate_that_shuts_after_the_decision_still_holds_the_bytes_back(
     server = serve(read)
     client: Client = connect(server.url)
     with pytest.raises(Stopped, match="shut"):
-        client.gated(Gate(opens)).raw("POST", "/a", body=b"x")
+        client.fenced(Fence(opens)).raw("POST", "/a", body=b"x")
     assert client.raw("POST", "/a", body=b"y").status == 200
     assert [request.body for request in seen] == [b"y"]  # type: ignore[attr-defined]  # as received
 
@@ -79,11 +79,11 @@ def test_a_gate_that_shuts_after_the_decision_still_holds_the_bytes_back(
 def test_a_write_waits_no_longer_than_the_gate_allows(connect: Make) -> None:
     timeouts = []
 
-    def answer(request: HttpRequest) -> BufferedAnswer:
+    def answer(request: HttpRequest) -> BufferedResponse:
         timeouts.append(request.timeout)
-        return BufferedAnswer(200, {}, b"{}")
+        return BufferedResponse(200, {}, b"{}")
 
-    client: Client = connect(answer, timeout=30.0).gated(Gate(opens=100, left=7.0))
+    client: Client = connect(answer, timeout=30.0).fenced(Fence(opens=100, left=7.0))
     client.raw("POST", "/a")
     client.raw("POST", "/a", timeout=3.0)
     client.raw("GET", "/a", timeout=30.0)
@@ -92,9 +92,9 @@ def test_a_write_waits_no_longer_than_the_gate_allows(connect: Make) -> None:
     assert timeouts[2] == pytest.approx(30.0, abs=0.5)
 
 
-@pytest.mark.parametrize("gated", [True, False])
+@pytest.mark.parametrize("fenced", [True, False])
 def test_what_got_no_answer_is_dropped_and_not_delivered_late(
-    serve: Make, connect: Make, gated: bool
+    serve: Make, connect: Make, fenced: bool
 ) -> None:
     """A reset empties the kernel's buffer; an ordinary end would deliver what is in it."""
     ends: list[str] = []
@@ -109,11 +109,11 @@ def test_what_got_no_answer_is_dropped_and_not_delivered_late(
 
     server = serve(silent)
     client: Client = connect(server.url)
-    sender = client.gated(Gate(opens=100)) if gated else client
+    sender = client.fenced(Fence(opens=100)) if fenced else client
     with pytest.raises(RequestTimeout):
         sender.raw("POST", "/a", body=b"x", timeout=0.2)
     server.stop()
-    assert ends == ["reset" if gated else "closed"]
+    assert ends == ["reset" if fenced else "closed"]
 
 
 def test_an_idle_connection_is_closed_as_ever(serve: Make, connect: Make) -> None:
@@ -127,7 +127,7 @@ def test_an_idle_connection_is_closed_as_ever(serve: Make, connect: Make) -> Non
 
     server = serve(answer_then_wait)
     client: Client = connect(server.url)
-    client.gated(Gate(opens=100)).raw("POST", "/a", body=b"x")
+    client.fenced(Fence(opens=100)).raw("POST", "/a", body=b"x")
     client.close()
     server.stop()
     assert ends == [b""]
