@@ -23,8 +23,8 @@ class _Waiter:
     fired: bool = False
 
 
-class _Seen(NamedTuple):
-    """What a look at the threads has found; equal to another one if nobody moved in between."""
+class _ThreadSnapshot(NamedTuple):
+    """The state of all threads; two snapshots are equal if no thread ran in between."""
 
     waits: int
     parked: int
@@ -32,19 +32,19 @@ class _Seen(NamedTuple):
 
 
 class FakeClock:
-    """Virtual time: `advance()` moves it and wakes whoever was due.
+    """Virtual time for tests: `advance()` moves it and wakes the threads that are due.
 
-    A wait with a timeout ends when virtual time reaches its deadline, or when
-    its condition is notified; real time plays no part.
+    A wait with a timeout ends when virtual time reaches its deadline, or when its
+    condition is notified. Real time has no effect.
 
-    Promises: `advance()` returns after every waiter that fell due has been
-    notified; `settle()` returns when every thread of the library is parked in a
-    wait of this clock.
+    Promises: `advance()` returns after every due waiter has been notified; `settle()`
+    returns when every thread of the library is parked in a wait of this clock.
 
-    Does not promise: that a notified waiter has run on. Call `settle()` for that.
+    Does not promise: that a notified waiter has run when `advance()` returns. Call
+    `settle()` for that.
 
-    Threads: every method is safe from any thread; `advance()` and `settle()` are
-    the test's to call, holding no condition.
+    Threads: every method is safe from any thread; only the test calls `advance()` and
+    `settle()`, without holding a condition.
     """
 
     def __init__(self, *, start: datetime = _EPOCH) -> None:
@@ -52,8 +52,9 @@ class FakeClock:
         self._changed = threading.Condition(threading.Lock())
         self._monotonic = 1_000.0  # guarded by _changed
         self._waiters: dict[int, _Waiter] = {}  # guarded by _changed; by thread ident
-        self._waits = 0  # guarded by _changed; how many have begun
-        # They live by another clock: a server that several tests share, for one.
+        self._waits = 0  # guarded by _changed; number of waits that have begun
+        # Threads that are older than this clock use another one, for example those of a
+        # server that several tests share.
         self._foreign = weakref.WeakSet(threading.enumerate())
 
     def monotonic(self) -> float:
@@ -76,7 +77,7 @@ class FakeClock:
             self._waits += 1
             self._changed.notify_all()
         try:
-            # Nobody can notify between the registration and this wait: notifying
+            # No thread can notify between the registration and this wait: notifying
             # needs the condition's lock, which the caller holds.
             condition.wait()
         finally:
@@ -86,11 +87,11 @@ class FakeClock:
         return not waiter.fired
 
     def advance(self, seconds: float) -> None:
-        """Move time forward, stopping at each deadline on the way.
+        """Move time forward and stop at each deadline on the way.
 
-        It begins once everybody has come to rest (see `settle`). Threads that wake at
-        a deadline run on before time moves further, so that a thread that waits again
-        within the span is woken again within it.
+        The call first waits until all threads are parked (see `settle`). Threads that wake
+        at a deadline run before time moves on, so a thread that waits again within the span
+        is also woken again within the span.
 
         Raises:
             AssertionError: As `settle`.
@@ -123,20 +124,20 @@ class FakeClock:
         """
         limit = time.monotonic() + _SETTLE_LIMIT
         while True:
-            seen = self._look()
-            # Twice: who was still busy at the first look may have notified somebody whom
-            # it had passed already, and have ended since.
-            if not seen.busy and seen.parked >= threads and self._look() == seen:
+            first = self._snapshot()
+            # Compare two snapshots: a thread that was busy during the first one may have
+            # notified a thread that counted as parked, and may have ended since.
+            if not first.busy and first.parked >= threads and self._snapshot() == first:
                 return
             if time.monotonic() > limit:
                 raise AssertionError(
-                    f"not settled: busy {seen.busy}, parked {seen.parked} < {threads}"
+                    f"not settled: busy {first.busy}, parked {first.parked} < {threads}"
                 )
             with self._changed:
-                # Changes of the waiters wake us; the timeout covers threads that end.
+                # Changes of the waiters notify the condition; the timeout covers ended threads.
                 self._changed.wait(0.002)
 
-    def _look(self) -> "_Seen":
+    def _snapshot(self) -> _ThreadSnapshot:
         with self._changed:
             waits, waiters = self._waits, dict(self._waiters)
         parked = _parked(waiters)
@@ -148,7 +149,7 @@ class FakeClock:
             and thread is not threading.current_thread()
             and thread not in self._foreign
         )
-        return _Seen(waits, len(parked), tuple(busy))
+        return _ThreadSnapshot(waits, len(parked), tuple(busy))
 
     def waiting(self) -> int:
         """Return how many threads wait on this clock now."""
@@ -170,7 +171,7 @@ class FakeClock:
             ]
             for waiter in due:
                 waiter.fired = True
-        # The conditions' locks are taken outside ours: waiters take them first.
+        # Take the conditions' locks without holding ours: waiters take them before ours.
         for condition in {waiter.condition for waiter in due}:
             with condition:
                 condition.notify_all()
@@ -178,10 +179,10 @@ class FakeClock:
 
 
 def _parked(waiters: Mapping[int, _Waiter]) -> set[int]:
-    """Return the threads that still wait, without those that were notified and have not run yet.
+    """Return the threads that still wait and have not been notified.
 
-    A notified thread stays registered until it gets the processor. The condition
-    knows better: it forgets a waiter at the moment of its notification.
+    A notified thread stays registered until it runs again. The condition removes a waiter
+    at the moment of its notification, so its list of waiters is the reliable one.
     """
     registered: dict[threading.Condition, list[int]] = {}
     for ident, waiter in waiters.items():

@@ -1,13 +1,13 @@
-"""The API server of a test run: ours, a real one, or a cluster that exists.
+"""The API server of a test run: in process, a real one, or an existing cluster.
 
 ```python
 with environment(which, crds=["config/crds"]) as env, env.client() as client:
     ...
 ```
 
-The counterpart of controller-runtime's `pkg/envtest/server.go`. What its variable
-`USE_EXISTING_CLUSTER` decides is an argument here: tests write, so no variable and no
-`~/.kube/config` may choose the cluster that they write to.
+The counterpart of controller-runtime's `pkg/envtest/server.go`. The server is selected by
+an argument and never by an environment variable or `~/.kube/config`: tests write to the
+cluster, so the choice has to be explicit.
 """
 
 import os
@@ -39,37 +39,36 @@ __all__ = ["Environment", "EnvironmentNotReady", "ServerKind", "environment"]
 
 QPS: Final = 1000.0
 BURST: Final = 2000
-"""What clients in tests may ask, as envtest: more than a test needs, less than a loop
-that has gone wild would take from everybody else (TE-01)."""
+"""The rate limits of test clients, as in envtest: enough for any test, and a limit for a
+request loop that does not end."""
 
-_DEFAULT_TIMEOUT: Final = 5.0  # this and the next: of the namespace, as envtest (TE-01)
-_PERIOD: Final = 0.05
+_NAMESPACE_TIMEOUT: Final = 5.0  # as in envtest
+_NAMESPACE_PERIOD: Final = 0.05  # as in envtest
 
 _NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=dict)
 
 
 class ServerKind(StrEnum):
-    """Which server it is."""
+    """The kind of API server."""
 
     IN_PROCESS = "in-process"
     """`ApiServer`, in this process."""
     REAL = "real"
-    """`ControlPlane`, started for this: etcd and kube-apiserver, no controllers."""
+    """A new `ControlPlane`: etcd and kube-apiserver without controllers."""
     EXISTING = "existing"
-    """Somebody's, of a kubeconfig."""
+    """The server of a given kubeconfig."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """An API server that runs.
+    """A running API server.
 
     Attributes:
-        kind: Which one it is.
-        config: How to reach it as somebody who may do everything, within `QPS` and
-            `BURST`.
-        kubeconfig: The same as a file, for other programs; gone with the environment
-            unless the server existed before.
-        server: The server, for what goes beyond its API; `None` for an existing one.
+        kind: The kind of server.
+        config: The client configuration of the administrator, limited to `QPS` and `BURST`.
+        kubeconfig: The same configuration as a file for other programs. The file is removed
+            with the environment unless the server is an existing one.
+        server: The server object for access beyond the API; `None` for an existing server.
     """
 
     kind: ServerKind
@@ -78,17 +77,17 @@ class Environment:
     server: Server | None = None
 
     def client(self, *, user_agent: str = "navarchos-test") -> Client:
-        """Return a client, to be closed by its user; they share no limit."""
+        """Return a client, which the caller must close; each client has separate limits."""
         return Client(replace(self.config, user_agent=user_agent))
 
 
 class EnvironmentNotReady(NavarchosError):
-    """A server without a namespace `default`.
+    """A server did not create the namespace `default` in time.
 
     Attributes:
         host: The server.
-        seconds: How long it was waited for.
-        why: What the last request gave.
+        seconds: The timeout.
+        why: The error of the last request.
     """
 
     def __init__(self, host: str, seconds: float, why: str) -> None:
@@ -112,27 +111,27 @@ def environment(
 ) -> Iterator[Environment]:
     """Provide an API server for the length of a `with` block.
 
-    Promises: inside, the namespace `default` is there and all definitions are served;
-    a server that was started for this is gone afterwards; one that existed is left as it
-    is, but for what was created on it. Where to test is what `which` says and nothing
-    else.
+    Promises: inside the block, the namespace `default` exists and all
+    CustomResourceDefinitions are served. After the block, a server that was started for it
+    has stopped; an existing server keeps the objects that were created. Only `which`
+    selects the server.
 
     Args:
-        which: `in-process`, `real`, or the path of a kubeconfig, whose current context
-            counts.
-        crds: Definitions to install, as objects, files or folders.
-        clean_up: Remove, at the end, the definitions that were created for this, with
-            all their objects. Those that were there before stay in any case.
-        timeout: Seconds that each program of a real server may take to become ready.
-        clock: Source of deadlines and waits.
+        which: `in-process`, `real`, or the path of a kubeconfig, of which the current
+            context is used.
+        crds: CustomResourceDefinitions to install: objects, files or folders.
+        clean_up: Whether to remove the CustomResourceDefinitions created by this call, with
+            all their objects, after the block. Definitions that existed before always stay.
+        timeout: Seconds until each program of a real server must be ready.
+        clock: The clock for deadlines and waits.
 
     Raises:
-        ConfigError: There is no such kubeconfig, or it cannot be used.
-        ControlPlaneError: A real server cannot be had.
-        EnvironmentNotReady: The server does not answer as one should.
-        ManifestError: A definition cannot be read.
-        DefinitionNotReady: A definition is not served.
-        ApiError: The server refuses us, or a definition.
+        ConfigError: The kubeconfig does not exist or cannot be used.
+        ControlPlaneError: A real server cannot be started.
+        EnvironmentNotReady: The namespace `default` was not created in time.
+        ManifestError: A CustomResourceDefinition cannot be read.
+        DefinitionNotReady: A CustomResourceDefinition is not served.
+        ApiError: The server rejects a request.
     """
     with ExitStack() as stack:
         found = stack.enter_context(_serve(which, timeout, clock))
@@ -152,7 +151,7 @@ def _serve(which: str | os.PathLike[str], timeout: float, clock: Clock) -> Itera
     if which == ServerKind.IN_PROCESS:
         yield from _started(ServerKind.IN_PROCESS, ApiServer)
     elif which == ServerKind.REAL:
-        # Imported here: it needs the extra `controlplane`.
+        # Imported here because it needs the extra `controlplane`.
         from navarchos.testing.controlplane import ControlPlane
 
         def make() -> ControlPlane:
@@ -187,15 +186,15 @@ def _limited(config: ClientConfig) -> ClientConfig:
 
 
 def _wait_for_default(client: Client, clock: Clock) -> None:
-    """Wait for what a server makes a moment after it has begun to answer."""
-    deadline, nobody = clock.monotonic() + _DEFAULT_TIMEOUT, StopToken(clock=clock)
+    """Wait for the namespace `default`, which a server creates shortly after its start."""
+    deadline, pause = clock.monotonic() + _NAMESPACE_TIMEOUT, StopToken(clock=clock)
     while True:
         try:
             client.resource(_NAMESPACES).get("default")
         except (NotFound, TransportError) as error:
             if clock.monotonic() >= deadline:
                 host = client.config.host
-                raise EnvironmentNotReady(host, _DEFAULT_TIMEOUT, str(error)) from error
+                raise EnvironmentNotReady(host, _NAMESPACE_TIMEOUT, str(error)) from error
         else:
             return
-        nobody.wait(_PERIOD)
+        pause.wait(_NAMESPACE_PERIOD)

@@ -1,4 +1,4 @@
-"""A manager at work, for the length of a test."""
+"""Run a manager for the length of a test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -11,19 +11,19 @@ from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["SHORT_LIVED", "ManagerStuck", "SetUp", "StartManager", "running_manager"]
+__all__ = ["SHORT_LIVED", "ManagerTimeout", "SetUp", "StartManager", "running_manager"]
 
 SHORT_LIVED: Final = ManagerOptions(freeze_caches=False)
-"""The options of a manager that lives as long as a test."""
+"""The options of a manager that runs only for a test."""
 
-_LIMIT: Final = 30.0
+_TIMEOUT: Final = 30.0
 
 SetUp = Callable[[Manager], object]
-"""Adds controllers and runnables to a manager that has not started."""
+"""Adds controllers and runnables to a manager before it starts."""
 
 
 class StartManager(Protocol):
-    """What the fixture `manager` is: starts a manager that stops with the test."""
+    """The type of the fixture `manager`: starts a manager that stops with the test."""
 
     def __call__(
         self,
@@ -32,25 +32,25 @@ class StartManager(Protocol):
         config: ClientConfig | None = None,
         options: ManagerOptions | None = None,
     ) -> Manager:
-        """Start one; see `running_manager`. Without a config it works on `api_server`."""
+        """Start a manager; see `running_manager`. The default server is `api_server`."""
         ...
 
 
-class ManagerStuck(NavarchosError):
-    """A manager that does not begin, or does not end.
+class ManagerTimeout(NavarchosError):
+    """A manager did not start or stop in time.
 
     Attributes:
-        what: What it did not do.
-        seconds: How long it was waited for.
+        missing: The missing step, such as `stopped`.
+        seconds: The timeout.
     """
 
-    def __init__(self, what: str, seconds: float) -> None:
-        super().__init__(what, seconds)
-        self.what = what
+    def __init__(self, missing: str, seconds: float) -> None:
+        super().__init__(missing, seconds)
+        self.missing = missing
         self.seconds = seconds
 
     def __str__(self) -> str:
-        return f"the manager has not {self.what} after {self.seconds:g} s"
+        return f"the manager has not {self.missing} after {self.seconds:g} s"
 
 
 @contextmanager
@@ -63,19 +63,20 @@ def running_manager(
 ) -> Iterator[Manager]:
     """Run a manager in a thread for the length of a `with` block.
 
-    Promises: inside, its caches are filled and its controllers run, unless they wait to
-    be elected; afterwards it has stopped in order, and so has its client. What made it
-    fail is raised at the end of the block, or at its beginning.
+    Promises: inside the block, the caches are filled and the controllers run, unless they
+    wait for election. After the block, the manager and its client have stopped in order.
+    An error of the manager is raised at the end of the block, or at its beginning.
 
     Args:
-        set_up: Adds what it runs.
-        config: The server; or a client, which stays its maker's, to be closed afterwards.
-        options: Of the manager; `SHORT_LIVED` without.
-        clock: Of the manager and its client. The limits of half a minute for its begin
-            and its end are real time.
+        set_up: Adds controllers and runnables.
+        config: The configuration of the server; or a client, which the caller must close
+            after the block.
+        options: The options of the manager; `SHORT_LIVED` by default.
+        clock: The clock of the manager and its client. The timeouts for starting and
+            stopping, 30 s each, are real time.
 
     Raises:
-        ManagerStuck: It did not begin, or end, in time.
+        ManagerTimeout: The manager did not start or stop in time.
     """
     stop = StopToken(clock=clock)
     threads = ThreadGroup("test", stop=stop)
@@ -86,16 +87,16 @@ def running_manager(
         threads.start("manager", lambda: _run(manager, stop, failures))
         try:
             if manager.options.leader_election is None:
-                _wait_until_it_acts(manager, stop)
+                _wait_until_active(manager, stop)
             if not failures:
                 yield manager
         finally:
             stop.stop("the test is over")
-            ended = threads.join(_LIMIT)
+            ended = threads.join(_TIMEOUT)
     if failures:
         raise failures[0]
     if not ended:
-        raise ManagerStuck("ended", _LIMIT)
+        raise ManagerTimeout("stopped", _TIMEOUT)
 
 
 def _client(config: ClientConfig | Client, clock: Clock) -> AbstractContextManager[Client]:
@@ -107,14 +108,14 @@ def _client(config: ClientConfig | Client, clock: Clock) -> AbstractContextManag
 def _run(manager: Manager, stop: StopToken, failures: list[BaseException]) -> None:
     try:
         manager.run(stop)
-    except Exception as error:  # noqa: BLE001 - raised where the test sees it
+    except Exception as error:  # noqa: BLE001 - raised again in the test's thread
         failures.append(error)
         stop.stop(f"the manager failed: {error}")
 
 
-def _wait_until_it_acts(manager: Manager, stop: StopToken) -> None:
-    begun = StopToken()
+def _wait_until_active(manager: Manager, stop: StopToken) -> None:
+    active = StopToken()
     for token in (manager.elected, stop):
-        token.on_stop(begun.stop)
-    if not begun.wait(_LIMIT):
-        raise ManagerStuck("begun to act", _LIMIT)
+        token.on_stop(active.stop)
+    if not active.wait(_TIMEOUT):
+        raise ManagerTimeout("become active", _TIMEOUT)

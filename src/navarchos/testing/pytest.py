@@ -4,23 +4,22 @@
 pytest_plugins = ["navarchos.testing.pytest"]  # in conftest.py, at the top of the tests
 ```
 
-It is asked for by that line instead of being loaded wherever this package is installed:
-its fixtures have everyday names, and an API server is half a second of imports, also for
-those whose tests need none.
+The plugin is not loaded automatically where this package is installed: its fixtures have
+common names, and importing the API server takes half a second.
 
-| fixture | scope | what it is |
+| fixture | scope | meaning |
 |---|---|---|
-| `api_server` | test | an API server in this process, empty and the test's own |
+| `api_server` | test | an empty in-process API server |
 | `cluster` | test | nodes, workloads and their controllers, simulated on `api_server` |
-| `cluster_options` | test | override it: what `cluster` is made of |
-| `manager` | test | starts a manager, on `api_server` by default; stops it with the test |
-| `fake_clock` | test | time that only the test moves |
-| `server_clock` | test | override it: the time of `api_server`, `cluster` and `manager` |
-| `control_plane` | session | a real one, with controllers and scheduler |
-| `environment` | session | the server that `--navarchos-server` names |
-| `environment_crds` | session | override it: definitions that `environment` is to have |
+| `cluster_options` | test | override it: the options of `cluster` |
+| `manager` | test | starts a manager, by default on `api_server`, and stops it after the test |
+| `fake_clock` | test | virtual time that only the test moves |
+| `server_clock` | test | override it: the clock of `api_server`, `cluster` and `manager` |
+| `control_plane` | session | a real control plane with controllers and scheduler |
+| `environment` | session | the API server that `--navarchos-server` selects |
+| `environment_crds` | session | override it: CustomResourceDefinitions of `environment` |
 
-Every server is made when the first test asks for it.
+A server is created when the first test requests its fixture.
 """
 
 from collections.abc import Iterator, Sequence
@@ -61,7 +60,7 @@ _READY = 60.0
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says where `environment` is."""
+    """Add the option that selects the server of `environment`."""
     parser.getgroup("navarchos").addoption(
         _OPTION,
         metavar="SERVER",
@@ -73,17 +72,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture
 def server_clock() -> Clock:
-    """The time of `api_server`, `cluster` and `manager`: the machine's.
+    """Return the clock of `api_server`, `cluster` and `manager`: the system clock.
 
-    Override it to return `fake_clock`, and all of them live in virtual time. Nobody
-    listens then, as connections know real time only: `api_server.client()` gets there.
+    Override it to return `fake_clock`, and all of them use virtual time. The server does
+    not listen on a port then, because connections use real time; `api_server.client()`
+    returns a client without a connection.
     """
     return SYSTEM_CLOCK
 
 
 @pytest.fixture
 def api_server(server_clock: Clock) -> Iterator[ApiServer]:
-    """An API server in this process, empty and the test's own."""
+    """Run an empty in-process API server for the test."""
     server = ApiServer(clock=server_clock)
     if server_clock is SYSTEM_CLOCK:
         server.start()
@@ -93,20 +93,20 @@ def api_server(server_clock: Clock) -> Iterator[ApiServer]:
 
 @pytest.fixture
 def cluster_options() -> ClusterOptions:
-    """What `cluster` is made of: a dozen nodes with eight pods each. Override it."""
+    """Return the options of `cluster`: a dozen nodes with eight pods each. Override it."""
     return ClusterOptions()
 
 
 @pytest.fixture
 def cluster(api_server: ApiServer, cluster_options: ClusterOptions) -> Iterator[Cluster]:
-    """A cluster, simulated on `api_server`, that has settled.
+    """Run a simulated cluster on `api_server`, after its pods are running.
 
-    The test fails at its end if an invariant was broken: a budget, a cordon.
+    The test fails at its end if an invariant was violated, such as a budget or a cordon.
     """
     with Cluster(api_server, options=cluster_options) as running:
         running.populate()
         running.start()
-        assert running.wait_until_ready(_READY), f"not settled within {_READY:.0f} s"
+        assert running.wait_until_ready(_READY), f"the cluster is not ready after {_READY:.0f} s"
         yield running
     assert running.violations == []
 
@@ -115,8 +115,8 @@ def cluster(api_server: ApiServer, cluster_options: ClusterOptions) -> Iterator[
 def manager(request: pytest.FixtureRequest, server_clock: Clock) -> Iterator[StartManager]:
     """Start a manager: `manager(set_up)`. See `running_manager`.
 
-    On the test's `api_server` unless it is given a `config`. Managers stop in the
-    reverse order, and one that has failed fails the test.
+    The manager uses the test's `api_server` unless `config` is given. Managers stop in
+    reverse order. The test fails if a manager has failed.
     """
     with ExitStack() as stack:
 
@@ -126,11 +126,11 @@ def manager(request: pytest.FixtureRequest, server_clock: Clock) -> Iterator[Sta
             config: ClientConfig | None = None,
             options: ManagerOptions | None = None,
         ) -> Manager:
-            way: ClientConfig | Client | None = config
-            if way is None:
-                ours: ApiServer = request.getfixturevalue("api_server")
-                way = stack.enter_context(ours.client())
-            running = running_manager(set_up, way, options=options, clock=server_clock)
+            target: ClientConfig | Client | None = config
+            if target is None:
+                server: ApiServer = request.getfixturevalue("api_server")
+                target = stack.enter_context(server.client())
+            running = running_manager(set_up, target, options=options, clock=server_clock)
             return stack.enter_context(running)
 
         yield start
@@ -138,17 +138,17 @@ def manager(request: pytest.FixtureRequest, server_clock: Clock) -> Iterator[Sta
 
 @pytest.fixture
 def fake_clock() -> FakeClock:
-    """A clock that only the test moves."""
+    """Return a clock that only the test moves."""
     return FakeClock()
 
 
 @pytest.fixture(scope="session")
 def control_plane() -> Iterator["ControlPlane"]:
-    """A real control plane, with controllers and scheduler, for all tests that ask for it.
+    """Run a real control plane with controllers and scheduler, shared by all tests.
 
-    Objects stay from test to test: use a namespace and names of your own.
+    Objects stay from test to test: each test must use a separate namespace and its own names.
     """
-    # Imported here: it needs the extra `controlplane`.
+    # Imported here because it needs the extra `controlplane`.
     from navarchos.testing.controlplane import ControlPlane
 
     with ControlPlane() as running:
@@ -157,7 +157,7 @@ def control_plane() -> Iterator["ControlPlane"]:
 
 @pytest.fixture(scope="session")
 def environment_crds() -> Sequence[Source]:
-    """Definitions that `environment` is to have: objects, files or folders. Override it."""
+    """Return the CustomResourceDefinitions of `environment`: objects, files or folders."""
     return ()
 
 
@@ -165,9 +165,9 @@ def environment_crds() -> Sequence[Source]:
 def environment(
     pytestconfig: pytest.Config, environment_crds: Sequence[Source]
 ) -> Iterator[Environment]:
-    """The API server that `--navarchos-server` names, for all tests that ask for it.
+    """Provide the API server that `--navarchos-server` selects, shared by all tests.
 
-    Objects stay from test to test: use a namespace and names of your own.
+    Objects stay from test to test: each test must use a separate namespace and its own names.
     """
     with provide(pytestconfig.getoption(_OPTION), crds=environment_crds) as running:
         yield running
