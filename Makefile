@@ -74,7 +74,7 @@ verify: $(STAMP) ## Fail when a generated file differs from what is checked in
 	$(BIN)/navarchos manifests --metrics-secure --check config/secure-metrics
 
 .PHONY: rules
-rules: $(STAMP) ## List the rules that no test pins, of SECTIONS=ST,FQ or of all; fail for a core one
+rules: $(STAMP) ## List the rules of docs/spec that no test pins, of SECTIONS=ST,FQ or of all
 	@$(BIN)/python -m tests.rules $(SECTIONS)
 
 .PHONY: controlplane

@@ -1,61 +1,78 @@
-"""`make rules` counts what it says that it counts."""
+"""Tests of `make rules`: how it reads docs/spec, and which differences it reports."""
 
 from pathlib import Path
 
 import pytest
-from tests.rules.book import Book, RulesError, read_ids, read_not_taken
+from tests.rules.book import Book, Rule, RulesError, read_rules
 from tests.rules.pins import Pins
 
 pytest_plugins = ["pytester"]
 
-LEVELS = {"ST-01": "core", "ST-02": "core", "ST-03": "plus", "RT-01": "note"}
+RULES = {
+    rule.id: rule
+    for rule in (
+        Rule("ST-01", "core"),
+        Rule("ST-02", "core", "nothing here would use it"),
+        Rule("ST-03", "plus"),
+        Rule("RT-01", "note"),
+    )
+}
 
 
-def file(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "list"
-    path.write_text(text, encoding="utf-8")
-    return path
+def pages(tmp_path: Path, *texts: str) -> Path:
+    for number, text in enumerate(texts):
+        (tmp_path / f"page{number}.md").write_text(text, encoding="utf-8")
+    return tmp_path
 
 
-def test_ids_have_a_level_each(tmp_path: Path) -> None:
-    path = file(tmp_path, "# all of them\nST-01 core\n\nRT-01 note\n")
-    assert read_ids(path) == {"ST-01": "core", "RT-01": "note"}
+def heading(rule: str, level: str = "core", text: str = "A text.") -> str:
+    return f"### {rule}: A title\n\n`[{level}]`\n\n{text}\n\n"
+
+
+def test_rules_are_headings_with_a_level_and_a_text(tmp_path: Path) -> None:
+    folder = pages(
+        tmp_path,
+        "# A page\n\nST-09 is not a heading.\n\n## A part\n\n" + heading("ST-01"),
+        heading("N-1", "note", "One paragraph,\nin two lines.\n\nAnd another."),
+    )
+    assert read_rules(folder) == {"ST-01": Rule("ST-01", "core"), "N-1": Rule("N-1", "note")}
+
+
+def test_a_rule_that_is_not_taken_has_its_reason_below_its_heading(tmp_path: Path) -> None:
+    text = "A text.\n\n**Not taken:** Nothing here\nwould use it."
+    folder = pages(tmp_path, heading("ST-16", "plus", text) + heading("ST-17"))
+    assert read_rules(folder) == {
+        "ST-16": Rule("ST-16", "plus", "Nothing here\nwould use it."),
+        "ST-17": Rule("ST-17", "core"),
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("ST-01 cor", "list:1: 'cor' is none of"),
-        ("ST-01", "list:1: '' is none of"),
-        ("ST01 core", "'ST01' is no id of a rule"),
-        ("ST-01 core\nST-01 plus", "list:2: ST-01 stands here twice"),
+        (heading("ST-01") + heading("ST-01"), "page0.md:7: ST-01 has two headings"),
+        (heading("ST-01", "cor"), "page0.md:1: the line below the heading of ST-01 must be"),
+        ("### ST-01: A title\n\nA text.\n", "page0.md:1: the line below the heading of ST-01"),
+        (heading("ST-01", text=""), "page0.md:1: ST-01 has no text"),
+        (heading("ST-01", text="**Not taken:** A reason."), "page0.md:1: ST-01 has no text"),
+        (heading("ST-01", text="A text.\n\n**Not taken:**"), "page0.md:1: ST-01 is not taken, w"),
+        ("### ST-01\n\n`[core]`\n\nA text.\n", "page0.md:1: the heading of ST-01 must look like"),
+        ("## ST-01: A title\n\n`[core]`\n\nA text.\n", "page0.md:1: the heading of ST-01 must"),
+        ("# A page\n", "has no rules"),
     ],
 )
-def test_a_broken_list_of_ids_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+def test_a_specification_with_a_mistake_is_refused(tmp_path: Path, text: str, fault: str) -> None:
     with pytest.raises(RulesError, match=fault):
-        read_ids(file(tmp_path, text))
+        read_rules(pages(tmp_path, text))
 
 
-def test_reasons_are_the_rows_that_begin_with_an_id(tmp_path: Path) -> None:
-    text = "# Not taken\n\n| rule | why not |\n|---|---|\n| ST-16 | nobody | asks |\nST-17 is.\n"
-    assert read_not_taken(file(tmp_path, text)) == {"ST-16": "nobody | asks"}
+def test_an_id_with_headings_on_two_pages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RulesError, match=r"page1\.md:1: ST-01 has two headings"):
+        read_rules(pages(tmp_path, heading("ST-01"), heading("ST-01")))
 
 
-@pytest.mark.parametrize(
-    ("text", "fault"),
-    [
-        ("| ST-16 | |", "list:1: ST-16 has no reason"),
-        ("| ST-16 |", "list:1: ST-16 has no reason"),
-        ("| ST-16 | a |\n| ST-16 | b |", "list:2: ST-16 stands here twice"),
-    ],
-)
-def test_a_rule_is_not_left_out_without_one_reason(tmp_path: Path, text: str, fault: str) -> None:
-    with pytest.raises(RulesError, match=fault):
-        read_not_taken(file(tmp_path, text))
-
-
-def test_a_section_tells_what_is_pinned_left_out_and_left() -> None:
-    book = Book(LEVELS, {"ST-02": "no"}, {"RT-01": ["t"]})
+def test_the_line_of_a_section_has_its_counts() -> None:
+    book = Book(RULES, {"RT-01": ["t"]})
     assert book.sections() == ["ST", "RT"]
     assert book.line("ST") == (
         "ST    3 rules,   0 pinned,  1 not taken,  2 not pinned: ST-01 core, ST-03 plus"
@@ -63,25 +80,24 @@ def test_a_section_tells_what_is_pinned_left_out_and_left() -> None:
     assert book.line("RT") == "RT    1 rules,   1 pinned,  0 not taken,  0 not pinned"
 
 
-def test_only_a_core_rule_of_the_asked_sections_is_missed() -> None:
-    book = Book({**LEVELS, "FQ-01": "core"}, {"ST-02": "no"}, {})
-    assert book.missing(["ST", "RT"]) == ["ST-01"]
-    assert Book(LEVELS, {"ST-02": "no"}, {"ST-01": ["t"]}).missing(["ST"]) == []
+def test_missing_rules_are_neither_pinned_nor_left_out_nor_notes() -> None:
+    book = Book({**RULES, "FQ-01": Rule("FQ-01", "core")}, {})
+    assert book.missing(["ST", "RT"]) == ["ST-01", "ST-03"]
+    assert Book(RULES, {"ST-01": ["t"]}).missing(["ST"]) == ["ST-03"]
 
 
-def test_an_unknown_section_is_named() -> None:
+def test_the_error_for_an_unknown_section_names_the_sections() -> None:
     with pytest.raises(RulesError, match="no section 'XX': there are ST, RT"):
-        Book(LEVELS, {}, {}).line("XX")
+        Book(RULES, {}).line("XX")
 
 
-def test_lists_and_pins_that_contradict_each_other_are_mistakes() -> None:
-    book = Book(LEVELS, {"ST-01": "no", "ST-99": "no"}, {"ST-01": ["b", "a"], "ST-98": ["t"]})
+def test_rules_and_pins_that_contradict_each_other_are_mistakes() -> None:
+    book = Book(RULES, {"ST-02": ["b", "a"], "ST-98": ["t"]})
     assert book.mistakes() == [
-        "ST-98 is no known rule, but pinned by t",
-        "ST-99 is no known rule, but listed as not taken",
-        "ST-01 is listed as not taken, but pinned by a",
+        "ST-98 is pinned by t, but docs/spec has no such rule",
+        "ST-02 is not taken, but pinned by a",
     ]
-    assert Book(LEVELS, {"ST-02": "no"}, {"ST-01": ["t"]}).mistakes() == []
+    assert Book(RULES, {"ST-01": ["t"]}).mistakes() == []
 
 
 def test_markers_count_wherever_pytest_finds_them(pytester: pytest.Pytester) -> None:
@@ -128,8 +144,7 @@ def test_a_test_that_cannot_be_collected_is_an_error(pytester: pytest.Pytester) 
     assert "nothing_of_that_name" in pins.errors[0]
 
 
-def test_the_lists_of_this_project_can_be_read_and_name_known_rules() -> None:
-    """`make rules` also collects all tests; this much of it `make test` can afford."""
-    root = Path(__file__).parents[2]
-    levels = read_ids(root / "tests/rules/ids.txt")
-    assert Book(levels, read_not_taken(root / "docs/rules-not-taken.md"), {}).mistakes() == []
+def test_the_specification_of_this_project_can_be_read() -> None:
+    """`make rules` also collects all tests; this part is quick enough for `make test`."""
+    rules = read_rules(Path(__file__).parents[2] / "docs/spec")
+    assert Book(rules, {}).sections()[:2] == ["CL", "CT"]

@@ -1,1 +1,1 @@
-"""Which rules of the specification the tests pin, and which none does: `make rules`."""
+"""The program behind `make rules`: compare the rules of docs/spec with the tests that pin them."""

@@ -1,8 +1,8 @@
-"""`python -m tests.rules [ST,FQ,…]`: what `make rules` runs.
+"""`python -m tests.rules [ST,FQ,…]`: the program behind `make rules`.
 
-Prints a line per section. Ends with 1 when a [core] rule of these sections is neither
-pinned by a collected test nor listed in docs/rules-not-taken.md, and when the lists
-contradict each other or the tests.
+Prints a line per section. Ends with 1 when a rule of these sections is neither pinned by a
+collected test nor marked as not taken in docs/spec (rules of the level note excepted), when
+a test pins a rule that docs/spec does not have, and when docs/spec cannot be read.
 """
 
 import contextlib
@@ -11,18 +11,16 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.rules.book import Book, RulesError, read_ids, read_not_taken
+from tests.rules.book import Book, RulesError, read_rules
 from tests.rules.pins import Pins
 
 _ROOT = Path(__file__).parents[2]
 
 
 def main(sections: str) -> int:
-    """Report on some sections, `ST,FQ`, or on all: an empty string."""
+    """Report on some sections, such as `ST,FQ`, or on all: an empty string."""
     try:
-        levels = read_ids(_ROOT / "tests/rules/ids.txt")
-        not_taken = read_not_taken(_ROOT / "docs/rules-not-taken.md")
-        book = Book(levels, not_taken, _pins())
+        book = Book(read_rules(_ROOT / "docs/spec"), _pins())
         names = [name.strip() for name in sections.split(",") if name.strip()] or book.sections()
         lines = [book.line(name) for name in names]
     except RulesError as error:
@@ -30,13 +28,16 @@ def main(sections: str) -> int:
         return 1
     sys.stdout.write("\n".join(lines) + "\n")
     faults = book.mistakes()
-    faults += [f"{r} is [core]: pin it, or give a reason" for r in book.missing(names)]
+    faults += [
+        f"{r} is not pinned by any test: pin it, or state in docs/spec why it is not taken"
+        for r in book.missing(names)
+    ]
     sys.stderr.writelines(f"rules: {fault}\n" for fault in faults)
     return 1 if faults else 0
 
 
 def _pins() -> dict[str, list[str]]:
-    """What the tests of this project pin, those of a real control plane included."""
+    """Collect the pins of all tests, including those that need a real control plane."""
     pins = Pins()
     with contextlib.redirect_stdout(io.StringIO()):
         options = ["--collect-only", "-q", f"--rootdir={_ROOT}"]

@@ -1,121 +1,159 @@
-"""The rules that are known, those that are not taken, and what is left to prove."""
+"""The rules of docs/spec, the tests that pin them, and the differences between the two."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["CORE", "Book", "RulesError", "read_ids", "read_not_taken", "section"]
+__all__ = ["NOTE", "Book", "Rule", "RulesError", "read_rules", "section"]
 
-CORE = "core"
+NOTE = "note"
+"""The level of a rule that no test has to pin."""
 
-_LEVELS = frozenset({CORE, "plus", "note"})
+_LEVELS = frozenset({"core", "plus", NOTE})
 _ID = re.compile(r"([A-Z]+)-[0-9]+")
+_HEADING = re.compile(r"#+ +(?P<id>[A-Z]+-[0-9]+)\b(?P<rest>.*)")
+_LEVEL = re.compile(r"`\[([a-z]*)\]`")
+_NOT_TAKEN = "**Not taken:**"
 
 
 class RulesError(Exception):
-    """A list of rules contradicts itself, or names what is not there."""
+    """The specification cannot be read, or a section does not exist."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule of the specification.
+
+    Attributes:
+        id: `ST-07`.
+        level: `core`, `plus` or `note`.
+        not_taken: Why this project does not follow the rule; empty if it does.
+    """
+
+    id: str
+    level: str
+    not_taken: str = ""
 
 
 def section(rule: str) -> str:
-    """`ST` of `ST-07`."""
+    """Return the section of a rule: `ST` of `ST-07`."""
     found = _ID.fullmatch(rule)
     if not found:
-        raise RulesError(f"{rule!r} is no id of a rule: it looks like ST-07")
+        raise RulesError(f"{rule!r} is not the id of a rule: an id looks like ST-07")
     return found[1]
 
 
-def read_ids(path: Path) -> dict[str, str]:
-    """The level of each rule, in the order of the file: `ST-07 core`, a line each."""
-    levels: dict[str, str] = {}
-    for number, line in _lines(path):
-        if not line or line.startswith("#"):
-            continue
-        rule, _, level = line.partition(" ")
-        section(rule)
-        if level not in _LEVELS:
-            raise RulesError(f"{path.name}:{number}: {level!r} is none of {sorted(_LEVELS)}")
-        _keep(levels, rule, level, f"{path.name}:{number}")
-    return levels
+def read_rules(folder: Path) -> dict[str, Rule]:
+    """Read the rules of all pages of a folder, by id, in the order of the pages.
+
+    A rule is a heading `### ST-07: Title`, a line with its level, and its text:
+
+        ### ST-07: Updates move a key
+
+        `[core]`
+
+        After an update the object is found under its new values.
+
+    A paragraph that begins with `**Not taken:**` states why the rule is not followed.
+
+    Raises:
+        RulesError: A heading, a level, a text or a reason is missing or malformed, or an
+            id has two headings.
+    """
+    rules: dict[str, Rule] = {}
+    for path in sorted(folder.glob("*.md")):
+        for where, heading, body in _headings(path):
+            rule = _rule(where, heading, body)
+            if rule.id in rules:
+                raise RulesError(f"{where}: {rule.id} has two headings")
+            rules[rule.id] = rule
+    if not rules:
+        raise RulesError(f"{folder} has no rules")
+    return rules
 
 
-def read_not_taken(path: Path) -> dict[str, str]:
-    """The reason of each rule that is not taken: the rows `| ST-16 | reason |`."""
-    reasons: dict[str, str] = {}
-    for number, line in _lines(path):
-        cells = [cell.strip() for cell in line.strip("|").split("|", 1)]
-        if not line.startswith("|") or not _ID.fullmatch(cells[0]):
-            continue
-        if len(cells) < 2 or not cells[1]:
-            raise RulesError(f"{path.name}:{number}: {cells[0]} has no reason")
-        _keep(reasons, cells[0], cells[1], f"{path.name}:{number}")
-    return reasons
+def _headings(path: Path) -> Iterator[tuple[str, str, list[str]]]:
+    """Return each heading of a rule with its place and the lines below it."""
+    lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    starts = [number for number, line in enumerate(lines) if line.startswith("#")]
+    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+        if _HEADING.fullmatch(lines[start]):
+            yield f"{path.name}:{start + 1}", lines[start], lines[start + 1 : end]
 
 
-def _lines(path: Path) -> Iterable[tuple[int, str]]:
-    text = path.read_text(encoding="utf-8")
-    return enumerate((line.strip() for line in text.splitlines()), start=1)
-
-
-def _keep(kept: dict[str, str], rule: str, value: str, where: str) -> None:
-    if rule in kept:
-        raise RulesError(f"{where}: {rule} stands here twice")
-    kept[rule] = value
+def _rule(where: str, heading: str, body: list[str]) -> Rule:
+    found = _HEADING.fullmatch(heading)
+    assert found is not None, "a heading of a rule"
+    name = found["id"]
+    if not heading.startswith("### ") or not re.fullmatch(r": \S.*", found["rest"]):
+        raise RulesError(f"{where}: the heading of {name} must look like '### {name}: Title'")
+    paragraphs = "\n".join(body).strip().split("\n\n")
+    level = _LEVEL.fullmatch(paragraphs[0])
+    if level is None or level[1] not in _LEVELS:
+        levels = ", ".join(f"`[{level}]`" for level in sorted(_LEVELS))
+        raise RulesError(f"{where}: the line below the heading of {name} must be one of {levels}")
+    text = [paragraph for paragraph in paragraphs[1:] if not paragraph.startswith(_NOT_TAKEN)]
+    if not any(paragraph.strip() for paragraph in text):
+        raise RulesError(f"{where}: {name} has no text")
+    reasons = [p.removeprefix(_NOT_TAKEN).strip() for p in paragraphs if p.startswith(_NOT_TAKEN)]
+    if reasons and not all(reasons):
+        raise RulesError(f"{where}: {name} is not taken, without a reason")
+    return Rule(name, level[1], " ".join(reasons))
 
 
 @dataclass(frozen=True)
 class Book:
-    """What is known of every rule.
+    """The rules and the tests that pin them.
 
     Attributes:
-        levels: of every rule that there is.
-        not_taken: the reasons of those that are left out on purpose.
-        pins: the tests of those that are pinned.
+        rules: All rules, by id.
+        pins: The tests that pin a rule, by id.
     """
 
-    levels: Mapping[str, str]
-    not_taken: Mapping[str, str]
+    rules: Mapping[str, Rule]
     pins: Mapping[str, Collection[str]]
 
     def sections(self) -> list[str]:
-        """All of them, in the order of the list."""
-        return list(dict.fromkeys(map(section, self.levels)))
+        """Return all sections, in the order of the rules."""
+        return list(dict.fromkeys(map(section, self.rules)))
 
-    def rules(self, name: str) -> list[str]:
-        """Those of one section; an unknown one is an error."""
-        found = [rule for rule in self.levels if section(rule) == name]
+    def rules_of(self, name: str) -> list[Rule]:
+        """Return the rules of one section.
+
+        Raises:
+            RulesError: There is no such section.
+        """
+        found = [rule for rule in self.rules.values() if section(rule.id) == name]
         if not found:
             raise RulesError(f"no section {name!r}: there are {', '.join(self.sections())}")
         return found
 
-    def open(self, name: str) -> list[str]:
-        """Those of one section that are neither pinned nor left out on purpose."""
-        return [r for r in self.rules(name) if r not in self.pins and r not in self.not_taken]
+    def open(self, name: str) -> list[Rule]:
+        """Return the rules of one section that are taken and not pinned."""
+        return [r for r in self.rules_of(name) if r.id not in self.pins and not r.not_taken]
 
     def mistakes(self) -> list[str]:
-        """What contradicts itself, in any section: a line each."""
+        """Return the contradictions between rules and pins, in any section, a line each."""
         unknown = [
-            f"{rule} is no known rule, but pinned by {min(self.pins[rule])}"
-            for rule in sorted(set(self.pins) - set(self.levels))
-        ]
-        unknown += [
-            f"{rule} is no known rule, but listed as not taken"
-            for rule in sorted(set(self.not_taken) - set(self.levels))
+            f"{rule} is pinned by {min(self.pins[rule])}, but docs/spec has no such rule"
+            for rule in sorted(set(self.pins) - set(self.rules))
         ]
         return unknown + [
-            f"{rule} is listed as not taken, but pinned by {min(self.pins[rule])}"
-            for rule in sorted(set(self.pins) & set(self.not_taken))
+            f"{rule.id} is not taken, but pinned by {min(self.pins[rule.id])}"
+            for rule in self.rules.values()
+            if rule.not_taken and rule.id in self.pins
         ]
 
     def line(self, name: str) -> str:
-        """One section in one line."""
-        rules = self.rules(name)
-        pinned = sum(rule in self.pins for rule in rules)
-        left_out = sum(rule in self.not_taken for rule in rules)
-        counts = f"{name:<3} {len(rules):>3} rules, {pinned:>3} pinned, {left_out:>2} not taken"
-        left = [f"{rule} {self.levels[rule]}" for rule in self.open(name)]
+        """Return the counts of one section as a line."""
+        rules = self.rules_of(name)
+        pinned = sum(rule.id in self.pins for rule in rules)
+        not_taken = sum(bool(rule.not_taken) for rule in rules)
+        counts = f"{name:<3} {len(rules):>3} rules, {pinned:>3} pinned, {not_taken:>2} not taken"
+        left = [f"{rule.id} {rule.level}" for rule in self.open(name)]
         return f"{counts}, {len(left):>2} not pinned{': ' if left else ''}{', '.join(left)}"
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """The [core] rules of these sections that are neither pinned nor left out."""
-        return [r for name in names for r in self.open(name) if self.levels[r] == CORE]
+        """Return the ids of the rules of some sections that a test should pin and none does."""
+        return [r.id for name in names for r in self.open(name) if r.level != NOTE]

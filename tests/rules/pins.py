@@ -1,4 +1,4 @@
-"""The pins, as pytest collects them: markers of functions, classes, modules and parameters."""
+"""Collect the pins of tests: markers of functions, classes, modules and parameters."""
 
 import pytest
 
@@ -6,10 +6,11 @@ __all__ = ["Pins"]
 
 
 class Pins:
-    """A pytest plugin that keeps which collected tests pin which rule.
+    """A pytest plugin that records which collected tests pin which rule.
 
-    A test that is skipped, or expected to fail, proves nothing: its pins do not count.
-    Errors of the collection are kept, too; with one, the pins are not all there.
+    Pins of tests that are skipped or expected to fail do not count, because such tests prove
+    nothing.
+    Errors of the collection are recorded too, because pins are then missing.
     """
 
     def __init__(self) -> None:
