@@ -3,11 +3,11 @@
 import sys
 
 from navarchos import Client
-from navarchos.drain import DrainError, DrainOptions, Outcome, drain_node
+from navarchos.drain import DrainError, DrainOptions, EvictionResult, drain_node
 
 
-def tell(pod: str, outcome: Outcome) -> None:
-    print(f"{pod}: {outcome.answer}", flush=True)
+def tell(pod: str, result: EvictionResult) -> None:
+    print(f"{pod}: {result.outcome}", flush=True)
 
 
 def main() -> int:

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from navarchos.cli.errors import ExitStatus
-from navarchos.drain import Answer
-from navarchos.drain import Reason as PodReason
+from navarchos.drain import EvictionOutcome, PodReason
 from navarchos.operator.api.v1alpha1 import DrainPhase, ReplacementPhase, RolloutPhase, Step
 from navarchos.operator.drains.status import DrainReason
 from navarchos.operator.events import EventReason
@@ -39,7 +38,7 @@ def part(title: str) -> set[str]:
         ("### NodeDrain", DrainPhase),
         ("## Conditions and their reasons", DrainReason),
         ("### Reasons to wait", Wait),
-        ("## Why a pod stays", [*PodReason, *(a for a in Answer if not a.is_done)]),
+        ("## Why a pod stays", [*PodReason, *(a for a in EvictionOutcome if not a.is_done)]),
         ("## Events", EventReason),
         ("## Commands", [str(status.value) for status in ExitStatus]),
     ],

@@ -1,9 +1,9 @@
-"""Emptying a node: what may go, asking it to go, and what the answers mean.
+"""Draining a node: which pods may be evicted, the eviction itself, and what its response means.
 
-The decisions are pure functions; the actions are thin. A script calls
-`drain_node`, which is `kubectl drain` in Python. A controller, which must not wait,
-puts the pieces together itself: `classify` the pods, ask those that are due through
-an `Evictor`, look again when something changes.
+The decisions are pure functions; the actions send one request each. A script calls
+`drain_node`, which is `kubectl drain` in Python. A controller must not wait, so it combines
+the parts itself: `classify` the pods, evict the pods that are due with an `Evictor`, and
+reconcile again when something changes.
 """
 
 from navarchos.drain.budgets import BUDGETS, Budget, budgets_of
@@ -22,20 +22,30 @@ from navarchos.drain.errors import (
     NodeReplaced,
     PodsNotAllowed,
 )
-from navarchos.drain.eviction import Answer, Evictor, Outcome, outcome_of
-from navarchos.drain.filters import Action, DaemonSetExists, Finding, Reason
+from navarchos.drain.eviction import (
+    EvictionOutcome,
+    EvictionResult,
+    Evictor,
+    eviction_result,
+    retry_delay,
+)
 from navarchos.drain.options import DrainOptions
-from navarchos.drain.plan import DrainPlan, PlannedPod, classify
+from navarchos.drain.plan import (
+    DaemonSetExists,
+    DrainPlan,
+    PlannedPod,
+    PodAction,
+    PodFinding,
+    PodReason,
+    classify,
+)
 from navarchos.drain.pods import DAEMON_SETS, PODS, DaemonSet, Pod, full_name, pods_on
-from navarchos.drain.retry import retry_delay
 
 __all__ = [
     "BUDGETS",
     "DAEMON_SETS",
     "LATE_BINDING",
     "PODS",
-    "Action",
-    "Answer",
     "Budget",
     "CordonState",
     "DaemonSet",
@@ -46,22 +56,24 @@ __all__ = [
     "DrainReport",
     "DrainTimeout",
     "EvictionForbidden",
+    "EvictionOutcome",
+    "EvictionResult",
     "Evictor",
-    "Finding",
     "NodeReplaced",
     "OnProgress",
-    "Outcome",
     "PlannedPod",
     "Pod",
+    "PodAction",
+    "PodFinding",
+    "PodReason",
     "PodsNotAllowed",
-    "Reason",
     "budgets_of",
     "classify",
     "cordon_patch",
     "cordon_state",
     "drain_node",
+    "eviction_result",
     "full_name",
-    "outcome_of",
     "pods_on",
     "retry_delay",
     "uncordon_patch",

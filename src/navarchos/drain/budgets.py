@@ -1,6 +1,6 @@
-"""PodDisruptionBudgets: which pods they cover, and whether one may go.
+"""PodDisruptionBudgets: which pods a budget covers, and whether it allows an eviction.
 
-The server decides; these functions only explain and foresee its decisions.
+The API server decides; these functions only explain and predict its decisions.
 """
 
 from collections.abc import Iterable
@@ -18,14 +18,14 @@ __all__ = ["BUDGETS", "Budget", "BudgetSpec", "BudgetStatus", "budgets_of"]
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Which pods a budget covers, and what it allows for those that are not ready."""
+    """Which pods a budget covers, and how it treats pods that are not ready."""
 
     selector: LabelSelectorSpec | None = None
     unhealthy_pod_eviction_policy: str = ""
 
 
 class BudgetStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """What the disruption controller made of it."""
+    """What the disruption controller last computed for the budget."""
 
     disruptions_allowed: int = 0
     current_healthy: int = 0
@@ -42,7 +42,7 @@ class Budget(Object, frozen=True):
 
     @property
     def is_current(self) -> bool:
-        """Whether the status belongs to the spec as it is now."""
+        """Whether the status was computed for the present spec."""
         return self.status.observed_generation >= self.metadata.generation
 
     @property
@@ -52,17 +52,17 @@ class Budget(Object, frozen=True):
 
     @property
     def can_never_allow(self) -> bool:
-        """Whether every pod it covers is wanted, so that no eviction can succeed.
+        """Whether the budget requires every pod that it covers, so that no eviction succeeds.
 
-        `minAvailable` of all replicas, or `maxUnavailable: 0`.
+        This is `minAvailable` of all replicas, or `maxUnavailable: 0`.
         """
         return 0 < self.status.expected_pods <= self.status.desired_healthy
 
     def covers(self, pod: Pod) -> bool:
-        """Tell whether the budget counts for the pod.
+        """Return whether the budget covers the pod.
 
-        As in `policy/v1`: an empty selector takes every pod of the namespace, an
-        absent one none; a selector that cannot be read takes none.
+        As in `policy/v1`: an empty selector matches every pod of the namespace, an absent
+        selector matches no pod, and so does an invalid one.
         """
         if self.spec.selector is None or pod.metadata.namespace != self.metadata.namespace:
             return False
@@ -78,6 +78,9 @@ BUDGETS: Final = Resource(
 
 
 def budgets_of(pod: Pod, budgets: Iterable[Budget]) -> tuple[Budget, ...]:
-    """Return the budgets that cover the pod, by name. More than one blocks it for good."""
+    """Return the budgets that cover the pod, sorted by name.
+
+    The API server refuses to evict a pod that more than one budget covers.
+    """
     found = (budget for budget in budgets if budget.covers(pod))
     return tuple(sorted(found, key=lambda budget: budget.metadata.name))

@@ -1,9 +1,8 @@
-"""Closing a node to new pods, and giving back exactly what was taken.
+"""Cordoning a node, and undoing a cordon without undoing one that another client set.
 
-Only `spec.unschedulable` is touched; the taint that belongs to it is the node
-controller's business. An annotation, whose key the caller chooses, says that the
-cordon is ours and whose exactly, so that a node that somebody else had cordoned
-stays cordoned when we are done.
+Only `spec.unschedulable` is patched; the node lifecycle controller adds and removes the
+taint that belongs to it. An annotation, whose key the caller chooses, records the owner of
+the cordon. A node that another client cordoned therefore stays cordoned after the drain.
 """
 
 from collections.abc import Mapping
@@ -27,21 +26,21 @@ __all__ = [
 ]
 
 LATE_BINDING: Final = 2.0
-"""Seconds after the cordon before an empty node is believed to be empty.
+"""Seconds after the cordon before an empty node counts as drained.
 
-A scheduler that chose the node just before the cordon may bind its pod just after
-it; nothing in the API tells that this is still to come.
+A scheduler that chose the node just before the cordon may bind its pod just after it, and
+nothing in the API announces such a binding.
 """
 
 
 class SchedulingSpec(msgspec.Struct, frozen=True, gc=False):
-    """Whether new pods may come."""
+    """Whether the scheduler may place pods on the node."""
 
     unschedulable: bool = False
 
 
 class NodeScheduling(Object, frozen=True):
-    """A node, as far as cordoning needs it."""
+    """A node with the fields that cordoning needs."""
 
     spec: SchedulingSpec = SchedulingSpec()
 
@@ -50,7 +49,7 @@ NODE_SCHEDULING = Resource("", "v1", "nodes", "Node", namespaced=False, type=Nod
 
 
 class CordonState(StrEnum):
-    """Whose cordon a node bears."""
+    """Who cordoned a node, if it is cordoned."""
 
     OPEN = "Open"
     OURS = "Ours"
@@ -60,14 +59,14 @@ class CordonState(StrEnum):
 def cordon_state(
     *, unschedulable: bool, annotations: Mapping[str, str], key: str, owner: str
 ) -> CordonState:
-    """Tell whose cordon a node bears.
+    """Return who cordoned a node.
 
     Args:
         unschedulable: The node's `spec.unschedulable`.
         annotations: The node's annotations.
-        key: The annotation that records ownership; empty if none is kept, and
-            then every cordon is foreign.
-        owner: Who "we" are: the annotation's value.
+        key: The annotation that records the owner; empty if the caller records no owner,
+            and then every cordon counts as foreign.
+        owner: The annotation's value for cordons of the caller.
     """
     if not unschedulable:
         return CordonState.OPEN
@@ -75,10 +74,10 @@ def cordon_state(
 
 
 def cordon_patch(key: str = "", owner: str = "") -> dict[str, object]:
-    """Return the merge patch that cordons a node and says whose cordon it is.
+    """Return the merge patch that cordons a node and records the owner of the cordon.
 
-    To be sent with the resourceVersion that the decision was made on: then nobody
-    else can have cordoned the node in between.
+    Send it with the resourceVersion that the decision was made on: the patch then fails
+    with `Conflict` if another client cordoned the node in between.
     """
     body: dict[str, object] = {"spec": {"unschedulable": True}}
     if key:
@@ -87,7 +86,7 @@ def cordon_patch(key: str = "", owner: str = "") -> dict[str, object]:
 
 
 def uncordon_patch(key: str = "") -> dict[str, object]:
-    """Return the merge patch that opens a node and forgets whose cordon it was."""
+    """Return the merge patch that uncordons a node and removes the owner's annotation."""
     body: dict[str, object] = {"spec": {"unschedulable": None}}
     if key:
         body["metadata"] = {"annotations": {key: None}}

@@ -1,4 +1,4 @@
-"""`kubectl drain` as a function: empty one node and wait for it."""
+"""`kubectl drain` as a function: drain one node and wait for its pods."""
 
 from collections.abc import Callable
 from typing import Final
@@ -18,30 +18,29 @@ from navarchos.drain.cordon import (
     cordon_state,
 )
 from navarchos.drain.errors import DrainTimeout, EvictionForbidden, NodeReplaced, PodsNotAllowed
-from navarchos.drain.eviction import Answer, Evictor, Outcome
+from navarchos.drain.eviction import EvictionOutcome, EvictionResult, Evictor, retry_delay
 from navarchos.drain.options import DrainOptions
 from navarchos.drain.plan import DrainPlan, PlannedPod, classify
 from navarchos.drain.pods import DAEMON_SETS, PODS, pods_on
-from navarchos.drain.retry import retry_delay
 from navarchos.stopping import StopToken
 
 __all__ = ["DrainReport", "OnProgress", "drain_node"]
 
-OnProgress = Callable[[str, Outcome], None]
-"""Called with `namespace/name` of a pod and the answer to each request that it go."""
+OnProgress = Callable[[str, EvictionResult], None]
+"""Called with `namespace/name` of a pod and the result of each eviction request."""
 
 _POLL: Final = 1.0
-"""Seconds between two looks at the node, as in kubectl."""
+"""Seconds between two reads of the node and its pods, as in kubectl."""
 
 
 class DrainReport(msgspec.Struct, frozen=True):
-    """What a drain did. Pods are written `namespace/name`, sorted.
+    """What a drain did. Pods are listed as `namespace/name`, sorted.
 
     Attributes:
         node: The node's name.
-        cordoned: Whether the cordon is new; otherwise the node had one before.
-        evicted: Pods that were asked to go and are gone.
-        ignored: Pods that stayed.
+        cordoned: Whether this drain cordoned the node; False if it was cordoned before.
+        evicted: Pods that this drain evicted and that are gone.
+        ignored: Pods that stayed on the node.
     """
 
     node: str
@@ -61,25 +60,25 @@ def drain_node(
 ) -> DrainReport:
     """Cordon a node, evict its pods, and wait until they are gone.
 
-    Unlike `kubectl drain` it looks at the node again and again, so that pods which
-    arrive late go too, and it never mistakes a later pod or node of the same name
-    for the one that was meant. As there, the node stays cordoned whatever happens.
+    Unlike `kubectl drain`, this function lists the pods repeatedly, so that pods which arrive
+    late are evicted too, and it never evicts from a later node of the same name. As with
+    `kubectl drain`, the node stays cordoned in any case.
 
     Args:
-        client: Talks to the server.
+        client: Sends the requests.
         name: The node.
-        options: Those of `kubectl drain`; its defaults when absent.
+        options: The options of `kubectl drain`; its defaults when absent.
         clock: Time.
-        stop: Ends the wait; pods that have been evicted stay evicted.
-        on_progress: Told of every answer.
+        stop: Ends the wait; evicted pods stay evicted.
+        on_progress: Called with the result of every eviction request.
 
     Raises:
-        NotFound: There is no such node.
-        PodsNotAllowed: The options do not allow some pods to be removed. Nothing
-            was evicted, unless the pod arrived late.
+        NotFound: The node does not exist.
+        PodsNotAllowed: The options do not allow some pods to be evicted. No pod was evicted,
+            unless the refused pod arrived late.
         DrainTimeout: The options' timeout passed.
-        EvictionForbidden: The caller lacks a right.
-        NodeReplaced: Another node bears the name now.
+        EvictionForbidden: The caller lacks a permission (RBAC).
+        NodeReplaced: A new node has taken over the name.
         ClientError: The node could not be read or cordoned.
         Stopped: `stop` was set.
     """
@@ -106,19 +105,19 @@ class _Drain:
         self._on_progress = on_progress
         self._due: dict[str, float] = {}  # by uid: monotonic instant of the next request
         self._failures: dict[str, int] = {}  # by uid: refusals in a row
-        self._last: dict[str, Outcome] = {}  # by uid
-        self._asked: dict[str, str] = {}  # by uid: namespace/name of pods on their way
+        self._last: dict[str, EvictionResult] = {}  # by uid
+        self._evicted: dict[str, str] = {}  # by uid: namespace/name
 
     def run(self, stop: StopToken) -> DrainReport:
         node, cordoned = self._cordon(stop)
-        plan = self._survey()
+        plan = self._plan()
         if plan.refuse:
             raise PodsNotAllowed(self._name, plan.refuse)
         started = self._clock.monotonic()
         while True:
             stop.raise_if_set()
             self._check_node(node.metadata.uid)
-            plan = self._survey()
+            plan = self._plan()
             elapsed = self._clock.monotonic() - started
             if plan.is_drained and elapsed >= (LATE_BINDING if cordoned else 0):
                 return self._report(plan, cordoned=cordoned)
@@ -149,7 +148,7 @@ class _Drain:
         if self._nodes.get(self._name).metadata.uid != uid:
             raise NodeReplaced(self._name)
 
-    def _survey(self) -> DrainPlan:
+    def _plan(self) -> DrainPlan:
         pods = self._pods.list(field_selector=pods_on(self._name)).items
         return classify(pods, self._options, self._daemon_set_exists, now=self._clock.now())
 
@@ -164,33 +163,35 @@ class _Drain:
         for planned in plan.evict:
             stop.raise_if_set()
             if self._due.get(planned.uid, 0.0) <= self._clock.monotonic():
-                self._note(planned, self._ask(planned))
+                self._record(planned, self._evict(planned))
 
-    def _ask(self, planned: PlannedPod) -> Outcome:
-        ask = self._evictor.delete if self._options.disable_eviction else self._evictor.evict
-        outcome = ask(planned.pod, grace=self._options.grace)
-        if outcome.answer is Answer.FORBIDDEN:
-            raise EvictionForbidden(self._name, outcome.message)
-        return outcome
+    def _evict(self, planned: PlannedPod) -> EvictionResult:
+        remove = self._evictor.delete if self._options.disable_eviction else self._evictor.evict
+        result = remove(planned.pod, grace=self._options.grace)
+        if result.outcome is EvictionOutcome.FORBIDDEN:
+            raise EvictionForbidden(self._name, result.message)
+        return result
 
-    def _note(self, planned: PlannedPod, outcome: Outcome) -> None:
+    def _record(self, planned: PlannedPod, result: EvictionResult) -> None:
         failures = self._failures.get(planned.uid, 0)
-        delay = retry_delay(outcome, failures, base=self._options.eviction_retry)
+        delay = retry_delay(result, failures, base=self._options.eviction_retry)
         self._due[planned.uid] = self._clock.monotonic() + delay
-        self._last[planned.uid] = outcome
-        self._failures[planned.uid] = 0 if outcome.answer.is_done else failures + 1
-        if outcome.answer.is_done:
-            self._asked[planned.uid] = planned.name
+        self._last[planned.uid] = result
+        self._failures[planned.uid] = 0 if result.outcome.is_done else failures + 1
+        if result.outcome.is_done:
+            self._evicted[planned.uid] = planned.name
         if self._on_progress is not None:
-            self._on_progress(planned.name, outcome)
+            self._on_progress(planned.name, result)
 
     def _pending(self, plan: DrainPlan) -> dict[str, str]:
-        silent = Outcome(Answer.EVICTED)
-        return {planned.name: self._last.get(planned.uid, silent).message for planned in plan.to_go}
+        no_response = EvictionResult(EvictionOutcome.EVICTED)
+        return {
+            planned.name: self._last.get(planned.uid, no_response).message for planned in plan.to_go
+        }
 
     def _report(self, plan: DrainPlan, *, cordoned: bool) -> DrainReport:
         ignored = {planned.uid: planned.name for planned in plan.ignore}
-        gone = {name for uid, name in self._asked.items() if uid not in ignored}
+        gone = {name for uid, name in self._evicted.items() if uid not in ignored}
         return DrainReport(
             self._name, cordoned, tuple(sorted(gone)), tuple(sorted(ignored.values()))
         )

@@ -1,11 +1,11 @@
-"""What a drain can end in.
+"""The errors of `drain_node`.
 
 ```text
 DrainError
-  PodsNotAllowed     some pods may not be removed with these options
-  DrainTimeout       time is up, and pods are left
-  EvictionForbidden  the caller lacks a right
-  NodeReplaced       the node is not the one that was meant
+  PodsNotAllowed     the options do not allow some pods to be evicted
+  DrainTimeout       the timeout passed before all pods had left
+  EvictionForbidden  the caller lacks a permission (RBAC)
+  NodeReplaced       a new node has taken over the node's name
 ```
 """
 
@@ -18,7 +18,7 @@ __all__ = ["DrainError", "DrainTimeout", "EvictionForbidden", "NodeReplaced", "P
 
 
 class DrainError(NavarchosError):
-    """A node that was not emptied.
+    """A node was not drained.
 
     Attributes:
         node: The node's name.
@@ -34,37 +34,37 @@ class DrainError(NavarchosError):
 
 
 class PodsNotAllowed(DrainError):
-    """The options do not allow some pods to be removed. Nothing was evicted.
+    """The options do not allow some pods to be evicted. No pod was evicted.
 
     Attributes:
-        pods: Those pods, with the reason and the option that would help.
+        pods: The refused pods; each finding names the option that would allow the eviction.
     """
 
     def __init__(self, node: str, pods: Sequence[PlannedPod]) -> None:
         listed = "; ".join(f"{pod.name}: {pod.finding.message}" for pod in pods)
-        super().__init__(node, f"not allowed: {listed}")
+        super().__init__(node, f"the options do not allow the eviction of these pods: {listed}")
         self.pods = tuple(pods)
 
 
 class DrainTimeout(DrainError):
-    """Time is up. The node stays cordoned; pods that were evicted stay evicted.
+    """The timeout passed. The node stays cordoned; evicted pods stay evicted.
 
     Attributes:
-        pending: The pods that are left, `namespace/name` by the last that was
-            heard about each; empty text if it is terminating.
+        pending: The remaining pods as `namespace/name`, each with the last response to its
+            eviction; the text is empty for a pod that is terminating.
     """
 
     def __init__(self, node: str, pending: dict[str, str]) -> None:
         listed = ", ".join(f"{pod} ({why or 'terminating'})" for pod, why in pending.items())
-        super().__init__(node, f"time is up with pods left: {listed}")
+        super().__init__(node, f"the timeout passed before these pods had left: {listed}")
         self.pending = pending
 
 
 class EvictionForbidden(DrainError):
-    """The server does not let the caller evict or delete pods.
+    """The caller may not evict or delete pods.
 
     Attributes:
-        message: The server's words; they name the right that is missing.
+        message: The server's message; it names the missing permission.
     """
 
     def __init__(self, node: str, message: str) -> None:
@@ -73,7 +73,7 @@ class EvictionForbidden(DrainError):
 
 
 class NodeReplaced(DrainError):
-    """Another node bears the name now. Its pods were not touched."""
+    """A new node has taken over the node's name. Its pods were not evicted."""
 
     def __init__(self, node: str) -> None:
-        super().__init__(node, "another node bears this name now; nothing was done to it")
+        super().__init__(node, "a new node has this name now; it was left unchanged")

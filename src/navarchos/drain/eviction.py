@@ -1,15 +1,17 @@
-"""Asking one pod to go, and what the server's answer means.
+"""Evicting one pod, what the response means, and when to retry.
 
-The rules are those of the API server's eviction handler; see the table in
-`outcome_of`. Nothing here waits, and nothing is retried.
+The rules are those of the API server's eviction handler; `eviction_result` has the table.
+No function here waits, and none retries.
 """
 
 import re
+from collections.abc import Callable
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
+from navarchos.backoff import Backoff
 from navarchos.client import Client
 from navarchos.client.errors import (
     ApiError,
@@ -24,20 +26,34 @@ from navarchos.client.errors import (
     is_namespace_terminating,
 )
 from navarchos.client.rbac import PolicyRule
+from navarchos.clock import uniform
 from navarchos.drain.pods import PODS, Pod
 from navarchos.structs import prepare_decoding
 
-__all__ = ["RBAC", "Answer", "Evictor", "Outcome", "outcome_of", "served_eviction"]
+__all__ = [
+    "RBAC",
+    "EvictionOutcome",
+    "EvictionResult",
+    "Evictor",
+    "eviction_result",
+    "retry_delay",
+    "served_eviction",
+]
 
 RBAC: Final = (
     PolicyRule(PODS, ("create",), subresource="eviction"),
-    PolicyRule(PODS, ("delete",)),  # without evictions, or past a budget: only if told to
+    PolicyRule(
+        PODS, ("delete",)
+    ),  # for servers without evictions, and to bypass a budget on request
 )
-"""What an `Evictor` asks of the server."""
+"""The permissions (RBAC) that an `Evictor` needs."""
 
 
-class Answer(StrEnum):
-    """What became of a request that a pod go. A closed set: also a metric's label."""
+class EvictionOutcome(StrEnum):
+    """What happened to an eviction or deletion request.
+
+    A closed set: the values are labels of a metric and reasons in status.
+    """
 
     EVICTED = "Evicted"
     DELETED = "Deleted"
@@ -54,108 +70,148 @@ class Answer(StrEnum):
 
     @property
     def is_done(self) -> bool:
-        """Whether the pod is on its way or gone."""
-        return self in _DONE
+        """Whether the pod terminates or is gone."""
+        match self:
+            case EvictionOutcome.EVICTED | EvictionOutcome.DELETED | EvictionOutcome.GONE:
+                return True
+            case (
+                EvictionOutcome.BLOCKED_BY_BUDGET
+                | EvictionOutcome.IN_PROGRESS
+                | EvictionOutcome.MULTIPLE_BUDGETS
+                | EvictionOutcome.WEBHOOK_DENIED
+                | EvictionOutcome.WEBHOOK_FAILED
+                | EvictionOutcome.REFUSED
+                | EvictionOutcome.NAMESPACE_TERMINATING
+                | EvictionOutcome.FORBIDDEN
+                | EvictionOutcome.RETRY
+            ):
+                return False
+            case _:
+                assert_never(self)
 
     @property
     def is_budget(self) -> bool:
-        """Whether a budget is in the way."""
-        return self in _BUDGET
+        """Whether a PodDisruptionBudget prevented the eviction."""
+        match self:
+            case (
+                EvictionOutcome.BLOCKED_BY_BUDGET
+                | EvictionOutcome.IN_PROGRESS
+                | EvictionOutcome.MULTIPLE_BUDGETS
+            ):
+                return True
+            case (
+                EvictionOutcome.EVICTED
+                | EvictionOutcome.DELETED
+                | EvictionOutcome.GONE
+                | EvictionOutcome.WEBHOOK_DENIED
+                | EvictionOutcome.WEBHOOK_FAILED
+                | EvictionOutcome.REFUSED
+                | EvictionOutcome.NAMESPACE_TERMINATING
+                | EvictionOutcome.FORBIDDEN
+                | EvictionOutcome.RETRY
+            ):
+                return False
+            case _:
+                assert_never(self)
 
 
-_DONE: Final = frozenset({Answer.EVICTED, Answer.DELETED, Answer.GONE})
-_BUDGET: Final = frozenset({Answer.BLOCKED_BY_BUDGET, Answer.IN_PROGRESS, Answer.MULTIPLE_BUDGETS})
-
-
-class Outcome(msgspec.Struct, frozen=True):
-    """The answer, understood.
+class EvictionResult(msgspec.Struct, frozen=True):
+    """The parsed response to an eviction or deletion request.
 
     Attributes:
-        answer: What became of it.
-        message: The server's words; empty on success.
-        budget: The budget in the way, by name, as far as the server named one.
-        retry_after: Seconds after which the server wants to be asked again.
+        outcome: What happened.
+        message: The server's message; empty on success.
+        budget: The name of the budget that prevented the eviction, if the server named it.
+        retry_after: Seconds after which the server asks for a retry.
     """
 
-    answer: Answer
+    outcome: EvictionOutcome
     message: str = ""
     budget: str = ""
     retry_after: float | None = None
 
 
+_MAX_RETRY_DELAY: Final = 30.0
+_RETRY_FACTOR: Final = 1.5
+_RETRY_JITTER: Final = 0.2
+
 _BUDGET_NAME: Final = re.compile(r"^The disruption budget (\S+) ")
-_NO_RIGHT: Final = re.compile(r"\bcannot (create|delete) resource\b")
+_NO_PERMISSION: Final = re.compile(r"\bcannot (create|delete) resource\b")
 
 
-def outcome_of(error: ClientError) -> Outcome:
-    """Say what a failed eviction means.
+def eviction_result(error: ClientError) -> EvictionResult:
+    """Return what a failed eviction means.
 
-    | answer of the server | outcome |
+    | response of the server | outcome |
     |---|---|
-    | 404 | gone |
-    | 409: the uid is another one, or somebody was faster | gone; look again |
-    | 429 with cause `DisruptionBudget` | blocked by that budget |
-    | the same, "still being processed" | in progress |
-    | 429 otherwise: the server is busy | in progress |
-    | 403 with cause `NamespaceTerminating` | the namespace's deletion takes it |
-    | 403 about a budget (negative, or too many unconfirmed) | blocked by it |
-    | 403 of the authorizer | forbidden: a right is missing |
-    | 500 with several budgets | blocked until somebody edits one |
-    | any, from an admission webhook | denied; it may move the pod itself |
-    | any, because an admission webhook could not be asked | failed; asked again |
-    | 400, 403, 405, 422 otherwise | refused |
-    | other statuses, no answer | retry |
+    | 404 | `Gone` |
+    | 409: the pod has another uid, or changed at the same time | `Gone`; list the pods again |
+    | 429 with cause `DisruptionBudget` | `BlockedByBudget` |
+    | the same, "still being processed" | `InProgress` |
+    | 429 otherwise: the server is busy | `InProgress` |
+    | 403 with cause `NamespaceTerminating` | `NamespaceTerminating`: deleted with its namespace |
+    | 403 about a budget (negative, or too many unconfirmed) | `BlockedByBudget` |
+    | 403 of the authorizer | `Forbidden`: a permission (RBAC) is missing |
+    | 500 with several budgets | `MultipleBudgets`, until a user edits one of them |
+    | any status, from an admission webhook | `WebhookDenied`; the webhook may move the pod itself |
+    | any status, because an admission webhook did not respond | `WebhookFailed`; retried |
+    | 400, 403, 405, 422 otherwise | `Refused` |
+    | other statuses, or no response | `Retry` |
     """
     if not isinstance(error, ApiError):
-        return Outcome(Answer.RETRY, str(error))
-    return Outcome(_answer(error), _message(error), _budget(error), error.retry_after)
+        return EvictionResult(EvictionOutcome.RETRY, str(error))
+    return EvictionResult(_answer(error), _message(error), _budget(error), error.retry_after)
 
 
-def _answer(error: ApiError) -> Answer:  # noqa: PLR0911 - the table, row by row
+def _answer(error: ApiError) -> EvictionOutcome:  # noqa: PLR0911 - the table, row by row
     if isinstance(error, NotFound):
-        return Answer.GONE
+        return EvictionOutcome.GONE
     if "admission webhook" in error.message and "denied the request" in error.message:
-        return Answer.WEBHOOK_DENIED
+        return EvictionOutcome.WEBHOOK_DENIED
     if "failed calling webhook" in error.message:
         # apiserver, pkg/util/webhook/error.go: ErrCallingWebhook.
-        return Answer.WEBHOOK_FAILED
+        return EvictionOutcome.WEBHOOK_FAILED
     if isinstance(error, Conflict):
-        return Answer.GONE
+        return EvictionOutcome.GONE
     if isinstance(error, TooManyRequests):
         return _too_many(error)
     if "more than one PodDisruptionBudget" in error.message:
-        # No code of its own: apiserver, pkg/registry/core/pod/storage/eviction.go.
-        return Answer.MULTIPLE_BUDGETS
+        # This error has no distinct code: apiserver, pkg/registry/core/pod/storage/eviction.go.
+        return EvictionOutcome.MULTIPLE_BUDGETS
     if isinstance(error, Forbidden):
         return _forbidden(error)
     if isinstance(error, Unauthorized) or error.status >= 500:
-        return Answer.RETRY
-    return Answer.REFUSED
+        return EvictionOutcome.RETRY
+    return EvictionOutcome.REFUSED
 
 
-def _too_many(error: TooManyRequests) -> Answer:
+def _too_many(error: TooManyRequests) -> EvictionOutcome:
     texts = [cause.message for cause in error.causes if cause.type == "DisruptionBudget"]
     if not texts or any("still being processed" in text for text in texts):
-        return Answer.IN_PROGRESS
-    return Answer.BLOCKED_BY_BUDGET
+        return EvictionOutcome.IN_PROGRESS
+    return EvictionOutcome.BLOCKED_BY_BUDGET
 
 
-def _forbidden(error: Forbidden) -> Answer:
+def _forbidden(error: Forbidden) -> EvictionOutcome:
     if is_namespace_terminating(error):
-        return Answer.NAMESPACE_TERMINATING
+        return EvictionOutcome.NAMESPACE_TERMINATING
     if str(error.details.get("kind", "")).startswith("poddisruptionbudget"):
-        return Answer.BLOCKED_BY_BUDGET
-    return Answer.FORBIDDEN if _NO_RIGHT.search(error.message) else Answer.REFUSED
+        return EvictionOutcome.BLOCKED_BY_BUDGET
+    return (
+        EvictionOutcome.FORBIDDEN
+        if _NO_PERMISSION.search(error.message)
+        else EvictionOutcome.REFUSED
+    )
 
 
 def _message(error: ApiError) -> str:
-    # The status itself only says that a budget is in the way; the cause says which.
+    # The status message does not name the budget; the cause does.
     causes = [cause.message for cause in error.causes if cause.type == "DisruptionBudget"]
     return "; ".join(causes) or error.message or str(error)
 
 
 def _budget(error: ApiError) -> str:
-    """Find the budget's name; the server has it in a sentence only."""
+    """Return the budget's name, which the server sends only inside a sentence."""
     for cause in error.causes:
         if cause.type == "DisruptionBudget" and (found := _BUDGET_NAME.match(cause.message)):
             return found[1]
@@ -177,18 +233,18 @@ class _ApiResourceList(msgspec.Struct, frozen=True):
 
 
 def served_eviction(client: Client) -> str:
-    """Ask the server which version of `policy` its evictions speak.
+    """Ask the server which version of `policy` it accepts for evictions.
 
     Returns:
-        `v1`, `v1beta1`, or empty if it has no evictions; then pods are deleted, as
-        `kubectl drain` does.
+        `v1`, `v1beta1`, or empty if the server has no evictions; the caller then deletes
+        pods, as `kubectl drain` does.
 
     Raises:
-        ClientError: It could not be asked.
+        ClientError: The server did not answer, or refused.
     """
     answer = client.raw("GET", "/api/v1")
     if answer.status >= 400:
-        # Not to be taken for "no evictions": deletions pass over budgets.
+        # This must not count as "no evictions", because deletions bypass budgets.
         raise error_from_answer(
             answer.status, answer.headers, answer.body, verb="GET", resource="/api/v1"
         )
@@ -203,45 +259,46 @@ def served_eviction(client: Client) -> str:
 
 
 class Evictor:
-    """Asks pods to go. Thin: one request per call.
+    """Evicts and deletes pods, with one request per call.
 
-    Always sends the pod's uid as a precondition, so that a later pod of the same
-    name is never hit.
+    Promises: every request carries the pod's uid as a precondition, so a later pod of the
+    same name is never evicted by mistake.
 
     Args:
-        client: Talks to the server.
-        timeout: Longest request in seconds; admission webhooks may be slow.
+        client: Sends the requests.
+        timeout: Maximum duration of a request in seconds; admission webhooks may be slow.
 
-    Threads: safe from any thread. The version of the eviction API is asked for
-    until there is one, by whoever comes first.
+    Threads: safe from any thread. The first call also asks the server for the version of
+    its eviction API, and repeats that until the server has answered.
     """
 
     def __init__(self, client: Client, *, timeout: float = 10.0) -> None:
         self._client = client
         self._pods = client.resource(PODS)
         self._timeout = timeout
-        # Empty, then the server's one answer for ever: whoever writes it writes the same,
-        # and each call goes by what it has read or written itself. So there is no lock.
+        # Empty at first, later the version that the server named, which never changes. All
+        # threads write the same value, and each call uses the value that it read or wrote
+        # itself, so no lock is needed.
         self._version = ""
 
-    def evict(self, pod: Pod, *, grace: int | None = None) -> Outcome:
-        """Evict a pod; delete it where the server knows no evictions.
+    def evict(self, pod: Pod, *, grace: int | None = None) -> EvictionResult:
+        """Evict a pod, or delete it if the server has no evictions.
 
         Args:
-            pod: Which.
-            grace: Its time to terminate; `None` leaves it to the pod.
+            pod: The pod.
+            grace: Seconds to terminate; `None` means the pod's own grace period.
         """
         try:
             version = self._version or served_eviction(self._client)
         except ClientError as error:
-            return Outcome(Answer.RETRY, str(error))
+            return EvictionResult(EvictionOutcome.RETRY, str(error))
         if not version:
             return self.delete(pod, grace=grace)
         self._version = version
         return self._evict(pod, version, grace)
 
-    def delete(self, pod: Pod, *, grace: int | None = None) -> Outcome:
-        """Delete a pod, which passes over its budgets."""
+    def delete(self, pod: Pod, *, grace: int | None = None) -> EvictionResult:
+        """Delete a pod, which bypasses its budgets."""
         meta = pod.metadata
         try:
             self._pods.delete(
@@ -252,10 +309,10 @@ class Evictor:
                 timeout=self._timeout,
             )
         except ClientError as error:
-            return outcome_of(error)
-        return Outcome(Answer.DELETED)
+            return eviction_result(error)
+        return EvictionResult(EvictionOutcome.DELETED)
 
-    def _evict(self, pod: Pod, version: str, grace: int | None) -> Outcome:
+    def _evict(self, pod: Pod, version: str, grace: int | None) -> EvictionResult:
         meta = pod.metadata
         try:
             self._pods.evict(
@@ -267,5 +324,32 @@ class Evictor:
                 timeout=self._timeout,
             )
         except ClientError as error:
-            return outcome_of(error)
-        return Outcome(Answer.EVICTED)
+            return eviction_result(error)
+        return EvictionResult(EvictionOutcome.EVICTED)
+
+
+def retry_delay(
+    result: EvictionResult, failures: int, *, base: float, rand: Callable[[], float] = uniform
+) -> float:
+    """Return the seconds until the next request for a pod.
+
+    A `Retry-After` of the server is honoured. Otherwise the delay grows from `base` to half a
+    minute (or stays at `base` if that is more), because a budget may be exhausted for hours
+    and a thousand blocked pods must not become a load. A fifth of the delay is random, so that
+    pods refused at the same time are not retried at the same time.
+
+    A pod that terminates gets another request after `base` seconds only if it still exists
+    then: the deletion may have been lost, or refused because of the uid.
+
+    Args:
+        result: The last response.
+        failures: Consecutive responses that did not evict the pod, without this one.
+        base: First delay in seconds.
+        rand: Source of numbers in [0, 1).
+    """
+    if result.retry_after:  # an exhausted budget sends 0, which asks for no delay
+        return result.retry_after * (1 + rand() * _RETRY_JITTER)
+    policy = Backoff(
+        base, factor=_RETRY_FACTOR, cap=max(base, _MAX_RETRY_DELAY), jitter=_RETRY_JITTER
+    )
+    return policy.delay(0 if result.outcome.is_done else failures, rand=rand)

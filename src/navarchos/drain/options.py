@@ -1,4 +1,4 @@
-"""What `kubectl drain` lets its user choose."""
+"""The options of `kubectl drain`."""
 
 import msgspec
 
@@ -9,23 +9,24 @@ __all__ = ["DrainOptions"]
 
 
 class DrainOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How a node is emptied. Names and defaults are those of `kubectl drain`.
+    """How to drain a node, with the names and defaults of `kubectl drain`.
 
     Attributes:
-        force: Also remove pods that no controller would bring back, and pods of a
-            DaemonSet that is gone.
-        ignore_daemon_sets: Leave the pods of DaemonSets alone; without it they
-            refuse the drain.
-        delete_empty_dir_data: Also remove pods whose emptyDir data is lost.
-        grace_period_seconds: Time to terminate; -1 is the pod's own, 0 at once.
-        disable_eviction: Delete pods, which passes over their budgets.
-        pod_selector: Only pods with these labels are looked at.
-        skip_wait_for_delete_timeout: Do not wait for pods whose grace period ended
-            longer ago than this many seconds; 0 waits for all.
-        timeout: Longest drain in seconds from the first eviction; `None` is no
-            limit.
-        eviction_retry: Seconds before a refused eviction is tried again, when the
-            server gave no advice.
+        force: Also evict pods that no controller would re-create, and pods of a DaemonSet
+            that no longer exists.
+        ignore_daemon_sets: Do not evict the pods of DaemonSets; without this option they
+            cause the drain to be refused.
+        delete_empty_dir_data: Also evict pods that lose their emptyDir data.
+        grace_period_seconds: Time to terminate; -1 is the pod's own grace period, and 0
+            terminates immediately.
+        disable_eviction: Delete pods instead of evicting them, which bypasses budgets.
+        pod_selector: Evict only pods with these labels.
+        skip_wait_for_delete_timeout: Do not wait for pods whose grace period ended more than
+            this many seconds ago; 0 waits for all pods.
+        timeout: Maximum duration of the drain in seconds, counted from the first eviction;
+            `None` means no limit.
+        eviction_retry: Seconds until a refused eviction is retried, unless the response
+            carries `Retry-After`.
     """
 
     force: bool = False
@@ -56,5 +57,5 @@ class DrainOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def grace(self) -> int | None:
-        """The grace period to ask for; `None` leaves it to the pod."""
+        """The grace period to request; `None` means the pod's own."""
         return None if self.grace_period_seconds < 0 else self.grace_period_seconds

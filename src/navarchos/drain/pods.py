@@ -1,4 +1,4 @@
-"""Pods, as far as emptying a node needs them."""
+"""Pods and DaemonSets with the fields that a drain needs."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Final
@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 MIRROR_ANNOTATION: Final = "kubernetes.io/config.mirror"
-"""On the copy that a kubelet keeps in the API of a static pod."""
+"""Set on the object by which a kubelet shows a static pod in the API."""
 
 CRITICAL_CLASSES: Final = frozenset({"system-cluster-critical", "system-node-critical"})
 
@@ -33,17 +33,17 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class EmptyDir(msgspec.Struct, frozen=True, gc=False):
-    """That there is one is all that matters."""
+    """An emptyDir; only its presence matters."""
 
 
 class Volume(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A volume; only whether it is an emptyDir."""
+    """A volume; only whether it is an emptyDir matters."""
 
     empty_dir: EmptyDir | None = None
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Where a pod runs, how it ends, and what is lost with it."""
+    """The fields of a pod's spec that a drain needs."""
 
     node_name: str = ""
     priority_class_name: str = ""
@@ -52,7 +52,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
 
 
 class PodCondition(msgspec.Struct, frozen=True, gc=False):
-    """An entry of `status.conditions`, without its times."""
+    """An entry of `status.conditions`, without its timestamps."""
 
     type: str = ""
     status: str = ""
@@ -61,7 +61,7 @@ class PodCondition(msgspec.Struct, frozen=True, gc=False):
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
-    """How a pod is."""
+    """The phase and conditions of a pod."""
 
     phase: Annotated[
         str, msgspec.Meta(description="Pending, Running, Succeeded, Failed, Unknown")
@@ -77,22 +77,22 @@ class Pod(Object, frozen=True):
 
     @property
     def controller(self) -> OwnerReference | None:
-        """The owner that would bring the pod back, if it has one."""
+        """The owner that would re-create the pod; `None` if it has no controller."""
         return controller_of(self.metadata)
 
     @property
     def is_finished(self) -> bool:
-        """Whether it ran to its end; nothing of it is lost when it goes."""
+        """Whether the pod has succeeded or failed, so that an eviction loses nothing."""
         return self.status.phase in _FINISHED
 
     @property
     def is_mirror(self) -> bool:
-        """Whether it only shows a static pod, which no API call can remove."""
+        """Whether the object only shows a static pod, which no API call can delete."""
         return MIRROR_ANNOTATION in self.metadata.annotations
 
     @property
     def is_terminating(self) -> bool:
-        """Whether its deletion has been asked for."""
+        """Whether the pod has a deletionTimestamp."""
         return self.metadata.deletion_timestamp is not None
 
     @property
@@ -102,26 +102,26 @@ class Pod(Object, frozen=True):
 
     @property
     def is_critical(self) -> bool:
-        """Whether the cluster itself needs it, by its priority class."""
+        """Whether the pod is system-critical by its priority class."""
         return self.spec.priority_class_name in CRITICAL_CLASSES
 
     @property
     def has_local_data(self) -> bool:
-        """Whether an emptyDir goes with it. hostPath and local volumes stay behind."""
+        """Whether the pod loses an emptyDir. hostPath and local volumes survive on the node."""
         return any(volume.empty_dir is not None for volume in self.spec.volumes)
 
     def overdue(self, now: datetime) -> float | None:
-        """Return the seconds since its grace period ended; `None` if it does not terminate.
+        """Return the seconds since the grace period ended; `None` if the pod does not terminate.
 
-        `deletionTimestamp` is the time of the request *plus* the grace period, so
-        the number is negative while the grace period lasts.
+        `deletionTimestamp` is the time of the request *plus* the grace period, so the number is
+        negative during the grace period.
         """
-        asked = self.metadata.deletion_timestamp
-        return None if asked is None else (now - asked.astimezone(UTC)).total_seconds()
+        ends_at = self.metadata.deletion_timestamp
+        return None if ends_at is None else (now - ends_at.astimezone(UTC)).total_seconds()
 
 
 class DaemonSet(Object, frozen=True):
-    """A DaemonSet: that it exists is all that matters."""
+    """A DaemonSet; only its existence matters."""
 
 
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
@@ -131,10 +131,10 @@ DAEMON_SETS: Final = Resource(
 
 
 def full_name(metadata: ObjectMeta) -> str:
-    """Return `namespace/name`, as pods are written in reports."""
+    """Return `namespace/name`, the form of pod names in reports."""
     return f"{metadata.namespace}/{metadata.name}"
 
 
 def pods_on(node: str) -> str:
-    """Return the field selector for the pods of a node."""
+    """Return the field selector of the pods of a node."""
     return f"spec.nodeName={node}"

@@ -7,12 +7,12 @@ from tests.integration.framework.kinds import BUDGETS, NODES, PODS
 
 from navarchos.client import Client
 from navarchos.drain import (
-    Answer,
     DrainOptions,
     DrainTimeout,
     EvictionForbidden,
+    EvictionOutcome,
+    EvictionResult,
     NodeReplaced,
-    Outcome,
     PodsNotAllowed,
     drain_node,
 )
@@ -109,10 +109,10 @@ def test_a_node_is_cordoned_emptied_and_left_cordoned(
     scene.pod("b")
     scene.pod("elsewhere", node=f"{scene.node}-2")
     clock.meanwhile = lambda _: scene.end_terminating()
-    seen: list[tuple[str, Answer]] = []
+    seen: list[tuple[str, EvictionOutcome]] = []
 
-    def note(name: str, outcome: Outcome) -> None:
-        seen.append((name, outcome.answer))
+    def note(name: str, result: EvictionResult) -> None:
+        seen.append((name, result.outcome))
 
     report = drain_node(client, scene.node, clock=clock, on_progress=note)
 
@@ -121,7 +121,7 @@ def test_a_node_is_cordoned_emptied_and_left_cordoned(
     assert report.cordoned
     assert scene.names() == ["elsewhere"]
     assert scene.is_cordoned()
-    assert seen == [(name, Answer.EVICTED) for name in both]
+    assert seen == [(name, EvictionOutcome.EVICTED) for name in both]
 
 
 def test_a_pod_that_may_not_go_refuses_the_drain_before_any_eviction(
@@ -149,13 +149,13 @@ def test_a_budget_is_waited_for_and_obeyed(
             scene.allow(1)
 
     clock.meanwhile = meanwhile
-    seen: list[Outcome] = []
-    drain_node(client, scene.node, clock=clock, on_progress=lambda _, outcome: seen.append(outcome))
+    seen: list[EvictionResult] = []
+    drain_node(client, scene.node, clock=clock, on_progress=lambda _, result: seen.append(result))
     assert scene.names() == []
     assert clock.passed >= 20
-    assert {o.answer for o in seen[:-1]} == {Answer.BLOCKED_BY_BUDGET}
+    assert {o.outcome for o in seen[:-1]} == {EvictionOutcome.BLOCKED_BY_BUDGET}
     assert seen[0].budget == "web"
-    assert seen[-1].answer is Answer.EVICTED
+    assert seen[-1].outcome is EvictionOutcome.EVICTED
     # Asked every five seconds and more, not at every look.
     assert len(seen) <= 5
 
@@ -182,16 +182,16 @@ def test_two_budgets_on_one_pod_are_named_as_what_they_are(
     second = {"selector": {"matchLabels": {"app": "web"}}, "maxUnavailable": 1}
     body = {"metadata": {"name": "second"}, "spec": second}
     client.resource(BUDGETS).create(body, scene.namespace)
-    seen: list[Answer] = []
+    seen: list[EvictionOutcome] = []
     with pytest.raises(DrainTimeout):
         drain_node(
             client,
             scene.node,
             DrainOptions(timeout=10.0),
             clock=clock,
-            on_progress=lambda _, outcome: seen.append(outcome.answer),
+            on_progress=lambda _, result: seen.append(result.outcome),
         )
-    assert set(seen) == {Answer.MULTIPLE_BUDGETS}
+    assert set(seen) == {EvictionOutcome.MULTIPLE_BUDGETS}
     assert scene.terminating() == []
 
 
@@ -277,13 +277,13 @@ def test_pods_are_deleted_past_their_budget_when_asked_to(
     scene.pod("a")
     scene.budget()
     clock.meanwhile = lambda _: scene.end_terminating()
-    seen: list[Answer] = []
+    seen: list[EvictionOutcome] = []
     drain_node(
         client,
         scene.node,
         DrainOptions(disable_eviction=True),
         clock=clock,
-        on_progress=lambda _, outcome: seen.append(outcome.answer),
+        on_progress=lambda _, result: seen.append(result.outcome),
     )
     assert scene.names() == []
-    assert seen == [Answer.DELETED]
+    assert seen == [EvictionOutcome.DELETED]

@@ -7,7 +7,14 @@ from typing import Any
 import pytest
 
 from navarchos.client import BufferedResponse, Client, ConnectFailed, HttpRequest
-from navarchos.drain import Answer, Evictor, Outcome, Pod, outcome_of, retry_delay
+from navarchos.drain import (
+    EvictionOutcome,
+    EvictionResult,
+    Evictor,
+    Pod,
+    eviction_result,
+    retry_delay,
+)
 
 ClientOf = Callable[[Callable[[HttpRequest], BufferedResponse]], Client]
 V1 = {"name": "pods/eviction", "kind": "Eviction", "group": "policy", "version": "v1"}
@@ -32,7 +39,7 @@ def budget_cause(message: str) -> dict[str, Any]:
 
 class Server:
     def __init__(self, answer: BufferedResponse | Exception, resource: Any = V1) -> None:
-        self.answer = answer
+        self.response = answer
         self.resource = resource
         self.requests: list[tuple[str, str, Any]] = []
 
@@ -41,26 +48,26 @@ class Server:
             resources = [self.resource] if self.resource else []
             return BufferedResponse(200, {}, json.dumps({"resources": resources}).encode())
         self.requests.append((request.method, request.target, json.loads(request.body or b"null")))
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
+        if isinstance(self.response, Exception):
+            raise self.response
+        return self.response
 
 
 CREATED = status(201, "", "")
 NEEDS = "The disruption budget web needs 3 healthy pods and has 3 currently"
-CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
-    ("accepted", CREATED, Answer.EVICTED, ""),
-    ("gone", status(404, "NotFound", 'pods "web-1" not found'), Answer.GONE, ""),
+CASES: list[tuple[str, BufferedResponse, EvictionOutcome, str]] = [
+    ("accepted", CREATED, EvictionOutcome.EVICTED, ""),
+    ("gone", status(404, "NotFound", 'pods "web-1" not found'), EvictionOutcome.GONE, ""),
     (
         "another uid",
         status(409, "Conflict", "Precondition failed: UID in precondition: a, in meta: b"),
-        Answer.GONE,
+        EvictionOutcome.GONE,
         "",
     ),
     (
         "budget is zero",
         status(429, "TooManyRequests", "Cannot evict", details=budget_cause(NEEDS)),
-        Answer.BLOCKED_BY_BUDGET,
+        EvictionOutcome.BLOCKED_BY_BUDGET,
         "web",
     ),
     (
@@ -74,13 +81,13 @@ CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
             ),
             retry_after="10",
         ),
-        Answer.IN_PROGRESS,
+        EvictionOutcome.IN_PROGRESS,
         "web",
     ),
     (
         "server busy",
         status(429, "TooManyRequests", "too many requests", retry_after="1"),
-        Answer.IN_PROGRESS,
+        EvictionOutcome.IN_PROGRESS,
         "",
     ),
     (
@@ -91,7 +98,7 @@ CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
             "This pod has more than one PodDisruptionBudget, which the eviction subresource "
             "does not support.",
         ),
-        Answer.MULTIPLE_BUDGETS,
+        EvictionOutcome.MULTIPLE_BUDGETS,
         "",
     ),
     (
@@ -102,7 +109,7 @@ CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
             "unable to create new content because it is being terminated",
             details={"causes": [{"reason": "NamespaceTerminating", "message": "x"}]},
         ),
-        Answer.NAMESPACE_TERMINATING,
+        EvictionOutcome.NAMESPACE_TERMINATING,
         "",
     ),
     (
@@ -113,7 +120,7 @@ CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
             'poddisruptionbudget.policy "web" is forbidden: pdb disruptions allowed is negative',
             details={"kind": "poddisruptionbudget", "name": "web"},
         ),
-        Answer.BLOCKED_BY_BUDGET,
+        EvictionOutcome.BLOCKED_BY_BUDGET,
         "web",
     ),
     (
@@ -124,19 +131,19 @@ CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
             'pods "web-1" is forbidden: User "x" cannot create resource "pods/eviction" in API '
             'group "" in the namespace "default"',
         ),
-        Answer.FORBIDDEN,
+        EvictionOutcome.FORBIDDEN,
         "",
     ),
     (
         "webhook, 403",
         status(403, "Forbidden", 'admission webhook "drain.example" denied the request: mine'),
-        Answer.WEBHOOK_DENIED,
+        EvictionOutcome.WEBHOOK_DENIED,
         "",
     ),
     (
         "webhook, 429",
         status(429, "TooManyRequests", 'admission webhook "drain.example" denied the request'),
-        Answer.WEBHOOK_DENIED,
+        EvictionOutcome.WEBHOOK_DENIED,
         "",
     ),
     (
@@ -147,15 +154,20 @@ CASES: list[tuple[str, BufferedResponse, Answer, str]] = [
             'Internal error occurred: failed calling webhook "drain.example": failed to call '
             'webhook: Post "https://drain.example": context deadline exceeded',
         ),
-        Answer.WEBHOOK_FAILED,
+        EvictionOutcome.WEBHOOK_FAILED,
         "",
     ),
-    ("policy", status(422, "Invalid", "ValidatingAdmissionPolicy says no"), Answer.REFUSED, ""),
-    ("bad request", status(400, "BadRequest", "name in URL"), Answer.REFUSED, ""),
-    ("forbidden by a plugin", status(403, "Forbidden", "no"), Answer.REFUSED, ""),
-    ("unavailable", status(503, "ServiceUnavailable", "later"), Answer.RETRY, ""),
-    ("timeout", status(504, "Timeout", "conflicts", retry_after="10"), Answer.RETRY, ""),
-    ("expired token", status(401, "Unauthorized", "Unauthorized"), Answer.RETRY, ""),
+    (
+        "policy",
+        status(422, "Invalid", "ValidatingAdmissionPolicy says no"),
+        EvictionOutcome.REFUSED,
+        "",
+    ),
+    ("bad request", status(400, "BadRequest", "name in URL"), EvictionOutcome.REFUSED, ""),
+    ("forbidden by a plugin", status(403, "Forbidden", "no"), EvictionOutcome.REFUSED, ""),
+    ("unavailable", status(503, "ServiceUnavailable", "later"), EvictionOutcome.RETRY, ""),
+    ("timeout", status(504, "Timeout", "conflicts", retry_after="10"), EvictionOutcome.RETRY, ""),
+    ("expired token", status(401, "Unauthorized", "Unauthorized"), EvictionOutcome.RETRY, ""),
 ]
 
 
@@ -167,19 +179,19 @@ def test_every_answer_has_one_meaning(
     make_pod: Callable[..., Pod],
     client_of: ClientOf,
     answer: BufferedResponse,
-    expected: Answer,
+    expected: EvictionOutcome,
     budget: str,
 ) -> None:
     with client_of(Server(answer)) as client:
-        outcome = Evictor(client).evict(make_pod())
-    assert (outcome.answer, outcome.budget) == (expected, budget)
-    assert bool(outcome.message) == (expected is not Answer.EVICTED)
+        result = Evictor(client).evict(make_pod())
+    assert (result.outcome, result.budget) == (expected, budget)
+    assert bool(result.message) == (expected is not EvictionOutcome.EVICTED)
 
 
 @pytest.mark.rule("OP-43")
 @pytest.mark.rule("N-19")
 def test_no_answer_is_no_answer() -> None:
-    assert outcome_of(ConnectFailed("refused")).answer is Answer.RETRY
+    assert eviction_result(ConnectFailed("refused")).outcome is EvictionOutcome.RETRY
 
 
 @pytest.mark.rule("OP-43")
@@ -206,7 +218,7 @@ def test_a_server_without_evictions_gets_deletions(
 ) -> None:
     server = Server(status(200, "", ""), None)
     with client_of(server) as client:
-        assert Evictor(client).evict(make_pod(uid="u-1")).answer is Answer.DELETED
+        assert Evictor(client).evict(make_pod(uid="u-1")).outcome is EvictionOutcome.DELETED
     ((method, target, body),) = server.requests
     assert (method, target) == ("DELETE", "/api/v1/namespaces/default/pods/web-1")
     assert body["preconditions"] == {"uid": "u-1"}
@@ -227,26 +239,26 @@ def test_a_server_that_does_not_say_what_it_has_is_asked_again_and_nothing_is_de
         return answer
 
     with client_of(server) as client:
-        assert Evictor(client).evict(make_pod()).answer is Answer.RETRY
+        assert Evictor(client).evict(make_pod()).outcome is EvictionOutcome.RETRY
     assert set(methods) == {"GET"}
 
 
 @pytest.mark.rule("OP-43")
 def test_the_servers_advice_wins_over_our_own_delay() -> None:
-    outcome = Outcome(Answer.IN_PROGRESS, retry_after=10.0)
-    assert retry_delay(outcome, 7, base=5, rand=lambda: 0.0) == 10.0
+    result = EvictionResult(EvictionOutcome.IN_PROGRESS, retry_after=10.0)
+    assert retry_delay(result, 7, base=5, rand=lambda: 0.0) == 10.0
 
 
 @pytest.mark.rule("OP-43")
 def test_delays_grow_to_half_a_minute_with_a_random_part() -> None:
-    outcome = Outcome(Answer.BLOCKED_BY_BUDGET, retry_after=0.0)
-    delays = [retry_delay(outcome, n, base=5, rand=lambda: 0.0) for n in range(8)]
+    result = EvictionResult(EvictionOutcome.BLOCKED_BY_BUDGET, retry_after=0.0)
+    delays = [retry_delay(result, n, base=5, rand=lambda: 0.0) for n in range(8)]
     assert delays[0] == 5.0
     assert delays == sorted(delays)
     assert delays[-1] == 30.0
-    assert retry_delay(outcome, 0, base=5, rand=lambda: 0.999) > 5.9
-    assert retry_delay(outcome, 9, base=60, rand=lambda: 0.0) == 60.0
+    assert retry_delay(result, 0, base=5, rand=lambda: 0.999) > 5.9
+    assert retry_delay(result, 9, base=60, rand=lambda: 0.0) == 60.0
 
 
 def test_a_pod_on_its_way_is_asked_again_at_the_base_delay() -> None:
-    assert retry_delay(Outcome(Answer.EVICTED), 5, base=5, rand=lambda: 0.0) == 5.0
+    assert retry_delay(EvictionResult(EvictionOutcome.EVICTED), 5, base=5, rand=lambda: 0.0) == 5.0

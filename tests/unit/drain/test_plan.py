@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from navarchos.client.selectors import Selector
-from navarchos.drain import Action, DrainOptions, Pod, Reason, classify
+from navarchos.drain import DrainOptions, Pod, PodAction, PodReason, classify
 
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 MakePod = Callable[..., Pod]
@@ -31,74 +31,74 @@ def verdict(
     return planned.finding.action, planned.finding.reason
 
 
-TABLE: list[tuple[str, dict[str, Any], dict[str, Any], Action, Reason]] = [
-    ("a pod of a controller", {}, {}, Action.EVICT, Reason.ORDINARY),
-    ("a bare pod", {"owner": None}, {}, Action.REFUSE, Reason.UNMANAGED),
-    ("a bare pod, forced", {"owner": None}, {"force": True}, Action.EVICT, Reason.UNMANAGED),
+TABLE: list[tuple[str, dict[str, Any], dict[str, Any], PodAction, PodReason]] = [
+    ("a pod of a controller", {}, {}, PodAction.EVICT, PodReason.ORDINARY),
+    ("a bare pod", {"owner": None}, {}, PodAction.REFUSE, PodReason.UNMANAGED),
+    ("a bare pod, forced", {"owner": None}, {"force": True}, PodAction.EVICT, PodReason.UNMANAGED),
     (
         "a bare pod that has succeeded",
         {"owner": None, "phase": "Succeeded"},
         {},
-        Action.EVICT,
-        Reason.FINISHED,
+        PodAction.EVICT,
+        PodReason.FINISHED,
     ),
     (
         "a bare pod that has failed, with local data",
         {"owner": None, "phase": "Failed", "empty_dir": True},
         {},
-        Action.EVICT,
-        Reason.FINISHED,
+        PodAction.EVICT,
+        PodReason.FINISHED,
     ),
-    ("local data", {"empty_dir": True}, {}, Action.REFUSE, Reason.LOCAL_STORAGE),
+    ("local data", {"empty_dir": True}, {}, PodAction.REFUSE, PodReason.LOCAL_STORAGE),
     (
         "local data, given up",
         {"empty_dir": True},
         {"delete_empty_dir_data": True},
-        Action.EVICT,
-        Reason.LOCAL_STORAGE,
+        PodAction.EVICT,
+        PodReason.LOCAL_STORAGE,
     ),
     (
         "local data of a bare pod, only the data given up",
         {"empty_dir": True, "owner": None},
         {"delete_empty_dir_data": True},
-        Action.REFUSE,
-        Reason.UNMANAGED,
+        PodAction.REFUSE,
+        PodReason.UNMANAGED,
     ),
-    ("a static pod", {"mirror": True, "owner": None}, {}, Action.IGNORE, Reason.MIRROR),
+    ("a static pod", {"mirror": True, "owner": None}, {}, PodAction.IGNORE, PodReason.MIRROR),
     (
         "a static pod, forced",
         {"mirror": True, "owner": None},
         {"force": True},
-        Action.IGNORE,
-        Reason.MIRROR,
+        PodAction.IGNORE,
+        PodReason.MIRROR,
     ),
     (
         "a bare pod that terminates needs nobody's leave",
         {"owner": None, "terminating_at": "2026-01-01T12:00:30Z"},
         {},
-        Action.WAIT,
-        Reason.TERMINATING,
+        PodAction.WAIT,
+        PodReason.TERMINATING,
     ),
     (
         "terminating for long, waited for by default",
         {"terminating_at": "2026-01-01T11:00:00Z"},
         {},
-        Action.WAIT,
-        Reason.TERMINATING,
+        PodAction.WAIT,
+        PodReason.TERMINATING,
     ),
     (
         "terminating for longer than anybody waits",
         {"terminating_at": "2026-01-01T11:59:49Z"},
         {"skip_wait_for_delete_timeout": 10.0},
-        Action.IGNORE,
-        Reason.TERMINATING_TOO_LONG,
+        PodAction.IGNORE,
+        PodReason.TERMINATING_TOO_LONG,
     ),
     (
         "the wait counts from the end of the grace period",
         {"terminating_at": "2026-01-01T11:59:50Z"},
         {"skip_wait_for_delete_timeout": 10.0},
-        Action.WAIT,
-        Reason.TERMINATING,
+        PodAction.WAIT,
+        PodReason.TERMINATING,
     ),
 ]
 
@@ -114,8 +114,8 @@ def test_each_pod_meets_the_fate_kubectl_gives_it(
     make_pod: MakePod,
     facts: dict[str, Any],
     options: dict[str, Any],
-    action: Action,
-    reason: Reason,
+    action: PodAction,
+    reason: PodReason,
 ) -> None:
     assert verdict(make_pod(**facts), **options) == (action, reason)
 
@@ -124,18 +124,23 @@ def test_each_pod_meets_the_fate_kubectl_gives_it(
 @pytest.mark.parametrize(
     ("found", "options", "phase", "expected"),
     [
-        (exists, {}, "Running", (Action.REFUSE, Reason.DAEMON_SET_NOT_IGNORED)),
-        (exists, {"ignore_daemon_sets": True}, "Running", (Action.IGNORE, Reason.DAEMON_SET)),
+        (exists, {}, "Running", (PodAction.REFUSE, PodReason.DAEMON_SET_NOT_IGNORED)),
+        (exists, {"ignore_daemon_sets": True}, "Running", (PodAction.IGNORE, PodReason.DAEMON_SET)),
         (
             exists,
             {"ignore_daemon_sets": True, "force": True},
             "Running",
-            (Action.IGNORE, Reason.DAEMON_SET),
+            (PodAction.IGNORE, PodReason.DAEMON_SET),
         ),
-        (gone, {"ignore_daemon_sets": True}, "Running", (Action.REFUSE, Reason.DAEMON_SET_GONE)),
-        (gone, {"force": True}, "Running", (Action.EVICT, Reason.DAEMON_SET_GONE)),
-        (exists, {}, "Succeeded", (Action.EVICT, Reason.FINISHED)),
-        (gone, {}, "Failed", (Action.EVICT, Reason.FINISHED)),
+        (
+            gone,
+            {"ignore_daemon_sets": True},
+            "Running",
+            (PodAction.REFUSE, PodReason.DAEMON_SET_GONE),
+        ),
+        (gone, {"force": True}, "Running", (PodAction.EVICT, PodReason.DAEMON_SET_GONE)),
+        (exists, {}, "Succeeded", (PodAction.EVICT, PodReason.FINISHED)),
+        (gone, {}, "Failed", (PodAction.EVICT, PodReason.FINISHED)),
     ],
 )
 def test_a_daemon_sets_pod_is_left_alone_unless_nobody_would_bring_it_back(
@@ -144,7 +149,7 @@ def test_a_daemon_sets_pod_is_left_alone_unless_nobody_would_bring_it_back(
     found: Callable[[str, str], bool],
     options: dict[str, Any],
     phase: str,
-    expected: tuple[Action, Reason],
+    expected: tuple[PodAction, PodReason],
 ) -> None:
     pod = make_pod(owner=daemon_set, phase=phase)
     assert verdict(pod, found, **options) == expected
@@ -154,13 +159,13 @@ def test_a_pod_that_follows_its_daemon_set_is_waited_for(
     make_pod: MakePod, daemon_set: Any
 ) -> None:
     pod = make_pod(owner=daemon_set, terminating_at="2026-01-01T12:00:30Z")
-    assert verdict(pod, gone, ignore_daemon_sets=True) == (Action.WAIT, Reason.TERMINATING)
-    assert verdict(pod, exists, ignore_daemon_sets=True) == (Action.IGNORE, Reason.DAEMON_SET)
+    assert verdict(pod, gone, ignore_daemon_sets=True) == (PodAction.WAIT, PodReason.TERMINATING)
+    assert verdict(pod, exists, ignore_daemon_sets=True) == (PodAction.IGNORE, PodReason.DAEMON_SET)
 
 
 def test_a_controller_that_is_only_called_daemon_set_is_none(make_pod: MakePod) -> None:
     owner = {"apiVersion": "example.org/v1", "kind": "DaemonSet", "name": "x", "uid": "x"}
-    assert verdict(make_pod(owner=owner)) == (Action.EVICT, Reason.ORDINARY)
+    assert verdict(make_pod(owner=owner)) == (PodAction.EVICT, PodReason.ORDINARY)
 
 
 def test_a_look_up_that_fails_fails_the_plan(make_pod: MakePod, daemon_set: Any) -> None:
@@ -176,8 +181,8 @@ def test_the_selector_limits_what_is_looked_at_even_where_it_would_refuse(
     make_pod: MakePod,
 ) -> None:
     only = {"pod_selector": Selector.parse("app=web")}
-    assert verdict(make_pod(owner=None), **only) == (Action.IGNORE, Reason.NOT_SELECTED)
-    assert verdict(make_pod(labels={"app": "web"}), **only) == (Action.EVICT, Reason.ORDINARY)
+    assert verdict(make_pod(owner=None), **only) == (PodAction.IGNORE, PodReason.NOT_SELECTED)
+    assert verdict(make_pod(labels={"app": "web"}), **only) == (PodAction.EVICT, PodReason.ORDINARY)
 
 
 def test_a_refusal_names_the_field_that_would_lift_it(make_pod: MakePod, daemon_set: Any) -> None:

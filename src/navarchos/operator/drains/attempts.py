@@ -8,7 +8,7 @@ import threading
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
-from navarchos.drain import Outcome
+from navarchos.drain import EvictionResult
 
 __all__ = ["Attempt", "Attempts"]
 
@@ -18,7 +18,7 @@ class Attempt:
     """The last time that a pod was asked to go.
 
     Attributes:
-        outcome: The answer.
+        result: The response.
         due_at: Monotonic instant of the next request.
         failures: Answers in a row that did not move the pod, this one counted.
         budgets: Budgets in the way, as `namespace/name`.
@@ -26,7 +26,7 @@ class Attempt:
         stage: The stage of the escalation that asked; 0 for an ordinary request.
     """
 
-    outcome: Outcome
+    result: EvictionResult
     due_at: float
     failures: int = 0
     budgets: tuple[str, ...] = ()

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from navarchos.drain import Answer, DrainPlan, PlannedPod
+from navarchos.drain import DrainPlan, EvictionOutcome, PlannedPod
 from navarchos.meta import format_time
 from navarchos.operator.api.v1alpha1 import Blocker
 from navarchos.operator.drains.attempts import Attempt
@@ -24,16 +24,16 @@ STUCK_AFTER: Final = 60.0
 A kubelet takes a few seconds; one that is dead, or a finalizer, takes for ever.
 """
 
-_NEXT: Final[Mapping[Answer, str]] = {
-    Answer.BLOCKED_BY_BUDGET: "evicted as soon as the budget allows it",
-    Answer.IN_PROGRESS: "tried again when the server is ready",
-    Answer.MULTIPLE_BUDGETS: "tried again; let only one budget select this pod",
-    Answer.WEBHOOK_DENIED: "tried again; the webhook may move the pod itself",
-    Answer.WEBHOOK_FAILED: "tried again; see who runs the webhook that does not answer",
-    Answer.REFUSED: "tried again",
-    Answer.NAMESPACE_TERMINATING: "waits for the deletion of its namespace",
-    Answer.FORBIDDEN: "tried again; grant the missing right to the manager",
-    Answer.RETRY: "tried again",
+_NEXT: Final[Mapping[EvictionOutcome, str]] = {
+    EvictionOutcome.BLOCKED_BY_BUDGET: "evicted as soon as the budget allows it",
+    EvictionOutcome.IN_PROGRESS: "tried again when the server is ready",
+    EvictionOutcome.MULTIPLE_BUDGETS: "tried again; let only one budget select this pod",
+    EvictionOutcome.WEBHOOK_DENIED: "tried again; the webhook may move the pod itself",
+    EvictionOutcome.WEBHOOK_FAILED: "tried again; see who runs the webhook that does not answer",
+    EvictionOutcome.REFUSED: "tried again",
+    EvictionOutcome.NAMESPACE_TERMINATING: "waits for the deletion of its namespace",
+    EvictionOutcome.FORBIDDEN: "tried again; grant the missing right to the manager",
+    EvictionOutcome.RETRY: "tried again",
 }
 
 
@@ -58,18 +58,18 @@ class Explainer:
     def explain(self, planned: PlannedPod) -> Blocker | None:
         """Return why a pod that ought to go stays; `None` if it has not been refused."""
         attempt = self.attempts.get(planned.uid)
-        if attempt is None or attempt.outcome.answer.is_done:
+        if attempt is None or attempt.result.outcome.is_done:
             return None
         return _blocker(
             planned,
-            attempt.outcome.answer,
+            attempt.result.outcome,
             self._message(planned, attempt),
-            self._next(planned, attempt.outcome.answer),
+            self._next(planned, attempt.result.outcome),
             budget=",".join(attempt.budgets),
         )
 
     def _message(self, planned: PlannedPod, attempt: Attempt) -> str:
-        message = attempt.outcome.message
+        message = attempt.result.message
         if attempt.wants_ready and not planned.pod.is_ready:
             message += "; the pod is not ready: unhealthyPodEvictionPolicy AlwaysAllow lets it go"
         disrupted = next(
@@ -79,7 +79,7 @@ class Explainer:
             message += f"; marked for disruption ({disrupted.reason})"
         return message
 
-    def _next(self, planned: PlannedPod, answer: Answer) -> str:
+    def _next(self, planned: PlannedPod, answer: EvictionOutcome) -> str:
         stage = self.ladder.upcoming(planned.pod, self.elapsed)
         if stage is None:
             return _NEXT[answer]

@@ -3,18 +3,18 @@
 from collections.abc import Callable
 
 from navarchos.clock import Clock
-from navarchos.drain import Budget, Outcome, Pod, budgets_of
+from navarchos.drain import Budget, EvictionResult, Pod, budgets_of
 from navarchos.informers import SharedInformer, Tombstone
 from navarchos.operator.drains.attempts import Attempts
 
 __all__ = ["BudgetWatch", "budget_names"]
 
 
-def budget_names(pod: Pod, outcome: Outcome, covering: tuple[Budget, ...]) -> tuple[str, ...]:
+def budget_names(pod: Pod, result: EvictionResult, covering: tuple[Budget, ...]) -> tuple[str, ...]:
     """Return the budgets that hold a pod up, as `namespace/name`; none if none does."""
-    if not outcome.answer.is_budget:
+    if not result.outcome.is_budget:
         return ()
-    names = {budget.metadata.name for budget in covering} | {outcome.budget}
+    names = {budget.metadata.name for budget in covering} | {result.budget}
     return tuple(f"{pod.metadata.namespace}/{name}" for name in sorted(names - {""}))
 
 

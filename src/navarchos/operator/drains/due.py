@@ -75,7 +75,7 @@ def _is_leaving(planned: PlannedPod, attempts: Mapping[str, Attempt], now: datet
     if overdue is not None:
         return overdue < STUCK_AFTER
     attempt = attempts.get(planned.uid)
-    return attempt is None or attempt.outcome.answer.is_done
+    return attempt is None or attempt.result.outcome.is_done
 
 
 def due_requests(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from navarchos.client.selectors import Selector
-from navarchos.drain import Answer, Pod
+from navarchos.drain import EvictionOutcome, Pod
 from navarchos.operator.api.v1alpha1 import DrainSpec, EscalationAction, TimeoutPolicy
 from navarchos.operator.drains.attempts import Attempt
 from navarchos.operator.drains.options import selector_of
@@ -14,11 +14,11 @@ __all__ = ["Ladder", "Stage", "ladder_of"]
 # a server, or a webhook, that did not answer has refused nothing.
 _STUCK = frozenset(
     {
-        Answer.BLOCKED_BY_BUDGET,
-        Answer.IN_PROGRESS,
-        Answer.MULTIPLE_BUDGETS,
-        Answer.WEBHOOK_DENIED,
-        Answer.REFUSED,
+        EvictionOutcome.BLOCKED_BY_BUDGET,
+        EvictionOutcome.IN_PROGRESS,
+        EvictionOutcome.MULTIPLE_BUDGETS,
+        EvictionOutcome.WEBHOOK_DENIED,
+        EvictionOutcome.REFUSED,
     }
 )
 
@@ -68,7 +68,7 @@ class Ladder:
 
         A pod is only deleted when its eviction has been tried and refused.
         """
-        is_stuck = attempt.stage > 0 or attempt.outcome.answer in _STUCK
+        is_stuck = attempt.stage > 0 or attempt.result.outcome in _STUCK
         if not is_stuck or (self.ends_at is not None and elapsed >= self.ends_at):
             return None
         reached = [stage for stage in self.stages if stage.after <= elapsed and stage.takes(pod)]

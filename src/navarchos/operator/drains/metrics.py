@@ -4,7 +4,7 @@ import threading
 from datetime import datetime
 from typing import Final
 
-from navarchos.drain import Answer
+from navarchos.drain import EvictionOutcome
 from navarchos.instrument import Instruments
 from navarchos.operator.api.v1alpha1 import DrainPhase
 
@@ -31,7 +31,7 @@ class DrainMetrics:
             ["result"],
             buckets=_BUCKETS,
         )
-        self._evictions = {answer: evictions.labels(str(answer)) for answer in Answer}
+        self._evictions = {answer: evictions.labels(str(answer)) for answer in EvictionOutcome}
         self._durations = {
             phase: duration.labels(str(phase))
             for phase in (DrainPhase.COMPLETED, DrainPhase.FAILED)
@@ -47,7 +47,7 @@ class DrainMetrics:
         # guarded by _facts_lock; by drain: blocked pods, and since when
         self._facts: dict[str, tuple[int, float]] = {}
 
-    def answered(self, answer: Answer) -> None:
+    def answered(self, answer: EvictionOutcome) -> None:
         """Count one request that a pod leave."""
         self._evictions[answer].inc()
 

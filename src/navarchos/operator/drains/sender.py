@@ -7,10 +7,10 @@ from typing import Final
 from navarchos.clock import Clock, uniform
 from navarchos.drain import (
     PODS,
-    Answer,
     DrainOptions,
+    EvictionOutcome,
+    EvictionResult,
     Evictor,
-    Outcome,
     full_name,
     retry_delay,
 )
@@ -26,13 +26,13 @@ from navarchos.stopping import StopToken
 
 __all__ = ["Sender"]
 
-_LEFT: Final = frozenset({Answer.EVICTED, Answer.DELETED})
+_LEFT: Final = frozenset({EvictionOutcome.EVICTED, EvictionOutcome.DELETED})
 
 
 @dataclass(frozen=True, slots=True)
 class _Answered:
     request: Request
-    outcome: Outcome
+    result: EvictionResult
 
 
 class Sender:
@@ -78,7 +78,7 @@ class Sender:
     def send(self, drain: NodeDrain, requests: Sequence[Request], options: DrainOptions) -> None:
         """Ask these pods to go; return when each has been answered."""
 
-        def ask(request: Request) -> Outcome | None:
+        def ask(request: Request) -> EvictionResult | None:
             return None if self._stop.is_set() else self._ask(request, options)
 
         since = self._attempts.moment()
@@ -97,11 +97,11 @@ class Sender:
         self._attempts.record(drain.metadata.name, attempts, since=since, at=now)
         self._tell(drain, answered, before, options)
 
-    def _ask(self, request: Request, options: DrainOptions) -> Outcome:
+    def _ask(self, request: Request, options: DrainOptions) -> EvictionResult:
         ask = self._evictor.delete if request.how is How.DELETE else self._evictor.evict
-        outcome = ask(request.planned.pod, grace=options.grace)
-        self._metrics.answered(outcome.answer)
-        return outcome
+        result = ask(request.planned.pod, grace=options.grace)
+        self._metrics.answered(result.outcome)
+        return result
 
     def _attempt(
         self,
@@ -110,16 +110,16 @@ class Sender:
         options: DrainOptions,
         now: float,
     ) -> Attempt:
-        pod, outcome = entry.request.planned.pod, entry.outcome
+        pod, result = entry.request.planned.pod, entry.result
         before = known.get(pod.metadata.uid)
         failures = before.failures if before is not None else 0
-        covering = self._budgets.covering(pod) if outcome.answer.is_budget else ()
-        delay = retry_delay(outcome, failures, base=options.eviction_retry, rand=self._rand)
+        covering = self._budgets.covering(pod) if result.outcome.is_budget else ()
+        delay = retry_delay(result, failures, base=options.eviction_retry, rand=self._rand)
         return Attempt(
-            outcome=outcome,
+            result=result,
             due_at=now + delay,
-            failures=0 if outcome.answer.is_done else failures + 1,
-            budgets=budget_names(pod, outcome, covering),
+            failures=0 if result.outcome.is_done else failures + 1,
+            budgets=budget_names(pod, result, covering),
             wants_ready=any(
                 budget.spec.unhealthy_pod_eviction_policy != "AlwaysAllow" for budget in covering
             ),
@@ -133,7 +133,7 @@ class Sender:
         before: Mapping[str, Attempt],
         options: DrainOptions,
     ) -> None:
-        gone = [entry for entry in answered if entry.outcome.answer in _LEFT]
+        gone = [entry for entry in answered if entry.result.outcome in _LEFT]
         if gone:
             self._record(
                 drain,
@@ -163,7 +163,7 @@ class Sender:
         if stage is not None:
             return f"{_named(before)} by stage {stage.number} of the escalation"
         budgets = self._budgets.covering(entry.request.planned.pod)
-        if entry.outcome.answer is not Answer.DELETED or not budgets:
+        if entry.result.outcome is not EvictionOutcome.DELETED or not budgets:
             return ""
         names = ", ".join(sorted(full_name(budget.metadata) for budget in budgets))
         why = "disableEviction" if options.disable_eviction else "a server without evictions"

@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from navarchos.drain import DrainPlan, PlannedPod, Reason
+from navarchos.drain import DrainPlan, PlannedPod, PodReason
 from navarchos.operator.api.v1alpha1 import (
     Blocker,
     DrainPhase,
@@ -124,7 +124,7 @@ def _notes(plan: DrainPlan) -> tuple[PodNote, ...]:
     return tuple(
         PodNote(planned.name, str(planned.finding.reason))
         for planned in sorted(plan.ignore, key=lambda planned: planned.name)
-        if planned.finding.reason is not Reason.TERMINATING_TOO_LONG
+        if planned.finding.reason is not PodReason.TERMINATING_TOO_LONG
     )
 
 

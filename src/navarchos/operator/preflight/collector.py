@@ -8,9 +8,9 @@ from typing import Any, Final, TypeVar
 from navarchos.client import Client, Forbidden, NotFound, Resource
 from navarchos.client.errors import ClientError
 from navarchos.client.rbac import ACCESS_REVIEWS, PolicyRule
-from navarchos.drain import BUDGETS, DAEMON_SETS, Outcome, outcome_of
+from navarchos.drain import BUDGETS, DAEMON_SETS, EvictionResult, eviction_result
 from navarchos.drain.eviction import RBAC as EVICTING
-from navarchos.drain.eviction import Answer, served_eviction
+from navarchos.drain.eviction import EvictionOutcome, served_eviction
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
@@ -45,7 +45,9 @@ MAX_DRY_RUNS: Final = 64
 
 _TIMEOUT: Final = 10.0
 
-_UNKNOWN: Final = frozenset({Answer.FORBIDDEN, Answer.RETRY, Answer.WEBHOOK_FAILED})
+_UNKNOWN: Final = frozenset(
+    {EvictionOutcome.FORBIDDEN, EvictionOutcome.RETRY, EvictionOutcome.WEBHOOK_FAILED}
+)
 """Answers to a rehearsal that say nothing about the pod."""
 
 _NEEDED: Final = (*EVICTING, *CORDONING, *LOOKING)
@@ -114,7 +116,7 @@ class _Collector:
             self._not_checked(otherwise, error)
             return None
 
-    def dry_runs(self, pods: Sequence[PlanPod]) -> Mapping[str, Outcome]:
+    def dry_runs(self, pods: Sequence[PlanPod]) -> Mapping[str, EvictionResult]:
         """Return what the server says to evictions of these pods, by uid."""
         version = served_eviction(self._client)
         if not version:
@@ -129,7 +131,7 @@ class _Collector:
         if not pods or not version or not self._webhooks_judge():
             return {}
         answers = dry_run_evictions(self._client, pods, version)
-        open_ = [a for a in answers.values() if a.answer in _UNKNOWN]
+        open_ = [a for a in answers.values() if a.outcome in _UNKNOWN]
         open_ += [a for a in answers.values() if "does not support dry run" in a.message]
         if open_:
             self.findings.append(
@@ -220,12 +222,14 @@ def missing_permissions(
     return [f"{verb} {target}" for target, verb, rule in asked if not may(rule, verb)]
 
 
-def dry_run_evictions(client: Client, pods: Iterable[PlanPod], version: str) -> dict[str, Outcome]:
+def dry_run_evictions(
+    client: Client, pods: Iterable[PlanPod], version: str
+) -> dict[str, EvictionResult]:
     """Ask the server to evict pods in a dry run, and return its refusals by pod uid.
 
     Nothing is evicted, and no budget is used up.
     """
-    refusals: dict[str, Outcome] = {}
+    refusals: dict[str, EvictionResult] = {}
     for pod in pods:
         meta = pod.metadata
         try:
@@ -238,5 +242,5 @@ def dry_run_evictions(client: Client, pods: Iterable[PlanPod], version: str) -> 
                 timeout=_TIMEOUT,
             )
         except ClientError as error:
-            refusals[meta.uid] = outcome_of(error)
+            refusals[meta.uid] = eviction_result(error)
     return refusals

@@ -6,17 +6,17 @@ from datetime import datetime
 from typing import Final
 
 from navarchos.drain import (
-    Action,
-    Answer,
     Budget,
     DrainPlan,
-    Outcome,
+    EvictionOutcome,
+    EvictionResult,
     PlannedPod,
     Pod,
+    PodAction,
+    PodReason,
     budgets_of,
     full_name,
 )
-from navarchos.drain import Reason as PodReason
 from navarchos.operator.drains.blockers import STUCK_AFTER
 from navarchos.operator.drains.rules import Rules
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
@@ -61,7 +61,7 @@ class PodContext:
     now: datetime
     budgets: Mapping[str, Sequence[Budget]] = field(default_factory=dict)
     terminating: frozenset[str] = frozenset()
-    answers: Mapping[str, Outcome] = field(default_factory=dict)
+    answers: Mapping[str, EvictionResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +158,7 @@ def _verdict(planned: PlannedPod, severity: Severity) -> PlanFinding:
 
 def _about(planned: PlannedPod, rules: Rules, around: PodContext) -> Iterable[PlanFinding]:
     namespace = planned.pod.metadata.namespace
-    if planned.finding.action is Action.EVICT and planned.finding.reason in _LOSSES:
+    if planned.finding.action is PodAction.EVICT and planned.finding.reason in _LOSSES:
         yield _verdict(planned, Severity.NOTE)
     if namespace in around.terminating:
         yield _Case(planned).report(
@@ -258,8 +258,8 @@ def _lets_unready_go(budget: Budget, pod: Pod) -> bool:
     return 0 < status.desired_healthy <= status.current_healthy
 
 
-def _denied(planned: PlannedPod, answer: Outcome | None) -> Iterable[PlanFinding]:
-    if answer is not None and answer.answer is Answer.WEBHOOK_DENIED:
+def _denied(planned: PlannedPod, answer: EvictionResult | None) -> Iterable[PlanFinding]:
+    if answer is not None and answer.outcome is EvictionOutcome.WEBHOOK_DENIED:
         yield _Case(planned).report(
             Severity.BLOCKS,
             FindingReason.WEBHOOK_DENIED,

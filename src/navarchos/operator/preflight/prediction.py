@@ -8,8 +8,16 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from navarchos.drain import Budget, DrainPlan, Outcome, Pod, budgets_of, classify, full_name
-from navarchos.drain import Reason as PodReason
+from navarchos.drain import (
+    Budget,
+    DrainPlan,
+    EvictionResult,
+    Pod,
+    PodReason,
+    budgets_of,
+    classify,
+    full_name,
+)
 from navarchos.errors import ConfigError
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
@@ -71,7 +79,7 @@ class ClusterState:
     """By namespace and name; `None` if nobody asked, or nobody may know."""
     volumes: Mapping[str, PersistentVolume] | None = None
     """By name; `None` as above."""
-    answers: Mapping[str, Outcome] = field(default_factory=dict)
+    answers: Mapping[str, EvictionResult] = field(default_factory=dict)
     """What the server said to evictions that were rehearsed, by pod uid."""
     general: Sequence[PlanFinding] = ()
     """What was found while the facts were gathered."""

@@ -11,7 +11,7 @@ from tests.registering import MANAGERS
 
 from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK
-from navarchos.drain import BUDGETS, DAEMON_SETS, Action, Finding, PlannedPod, Pod, Reason
+from navarchos.drain import BUDGETS, DAEMON_SETS, PlannedPod, Pod, PodAction, PodFinding, PodReason
 from navarchos.informers import SharedInformer
 from navarchos.instrument import Instruments
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS
@@ -27,10 +27,10 @@ from navarchos.testing.recorder import FakeRecorder
 NOW = datetime(2026, 1, 1, 12, 0, 0, tzinfo=UTC)
 
 _REASONS = {
-    Action.EVICT: Reason.ORDINARY,
-    Action.WAIT: Reason.TERMINATING,
-    Action.IGNORE: Reason.DAEMON_SET,
-    Action.REFUSE: Reason.UNMANAGED,
+    PodAction.EVICT: PodReason.ORDINARY,
+    PodAction.WAIT: PodReason.TERMINATING,
+    PodAction.IGNORE: PodReason.DAEMON_SET,
+    PodAction.REFUSE: PodReason.UNMANAGED,
 }
 
 
@@ -38,7 +38,7 @@ def planned(
     name: str,
     namespace: str = "default",
     *,
-    action: Action = Action.EVICT,
+    action: PodAction = PodAction.EVICT,
     ready: bool = True,
     labels: Mapping[str, str] | None = None,
     owner: str = "web",
@@ -70,7 +70,7 @@ def planned(
         "spec": {"priorityClassName": "system-cluster-critical" if critical else ""},
         "status": {"phase": "Running", "conditions": conditions},
     }
-    return PlannedPod(msgspec.convert(wire, Pod), Finding(action, _REASONS[action], "a message"))
+    return PlannedPod(msgspec.convert(wire, Pod), PodFinding(action, _REASONS[action], "a message"))
 
 
 @pytest.fixture(scope="session")

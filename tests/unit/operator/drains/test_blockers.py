@@ -8,7 +8,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from navarchos.drain import Action, Answer, Budget, DrainPlan, Outcome, PlannedPod
+from navarchos.drain import (
+    Budget,
+    DrainPlan,
+    EvictionOutcome,
+    EvictionResult,
+    PlannedPod,
+    PodAction,
+)
 from navarchos.operator.api.v1alpha1 import (
     Blocker,
     DrainSpec,
@@ -38,8 +45,8 @@ def explainer(now: datetime, attempts: dict[str, Attempt], **facts: Any) -> Expl
     )
 
 
-def refused(answer: Answer = Answer.BLOCKED_BY_BUDGET, *budgets: str) -> Attempt:
-    return Attempt(Outcome(answer, "needs 3 and has 3"), 0.0, 1, budgets)
+def refused(answer: EvictionOutcome = EvictionOutcome.BLOCKED_BY_BUDGET, *budgets: str) -> Attempt:
+    return Attempt(EvictionResult(answer, "needs 3 and has 3"), 0.0, 1, budgets)
 
 
 @pytest.mark.rule("OP-47")
@@ -47,7 +54,7 @@ def test_blockers_name_pod_reason_and_budget_in_a_stable_order(
     plan_pod: PlanPod, now: datetime
 ) -> None:
     evict = (plan_pod("b", "x"), plan_pod("a", "x"), plan_pod("c", "a"), plan_pod("new", "a"))
-    attempts = {f"uid-{n}": refused(Answer.BLOCKED_BY_BUDGET, "x/web") for n in "abc"}
+    attempts = {f"uid-{n}": refused(EvictionOutcome.BLOCKED_BY_BUDGET, "x/web") for n in "abc"}
     blockers = find_blockers(DrainPlan(evict=evict), explainer(now, attempts))
     assert [(b.namespace, b.pod) for b in blockers] == [("a", "c"), ("x", "a"), ("x", "b")]
     assert {(b.reason, b.budget, b.uid) for b in blockers[1:]} == {
@@ -57,7 +64,7 @@ def test_blockers_name_pod_reason_and_budget_in_a_stable_order(
 
 
 def test_pods_on_their_way_block_nothing(plan_pod: PlanPod, now: datetime) -> None:
-    attempts = {"uid-a": Attempt(Outcome(Answer.EVICTED), 5.0)}
+    attempts = {"uid-a": Attempt(EvictionResult(EvictionOutcome.EVICTED), 5.0)}
     assert find_blockers(DrainPlan(evict=(plan_pod("a"),)), explainer(now, attempts)) == ()
 
 
@@ -105,8 +112,8 @@ def test_a_pod_that_is_not_ready_is_told_which_policy_would_let_it_go(
 def test_a_pod_that_does_not_end_in_time_is_a_blocker_after_a_minute(
     plan_pod: PlanPod, now: datetime
 ) -> None:
-    late = plan_pod("late", action=Action.WAIT, terminating_at="2026-01-01T11:58:00Z")
-    soon = plan_pod("soon", action=Action.WAIT, terminating_at="2026-01-01T11:59:30Z")
+    late = plan_pod("late", action=PodAction.WAIT, terminating_at="2026-01-01T11:58:00Z")
+    soon = plan_pod("soon", action=PodAction.WAIT, terminating_at="2026-01-01T11:59:30Z")
     (blocker,) = find_blockers(DrainPlan(wait=(late, soon)), explainer(now, {}))
     assert (blocker.pod, blocker.reason) == ("late", "StuckTerminating")
 
@@ -116,16 +123,16 @@ def test_budgets_are_those_that_cover_the_pod_and_the_one_the_server_named(
 ) -> None:
     budget = msgspec.convert({"metadata": {"name": "a", "namespace": "default"}}, Budget)
     pod = plan_pod("p").pod
-    blocked = Outcome(Answer.BLOCKED_BY_BUDGET, "no", "b")
+    blocked = EvictionResult(EvictionOutcome.BLOCKED_BY_BUDGET, "no", "b")
     assert budget_names(pod, blocked, (budget,)) == ("default/a", "default/b")
-    assert budget_names(pod, Outcome(Answer.WEBHOOK_DENIED), (budget,)) == ()
+    assert budget_names(pod, EvictionResult(EvictionOutcome.WEBHOOK_DENIED), (budget,)) == ()
 
 
 @pytest.mark.rule("OP-42")
 def test_a_refused_drain_lists_each_pod_with_the_fix(plan_pod: PlanPod, now: datetime) -> None:
     plan = DrainPlan(
         evict=(plan_pod("a"),),
-        refuse=(plan_pod("z", action=Action.REFUSE), plan_pod("y", action=Action.REFUSE)),
+        refuse=(plan_pod("z", action=PodAction.REFUSE), plan_pod("y", action=PodAction.REFUSE)),
     )
     status = to.refused(NodeDrainStatus(), plan, now=now)
     assert (status.phase, status.reason) == ("Failed", "PodsRefused")

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from navarchos.drain import Action, Answer, DrainPlan, Outcome, PlannedPod
+from navarchos.drain import DrainPlan, EvictionOutcome, EvictionResult, PlannedPod, PodAction
 from navarchos.meta import format_time
 from navarchos.operator.api.v1alpha1 import DrainSpec, EscalationAction, EscalationStage
 from navarchos.operator.api.v1alpha1 import TimeoutPolicy as On
@@ -15,11 +15,11 @@ from navarchos.operator.drains.due import How, due_requests, whose_turn
 from navarchos.operator.drains.escalation import Ladder, ladder_of
 
 PlanPod = Callable[..., PlannedPod]
-BLOCKED = Outcome(Answer.BLOCKED_BY_BUDGET, "no", "web")
+BLOCKED = EvictionResult(EvictionOutcome.BLOCKED_BY_BUDGET, "no", "web")
 
 
-def tried(due_at: float, outcome: Outcome = BLOCKED, stage: int = 0) -> Attempt:
-    return Attempt(outcome, due_at, failures=1, budgets=("default/web",), stage=stage)
+def tried(due_at: float, result: EvictionResult = BLOCKED, stage: int = 0) -> Attempt:
+    return Attempt(result, due_at, failures=1, budgets=("default/web",), stage=stage)
 
 
 def delete_after(seconds: int, action: EscalationAction = EscalationAction.DELETE) -> DrainSpec:
@@ -65,7 +65,9 @@ def test_a_stage_deletes_what_was_refused_as_soon_as_its_time_has_come(plan_pod:
 @pytest.mark.rule("OP-46")
 def test_a_stage_that_failed_waits_like_any_other_request(plan_pod: PlanPod) -> None:
     ladder = ladder_of(delete_after(60))
-    attempts = {"uid-a": tried(130.0, Outcome(Answer.WEBHOOK_DENIED, "no"), stage=1)}
+    attempts = {
+        "uid-a": tried(130.0, EvictionResult(EvictionOutcome.WEBHOOK_DENIED, "no"), stage=1)
+    }
     due = due_requests(
         [plan_pod("a")], attempts, ladder, delete=False, elapsed=70, monotonic=110, limit=9
     )
@@ -94,22 +96,22 @@ def test_a_pod_is_evicted_once_before_any_stage_deletes_it(plan_pod: PlanPod) ->
 @pytest.mark.parametrize(
     ("answer", "escalates"),
     [
-        (Answer.BLOCKED_BY_BUDGET, True),
-        (Answer.MULTIPLE_BUDGETS, True),
-        (Answer.IN_PROGRESS, True),
-        (Answer.WEBHOOK_DENIED, True),
-        (Answer.REFUSED, True),
-        (Answer.FORBIDDEN, False),
-        (Answer.NAMESPACE_TERMINATING, False),
-        (Answer.RETRY, False),
-        (Answer.WEBHOOK_FAILED, False),
-        (Answer.EVICTED, False),
+        (EvictionOutcome.BLOCKED_BY_BUDGET, True),
+        (EvictionOutcome.MULTIPLE_BUDGETS, True),
+        (EvictionOutcome.IN_PROGRESS, True),
+        (EvictionOutcome.WEBHOOK_DENIED, True),
+        (EvictionOutcome.REFUSED, True),
+        (EvictionOutcome.FORBIDDEN, False),
+        (EvictionOutcome.NAMESPACE_TERMINATING, False),
+        (EvictionOutcome.RETRY, False),
+        (EvictionOutcome.WEBHOOK_FAILED, False),
+        (EvictionOutcome.EVICTED, False),
     ],
 )
 def test_only_what_a_deletion_can_cure_is_escalated(
-    plan_pod: PlanPod, answer: Answer, escalates: bool
+    plan_pod: PlanPod, answer: EvictionOutcome, escalates: bool
 ) -> None:
-    attempt = tried(0, Outcome(answer, "no"))
+    attempt = tried(0, EvictionResult(answer, "no"))
     stage = ladder_of(delete_after(60)).due(plan_pod("a").pod, attempt, 60)
     assert (stage is not None) is escalates
 
@@ -148,7 +150,7 @@ def test_a_freed_budget_wakes_as_many_pods_as_it_allows() -> None:
     attempts = Attempts()
     three = {"u1": tried(90.0), "u2": tried(90.0), "u3": tried(90.0)}
     attempts.record("d1", three, since=attempts.moment(), at=5.0)
-    other = {"u4": Attempt(Outcome(Answer.RETRY), 90.0)}
+    other = {"u4": Attempt(EvictionResult(EvictionOutcome.RETRY), 90.0)}
     attempts.record("d2", other, since=attempts.moment(), at=5.0)
     assert attempts.wake("default/web", at=10.0, pods=2) == {"d1"}
     assert [attempt.due_at for attempt in attempts.of("d1").values()] == [10.0, 10.0, 90.0]
@@ -186,8 +188,8 @@ def test_system_critical_pods_go_after_all_others_have_left(
     plan_pod: PlanPod, now: datetime
 ) -> None:
     web, dns = plan_pod("web"), plan_pod("dns", critical=True)
-    gone = Outcome(Answer.EVICTED)
-    leaving = plan_pod("web", action=Action.WAIT, terminating_at=format_time(now))
+    gone = EvictionResult(EvictionOutcome.EVICTED)
+    leaving = plan_pod("web", action=PodAction.WAIT, terminating_at=format_time(now))
     assert names(whose_turn(plan_of(web, dns), {}, now)) == ["web"]
     unseen = {"uid-web": tried(9.0, gone)}  # evicted, which the watch does not show yet
     assert names(whose_turn(plan_of(web, dns), unseen, now)) == ["web"]
@@ -205,7 +207,7 @@ def test_a_pod_that_does_not_go_holds_up_no_system_critical_one(
         plan, attempts = plan_of(plan_pod("web"), dns), {"uid-web": tried(9.0)}
     else:
         long_ago = format_time(now - timedelta(seconds=STUCK_AFTER))
-        stuck = plan_pod("web", action=Action.WAIT, terminating_at=long_ago)
+        stuck = plan_pod("web", action=PodAction.WAIT, terminating_at=long_ago)
         plan, attempts = plan_of(dns, wait=(stuck,)), {}
     assert "dns" in names(whose_turn(plan, attempts, now))
 
@@ -213,5 +215,5 @@ def test_a_pod_that_does_not_go_holds_up_no_system_critical_one(
 @pytest.mark.rule("OP-40")
 def test_pods_of_a_group_do_not_wait_for_one_another(plan_pod: PlanPod, now: datetime) -> None:
     pods = [plan_pod(f"p{n}", critical=True) for n in range(3)]
-    leaving = plan_pod("q", critical=True, action=Action.WAIT, terminating_at=format_time(now))
+    leaving = plan_pod("q", critical=True, action=PodAction.WAIT, terminating_at=format_time(now))
     assert names(whose_turn(plan_of(*pods, wait=(leaving,)), {}, now)) == ["p0", "p1", "p2"]

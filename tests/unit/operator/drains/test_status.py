@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from navarchos.drain import Action, DrainPlan, PlannedPod
+from navarchos.drain import DrainPlan, PlannedPod, PodAction
 from navarchos.operator.api.v1alpha1 import NodeDrainStatus
 from navarchos.operator.drains import status as to
 from navarchos.operator.drains.status import DrainReason
@@ -20,7 +20,7 @@ PlanPod = Callable[..., PlannedPod]
 def first_look(plan_pod: PlanPod, now: datetime) -> NodeDrainStatus:
     plan = DrainPlan(
         evict=(plan_pod("b"), plan_pod("a", owner="db")),
-        ignore=(plan_pod("agent", action=Action.IGNORE),),
+        ignore=(plan_pod("agent", action=PodAction.IGNORE),),
     )
     return to.recorded(NodeDrainStatus(), plan, now=now)
 
@@ -55,7 +55,7 @@ def test_pods_of_one_name_in_two_namespaces_are_two_pods(plan_pod: PlanPod, now:
 
 def test_what_left_is_derived_and_not_counted(plan_pod: PlanPod, now: datetime) -> None:
     status = first_look(plan_pod, now)
-    plan = DrainPlan(wait=(plan_pod("a", action=Action.WAIT),))
+    plan = DrainPlan(wait=(plan_pod("a", action=PodAction.WAIT),))
     moved = to.recorded(status, plan, now=now + timedelta(seconds=5))
     assert moved.evicted_pods == ("default/a", "default/b")
     assert (moved.total, moved.evicted, moved.remaining) == (2, 2, 1)
@@ -77,20 +77,23 @@ def test_pods_that_arrive_late_are_recorded_before_they_are_evicted(
 
 @given(
     looks=st.lists(
-        st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(list(Action))), max_size=6
+        st.dictionaries(st.sampled_from("abcdef"), st.sampled_from(list(PodAction))), max_size=6
     )
 )
 def test_counts_always_add_up(
-    plan_pod: PlanPod, now: datetime, looks: list[dict[str, Action]]
+    plan_pod: PlanPod, now: datetime, looks: list[dict[str, PodAction]]
 ) -> None:
     status = NodeDrainStatus()
     for look in looks:
         groups = {
             action: tuple(plan_pod(n, action=a) for n, a in sorted(look.items()) if a is action)
-            for action in Action
+            for action in PodAction
         }
         plan = DrainPlan(
-            groups[Action.EVICT], groups[Action.WAIT], groups[Action.IGNORE], groups[Action.REFUSE]
+            groups[PodAction.EVICT],
+            groups[PodAction.WAIT],
+            groups[PodAction.IGNORE],
+            groups[PodAction.REFUSE],
         )
         before, status = status, to.recorded(status, plan, now=now)
         assert set(before.node_pods) <= set(status.node_pods)
@@ -120,7 +123,7 @@ def test_a_timeout_keeps_its_blockers_and_names_the_pods_that_are_left(
     plan_pod: PlanPod, now: datetime
 ) -> None:
     status = first_look(plan_pod, now)
-    plan = DrainPlan(evict=(plan_pod("b"),), wait=(plan_pod("a", action=Action.WAIT),))
+    plan = DrainPlan(evict=(plan_pod("b"),), wait=(plan_pod("a", action=PodAction.WAIT),))
     ended = to.timed_out(status, plan, 900.0, now=now)
     assert (ended.phase, ended.reason) == ("Failed", "Timeout")
     assert [note.name for note in ended.failed_pods] == ["default/a", "default/b"]
