@@ -13,7 +13,7 @@ from benchmarks.processes import ROOT
 from benchmarks.servers import Served
 from benchmarks.sizes import Sizes
 from navarchos.client import Client, Resource
-from navarchos.testing.cluster.podstages import TERMINATES_AFTER
+from navarchos.testing.cluster.pod_lifecycle import TERMINATES_AFTER
 from navarchos.testing.controlplane import ControlPlane
 from navarchos.testing.definitions import install_definitions
 

@@ -16,10 +16,10 @@ from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.cluster import ClusterOptions, Span
-from navarchos.testing.cluster.agents import Agent
-from navarchos.testing.cluster.controllers import cloud, heartbeats, kubelets
+from navarchos.testing.cluster.controllers import cloud, kubelets, node_lifecycle
 from navarchos.testing.cluster.kinds import Node
 from navarchos.testing.cluster.nodes import Machine
+from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.world import World
 from navarchos.threads import ThreadGroup
 
@@ -74,7 +74,7 @@ class Machines:
         world = World(manager, clients, PACE, SYSTEM_CLOCK, self._stop)
         if self._kubelets:
             kubelets.install(world, serves=_is_of_a_case, collects=False)
-            heartbeats.install(world, serves=_is_of_a_case)
+            node_lifecycle.install_heartbeats(world, serves=_is_of_a_case)
         self._cloud = cloud.install(world, self._machines)
         self._threads.start("manager", lambda: manager.run(self._stop))
         return self

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from navarchos.clock import SYSTEM_CLOCK
 from navarchos.testing.cluster.nodes import machines, node_manifest
-from navarchos.testing.cluster.podstages import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
+from navarchos.testing.cluster.pod_lifecycle import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
 
 __all__ = [
     "CASE_LABEL",

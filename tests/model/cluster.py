@@ -17,8 +17,8 @@ from tests.registering import MANAGERS
 
 from navarchos.meta import format_time
 from navarchos.operator.nodes import CONTROL_PLANE_LABEL
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.budgets import required_health, status_of
+from navarchos.testing.cluster.options import Agent
 
 __all__ = ["Cluster", "Workload"]
 

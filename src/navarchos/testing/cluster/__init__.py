@@ -7,9 +7,8 @@ invariants. What is decided stands in pure modules of its own; `controllers` hol
 the reconcilers, written on this project's framework.
 """
 
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.invariants import InvariantChecker, Violation
-from navarchos.testing.cluster.options import ClusterOptions, Span
+from navarchos.testing.cluster.options import Agent, ClusterOptions, Span
 from navarchos.testing.cluster.simulator import Cluster, ClusterStats
 
 __all__ = [

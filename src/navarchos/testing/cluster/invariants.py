@@ -24,8 +24,8 @@ from typing import Any, Final
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.testing.apiserver import Change
-from navarchos.testing.cluster.agents import is_simulator
-from navarchos.testing.cluster.books import Books, PodRecord
+from navarchos.testing.cluster.invariant_state import Books, PodRecord
+from navarchos.testing.cluster.options import is_simulator
 
 __all__ = ["InvariantChecker", "Violation"]
 

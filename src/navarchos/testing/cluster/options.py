@@ -3,10 +3,12 @@
 import hashlib
 import math
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
 
 from navarchos.errors import ConfigError
 
-__all__ = ["ClusterOptions", "Durations", "Span"]
+__all__ = ["PREFIX", "Agent", "ClusterOptions", "Durations", "Span", "is_simulator"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +93,25 @@ class Durations:
         share = int.from_bytes(digest) / 0xFFFF_FFFF
         drawn = span.low + share * (span.high - span.low)
         return self.scaled(drawn if limit is None else min(drawn, limit))
+
+
+PREFIX: Final = "navarchos-simulator/"
+"""The user agent of every request of the simulator begins like this."""
+
+
+class Agent(StrEnum):
+    """A component, as its requests name it.
+
+    `CONTROLLERS` are those of workloads, budgets and node taints, and the collector of
+    pods whose node is gone.
+    """
+
+    CONTROLLERS = PREFIX + "controller-manager"
+    SCHEDULER = PREFIX + "scheduler"
+    KUBELET = PREFIX + "kubelet"
+    CLOUD = PREFIX + "cloud"
+
+
+def is_simulator(user_agent: str) -> bool:
+    """Tell whether a request came from the simulator itself."""
+    return user_agent.startswith(PREFIX)

@@ -7,7 +7,8 @@ server without going through its admission: the controllers find nothing to do.
 import itertools
 import random
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from ipaddress import IPv4Address
 from typing import Any, Final
@@ -16,6 +17,16 @@ import msgspec
 
 from navarchos.meta import format_time
 from navarchos.testing.cluster.budgets import required_health, status_of
+from navarchos.testing.cluster.controllers.replicasets import template_hash, with_hash
+from navarchos.testing.cluster.controllers.statefulsets import stateful_pod
+from navarchos.testing.cluster.kinds import (
+    DAEMON_SETS,
+    DEPLOYMENTS,
+    JOBS,
+    NODES,
+    REPLICA_SETS,
+    STATEFUL_SETS,
+)
 from navarchos.testing.cluster.nodes import Machine, machines, node_manifest, registered_at
 from navarchos.testing.cluster.options import ClusterOptions
 from navarchos.testing.cluster.pods import (
@@ -25,8 +36,6 @@ from navarchos.testing.cluster.pods import (
     mirror_pod,
     running_status_of,
 )
-from navarchos.testing.cluster.replicas import template_hash, with_hash
-from navarchos.testing.cluster.statefulpods import stateful_pod
 from navarchos.testing.cluster.workloads import (
     AGENT,
     NAMESPACES,
@@ -36,8 +45,9 @@ from navarchos.testing.cluster.workloads import (
     template_of,
     workload_manifest,
 )
+from navarchos.testing.server import Server
 
-__all__ = ["Population", "populate"]
+__all__ = ["Population", "install_owned", "populate"]
 
 JsonObject = dict[str, Any]
 
@@ -266,3 +276,66 @@ def _settled_budget(plan: Plan) -> JsonObject:
 def _owner(owner: JsonObject) -> Owner:
     metadata = owner["metadata"]
     return Owner(owner["apiVersion"], owner["kind"], metadata["name"], metadata["uid"])
+
+
+_OWNERS: Final = {
+    each.kind: each for each in (DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, REPLICA_SETS, STATEFUL_SETS)
+}
+
+
+def install_owned(server: Server, manifests: Sequence[JsonObject]) -> None:
+    """Create objects that say by uid which of the others owns them.
+
+    The in-process server keeps uids as they are given. A real one gives its own, and
+    owners are named by those: so owners are created first, and looked at.
+
+    Args:
+        server: Where to.
+        manifests: Objects with uids, owners before what they own.
+    """
+    given: dict[str, str] = {}  # the server's uid of an owner, where it is another one
+    for generation in _generations(manifests):
+        server.install(*(_with_owners(manifest, given) for manifest in generation))
+        given.update(_other_uids(server, generation))
+
+
+def _generations(manifests: Iterable[JsonObject]) -> list[list[JsonObject]]:
+    """Sort objects by how many owners are above them."""
+    depths: dict[str, int] = {}
+    found: dict[int, list[JsonObject]] = defaultdict(list)
+    for manifest in manifests:
+        metadata = manifest["metadata"]
+        owners = [owner["uid"] for owner in metadata.get("ownerReferences", ())]
+        depth = max((depths[uid] + 1 for uid in owners), default=0)
+        depths[metadata["uid"]] = depth
+        found[depth].append(manifest)
+    return [found[depth] for depth in sorted(found)]
+
+
+def _with_owners(manifest: JsonObject, given: Mapping[str, str]) -> JsonObject:
+    metadata = manifest["metadata"]
+    owners = metadata.get("ownerReferences", ())
+    if not any(owner["uid"] in given for owner in owners):
+        return manifest
+    named = [{**owner, "uid": given.get(owner["uid"], owner["uid"])} for owner in owners]
+    return {**manifest, "metadata": {**metadata, "ownerReferences": named}}
+
+
+def _other_uids(server: Server, manifests: Iterable[JsonObject]) -> Iterator[tuple[str, str]]:
+    made: dict[str, list[JsonObject]] = defaultdict(list)
+    for manifest in manifests:
+        made[manifest["kind"]].append(manifest["metadata"])
+    for kind in made.keys() & _OWNERS.keys():
+        resource = _OWNERS[kind]
+        stored = {
+            _key(each["metadata"]): each["metadata"]["uid"]
+            for each in server.list(resource.plural, group=resource.group)
+        }
+        for metadata in made[kind]:
+            uid = stored[_key(metadata)]
+            if uid != metadata["uid"]:
+                yield metadata["uid"], uid
+
+
+def _key(metadata: JsonObject) -> tuple[str, str]:
+    return metadata.get("namespace", ""), metadata["name"]

@@ -13,26 +13,23 @@ from navarchos.logs import get_logger
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.clock import FakeClock
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.controllers import (
     cloud,
     daemonsets,
     deployments,
     disruption,
-    heartbeats,
     jobs,
     kubelets,
-    nodetaints,
+    node_lifecycle,
     replicasets,
     scheduler,
     statefulsets,
 )
-from navarchos.testing.cluster.installing import install_owned
 from navarchos.testing.cluster.invariants import InvariantChecker, Violation
 from navarchos.testing.cluster.nodes import Machine
-from navarchos.testing.cluster.options import ClusterOptions
-from navarchos.testing.cluster.population import populate
-from navarchos.testing.cluster.settling import unsettled
+from navarchos.testing.cluster.options import Agent, ClusterOptions
+from navarchos.testing.cluster.population import install_owned, populate
+from navarchos.testing.cluster.readiness import unsettled
 from navarchos.testing.cluster.world import World
 from navarchos.testing.server import Server
 from navarchos.threads import ThreadGroup
@@ -48,7 +45,6 @@ _CONTROLLERS: Final = (
     daemonsets,
     jobs,
     disruption,
-    nodetaints,
 )
 _LOOK_PERIOD: Final = 0.05
 _STOP_TIMEOUT: Final = 10.0
@@ -275,12 +271,13 @@ class Cluster:
         if is_controlled:
             for controller in _CONTROLLERS:
                 controller.install(world)
+            node_lifecycle.install_taints(world)
         if Agent.SCHEDULER in self._agents:
             scheduler.install(world)
         if Agent.KUBELET in self._agents:
             kubelets.install(world, collects=is_controlled)
             if not is_controlled:
-                heartbeats.install(world)
+                node_lifecycle.install_heartbeats(world)
         if Agent.CLOUD in self._agents:
             self._cloud = cloud.install(world, self._machines)
 

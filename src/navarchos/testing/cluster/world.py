@@ -13,9 +13,8 @@ from navarchos.meta import Object
 from navarchos.runtime import Manager
 from navarchos.stopping import StopToken
 from navarchos.testing.cluster import kinds
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.kinds import Budget, Pod
-from navarchos.testing.cluster.options import ClusterOptions, Durations
+from navarchos.testing.cluster.options import Agent, ClusterOptions, Durations
 
 __all__ = [
     "BY_LABEL",

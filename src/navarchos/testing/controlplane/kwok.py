@@ -10,7 +10,7 @@ patch of the object's status.
 
 from typing import Final
 
-from navarchos.testing.cluster.podstages import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
+from navarchos.testing.cluster.pod_lifecycle import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
 
 __all__ = ["RUNS_FOR", "STARTS_AFTER", "TERMINATES_AFTER", "kwok_config"]
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from navarchos.meta import ObjectMeta
-from navarchos.testing.cluster.books import Books, BudgetRecord, read_pod
+from navarchos.testing.cluster.invariant_state import Books, BudgetRecord, read_pod
 from navarchos.testing.cluster.kinds import (
     Node,
     NodeStatus,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from navarchos.testing.cluster import daemonpods
+from navarchos.testing.cluster.controllers import daemonsets
 from navarchos.testing.cluster.kinds import Node, Pod
 from navarchos.testing.cluster.placement import Placement, why_not
 
@@ -101,7 +101,7 @@ def test_a_daemon_set_leaves_out_the_nodes_that_its_template_does_not_want(
     ssd = {"key": "disk", "operator": "In", "values": ["ssd"]}
     template = {"spec": node_affinity({"matchExpressions": [ssd]})}
     nodes = [make_node("node-1", labels={"disk": "ssd"}), make_node("node-2")]
-    assert daemonpods.plan(template, nodes, []).create == ("node-1",)
+    assert daemonsets.plan(template, nodes, []).create == ("node-1",)
 
 
 def test_pods_that_keep_away_from_their_like_have_a_node_each_and_the_fifth_of_four_has_none(

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from navarchos.testing.cluster import daemonpods, jobpods, replicas, statefulpods
 from navarchos.testing.cluster.budgets import is_urgent
-from navarchos.testing.cluster.jobpods import Backoff, Verdict
+from navarchos.testing.cluster.controllers import daemonsets, jobs, replicasets, statefulsets
+from navarchos.testing.cluster.controllers.jobs import Backoff, Verdict
+from navarchos.testing.cluster.controllers.statefulsets import stateful_pod
 from navarchos.testing.cluster.kinds import BudgetStatus, Job, Node, Pod, WorkloadStatus
 from navarchos.testing.cluster.pods import Owner, from_template, mirror_pod
-from navarchos.testing.cluster.statefulpods import stateful_pod
 
 MakePod = Callable[..., Pod]
 MakeNode = Callable[..., Node]
@@ -30,7 +30,7 @@ def names(pods: tuple[Pod, ...]) -> list[str]:
 
 def test_a_terminating_or_finished_pod_is_replaced_at_once(make_pod: MakePod) -> None:
     pods = [make_pod("a"), make_pod("b", terminating=True), make_pod("c", phase="Failed")]
-    assert replicas.next_step(pods, 3) == replicas.Step(create=2)
+    assert replicasets.next_step(pods, 3) == replicasets.Step(create=2)
 
 
 def test_the_least_useful_pods_are_taken_away_first(make_pod: MakePod) -> None:
@@ -40,7 +40,7 @@ def test_the_least_useful_pods_are_taken_away_first(make_pod: MakePod) -> None:
         make_pod("unready", ready=False),
         make_pod("unbound", node="", ready=False),
     ]
-    assert names(replicas.next_step(pods, 1).delete) == ["unbound", "unready", "young"]
+    assert names(replicasets.next_step(pods, 1).delete) == ["unbound", "unready", "young"]
 
 
 def test_counts_are_of_active_pods(make_pod: MakePod) -> None:
@@ -48,17 +48,17 @@ def test_counts_are_of_active_pods(make_pod: MakePod) -> None:
     expected = WorkloadStatus(
         observed_generation=2, replicas=2, ready_replicas=1, available_replicas=1
     )
-    assert replicas.status_of(pods, 2) == expected
+    assert replicasets.status_of(pods, 2) == expected
 
 
 def test_a_replica_sets_template_is_its_deployments_but_for_the_hash() -> None:
     spec = {"replicas": 2, "selector": {"matchLabels": {"app": "web"}}, "template": TEMPLATE}
-    made = replicas.with_hash(spec, replicas.template_hash(TEMPLATE))
+    made = replicasets.with_hash(spec, replicasets.template_hash(TEMPLATE))
     assert made["template"] != TEMPLATE
-    assert made["selector"]["matchLabels"].keys() == {"app", replicas.HASH_LABEL}
-    assert replicas.same_template(TEMPLATE, made["template"])
+    assert made["selector"]["matchLabels"].keys() == {"app", replicasets.HASH_LABEL}
+    assert replicasets.same_template(TEMPLATE, made["template"])
     other = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "hostname": "new"}}
-    assert not replicas.same_template(other, made["template"])
+    assert not replicasets.same_template(other, made["template"])
 
 
 def test_a_pod_has_its_templates_fields_and_one_owner() -> None:
@@ -81,32 +81,32 @@ def test_a_stateful_pod_comes_back_under_its_name_once_the_old_one_is_gone(
     make_pod: MakePod,
 ) -> None:
     going = [make_pod("db-0"), make_pod("db-1", terminating=True), make_pod("db-2")]
-    assert statefulpods.next_step("db", going, 3) == statefulpods.Step()
+    assert statefulsets.next_step("db", going, 3) == statefulsets.Step()
     gone = [make_pod("db-0"), make_pod("db-2")]
-    assert statefulpods.next_step("db", gone, 3) == statefulpods.Step(create=(1,))
+    assert statefulsets.next_step("db", gone, 3) == statefulsets.Step(create=(1,))
 
 
 def test_ordered_pods_wait_for_those_before_them(make_pod: MakePod) -> None:
-    assert statefulpods.next_step("db", [], 3) == statefulpods.Step(create=(0,))
+    assert statefulsets.next_step("db", [], 3) == statefulsets.Step(create=(0,))
     starting = [make_pod("db-0", ready=False)]
-    assert statefulpods.next_step("db", starting, 3) == statefulpods.Step()
+    assert statefulsets.next_step("db", starting, 3) == statefulsets.Step()
     started = [make_pod("db-0")]
-    assert statefulpods.next_step("db", started, 3) == statefulpods.Step(create=(1,))
+    assert statefulsets.next_step("db", started, 3) == statefulsets.Step(create=(1,))
 
 
 def test_parallel_pods_do_not_wait(make_pod: MakePod) -> None:
     pods = [make_pod("db-1", ready=False)]
-    assert statefulpods.next_step("db", pods, 3, ordered=False).create == (0, 2)
+    assert statefulsets.next_step("db", pods, 3, ordered=False).create == (0, 2)
 
 
 def test_a_stateful_set_shrinks_from_its_end(make_pod: MakePod) -> None:
     pods = [make_pod(f"db-{n}") for n in range(11)]
-    assert names(statefulpods.next_step("db", pods, 9).delete) == ["db-10"]
+    assert names(statefulsets.next_step("db", pods, 9).delete) == ["db-10"]
 
 
 def test_a_finished_stateful_pod_makes_room(make_pod: MakePod) -> None:
     pods = [make_pod("db-0", phase="Failed")]
-    assert names(statefulpods.next_step("db", pods, 1).delete) == ["db-0"]
+    assert names(statefulsets.next_step("db", pods, 1).delete) == ["db-0"]
 
 
 def test_a_stateful_pod_knows_its_number() -> None:
@@ -123,25 +123,25 @@ def test_every_node_that_is_tolerated_gets_a_daemon_cordoned_or_not(make_node: M
         make_node("cordoned", unschedulable=True, taints=[cordon]),
         make_node("tainted", taints=[{"key": "gpu", "effect": "NoSchedule"}]),
     ]
-    assert daemonpods.plan(TEMPLATE, nodes, []).create == ("plain", "cordoned")
+    assert daemonsets.plan(TEMPLATE, nodes, []).create == ("plain", "cordoned")
 
 
 def test_a_terminating_daemon_keeps_its_place_until_it_is_gone(
     make_pod: MakePod, make_node: MakeNode
 ) -> None:
     pods = [make_pod("d", terminating=True)]
-    step = daemonpods.plan(TEMPLATE, [make_node()], pods)
+    step = daemonsets.plan(TEMPLATE, [make_node()], pods)
     assert (step.create, step.delete) == ((), ())
     assert (step.status.desired_number_scheduled, step.status.number_ready) == (1, 0)
 
 
 def test_surplus_and_finished_daemons_are_deleted(make_pod: MakePod, make_node: MakeNode) -> None:
     pods = [make_pod("a", ready=False), make_pod("b"), make_pod("c", phase="Failed")]
-    assert names(daemonpods.plan(TEMPLATE, [make_node()], pods).delete) == ["c", "a"]
+    assert names(daemonsets.plan(TEMPLATE, [make_node()], pods).delete) == ["c", "a"]
 
 
 def test_daemons_on_a_node_that_is_gone_are_left_to_the_collector(make_pod: MakePod) -> None:
-    step = daemonpods.plan(TEMPLATE, [], [make_pod("a")])
+    step = daemonsets.plan(TEMPLATE, [], [make_pod("a")])
     assert (step.create, step.delete) == ((), ())
 
 
@@ -158,77 +158,77 @@ def job(
 
 def test_a_job_runs_as_many_pods_as_are_still_missing(make_pod: MakePod) -> None:
     pods = [make_pod("a", phase="Succeeded"), make_pod("b")]
-    step = jobpods.plan(job(parallelism=3, completions=3), pods, ())
+    step = jobs.plan(job(parallelism=3, completions=3), pods, ())
     assert (step.create, step.tally.active, step.tally.ready, step.tally.succeeded) == (1, 1, 1, 1)
 
 
 def test_a_success_is_counted_once(make_pod: MakePod) -> None:
     pods = [make_pod("a", phase="Succeeded")]
     wanted = job(parallelism=2, completions=2, status={"succeeded": 1})
-    step = jobpods.plan(wanted, pods, {"uid-a"})
+    step = jobs.plan(wanted, pods, {"uid-a"})
     assert (step.create, step.tally.succeeded, step.successes) == (1, 1, frozenset())
 
 
 def test_a_job_that_is_done_creates_nothing_and_says_so_in_the_order_that_servers_want() -> None:
-    step = jobpods.plan(job(parallelism=2, completions=2, status={"succeeded": 2}), [], ())
+    step = jobs.plan(job(parallelism=2, completions=2, status={"succeeded": 2}), [], ())
     assert (step.create, step.verdict) == (0, Verdict.COMPLETE)
     assert step.conditions == ("SuccessCriteriaMet", "Complete")
 
 
 def test_a_job_is_not_complete_before_its_last_pod_is_gone(make_pod: MakePod) -> None:
     pods = [make_pod("a"), make_pod("b", terminating=True)]
-    step = jobpods.plan(job(completions=1, status={"succeeded": 1}), pods, {"uid-b"})
+    step = jobs.plan(job(completions=1, status={"succeeded": 1}), pods, {"uid-b"})
     assert names(step.delete) == ["a"]
     assert step.conditions == ("SuccessCriteriaMet",)
 
 
 def test_an_evicted_pod_of_a_job_is_run_again_and_counts_as_failed(make_pod: MakePod) -> None:
     pods = [make_pod("a"), make_pod("b", terminating=True)]
-    step = jobpods.plan(job(parallelism=2, completions=2), pods, ())
+    step = jobs.plan(job(parallelism=2, completions=2), pods, ())
     assert (step.create, step.tally.failed, step.tally.terminating) == (1, 1, 1)
 
 
 def test_a_job_that_replaces_failed_pods_only_waits_until_one_has_ended(make_pod: MakePod) -> None:
     wanted = job(parallelism=2, completions=2, podReplacementPolicy="Failed")
     going = [make_pod("a"), make_pod("b", terminating=True)]
-    step = jobpods.plan(wanted, going, ())
+    step = jobs.plan(wanted, going, ())
     assert (step.create, step.tally.failed) == (0, 0)
     gone = [make_pod("a"), make_pod("b", phase="Failed", terminating=True)]
-    step = jobpods.plan(wanted, gone, ())
+    step = jobs.plan(wanted, gone, ())
     assert (step.create, step.tally.failed) == (1, 1)
 
 
 def test_a_job_fails_when_more_pods_have_failed_than_it_allows(make_pod: MakePod) -> None:
     pods = [make_pod("a", phase="Failed"), make_pod("b", phase="Failed"), make_pod("c")]
-    allowed = jobpods.plan(job(completions=3, backoffLimit=2), pods, ())
+    allowed = jobs.plan(job(completions=3, backoffLimit=2), pods, ())
     assert (allowed.verdict, allowed.tally.failed) == (None, 2)
-    step = jobpods.plan(job(completions=3, backoffLimit=1), pods, ())
+    step = jobs.plan(job(completions=3, backoffLimit=1), pods, ())
     assert (step.verdict, step.create, names(step.delete)) == (Verdict.FAILED, 0, ["c"])
     assert step.conditions == ("FailureTarget",)
-    last = jobpods.plan(job(completions=3, backoffLimit=1), pods[:2], ())
+    last = jobs.plan(job(completions=3, backoffLimit=1), pods[:2], ())
     assert last.conditions == ("FailureTarget", "Failed")
 
 
 def test_a_verdict_stays_though_the_counts_would_say_otherwise(make_pod: MakePod) -> None:
     conditions = [{"type": "FailureTarget", "status": "True"}]
     failing = job(completions=1, status={"conditions": conditions})
-    assert jobpods.plan(failing, [make_pod("a")], ()).verdict is Verdict.FAILED
+    assert jobs.plan(failing, [make_pod("a")], ()).verdict is Verdict.FAILED
 
 
 def test_without_completions_one_success_is_enough_once_the_others_have_ended(
     make_pod: MakePod,
 ) -> None:
     queue = job(parallelism=3, completions=None)
-    assert jobpods.plan(queue, [], ()).create == 3
+    assert jobs.plan(queue, [], ()).create == 3
     pods = [make_pod("a", phase="Succeeded"), make_pod("b")]
-    running = jobpods.plan(queue, pods, ())
+    running = jobs.plan(queue, pods, ())
     assert (running.create, running.delete, running.verdict) == (0, (), None)
-    assert jobpods.plan(queue, pods[:1], ()).verdict is Verdict.COMPLETE
+    assert jobs.plan(queue, pods[:1], ()).verdict is Verdict.COMPLETE
 
 
 def test_a_job_that_wants_fewer_pods_at_once_takes_some_away(make_pod: MakePod) -> None:
     pods = [make_pod("a"), make_pod("b"), make_pod("c", ready=False)]
-    step = jobpods.plan(job(parallelism=1, completions=9), pods, ())
+    step = jobs.plan(job(parallelism=1, completions=9), pods, ())
     assert names(step.delete) == ["c", "a"]
 
 
@@ -237,13 +237,13 @@ def test_each_further_failure_doubles_the_wait_and_a_success_ends_it(make_pod: M
     assert backoff.left(0.0, speed=1.0) == 0.0
     waits = []
     for number in range(8):
-        step = jobpods.plan(wanted, [make_pod(f"pod-{number}", phase="Failed")], ())
+        step = jobs.plan(wanted, [make_pod(f"pod-{number}", phase="Failed")], ())
         backoff.note(step, 100.0)
         backoff.note(step, 105.0)  # what was noted counts once
         waits.append(backoff.left(100.0, speed=1.0))
     assert waits == [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0]
     assert backoff.left(130.0, speed=10.0) == 30.0
-    backoff.note(jobpods.plan(wanted, [make_pod("good", phase="Succeeded")], ()), 140.0)
+    backoff.note(jobs.plan(wanted, [make_pod("good", phase="Succeeded")], ()), 140.0)
     assert backoff.left(140.0, speed=1.0) == 0.0
 
 

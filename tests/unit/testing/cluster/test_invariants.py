@@ -7,8 +7,8 @@ import pytest
 
 from navarchos.testing import FakeClock
 from navarchos.testing.apiserver import BucketId, Change, Origin
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.invariants import InvariantChecker
+from navarchos.testing.cluster.options import Agent
 
 RawPod = Callable[..., dict[str, Any]]
 

@@ -13,10 +13,10 @@ from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import ClusterOptions, Span
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.controllers import kubelets
 from navarchos.testing.cluster.kinds import Node
-from navarchos.testing.cluster.podstages import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
+from navarchos.testing.cluster.options import Agent
+from navarchos.testing.cluster.pod_lifecycle import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
 from navarchos.testing.cluster.world import World
 from navarchos.threads import ThreadGroup
 

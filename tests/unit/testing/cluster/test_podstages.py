@@ -10,7 +10,7 @@ from navarchos.client.taints import Taint
 from navarchos.testing.cluster.kinds import Node, Pod
 from navarchos.testing.cluster.nodes import CORDON_TAINT, taints_of
 from navarchos.testing.cluster.options import Span
-from navarchos.testing.cluster.podstages import (
+from navarchos.testing.cluster.pod_lifecycle import (
     RUNS_FOR,
     STARTS_AFTER,
     TERMINATES_AFTER,

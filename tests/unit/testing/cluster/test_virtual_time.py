@@ -15,7 +15,7 @@ from navarchos.testing.apiserver import ApiServer, Change, Fault
 from navarchos.testing.clock import FakeClock
 from navarchos.testing.cluster import Cluster, ClusterOptions, Span
 from navarchos.testing.cluster.kinds import JOBS, NODES, PODS
-from navarchos.testing.cluster.podstages import RUNS_FOR, TERMINATES_AFTER
+from navarchos.testing.cluster.pod_lifecycle import RUNS_FOR, TERMINATES_AFTER
 from navarchos.threads import ThreadGroup
 
 # It looks every second whether somebody has changed cached objects: six hours of rest would be

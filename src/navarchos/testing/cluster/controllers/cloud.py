@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from navarchos.client import Conflict, NotFound, ignore_already_exists
 from navarchos.logs import get_logger
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.kinds import NODES, Node
 from navarchos.testing.cluster.nodes import Machine, node_manifest, successor
+from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.world import World
 
 __all__ = ["Cloud", "install"]

@@ -4,18 +4,99 @@ Their pods are created with `spec.nodeName`, as upstream did before its schedule
 took them over: a request less per pod, and nothing else differs.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
+from navarchos.client.taints import Toleration, is_tolerated
 from navarchos.runtime import Builder, Request
-from navarchos.testing.cluster.controllers.frame import WorkloadReconciler
-from navarchos.testing.cluster.daemonpods import Plan, plan, tolerations_of
-from navarchos.testing.cluster.kinds import DAEMON_SETS, NODES, PODS, DaemonSet, Node
-from navarchos.testing.cluster.pods import from_template
+from navarchos.testing.cluster.constraints import NodeFilter
+from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
+from navarchos.testing.cluster.kinds import (
+    DAEMON_SETS,
+    NODES,
+    PODS,
+    DaemonSet,
+    DaemonSetStatus,
+    Node,
+    Pod,
+    PodSpec,
+    Template,
+)
+from navarchos.testing.cluster.pods import DAEMON_TOLERATIONS, from_template
 from navarchos.testing.cluster.world import World, status_patch
 
-__all__ = ["DaemonSets", "install"]
+__all__ = ["DaemonSets", "Plan", "install", "plan", "tolerations_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Nodes that lack a pod, pods that are too many, and the status to show."""
+
+    create: tuple[str, ...]
+    delete: tuple[Pod, ...]
+    status: DaemonSetStatus
+
+
+def plan(
+    template: Template, nodes: Iterable[Node], pods: Iterable[Pod], *, generation: int = 0
+) -> Plan:
+    """Return what is missing and what is too much.
+
+    Every node that they may come to and whose taints they tolerate gets one, cordoned
+    or not (upstream tolerates the cordon's taint for them). A pod that terminates holds
+    its node's place until it is gone. Pods on nodes that do not exist are not our business:
+    they are collected as garbage.
+    """
+    tolerations = tolerations_of(template)
+    wanted_nodes = NodeFilter(msgspec.convert(template.get("spec") or {}, PodSpec))
+    by_node: dict[str, list[Pod]] = defaultdict(list)
+    for pod in pods:
+        by_node[pod.spec.node_name].append(pod)
+    create: list[str] = []
+    delete: list[Pod] = []
+    ready = scheduled = wanted = 0
+    for node in nodes:
+        held = by_node.get(node.metadata.name, [])
+        if not _belongs(wanted_nodes, node, tolerations):
+            delete += [pod for pod in held if not pod.is_terminating]
+            continue
+        wanted += 1
+        scheduled += bool(held)
+        ready += any(pod.is_ready and pod.is_active for pod in held)
+        if not held:
+            create.append(node.metadata.name)
+        delete += _surplus(held)
+    status = DaemonSetStatus(
+        observed_generation=generation,
+        current_number_scheduled=scheduled,
+        desired_number_scheduled=wanted,
+        number_ready=ready,
+    )
+    return Plan(tuple(create), tuple(delete), status)
+
+
+def tolerations_of(template: Template) -> tuple[Toleration, ...]:
+    """Return what the pods of a template tolerate, with what is added to them."""
+    spec = template.get("spec")
+    own = spec.get("tolerations") if isinstance(spec, Mapping) else None
+    return msgspec.convert([*(own or ()), *DAEMON_TOLERATIONS], tuple[Toleration, ...])
+
+
+def _belongs(wanted: NodeFilter, node: Node, tolerations: tuple[Toleration, ...]) -> bool:
+    return not wanted.why_not(node) and all(
+        taint.effect == "PreferNoSchedule" or is_tolerated(taint, tolerations)
+        for taint in node.spec.taints
+    )
+
+
+def _surplus(held: list[Pod]) -> list[Pod]:
+    """Return finished pods, and all but one of the active ones."""
+    finished = [pod for pod in held if pod.is_finished and not pod.is_terminating]
+    active = [pod for pod in held if pod.is_active]
+    return finished + sorted(active, key=lambda pod: (not pod.is_ready, pod.metadata.name))[1:]
 
 
 class DaemonSets(WorkloadReconciler[DaemonSet]):

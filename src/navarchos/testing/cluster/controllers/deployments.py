@@ -10,8 +10,12 @@ import msgspec
 
 from navarchos.meta import format_time
 from navarchos.runtime import Builder
-from navarchos.testing.cluster.agents import Agent
-from navarchos.testing.cluster.controllers.frame import WorkloadReconciler
+from navarchos.testing.cluster.controllers.replicasets import (
+    same_template,
+    template_hash,
+    with_hash,
+)
+from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
 from navarchos.testing.cluster.kinds import (
     DEPLOYMENTS,
     REPLICA_SETS,
@@ -19,7 +23,7 @@ from navarchos.testing.cluster.kinds import (
     ReplicaSet,
     WorkloadStatus,
 )
-from navarchos.testing.cluster.replicas import same_template, template_hash, with_hash
+from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.world import BY_OWNER, World, status_patch
 
 __all__ = ["Deployments", "install", "summed"]

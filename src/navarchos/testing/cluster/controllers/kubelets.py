@@ -12,11 +12,10 @@ from typing import Final
 
 from navarchos.client import Conflict, NotFound, ignore_already_exists
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.kinds import NODES, PODS, Node, Pod
-from navarchos.testing.cluster.options import Span
+from navarchos.testing.cluster.options import Agent, Span
+from navarchos.testing.cluster.pod_lifecycle import Stage, StageTimers, next_stage, told_span
 from navarchos.testing.cluster.pods import finished_status, mirror_pod, running_status
-from navarchos.testing.cluster.podstages import Stage, StageTimers, next_stage, told_span
 from navarchos.testing.cluster.world import BY_NODE, World
 
 __all__ = ["Kubelets", "Serves", "StaticPods", "install"]

@@ -3,16 +3,120 @@
 Not simulated: adoption of orphans, `minReadySeconds`.
 """
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from navarchos.runtime import Builder
-from navarchos.testing.cluster.controllers.frame import WorkloadReconciler
-from navarchos.testing.cluster.kinds import PODS, REPLICA_SETS, ReplicaSet
+from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
+from navarchos.testing.cluster.kinds import (
+    PODS,
+    REPLICA_SETS,
+    Pod,
+    ReplicaSet,
+    Template,
+    WorkloadStatus,
+)
 from navarchos.testing.cluster.pods import from_template
-from navarchos.testing.cluster.replicas import next_step, status_of
 from navarchos.testing.cluster.world import World, status_patch
 
-__all__ = ["ReplicaSets", "install"]
+__all__ = [
+    "HASH_LABEL",
+    "ReplicaSets",
+    "Step",
+    "install",
+    "next_step",
+    "same_template",
+    "status_of",
+    "template_hash",
+    "with_hash",
+]
+
+JsonObject = dict[str, Any]
+
+HASH_LABEL = "pod-template-hash"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """So many pods to create, and which ones to delete; at most one of the two."""
+
+    create: int = 0
+    delete: tuple[Pod, ...] = ()
+
+
+def next_step(pods: Iterable[Pod], replicas: int) -> Step:
+    """Return how to get from the pods that exist to `replicas` active ones.
+
+    Terminating and finished pods do not count, as upstream: a pod that is evicted
+    is replaced at once, not when it is gone. Too many: those that are furthest from
+    being of use go first, then the youngest.
+    """
+    active = [pod for pod in pods if pod.is_active]
+    missing = replicas - len(active)
+    if missing >= 0:
+        return Step(create=missing)
+    return Step(delete=tuple(sorted(active, key=_usefulness)[:-missing]))
+
+
+def _usefulness(pod: Pod) -> tuple[bool, bool, float, str]:
+    created = pod.metadata.creation_timestamp
+    age_key = -created.timestamp() if created is not None else 0.0
+    return (bool(pod.spec.node_name), pod.is_ready, age_key, pod.metadata.name)
+
+
+def status_of(pods: Iterable[Pod], generation: int) -> WorkloadStatus:
+    """Return the counts that the owner's status shows."""
+    active = [pod for pod in pods if pod.is_active]
+    ready = sum(pod.is_ready for pod in active)
+    return WorkloadStatus(
+        observed_generation=generation,
+        replicas=len(active),
+        ready_replicas=ready,
+        available_replicas=ready,
+    )
+
+
+def template_hash(template: Template) -> str:
+    """Return a short name for a template: the same template, the same name."""
+    encoded = msgspec.json.encode(template, order="deterministic")
+    return hashlib.blake2b(encoded, digest_size=5).hexdigest()
+
+
+def with_hash(spec: Mapping[str, Any], digest: str) -> JsonObject:
+    """Return the spec of the ReplicaSet for a Deployment's spec.
+
+    The hash label is on its pods and in its selector, so that the pods of two
+    templates are told apart.
+    """
+    template = spec["template"]
+    labels = {**template["metadata"]["labels"], HASH_LABEL: digest}
+    selector = dict(spec["selector"])
+    selector["matchLabels"] = {**selector.get("matchLabels", {}), HASH_LABEL: digest}
+    metadata = {**template["metadata"], "labels": labels}
+    return {
+        "replicas": spec.get("replicas", 1),
+        "selector": selector,
+        "template": {**template, "metadata": metadata},
+    }
+
+
+def same_template(wanted: Template, found: Template) -> bool:
+    """Tell whether a ReplicaSet's template is a Deployment's, its hash label aside."""
+    return _without_hash(wanted) == _without_hash(found)
+
+
+def _without_hash(template: Template) -> Mapping[str, object]:
+    metadata = template.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return template
+    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
+    # The server writes an explicit null for the time that a template never has.
+    kept = {k: v for k, v in metadata.items() if k != "creationTimestamp"}
+    return {**template, "metadata": {**kept, "labels": labels}}
 
 
 class ReplicaSets(WorkloadReconciler[ReplicaSet]):

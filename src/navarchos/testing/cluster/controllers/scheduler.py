@@ -6,8 +6,8 @@ from typing import Final
 from navarchos.client import ApiError, Conflict, NotFound
 from navarchos.informers import Tombstone
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.kinds import PODS, Node, Pod
+from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.placement import Placement
 from navarchos.testing.cluster.pods import unschedulable_status
 from navarchos.testing.cluster.world import World

@@ -3,16 +3,71 @@
 Not simulated: volume claims, rolling updates.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 from navarchos.runtime import Builder
-from navarchos.testing.cluster.controllers.frame import WorkloadReconciler
-from navarchos.testing.cluster.kinds import PODS, STATEFUL_SETS, StatefulSet
-from navarchos.testing.cluster.replicas import status_of
-from navarchos.testing.cluster.statefulpods import next_step, stateful_pod
+from navarchos.testing.cluster.controllers.replicasets import status_of
+from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
+from navarchos.testing.cluster.kinds import PODS, STATEFUL_SETS, Pod, StatefulSet, Template
+from navarchos.testing.cluster.pods import Owner, from_template
 from navarchos.testing.cluster.world import World, status_patch
 
-__all__ = ["StatefulSets", "install"]
+__all__ = ["StatefulSets", "Step", "install", "next_step", "stateful_pod"]
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Ordinals to create and pods to delete."""
+
+    create: tuple[int, ...] = ()
+    delete: tuple[Pod, ...] = ()
+
+
+def next_step(name: str, pods: Iterable[Pod], replicas: int, *, ordered: bool = True) -> Step:
+    """Return what to do about the pods of the set `name`.
+
+    Args:
+        name: The set's name; pod `n` is `name-n`.
+        pods: Those that it owns.
+        replicas: How many it wants.
+        ordered: Whether each pod waits until those before it are ready
+            (`podManagementPolicy: OrderedReady`).
+    """
+    found = {pod.metadata.name: pod for pod in pods}
+    create: list[int] = []
+    for ordinal in range(replicas):
+        pod = found.pop(f"{name}-{ordinal}", None)
+        if pod is None:
+            create.append(ordinal)
+        elif pod.is_finished and not pod.is_terminating:
+            # Upstream deletes a finished pod to make room for its successor.
+            return Step(delete=(pod,))
+        if ordered and (pod is None or not pod.is_ready or pod.is_terminating):
+            return Step(create=tuple(create))
+    if create:
+        return Step(create=tuple(create))
+    surplus = sorted((p for p in found.values() if not p.is_terminating), key=_ordinal)
+    return Step(delete=tuple(surplus[-1:] if ordered else surplus))
+
+
+def stateful_pod(owner: Owner, namespace: str, template: Template, ordinal: int) -> JsonObject:
+    """Return the pod with the given ordinal."""
+    name = f"{owner.name}-{ordinal}"
+    labels = {
+        "apps.kubernetes.io/pod-index": str(ordinal),
+        "statefulset.kubernetes.io/pod-name": name,
+    }
+    spec = {"hostname": name}
+    return from_template(template, owner, namespace, name=name, labels=labels, spec=spec)
+
+
+def _ordinal(pod: Pod) -> int:
+    _, _, number = pod.metadata.name.rpartition("-")
+    return int(number) if number.isdigit() else 0
 
 
 class StatefulSets(WorkloadReconciler[StatefulSet]):

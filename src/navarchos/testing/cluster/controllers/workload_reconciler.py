@@ -13,8 +13,8 @@ from navarchos.client import Conflict, NotFound, Resource, ignore_terminating_na
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object
 from navarchos.runtime import DONE, Reconciler, Request, Result
-from navarchos.testing.cluster.agents import Agent
 from navarchos.testing.cluster.kinds import PODS, Pod
+from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.pods import Owner
 from navarchos.testing.cluster.world import STATUS_DELAY, Patience, World, terminating
 

@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 
 from navarchos.informers import SharedInformer
-from navarchos.testing.cluster.daemonpods import plan
+from navarchos.testing.cluster.controllers.daemonsets import plan
+from navarchos.testing.cluster.controllers.replicasets import status_of
 from navarchos.testing.cluster.kinds import (
     Budget,
     DaemonSet,
@@ -15,7 +16,6 @@ from navarchos.testing.cluster.kinds import (
     StatefulSet,
 )
 from navarchos.testing.cluster.pods import mirror_name
-from navarchos.testing.cluster.replicas import status_of
 from navarchos.testing.cluster.world import World, terminating
 from navarchos.testing.server import Server
 
