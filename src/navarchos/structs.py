@@ -13,9 +13,10 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["make_decoder", "prepare_decoding"]
+__all__ = ["differs_only_in", "make_decoder", "prepare_decoding"]
 
 C = TypeVar("C", bound=type[msgspec.Struct])
+S = TypeVar("S", bound=msgspec.Struct)
 
 _one_at_a_time = threading.Lock()
 
@@ -37,3 +38,9 @@ def prepare_decoding(struct: C) -> C:
     """
     make_decoder(struct)
     return struct
+
+
+def differs_only_in(before: S, after: S, *fields: str) -> bool:
+    """Return whether two structs of one type differ, and only in the named fields."""
+    alike = {field: getattr(before, field) for field in fields}
+    return before != after and before == msgspec.structs.replace(after, **alike)

@@ -14,7 +14,7 @@ from navarchos.operator.api.v1alpha1 import DrainPhase, ReplacementPhase, Rollou
 from navarchos.operator.drains.status import DrainReason
 from navarchos.operator.events import EventReason
 from navarchos.operator.preflight import FindingReason as PlanReason
-from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.waiting import WaitReason
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def part(title: str) -> set[str]:
         ("### NodeReplacement", [*ReplacementPhase, *Step]),
         ("### NodeDrain", DrainPhase),
         ("## Conditions and their reasons", DrainReason),
-        ("### Reasons to wait", Wait),
+        ("### Reasons to wait", WaitReason),
         ("## Why a pod stays", [*PodReason, *(a for a in EvictionOutcome if not a.is_done)]),
         ("## Events", EventReason),
         ("## Commands", [str(status.value) for status in ExitStatus]),

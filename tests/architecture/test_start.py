@@ -12,12 +12,12 @@ before = set()
 from pathlib import Path
 from navarchos.cli.manager import manager
 from navarchos.client import Client, load_config
-from navarchos.operator import assembly
+from navarchos.operator import setup
 from navarchos.runtime import Manager, ManagerOptions
 environ = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
 config = load_config(environ=environ, service_account=Path(sys.argv[1]))
 with Client(config) as client:
-    assembly.build(Manager(client, options=ManagerOptions(kinds=assembly.KINDS)))
+    setup.add_operator(Manager(client, options=ManagerOptions(kinds=setup.KINDS)))
 print(*sorted(name for name in sys.modules if name.startswith("navarchos.")))
 """
 
@@ -48,7 +48,7 @@ def test_a_manager_in_a_pod_starts_without_the_official_client_and_what_it_bring
     for name in ("token", "ca.crt", "namespace"):
         (tmp_path / name).write_text(name)
     *_, ours, found = modules_after(MANAGER + REPORT, str(tmp_path))
-    assert "navarchos.operator.assembly" in ours
+    assert "navarchos.operator.setup" in ours
     assert not found & NOT_FOR_A_MANAGER
     for part in ("navarchos.testing", "navarchos.cli.sandbox", "navarchos.operator.preflight"):
         assert not {name for name in ours if f"{name}.".startswith(f"{part}.")}

@@ -81,12 +81,12 @@ class Case:
         """Wait until workloads have the pods they want, and budgets know them."""
         lacking: list[str] = []
 
-        def is_settled() -> bool:
+        def is_stripped() -> bool:
             lacking[:] = self._unsettled()
             return not lacking
 
         try:
-            wait_for(f"the workloads of {self.name}", is_settled)
+            wait_for(f"the workloads of {self.name}", is_stripped)
         except AssertionError as error:
             error.add_note(f"still lacking: {lacking}")
             raise

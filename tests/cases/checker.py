@@ -254,7 +254,7 @@ class Checker:
             each["spec"]["nodeName"]
             for each in self._of(NODE_REPLACEMENTS.plural).values()
             if (each.get("status") or {}).get("phase") == "InProgress"
-            and "stuckSince" not in each["status"]
+            and "stalledSince" not in each["status"]
         }
 
     def _count_locked(self, what: str, names: set[str]) -> None:

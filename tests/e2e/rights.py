@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple
 import yaml
 from tests.cases.target import CONFIG
 
-from navarchos.operator.deployment.access import manager_rbac
+from navarchos.operator.deployment.manifests import manager_rbac
 from navarchos.testing.controlplane import AuditEvent
 
 __all__ = ["ACCOUNT", "Right", "asked_by_admission", "granted", "refused", "used"]

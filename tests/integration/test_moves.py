@@ -8,8 +8,8 @@ from tests.cases.manifests import API_VERSION
 from tests.seeds import runs
 
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NODE_ROLLOUTS
-from navarchos.operator.assembly import build
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL, TO_BE_REPLACED_TAINT
+from navarchos.operator.setup import add_operator
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.clock import FakeClock
 from navarchos.testing.cluster import Cluster, ClusterOptions, Span
@@ -53,7 +53,7 @@ class Rolled:
             nodes = sorted(node["metadata"]["name"] for node in self._server.list("nodes"))
             old = nodes[:OLD]
             pods = sum(_has_to_move(pod, old) for pod in self._server.list("pods"))
-            with running_manager(build, client, clock=clock):
+            with running_manager(add_operator, client, clock=clock):
                 person.resource(NODE_ROLLOUTS.projected(dict)).create(_rollout(old, taint=taint))
                 clock.advance(1.0)
                 self.tainted_meanwhile = self._tainted()

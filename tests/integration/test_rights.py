@@ -14,10 +14,10 @@ from navarchos.drain import PODS
 from navarchos.events import EventType
 from navarchos.leaderelection import LEASES
 from navarchos.meta import format_micro_time
-from navarchos.operator import assembly
+from navarchos.operator import setup
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.operator.api.v1alpha1.definitions import manifests
-from navarchos.operator.deployment.access import manager_rbac
+from navarchos.operator.deployment.manifests import manager_rbac
 from navarchos.operator.deployment.settings import LEASE, NAMESPACE
 from navarchos.operator.nodes import NODES
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
@@ -110,9 +110,9 @@ def operator_on(server: ApiServer) -> Iterator[Scene]:
         Client(ClientConfig(host=server.url, user_agent=AGENT)) as client,
         Client(ClientConfig(host=server.url, user_agent="person")) as person,
     ):
-        options = ManagerOptions(kinds=assembly.KINDS, leader_election=election)
+        options = ManagerOptions(kinds=setup.KINDS, leader_election=election)
         manager = Manager(client, options=options)
-        assembly.build(manager)
+        setup.add_operator(manager)
         threads = ThreadGroup("operator", stop=stop)
         threads.start("manager", lambda: manager.run(stop))
         try:

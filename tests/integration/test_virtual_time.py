@@ -8,8 +8,8 @@ import pytest
 from tests.cases.manifests import API_VERSION
 
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS
-from navarchos.operator.assembly import build
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.setup import add_operator
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.clock import FakeClock
 from navarchos.testing.cluster import Cluster, ClusterOptions, Span
@@ -44,7 +44,7 @@ def test_a_rollout_whose_pods_take_a_quarter_of_an_hour_completes_over_virtual_h
         cluster.start()
         assert cluster.wait_until_ready()
         before = {node["metadata"]["name"] for node in server.list("nodes")}
-        with running_manager(build, client, clock=clock):
+        with running_manager(add_operator, client, clock=clock):
             rollout = {
                 "apiVersion": API_VERSION,
                 "kind": "NodeRollout",

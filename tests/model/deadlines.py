@@ -19,7 +19,7 @@ _ROLLOUTS: Final = f"/apis/{GROUP}/v1alpha1/noderollouts"
 
 
 class Scene(Run):
-    """A rollout whose first node is stuck at a pod that no budget lets go."""
+    """A rollout whose first node is stalled at a pod that no budget lets go."""
 
     def __init__(self) -> None:
         super().__init__(_SEED)
@@ -48,7 +48,7 @@ class Scene(Run):
 
     @property
     def node(self) -> str:
-        """The name of the node that is stuck."""
+        """The name of the node that is stalled."""
         return str(self.drains[0]["spec"]["nodeName"])
 
     @property
@@ -83,17 +83,17 @@ class Scene(Run):
 
 def _a_node_is_deleted(scene: Scene) -> float:
     """Return how long it takes until the slot of a node that is gone has another one."""
-    stuck = scene.node
-    scene.ask("DELETE", f"/api/v1/nodes/{stuck}")
-    others = scene.steps.keys() - {stuck}
+    stalled = scene.node
+    scene.ask("DELETE", f"/api/v1/nodes/{stalled}")
+    others = scene.steps.keys() - {stalled}
     return scene.wait(lambda: any(scene.steps[name] == "Draining" for name in others))
 
 
 def _a_rollout_is_deleted(scene: Scene) -> float:
     """Return how long it takes until a node that is not empty is given back."""
-    stuck = scene.node
+    stalled = scene.node
     scene.ask("DELETE", f"{_ROLLOUTS}/r")
-    return scene.wait(lambda: not scene.is_closed(stuck) and not scene.drains)
+    return scene.wait(lambda: not scene.is_closed(stalled) and not scene.drains)
 
 
 def _a_rollout_is_paused(scene: Scene) -> float:

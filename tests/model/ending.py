@@ -122,7 +122,7 @@ def _account(rollout: JsonObject, children: Mapping[str, JsonObject]) -> Iterato
         yield f"rollout {name} is Completed without {', '.join(sorted(missing))}"
     if completed & failed:
         yield f"rollout {name} counts nodes twice: {', '.join(sorted(completed & failed))}"
-    for field in ("inFlight", "stuck"):
+    for field in ("inFlight", "stalled"):
         if status.get(field):
             yield f"rollout {name} says in {field} that {status[field]} are not finished"
     for node in planned - completed - failed:

@@ -18,7 +18,7 @@ from navarchos.operator.nodes import CONTROL_PLANE_LABEL
 from navarchos.testing.apiserver.store import Change
 from navarchos.testing.cluster.invariants import InvariantChecker
 
-__all__ = ["GROUP", "OPERATOR", "PATIENCE", "Judge", "Verdict", "is_over", "is_stuck", "step_of"]
+__all__ = ["GROUP", "OPERATOR", "PATIENCE", "Judge", "Verdict", "is_over", "is_stalled", "step_of"]
 
 JsonObject = Mapping[str, Any]
 
@@ -211,32 +211,32 @@ class Judge:
             self._judge_retry(after)
         if step_of(after) == "Reserved" and step_of(before) != "Reserved":
             self._judge_start(after)
-        if is_stuck(after) and not is_stuck(before):
+        if is_stalled(after) and not is_stalled(before):
             self._judge_stuck(after)
 
     def _judge_retry(self, waiting: JsonObject) -> None:
         status, allowed = waiting["status"], waiting["spec"]["strategy"].get("retries", 0)
-        counted = _attempts(waiting) - int(status.get("forgivenAttempts", 0))
+        counted = _attempts(waiting) - int(status.get("resetAttempts", 0))
         if counted > allowed:
             self._report(
                 f"{waiting['metadata']['name']} is tried again after {counted} attempts, with "
                 f"{allowed} retries"
             )
 
-    def _judge_stuck(self, stuck: JsonObject) -> None:
+    def _judge_stuck(self, stalled: JsonObject) -> None:
         """A rollout does without as many nodes as may fail, and gives no more slots away."""
-        rollout = self._rollout_of(stuck)
-        name = stuck["metadata"]["name"]
+        rollout = self._rollout_of(stalled)
+        name = stalled["metadata"]["name"]
         if rollout is None:
             self._report(f"{name} gave its slot away, and no rollout allows that")
             return
         allowed = int((rollout["spec"].get("strategy") or {}).get("maxFailures", 0))
         uid = rollout["metadata"]["uid"]
         children = [r for r in self._of("nodereplacements") if _owner_uid(r) == uid]
-        without = [r for r in children if is_stuck(r) or step_of(r) == "Failed"]
+        without = [r for r in children if is_stalled(r) or step_of(r) == "Failed"]
         if len(without) > allowed and self._is_old(rollout, *children):
             self._report(
-                f"{name} gave its slot away, {len(without)} nodes of its rollout are stuck or "
+                f"{name} gave its slot away, {len(without)} nodes of its rollout are stalled or "
                 f"failed, and {allowed} may be"
             )
 
@@ -244,7 +244,7 @@ class Judge:
         name, uid = started["metadata"]["name"], started["metadata"]["uid"]
         node = started["spec"]["nodeName"]
         in_flight = [r for r in self._of("nodereplacements") if _is_in_flight(r)]
-        busy = {r["spec"]["nodeName"] for r in in_flight if not is_stuck(r)}
+        busy = {r["spec"]["nodeName"] for r in in_flight if not is_stalled(r)}
         busy |= self._held_by_orphans()
         limit = started["spec"]["strategy"]["maxConcurrent"]
         if len(busy) > limit:
@@ -398,9 +398,9 @@ def _attempts(replacement: JsonObject) -> int:
     return int((replacement.get("status") or {}).get("attempts", 0))
 
 
-def is_stuck(replacement: JsonObject) -> bool:
+def is_stalled(replacement: JsonObject) -> bool:
     """Tell whether others start beside a node to which something is done."""
-    return _is_in_flight(replacement) and bool(replacement["status"].get("stuckSince"))
+    return _is_in_flight(replacement) and bool(replacement["status"].get("stalledSince"))
 
 
 def is_over(drain: JsonObject) -> bool:

@@ -11,7 +11,7 @@ from tests.model.serving import Connection, Server, Trouble
 from navarchos.client import Client, ClientConfig
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost
-from navarchos.operator.assembly import build
+from navarchos.operator.setup import add_operator
 from navarchos.runtime import GracePeriodExceeded, LeaderElectionOptions, Manager, ManagerOptions
 from navarchos.stopping import StopToken
 
@@ -62,7 +62,7 @@ class Operator:
             clock=self.clock,
             instruments=instruments,
         )
-        build(self._manager, workers=2)
+        add_operator(self._manager, workers=2)
 
     def start(self) -> None:
         """Let it run."""

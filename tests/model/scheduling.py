@@ -18,7 +18,7 @@ from typing import Final
 
 from greenlet import getcurrent, greenlet
 
-__all__ = ["Killed", "Process", "ProcessClock", "Scheduler", "Stuck"]
+__all__ = ["Killed", "Process", "ProcessClock", "Scheduler", "Stalled"]
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -27,7 +27,7 @@ class Killed(BaseException):
     """The process of this thread is gone: no handler sees it."""
 
 
-class Stuck(AssertionError):
+class Stalled(AssertionError):
     """No thread can go on, and none waits for a time."""
 
 
@@ -239,7 +239,7 @@ class Scheduler:
                 task.wait_number += 1  # its timer, if there is one, means nothing any more
                 return task
             if not self._timers:
-                raise Stuck("no thread can go on")
+                raise Stalled("no thread can go on")
             self._now = max(self._now, self._timers[0][0])
 
 

@@ -104,7 +104,7 @@ SETTINGS: Final[Mapping[str, Setting]] = {
         {**_ALL, "strategy": _strategy(retries=0), "drain": {"timeoutSeconds": 30}},
         budgets={"web": {"maxUnavailable": 0}},
     ),
-    "stuck for a while": Setting(
+    "stalled for a while": Setting(
         {
             **_ALL,
             "strategy": _strategy(maxFailures=9),

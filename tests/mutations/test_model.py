@@ -75,14 +75,14 @@ MUTANTS = {
         "which settles for",
         seeds(24),
     ),
-    "any-number-of-nodes-stuck": Mutant(
-        "operator/replacements/stuck.py",
+    "any-number-of-nodes-stalled": Mutant(
+        "operator/replacements/stalled.py",
         "room = _room(rollout, children) if rollout is not None else 0",
         "room = len(found)",
         "gave its slot away",
     ),
     "retries-without-end": Mutant(
-        "operator/replacements/transitions.py",
+        "operator/replacements/status.py",
         "if status.counted_attempts <= replacement.spec.strategy.retries:",
         "if status.counted_attempts <= replacement.spec.strategy.retries + 99:",
         "is tried again after",

@@ -20,7 +20,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
 )
-from navarchos.operator.leadership import why_nobody_leads
+from navarchos.operator.leadership import leader_problem
 from navarchos.runtime import list_all
 
 __all__ = [
@@ -171,7 +171,7 @@ def leader_warning(client: Client) -> str:
     Raises:
         ClientError: The server did not answer.
     """
-    why = why_nobody_leads(client, datetime.now(UTC))
+    why = leader_problem(client, datetime.now(UTC))
     return f"no manager seems to be at work: {why}" if why else ""
 
 

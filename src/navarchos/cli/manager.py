@@ -16,7 +16,7 @@ from navarchos.client import Client
 from navarchos.errors import ConfigError
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost
-from navarchos.operator import assembly
+from navarchos.operator import setup
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions, MetricsSecurity
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
@@ -183,13 +183,13 @@ def manager(
         profiling_address=profiling_addr,
         health_address=health_addr,
         sync_period=sync_period,
-        kinds=assembly.KINDS,
+        kinds=setup.KINDS,
         leader_election=election,
         missing_kinds_hint="install the definitions: kubectl create -f config/crds",
     )
     with client:
         process = Manager(client, options=options, instruments=instruments)
-        assembly.build(process, workers=workers)
+        setup.add_operator(process, workers=workers)
         try:
             process.run(_stdin_token() if until_stdin_closes else None, install_signals=True)
         except LeaseLost as error:

@@ -20,7 +20,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
-from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.waiting import WaitReason
 from navarchos.runtime.conditions import find_condition
 from navarchos.runtime.durations import format_duration
 
@@ -50,7 +50,7 @@ FINAL_PHASES: Final = frozenset({RolloutPhase.COMPLETED, RolloutPhase.HALTED})
 
 
 class InFlightNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A node that something is done to. It takes a slot, unless it is stuck."""
+    """A node that something is done to. It takes a slot, unless it is stalled."""
 
     node: str
     step: Step
@@ -225,7 +225,7 @@ def _in_flight(replacement: NodeReplacement, drains: Iterable[NodeDrain]) -> InF
         step=replacement.status.current,
         since=step.started_at if step is not None else None,
         deadline=step.deadline if step is not None else None,
-        stalled_since=replacement.status.stuck_since,
+        stalled_since=replacement.status.stalled_since,
         pods_left=sum(drain.status.remaining for drain in mine),
     )
 
@@ -257,13 +257,13 @@ def _failed(replacement: NodeReplacement) -> FailedNode:
 
 
 def _first_in_line(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitingNode | None:
-    """Return the first that waits for something else than its turn (Wait.QUEUED)."""
+    """Return the first that waits for something else than its turn (WaitReason.QUEUED)."""
     if rollout.status.phase in FINAL_PHASES:
         return None
     waiting = [c for c in children if c.status.current is Step.WAITING]
     for child in waiting:
         step = child.status.step
-        if step is not None and step.reason and step.reason != Wait.QUEUED:
+        if step is not None and step.reason and step.reason != WaitReason.QUEUED:
             found = find_condition(child.status.conditions, "Waiting")
             return WaitingNode(
                 node=child.spec.node_name,

@@ -8,7 +8,7 @@ from navarchos.leaderelection import LeaseLock
 from navarchos.meta import format_time
 from navarchos.operator.deployment.settings import LEASE, NAMESPACE
 
-__all__ = ["why_nobody_leads"]
+__all__ = ["leader_problem"]
 
 _TIMEOUT: Final = 10.0
 
@@ -16,7 +16,7 @@ _SKEW: Final = 60.0
 """Seconds by which the clocks of two machines may differ, and lease renewals be late."""
 
 
-def why_nobody_leads(client: Client, now: datetime) -> str:
+def leader_problem(client: Client, now: datetime) -> str:
     """Return why no manager seems to be at work; empty if one is, or nobody can tell.
 
     A manager that runs without leader election has no Lease, and one that was started

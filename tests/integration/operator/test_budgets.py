@@ -32,7 +32,7 @@ def fail_readiness(case: Case, pod: str) -> None:
 
 
 def test_a_budget_that_never_allows_anything_costs_its_node_and_no_other(case: Case) -> None:
-    (stuck,) = case.add_nodes(1)
+    (stalled,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 2),
         manifests.budget(case.name, "web", maxUnavailable=0),
@@ -41,9 +41,9 @@ def test_a_budget_that_never_allows_anything_costs_its_node_and_no_other(case: C
     case.manager()
     case.roll(strategy={"maxFailures": 1, "retries": 0}, drain={"timeoutSeconds": 6})
     status = case.wait_for_phase("Completed")
-    assert status["replacementsFailed"] == [stuck]
+    assert status["replacementsFailed"] == [stalled]
     assert status["replacementsCompleted"] == [free]
-    failed = case.status("NodeReplacement", case.replacement(stuck))
+    failed = case.status("NodeReplacement", case.replacement(stalled))
     (failure,) = failed["failures"]
     assert failure["reason"] == "Timeout"
     told = {note["name"]: note["reason"] for note in failed["failedPods"]}
@@ -51,7 +51,7 @@ def test_a_budget_that_never_allows_anything_costs_its_node_and_no_other(case: C
     assert all(
         why.startswith("BlockedByBudget: The disruption budget web ") for why in told.values()
     )
-    assert not case.is_cordoned(stuck)
+    assert not case.is_cordoned(stalled)
     assert case.is_cordoned(free)
     assert case.checker.evictions(case.name) == 0
 
@@ -108,8 +108,8 @@ def test_a_drain_that_holds_says_so_when_its_time_is_up_and_goes_on(case: Case) 
 def test_a_node_on_hold_gives_its_slot_to_the_next_and_is_drained_when_its_budget_allows_it(
     case: Case,
 ) -> None:
-    case.checker.in_flight = 2  # closed nodes: the stuck one and the next
-    (stuck,) = case.add_nodes(1)
+    case.checker.in_flight = 2  # closed nodes: the stalled one and the next
+    (stalled,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 2),
         manifests.budget(case.name, "web", minAvailable=2),
@@ -117,19 +117,19 @@ def test_a_node_on_hold_gives_its_slot_to_the_next_and_is_drained_when_its_budge
     (free,) = case.add_nodes(1, first=2)
     case.add_nodes(1, first=3, role="spare")
     case.manager()
-    names = [{"name": stuck}, {"name": free}]
+    names = [{"name": stalled}, {"name": free}]
     drain = {"timeoutSeconds": 1, "onTimeout": "Hold"}
     case.roll(nodeSelectors=[], nodeNames=names, strategy={"maxFailures": 1}, drain=drain)
     case.wait_for_phase("Completed", "NodeReplacement", case.replacement(free))
-    wait_for("only the stuck one to be left", lambda: not case.status().get("inFlight"))
-    assert case.status()["stuck"] == [stuck]
-    assert case.status("NodeReplacement", case.replacement(stuck))["step"]["name"] == "Draining"
-    assert case.is_cordoned(stuck)
+    wait_for("only the stalled one to be left", lambda: not case.status().get("inFlight"))
+    assert case.status()["stalled"] == [stalled]
+    assert case.status("NodeReplacement", case.replacement(stalled))["step"]["name"] == "Draining"
+    assert case.is_cordoned(stalled)
     assert case.checker.evictions(case.name) == 0
     case.change_budget("web", minAvailable=1)
     status = case.wait_for_phase("Completed")
-    assert status["replacementsCompleted"] == [stuck, free]
-    assert "stuck" not in status
+    assert status["replacementsCompleted"] == [stalled, free]
+    assert "stalled" not in status
     assert case.checker.evictions(case.name) == 2
 
 

@@ -57,12 +57,12 @@ def test_a_blocked_pod_is_shown_with_budget_since_when_and_what_comes_next() -> 
     ]
 
 
-def test_a_node_that_is_stuck_is_shown_as_such() -> None:
-    rollout = make.rollout(nodes=("a",), status={"stuck": ("a",)})
-    stuck = make.replacement(
-        "a", step=Step.DRAINING, since=-600, status={"stuck_since": make.at(-300)}
+def test_a_node_that_is_stalled_is_shown_as_such() -> None:
+    rollout = make.rollout(nodes=("a",), status={"stalled": ("a",)})
+    stalled = make.replacement(
+        "a", step=Step.DRAINING, since=-600, status={"stalled_since": make.at(-300)}
     )
-    lines = summary_lines(summarize([rollout], [stuck], [make.drain(stuck)]), make.now)
+    lines = summary_lines(summarize([rollout], [stalled], [make.drain(stalled)]), make.now)
     assert lines[1] == "  in flight  a  Draining for 10m0s  stalled for 5m0s"
 
 

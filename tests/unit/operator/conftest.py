@@ -33,20 +33,20 @@ from navarchos.operator.api.v1alpha1 import (
     StepStatus,
 )
 from navarchos.operator.api.v1alpha1.definitions import manifests
-from navarchos.operator.crew import Crew
+from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import make_objects
-from navarchos.operator.replacements.admitting import Admission
-from navarchos.operator.replacements.announce import Announcer as ReplacementAnnouncer
-from navarchos.operator.replacements.budgets import BudgetLook
-from navarchos.operator.replacements.metrics import Progress
-from navarchos.operator.replacements.pending import PENDING_PODS, PENDING_SELECTOR
+from navarchos.operator.replacements.admission_loop import AdmissionLoop
+from navarchos.operator.replacements.budgets import BudgetLookup
+from navarchos.operator.replacements.events import ReplacementEvents
+from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
-from navarchos.operator.rollouts.announce import Announcer as RolloutAnnouncer
+from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR
+from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
-from navarchos.operator.trimming import KINDS
+from navarchos.parallel import WorkerPool
 from navarchos.runtime import CachedClient, Request
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeRecorder
@@ -271,18 +271,18 @@ class Operator:
             pending,
             budgets,
         ]
-        announcer = ReplacementAnnouncer(self.recorder)
-        progress = Progress(self.instruments)
-        writers = Crew("write", clock=self.clock)
+        announcer = ReplacementEvents(self.recorder)
+        progress = ReplacementMetrics(self.instruments)
+        writers = WorkerPool("write", clock=self.clock)
         self.rollouts = RolloutReconciler(
-            self.objects, RolloutAnnouncer(self.recorder), writers, self.clock
+            self.objects, RolloutEvents(self.recorder), writers, self.clock
         )
         self.replacements = ReplacementReconciler(
             self.objects,
-            Admission(
+            AdmissionLoop(
                 self.objects,
                 pending.lister.list,
-                BudgetLook(
+                BudgetLookup(
                     self.client.resource(PODS),
                     lambda namespace: budgets.lister.list(namespace=namespace),
                     self.clock,

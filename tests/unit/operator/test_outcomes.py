@@ -29,18 +29,18 @@ class Drains:
 
     Args:
         operator: Makes them.
-        stuck: Nodes with a pod that does not go.
+        stalled: Nodes with a pod that does not go.
         timeout: Seconds after which one of those is given up; `None` for never.
     """
 
     def __init__(
         self,
         operator: Operator,
-        stuck: frozenset[str] = frozenset(),
+        stalled: frozenset[str] = frozenset(),
         timeout: float | None = None,
     ) -> None:
         self._operator = operator
-        self._stuck = stuck
+        self._stuck = stalled
         self._timeout = timeout
         self._known = frozenset(operator.drains())
         self._ends: dict[str, float] = {}
@@ -69,9 +69,9 @@ class Drains:
                 continue
             self._known |= {name}
             self.started.append((self._operator.clock.monotonic(), node))
-            is_stuck = node in self._stuck
-            self._operator.report(name, DrainPhase.DRAINING, remaining=9, blocked=9 * is_stuck)
-            lasts = self._timeout if is_stuck else DRAIN
+            is_stalled = node in self._stuck
+            self._operator.report(name, DrainPhase.DRAINING, remaining=9, blocked=9 * is_stalled)
+            lasts = self._timeout if is_stalled else DRAIN
             if lasts is not None:
                 self._ends[name] = self._operator.clock.monotonic() + lasts
 
@@ -112,7 +112,7 @@ class Played:
     """A rollout of which one node in twenty cannot be drained, beside one without those."""
 
     others: frozenset[str]
-    stuck: frozenset[str]
+    stalled: frozenset[str]
     took: float
     """Seconds until the others were done."""
     clean: float
@@ -123,23 +123,23 @@ class Played:
 def played(operator: Operator, *, timeout: float | None, **drain: Any) -> Played:
     """Play both rollouts; those that cannot be drained are tried early, as their names say."""
     nodes = [f"n{number:02}" for number in range(TOTAL)]
-    stuck = frozenset(nodes[1 : TOTAL // 2 : 10])
-    others = frozenset(nodes) - stuck
+    stalled = frozenset(nodes[1 : TOTAL // 2 : 10])
+    others = frozenset(nodes) - stalled
     for name in nodes:
         operator.add_node(name)
     spec: dict[str, Any] = {
         "nodeSelectors": [{"matchAll": True}],
-        "strategy": {"maxConcurrent": TOTAL // 10, "maxFailures": len(stuck), "retries": 1},
+        "strategy": {"maxConcurrent": TOTAL // 10, "maxFailures": len(stalled), "retries": 1},
         "drain": drain,
     }
     operator.add_rollout("clean", **spec)
     Drains(operator).run("clean")
     operator.add_rollout("hard", **spec)
-    drains = Drains(operator, stuck, timeout)
+    drains = Drains(operator, stalled, timeout)
     drains.run("hard")
     return Played(
         others=others,
-        stuck=stuck,
+        stalled=stalled,
         took=finished_within(operator, "hard", others),
         clean=finished_within(operator, "clean", frozenset(nodes)),
         started=drains.started,
@@ -156,13 +156,13 @@ def test_one_node_of_twenty_that_cannot_be_drained_costs_the_others_a_tenth_of_t
     end = played(operator, timeout=timeout, timeoutSeconds=int(timeout))
     status = operator.rollout("hard").status
     assert status.phase is RolloutPhase.COMPLETED
-    assert status.replacements_failed == tuple(sorted(end.stuck))
+    assert status.replacements_failed == tuple(sorted(end.stalled))
     assert status.replacements_completed_count == len(end.others)
     assert end.took <= 1.1 * end.clean
     first: dict[str, float] = {}
     again = [(at, node) for at, node in end.started if first.setdefault(node, at) != at]
-    assert first.keys() == end.others | end.stuck
-    assert sorted(node for _, node in again) == sorted(end.stuck)
+    assert first.keys() == end.others | end.stalled
+    assert sorted(node for _, node in again) == sorted(end.stalled)
     assert min(at for at, _ in again) >= max(first.values()), "once all others had their turn"
 
 
@@ -175,8 +175,8 @@ def test_nodes_on_hold_cost_the_others_a_tenth_of_their_time_and_are_shown_as_st
     assert end.took <= 1.1 * end.clean
     status = operator.rollout("hard").status
     assert status.phase is RolloutPhase.IN_PROGRESS
-    assert status.stuck == tuple(sorted(end.stuck))
-    assert (status.in_flight, status.stuck_count) == ((), len(end.stuck))
+    assert status.stalled == tuple(sorted(end.stalled))
+    assert (status.in_flight, status.stalled_count) == ((), len(end.stalled))
     assert status.replacements_completed_count == len(end.others)
 
 

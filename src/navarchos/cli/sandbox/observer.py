@@ -167,7 +167,7 @@ class Observer:
         return views
 
     def _in_flight_locked(self) -> int:
-        return sum(r.status.takes_slot for r in self._world.replacements.values())
+        return sum(r.status.occupies_slot for r in self._world.replacements.values())
 
     def _on_node(self, obj: Mapping[str, object], *, gone: bool) -> None:
         node = msgspec.convert(obj, _Node)

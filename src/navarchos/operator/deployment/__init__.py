@@ -4,7 +4,7 @@
 them; `workload` is the process, as the published README installs it.
 """
 
-from navarchos.operator.deployment.files import (
+from navarchos.operator.deployment.manifests import (
     FILE_NAMES,
     manifests,
     metrics_access,

@@ -16,12 +16,12 @@ from navarchos.drain import (
 )
 from navarchos.events import EventType, Recorder, Reference
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
-from navarchos.operator.crew import Crew
 from navarchos.operator.drains.attempts import Attempt, Attempts
 from navarchos.operator.drains.budgets import BudgetWatch, budget_names
 from navarchos.operator.drains.due import How, Request
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.events import EventReason
+from navarchos.parallel import WorkerPool
 from navarchos.stopping import StopToken
 
 __all__ = ["Sender"]
@@ -56,7 +56,7 @@ class Sender:
         self,
         *,
         evictor: Evictor,
-        crew: Crew,
+        worker_pool: WorkerPool,
         attempts: Attempts,
         budgets: BudgetWatch,
         metrics: DrainMetrics,
@@ -66,7 +66,7 @@ class Sender:
         rand: Callable[[], float] = uniform,
     ) -> None:
         self._evictor = evictor
-        self._crew = crew
+        self._worker_pool = worker_pool
         self._attempts = attempts
         self._budgets = budgets
         self._metrics = metrics
@@ -82,7 +82,7 @@ class Sender:
             return None if self._stop.is_set() else self._ask(request, options)
 
         since = self._attempts.moment()
-        outcomes = self._crew.map(ask, requests)
+        outcomes = self._worker_pool.map(ask, requests)
         answered = [
             _Answered(request, outcome)
             for request, outcome in zip(requests, outcomes, strict=True)

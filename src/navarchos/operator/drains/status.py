@@ -16,8 +16,8 @@ from navarchos.operator.api.v1alpha1 import (
     PodNote,
 )
 from navarchos.operator.drains.blockers import MOST_BLOCKERS, refusals, since
-from navarchos.operator.leeway import differs_only_in
 from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
+from navarchos.structs import differs_only_in
 
 __all__ = [
     "NODE_CORDONED",

@@ -20,7 +20,6 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
 )
-from navarchos.operator.crew import Crew
 from navarchos.operator.drains.attempts import Attempts
 from navarchos.operator.drains.budgets import BudgetWatch
 from navarchos.operator.drains.gate import NodeGate
@@ -33,6 +32,7 @@ from navarchos.operator.drains.watches import PodWatches
 from navarchos.operator.drains.writer import DrainWriter
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.nodes import NODES, Node
+from navarchos.parallel import WorkerPool
 from navarchos.runtime import Builder, Channel, Controller, Manager, Request, changed
 from navarchos.stopping import StopToken
 
@@ -67,16 +67,16 @@ class DrainMachinery:
     other. When it is told to stop no further request is sent, by anybody.
     """
 
-    def __init__(self, crew: Crew, watches: PodWatches, halted: StopToken) -> None:
+    def __init__(self, worker_pool: WorkerPool, watches: PodWatches, halted: StopToken) -> None:
         self.watches = watches
-        self._crew = crew
+        self._worker_pool = worker_pool
         self._halted = halted
 
     def run(self, stop: StopToken) -> None:
         """Provide them until `stop` is set; then end every thread of theirs."""
         withdraw = stop.on_stop(lambda: self._halted.stop(stop.reason or "asked to stop"))
         try:
-            self._crew.run(stop)
+            self._worker_pool.run(stop)
         finally:
             withdraw()
             self.watches.close()
@@ -112,14 +112,14 @@ def assemble(
     metrics = DrainMetrics(instruments)
     attempts = Attempts()
     halted = StopToken(clock=clock)
-    crew = Crew("evict", size=_PARALLEL, clock=clock)
+    worker_pool = WorkerPool("evict", size=_PARALLEL, clock=clock)
     watches = PodWatches(
         client, on_change=wake, clock=watch_clock or clock, instruments=instruments
     )
     budgets = BudgetWatch(caches.budgets, attempts, wake=wake, clock=clock)
     sender = Sender(
         evictor=Evictor(client),
-        crew=crew,
+        worker_pool=worker_pool,
         attempts=attempts,
         budgets=budgets,
         metrics=metrics,
@@ -140,7 +140,7 @@ def assemble(
         clock=clock,
         is_held=is_held,
     )
-    return reconciler, DrainMachinery(crew, watches, halted)
+    return reconciler, DrainMachinery(worker_pool, watches, halted)
 
 
 def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:

@@ -10,8 +10,8 @@ from navarchos.clock import Clock
 from navarchos.informers import SharedInformer
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain, NodeDrainStatus, status_diff
 from navarchos.operator.drains.status import is_progress
-from navarchos.operator.leeway import Leeway
 from navarchos.operator.names import DRAIN_FINALIZER
+from navarchos.operator.throttle import DeferredWrites
 
 __all__ = ["RBAC", "DrainWriter", "Stored"]
 
@@ -59,7 +59,7 @@ class DrainWriter:
         self._clock = clock
         self._written_lock = threading.Lock()
         self._written_at: dict[str, float] = {}  # guarded by _written_lock; monotonic
-        self._progress = Leeway(_PROGRESS, clock)
+        self._progress = DeferredWrites(_PROGRESS, clock)
 
     def live(self, drain: NodeDrain) -> NodeDrain | None:
         """Return the drain as the server has it: caches do without the pods of ended ones.
@@ -113,9 +113,9 @@ class DrainWriter:
         name = drain.metadata.name
         change = status_diff(drain.status, status)
         if not change:
-            self._progress.end(name)
+            self._progress.clear(name)
             return Stored(drain)
-        late = self._progress.take(name) if is_progress(drain.status, status) else 0.0
+        late = self._progress.due_in(name) if is_progress(drain.status, status) else 0.0
         wait = max(late, self.wait(name) or 0.0)
         if wait:
             return Stored(drain, wait)
@@ -123,7 +123,7 @@ class DrainWriter:
         stored = self._patch(drain, {"status": change}, subresource="status")
         with self._written_lock:
             self._written_at[name] = now
-        self._progress.end(name)
+        self._progress.clear(name)
         return Stored(stored)
 
     def wait(self, name: str) -> float | None:
@@ -137,7 +137,7 @@ class DrainWriter:
         """Forget a drain that is gone."""
         with self._written_lock:
             self._written_at.pop(name, None)
-        self._progress.end(name)
+        self._progress.clear(name)
 
     def _patch(
         self, drain: NodeDrain, body: dict[str, object], *, subresource: str = ""

@@ -21,7 +21,7 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
 from navarchos.operator.drains.gate import RBAC as CORDONING
 from navarchos.operator.drains.survey import RBAC as LOOKING
-from navarchos.operator.leadership import why_nobody_leads
+from navarchos.operator.leadership import leader_problem
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import (
     MUTATING_WEBHOOKS,
@@ -152,7 +152,7 @@ class _Collector:
 
     def about_the_manager(self, now: datetime) -> None:
         """Note what keeps the shipped manager from doing its work."""
-        why = why_nobody_leads(self._client, now)
+        why = leader_problem(self._client, now)
         if why:
             self.findings.append(
                 PlanFinding(

@@ -14,8 +14,8 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PlanNode
-from navarchos.operator.replacements.drains import has_ended
-from navarchos.operator.replacements.world import owning_rollout
+from navarchos.operator.replacements.attempt_drain import has_ended
+from navarchos.operator.replacements.snapshot import rollout_uid
 from navarchos.operator.rollouts.plan import selector_of
 
 __all__ = ["find_for_node", "find_for_rollout"]
@@ -105,7 +105,7 @@ def _is_marked(machine: PlanNode) -> bool:
 def _busy(
     rollout: NodeRollout, replacements: Iterable[NodeReplacement], drains: Iterable[NodeDrain]
 ) -> Iterator[PlanFinding]:
-    others = [r for r in replacements if owning_rollout(r) != rollout.metadata.uid]
+    others = [r for r in replacements if rollout_uid(r) != rollout.metadata.uid]
     for other in others:
         if not other.status.current.is_finished:
             yield PlanFinding(

@@ -37,12 +37,12 @@ from navarchos.operator.preflight.pod_findings import (
     find_for_pods,
     finding_of_unplaceable,
 )
-from navarchos.operator.replacements.admission import Decisions, admit_apart
+from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
+from navarchos.operator.replacements.attempt_drain import has_ended
 from navarchos.operator.replacements.budgets import budgets_over
-from navarchos.operator.replacements.drains import has_ended
-from navarchos.operator.replacements.waiting import Wait
-from navarchos.operator.replacements.world import PendingPod, World
-from navarchos.operator.rollouts.children import manifest, name_of_child
+from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
+from navarchos.operator.replacements.waiting import WaitReason
+from navarchos.operator.rollouts.children import child_manifest, name_of_child
 from navarchos.operator.rollouts.plan import make_plan
 
 __all__ = [
@@ -146,7 +146,7 @@ def predict(
             for name in (*waiting, *busy)
         }
 
-    decisions = admit_apart(_world(planned, state), now, look)
+    decisions = admit_with_budgets(_snapshot(planned, state), now, look)
     view = _View.of(state, decisions, now)
     return tuple(_predict(each, state, view) for each in planned)
 
@@ -206,15 +206,15 @@ class _Planned:
 
 
 def _replacement(rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
-    return msgspec.convert(manifest(rollout, node), NodeReplacement)
+    return msgspec.convert(child_manifest(rollout, node), NodeReplacement)
 
 
-def _world(planned: Iterable[_Planned], state: ClusterState) -> World:
+def _snapshot(planned: Iterable[_Planned], state: ClusterState) -> ClusterSnapshot:
     kept = list(planned)
     known = {rollout.metadata.uid: rollout for rollout in state.rollouts}
     alive = {replacement.metadata.uid for replacement in state.replacements}
     nodes = {node.metadata.name: node for node in state.nodes}
-    return World(
+    return ClusterSnapshot(
         replacements=[*state.replacements, *(r for each in kept for r in each.replacements())],
         rollouts=known | {each.rollout.metadata.uid: each.rollout for each in kept},
         nodes=nodes,
@@ -408,9 +408,9 @@ def _starts(
     if name in decisions.start:
         return _NOW
     if name in decisions.expired:
-        return Wait.PENDING_PODS
+        return WaitReason.PENDING_PODS
     # A replacement that does not exist yet is judged once it does.
-    return decisions.waiting.get(name, Wait.ROLLOUT_NOT_READY)
+    return decisions.waiting.get(name, WaitReason.ROLLOUT_NOT_READY)
 
 
 def _counts(plan: DrainPlan) -> PodCounts:

@@ -10,9 +10,9 @@ from navarchos.clock import Clock
 from navarchos.drain import DAEMON_SETS, PODS, Budget, Pod, budgets_of, full_name, pods_on
 from navarchos.logs import get_logger
 
-__all__ = ["MOST_LOOKS", "RBAC", "BudgetLook", "budgets_over"]
+__all__ = ["MAX_LOOKUPS", "RBAC", "BudgetLookup", "budgets_over"]
 
-MOST_LOOKS: Final = 16
+MAX_LOOKUPS: Final = 16
 """Nodes whose pods are listed for one pass of admission."""
 
 RBAC: Final = (PolicyRule(PODS, ("list",)),)
@@ -49,12 +49,12 @@ def _is_evicted(pod: Pod) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class _NodeBudgets:
     at: float
     budgets: frozenset[str]
 
 
-class BudgetLook:
+class BudgetLookup:
     """Looks at the pods of nodes, one request for a node, and keeps names of budgets.
 
     Pods of the whole cluster are cached by nobody. A look is about the few nodes that
@@ -84,12 +84,12 @@ class BudgetLook:
         self._pods = pods
         self._budgets = budgets
         self._clock = clock
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _NodeBudgets] = {}
 
     def __call__(self, waiting: Sequence[str], busy: Sequence[str]) -> Mapping[str, frozenset[str]]:
         """Return the budgets over the pods of nodes, by node name.
 
-        At most `MOST_LOOKS` nodes are looked at anew, those that wait first.
+        At most `MAX_LOOKUPS` nodes are looked at anew, those that wait first.
 
         Args:
             waiting: Nodes that are compared.
@@ -102,7 +102,7 @@ class BudgetLook:
         stale = [name for name in waiting if not self._is_fresh(name)]
         unseen = [name for name in busy if name not in self._seen]
         # The first of those compared may be in flight by then as well.
-        for name in [*dict.fromkeys((*stale, *unseen))][:MOST_LOOKS]:
+        for name in [*dict.fromkeys((*stale, *unseen))][:MAX_LOOKUPS]:
             try:
                 self._look_at(name)
             except ClientError as error:
@@ -118,4 +118,4 @@ class BudgetLook:
     def _look_at(self, name: str) -> None:
         found = self._pods.list(field_selector=pods_on(name), timeout=_TIMEOUT)
         budgets = budgets_over(found.items, self._budgets)
-        self._seen[name] = _Seen(self._clock.monotonic(), budgets)
+        self._seen[name] = _NodeBudgets(self._clock.monotonic(), budgets)

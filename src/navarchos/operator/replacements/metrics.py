@@ -5,15 +5,15 @@ from typing import Final
 
 from navarchos.instrument import Instruments
 from navarchos.operator.api.v1alpha1 import ReplacementPhase, RolloutPhase, Step
-from navarchos.operator.replacements.world import World
+from navarchos.operator.replacements.snapshot import ClusterSnapshot
 
-__all__ = ["MAX_PRIORITIES", "Progress"]
+__all__ = ["MAX_PRIORITIES", "ReplacementMetrics"]
 
 MAX_PRIORITIES: Final = 20
 """Priorities with a label value of their own; the lower ones share `other`."""
 
 
-class Progress:
+class ReplacementMetrics:
     """Publishes gauges; every label value comes from a closed or bounded set."""
 
     def __init__(self, instruments: Instruments) -> None:
@@ -30,20 +30,20 @@ class Progress:
             ["state"],
         )
 
-    def publish(self, world: World) -> None:
+    def publish(self, snapshot: ClusterSnapshot) -> None:
         """Set every gauge to what the world shows."""
-        steps = Counter(r.status.current for r in world.replacements)
+        steps = Counter(r.status.current for r in snapshot.replacements)
         for step in Step:
             self._nodes.labels(step).set(steps[step])
-        self._publish_priorities(world)
-        phases = Counter(r.status.phase or RolloutPhase.NEW for r in world.rollouts.values())
+        self._publish_priorities(snapshot)
+        phases = Counter(r.status.phase or RolloutPhase.NEW for r in snapshot.rollouts.values())
         for phase in RolloutPhase:
             self._rollouts.labels(phase).set(phases[phase])
-        self._publish_progress(world)
+        self._publish_progress(snapshot)
 
-    def _publish_priorities(self, world: World) -> None:
+    def _publish_priorities(self, snapshot: ClusterSnapshot) -> None:
         counts = Counter(
-            (r.status.current.phase, r.spec.replacement.priority) for r in world.replacements
+            (r.status.current.phase, r.spec.replacement.priority) for r in snapshot.replacements
         )
         shown = sorted({priority for _, priority in counts}, reverse=True)[:MAX_PRIORITIES]
         totals: Counter[tuple[ReplacementPhase, str]] = Counter()
@@ -54,10 +54,10 @@ class Progress:
         for (phase, label), count in totals.items():
             self._replacements.labels(phase, label).set(count)
 
-    def _publish_progress(self, world: World) -> None:
+    def _publish_progress(self, snapshot: ClusterSnapshot) -> None:
         open_ones = [
             rollout.status
-            for rollout in world.rollouts.values()
+            for rollout in snapshot.rollouts.values()
             if rollout.status.phase is not RolloutPhase.COMPLETED
         ]
         for state, count in (
@@ -65,6 +65,6 @@ class Progress:
             ("completed", sum(status.replacements_completed_count for status in open_ones)),
             ("failed", sum(status.replacements_failed_count for status in open_ones)),
             ("in_flight", sum(status.in_flight_count for status in open_ones)),
-            ("stuck", sum(status.stuck_count for status in open_ones)),
+            ("stalled", sum(status.stalled_count for status in open_ones)),
         ):
             self._progress.labels(state).set(count)

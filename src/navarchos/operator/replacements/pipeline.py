@@ -20,40 +20,50 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     status_diff,
 )
-from navarchos.operator.leeway import Leeway
+from navarchos.operator.cache_transforms import is_stripped
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import Objects
-from navarchos.operator.replacements import transitions
-from navarchos.operator.replacements.announce import Announcer
-from navarchos.operator.replacements.drains import (
+from navarchos.operator.replacements.attempt_drain import (
     belongs_to,
     drain_manifest,
     drain_name,
     earlier_drain_names,
     has_ended,
 )
+from navarchos.operator.replacements.events import ReplacementEvents
+from navarchos.operator.replacements.status import (
+    advanced_status,
+    drained_status,
+    failed_attempt_status,
+    node_gone_status,
+    only_pod_counts_changed,
+    released_status,
+    reset_requested,
+    reset_status,
+    with_drain_report,
+)
 from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
-from navarchos.operator.replacements.steps.moves import (
+from navarchos.operator.replacements.steps.actions import (
     Action,
     Advance,
+    Complete,
+    CompleteWithoutNode,
     CreateDrain,
+    Decision,
     DeleteDrain,
-    Drained,
     FailAttempt,
     KeepCordon,
-    Move,
-    NodeIsGone,
-    Released,
-    Stay,
+    NoAction,
+    ReleaseSlot,
 )
-from navarchos.operator.trimming import is_settled
+from navarchos.operator.throttle import DeferredWrites
 
 __all__ = ["RBAC", "Pipeline"]
 
 _LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
 
-_REPORT: Final = 10.0
+_POD_COUNTS_DELAY: Final = 10.0
 """Seconds by which a replacement may be behind what its drain reports of pods. Most nodes are
 drained by then, and need no write for it."""
 
@@ -77,22 +87,22 @@ class Pipeline:
     Threads: safe from any thread, for different replacements.
     """
 
-    def __init__(self, objects: Objects, announcer: Announcer, clock: Clock) -> None:
+    def __init__(self, objects: Objects, events: ReplacementEvents, clock: Clock) -> None:
         self._objects = objects
-        self._announcer = announcer
+        self._events = events
         self._clock = clock
-        self._report = Leeway(_REPORT, clock)
+        self._deferred = DeferredWrites(_POD_COUNTS_DELAY, clock)
 
-    def unwritten(self, name: str) -> float | None:
+    def deferred_write_in(self, name: str) -> float | None:
         """Return the seconds after which a replacement has to be advanced again.
 
         Something is to be written then that may wait; `None` if nothing is.
         """
-        return self._report.left(name)
+        return self._deferred.remaining(name)
 
     def forget(self, name: str) -> None:
         """Forget a replacement that is gone."""
-        self._report.end(name)
+        self._deferred.clear(name)
 
     def advance(self, replacement: NodeReplacement) -> NodeReplacement:
         """Do what the present step has to do now.
@@ -104,8 +114,8 @@ class Pipeline:
             Conflict: Somebody changed an object since it was read; read again.
             NotFound: An object went away in the meantime; read again.
         """
-        if transitions.needs_forgiving(replacement):
-            return self._save(replacement, transitions.forgiven(replacement, self._clock.now()))
+        if reset_requested(replacement):
+            return self._save(replacement, reset_status(replacement, self._clock.now()))
         if replacement.status.current.in_flight:
             return self._work(replacement)
         # It may be another process that has brought it here: what this one had still to
@@ -122,8 +132,8 @@ class Pipeline:
         if not waiting.may_be_gone(replacement, self._objects.nodes.find(name)):
             return replacement
         node = self._objects.nodes.fetch(name)
-        if isinstance(waiting.decide(replacement, node), NodeIsGone):
-            return self._save(replacement, transitions.gone(replacement, self._clock.now()))
+        if isinstance(waiting.decide(replacement, node), CompleteWithoutNode):
+            return self._save(replacement, node_gone_status(replacement, self._clock.now()))
         if node is None or replacement.spec.node_uid:
             return replacement
         return self._objects.replacements.patch(
@@ -135,10 +145,10 @@ class Pipeline:
         seen = replacement
         if drain is not None:
             self._propagate_pause(replacement, drain)
-            status = transitions.with_drain(replacement, drain, self._clock.now())
+            status = with_drain_report(replacement, drain, self._clock.now())
             seen = msgspec.structs.replace(replacement, status=status)
         while isinstance(move := self._decide(seen, drain), Advance):
-            status = transitions.moved(seen, move.to, self._clock.now(), deadline=_deadline(drain))
+            status = advanced_status(seen, move.to, self._clock.now(), deadline=_deadline(drain))
             seen = msgspec.structs.replace(seen, status=status)
         if seen.status.current is not replacement.status.current:
             # Steps that only have to be told of are one write; what the last of them has to
@@ -146,7 +156,7 @@ class Pipeline:
             return self._save(replacement, seen.status)
         return self._save(replacement, self._carry_out(seen, drain, move))
 
-    def _decide(self, replacement: NodeReplacement, drain: NodeDrain | None) -> Move:
+    def _decide(self, replacement: NodeReplacement, drain: NodeDrain | None) -> Decision:
         match replacement.status.current:
             case Step.RESERVED if drain is not None:
                 return reserved.follow(drain)
@@ -159,11 +169,11 @@ class Pipeline:
             case Step.RELEASING:
                 return releasing.decide(replacement, drain)
             case _:
-                return Stay()
+                return NoAction()
 
-    def _begin(self, replacement: NodeReplacement) -> Move:
+    def _begin(self, replacement: NodeReplacement) -> Decision:
         if self._is_abandoned(replacement):
-            return Stay()
+            return NoAction()
         # The drain asks the server before it touches the node.
         return reserved.decide(replacement, self._node(replacement))
 
@@ -191,23 +201,23 @@ class Pipeline:
         now = self._clock.now()
         status = replacement.status
         match action:
-            case Stay():
+            case NoAction():
                 pass
             case CreateDrain():
                 status = self._create_drain(replacement, now)
-            case Drained():
+            case Complete():
                 status = self._finish(replacement, drain, now)
-            case NodeIsGone():
-                status = transitions.gone(replacement, now)
+            case CompleteWithoutNode():
+                status = node_gone_status(replacement, now)
             case FailAttempt(reason, message):
-                status = transitions.attempt_failed(replacement, reason, message, now)
+                status = failed_attempt_status(replacement, reason, message, now)
             case DeleteDrain():
                 self._delete(drain)
             case KeepCordon():
                 self._keep_cordon(drain)
-                status = transitions.released(replacement, now)
-            case Released():
-                status = transitions.released(replacement, now)
+                status = released_status(replacement, now)
+            case ReleaseSlot():
+                status = released_status(replacement, now)
         return status
 
     def _own_drain(self, replacement: NodeReplacement) -> NodeDrain | None:
@@ -216,7 +226,7 @@ class Pipeline:
         if drain is None and replacement.status.current is not Step.RESERVED:
             # That it is gone decides something: do not take the cache's word.
             drain = self._objects.drains.fetch(name)
-        elif drain is not None and is_settled(drain):
+        elif drain is not None and is_stripped(drain):
             # Its report is about to be taken over once more, and the cache is without it.
             drain = self._objects.drains.fetch(name)
         return drain if drain is not None and belongs_to(drain, replacement) else None
@@ -230,7 +240,7 @@ class Pipeline:
             if found is None:
                 raise  # deleted in between: try again
             if not belongs_to(found, replacement):
-                return transitions.attempt_failed(
+                return failed_attempt_status(
                     replacement, "NameTaken", f"NodeDrain {name} belongs to another object", now
                 )
             self._objects.drains.observe(found)
@@ -250,7 +260,7 @@ class Pipeline:
         self._keep_cordon(drain)
         at = drain.status.completion_timestamp if drain is not None else None
         self._label(replacement, at or now)
-        return transitions.drained(replacement, now)
+        return drained_status(replacement, now)
 
     def _label(self, replacement: NodeReplacement, at: datetime) -> None:
         """Label the node as drained (OP-24), if it is still that node.
@@ -293,13 +303,13 @@ class Pipeline:
 
     def _save(self, replacement: NodeReplacement, status: NodeReplacementStatus) -> NodeReplacement:
         name = replacement.metadata.name
-        if transitions.is_report(replacement.status, status) and self._report.take(name):
+        if only_pod_counts_changed(replacement.status, status) and self._deferred.due_in(name):
             return replacement
         saved = self._objects.replacements.patch_status(
             replacement, status_diff(replacement.status, status)
         )
-        self._report.end(name)
-        self._announcer.moved(replacement, saved)
+        self._deferred.clear(name)
+        self._events.moved(replacement, saved)
         return saved
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
 from navarchos.operator.objects import Objects
-from navarchos.operator.replacements.admitting import Admission
+from navarchos.operator.replacements.admission_loop import AdmissionLoop
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
@@ -27,7 +27,7 @@ class ReplacementReconciler(Reconciler):
     Threads: one worker (OP-21). Two could each see room for one more node.
     """
 
-    def __init__(self, objects: Objects, admission: Admission, pipeline: Pipeline) -> None:
+    def __init__(self, objects: Objects, admission: AdmissionLoop, pipeline: Pipeline) -> None:
         self._objects = objects
         self._admission = admission
         self._pipeline = pipeline
@@ -39,7 +39,7 @@ class ReplacementReconciler(Reconciler):
         would bring admission about as well, behind all the nodes that wait for this worker.
         """
         if request == ADMISSION:
-            after = self._admission.early()
+            after = self._admission.throttled_for()
             if after is None:
                 after = self._admission.run()
             return DONE if after is None else Result(requeue_after=after)
@@ -50,8 +50,8 @@ class ReplacementReconciler(Reconciler):
         except OUTDATED_READ as error:
             _log.debug("replacement_overtaken", name=request.name, error=str(error))
             return Result(requeue=True)
-        unwritten = self._pipeline.unwritten(request.name)
-        return DONE if unwritten is None else Result(requeue_after=unwritten)
+        deferred_write_in = self._pipeline.deferred_write_in(request.name)
+        return DONE if deferred_write_in is None else Result(requeue_after=deferred_write_in)
 
     def _advance(self, name: str) -> bool:
         """Move a node as far as it goes now; return whether it has given its slot back."""
@@ -66,8 +66,8 @@ class ReplacementReconciler(Reconciler):
             if moved.metadata.resource_version == replacement.metadata.resource_version:
                 break
             replacement = moved
-        return _takes_slot(found) and not _takes_slot(replacement)
+        return _occupies_slot(found) and not _occupies_slot(replacement)
 
 
-def _takes_slot(replacement: NodeReplacement | None) -> bool:
-    return replacement is not None and replacement.status.takes_slot
+def _occupies_slot(replacement: NodeReplacement | None) -> bool:
+    return replacement is not None and replacement.status.occupies_slot

@@ -6,10 +6,10 @@ carry out what they decide.
 
 from typing import Final
 
-from navarchos.operator.rollouts import creating, reconciler
+from navarchos.operator.rollouts import children, reconciler
 from navarchos.operator.rollouts.controller import add_to_manager
 
 __all__ = ["RBAC", "add_to_manager"]
 
-RBAC: Final = (*creating.RBAC, *reconciler.RBAC)
+RBAC: Final = (*children.RBAC, *reconciler.RBAC)
 """What rollouts ask of the server, besides the caches that all share."""

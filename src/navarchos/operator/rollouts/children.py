@@ -1,13 +1,21 @@
 """What a rollout's replacements look like, and how they follow its spec. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
 
 import msgspec
 
+from navarchos.client import AlreadyExists, ApiError
 from navarchos.client.nulls import without_nulls
 from navarchos.client.owners import owner_reference
 from navarchos.client.patches import merge_diff
+from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
+from navarchos.errors import NavarchosError
+from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
+    NODE_REPLACEMENTS,
     NODE_ROLLOUTS,
     NodeReplacement,
     NodeReplacementSpec,
@@ -17,11 +25,22 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     Strategy,
 )
-from navarchos.operator.child_names import child_name
-from navarchos.operator.names import RESUME_ANNOTATION
-from navarchos.operator.replacements.failures import max_concurrent, max_failures
+from navarchos.operator.history import max_concurrent, max_failures
+from navarchos.operator.names import RESUME_ANNOTATION, child_name
+from navarchos.operator.objects import Objects
+from navarchos.parallel import WorkerPool
 
-__all__ = ["manifest", "name_of_child", "patch_for", "resume_token"]
+__all__ = [
+    "MAX_CHILD_WRITES",
+    "RBAC",
+    "ChildReconciler",
+    "ChildSync",
+    "CreationFailed",
+    "child_manifest",
+    "child_patch",
+    "name_of_child",
+    "resume_token",
+]
 
 
 def name_of_child(rollout: NodeRollout, node: str) -> str:
@@ -29,7 +48,7 @@ def name_of_child(rollout: NodeRollout, node: str) -> str:
     return child_name(rollout.metadata.name, node)
 
 
-def manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]:
+def child_manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]:
     """Return the replacement of a node as it is created: one owner, the rollout (OP-02)."""
     token = resume_token(rollout)
     owner = owner_reference(rollout, NODE_ROLLOUTS, controller=True)
@@ -42,7 +61,9 @@ def manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]:
     return {"metadata": metadata, "spec": without_nulls(msgspec.to_builtins(_spec(rollout, node)))}
 
 
-def patch_for(rollout: NodeRollout, node: PlannedNode, child: NodeReplacement) -> dict[str, object]:
+def child_patch(
+    rollout: NodeRollout, node: PlannedNode, child: NodeReplacement
+) -> dict[str, object]:
     """Return what a child lacks, as a merge patch; empty when it lacks nothing.
 
     One that has not started follows the whole spec (OP-10), one in flight only
@@ -102,3 +123,137 @@ def _resolved(rollout: NodeRollout) -> Strategy:
 
 def _token(child: NodeReplacement) -> str:
     return child.metadata.annotations.get(RESUME_ANNOTATION, "")
+
+
+MAX_CHILD_WRITES: Final = 200
+"""Children created or changed in one pass, so that one large rollout does not keep a
+worker from the others."""
+
+RBAC: Final = (
+    PolicyRule(NODE_REPLACEMENTS, ("get", "create", "patch")),
+    block_owner_deletion_rbac(NODE_ROLLOUTS),
+)
+"""What creating children, and keeping them in line, asks of the server."""
+
+
+class CreationFailed(NavarchosError):
+    """Some replacements could not be created; the others were.
+
+    Attributes:
+        rollout: The rollout's name.
+        failures: Node names, each with the reason.
+    """
+
+    def __init__(self, rollout: str, failures: Mapping[str, str]) -> None:
+        super().__init__(rollout, failures)
+        self.rollout = rollout
+        self.failures = failures
+
+    def __str__(self) -> str:
+        node, why = next(iter(self.failures.items()))
+        more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
+        return f"no replacement could be created for node {node}: {why}{more}"
+
+
+@dataclass(frozen=True, slots=True)
+class ChildSync:
+    """The children after a pass."""
+
+    children: Mapping[str, NodeReplacement]
+    """By node name."""
+    failure: CreationFailed | None
+    unfinished: bool
+    """More is to be written: come again at once."""
+
+
+class ChildReconciler:
+    """The replacements of rollouts.
+
+    Promises: at most one replacement per node, whatever the cache shows: names are
+    deterministic, and one that exists is taken when the rollout owns it (OP-02). A
+    failure to create one keeps those that were created (N-10).
+
+    Threads: safe from any thread, for different rollouts.
+    """
+
+    def __init__(self, objects: Objects, worker_pool: WorkerPool) -> None:
+        self._objects = objects
+        self._worker_pool = worker_pool
+
+    def create_missing(
+        self,
+        rollout: NodeRollout,
+        missing: Sequence[PlannedNode],
+        children: Mapping[str, NodeReplacement],
+    ) -> ChildSync:
+        """Create replacements, those that are given first before the others.
+
+        Args:
+            rollout: Their owner.
+            missing: Nodes that have none.
+            children: Those that exist, by node name.
+        """
+        present = dict(children)
+        failures: dict[str, str] = {}
+        nodes = missing[:MAX_CHILD_WRITES]
+        made = self._worker_pool.map(partial(self._try_to_create, rollout), nodes)
+        for node, child in zip(nodes, made, strict=True):
+            if isinstance(child, NodeReplacement):
+                present[node.name] = child
+            else:
+                failures[node.name] = child
+        failure = CreationFailed(rollout.metadata.name, failures) if failures else None
+        return ChildSync(present, failure, unfinished=len(missing) > MAX_CHILD_WRITES)
+
+    def sync_specs(
+        self,
+        rollout: NodeRollout,
+        nodes: Sequence[PlannedNode],
+        children: Mapping[str, NodeReplacement],
+    ) -> ChildSync:
+        """Let the children follow the rollout: those in flight first, pauses are urgent.
+
+        Raises:
+            Conflict: A child changed since it was read; read again.
+            NotFound: A child went away; read again.
+        """
+        present = dict(children)
+        due = [
+            (child, patch)
+            for node in nodes
+            if (child := children.get(node.name)) is not None
+            and (patch := child_patch(rollout, node, child))
+        ]
+        due.sort(key=lambda pair: not pair[0].status.current.in_flight)
+        patched = self._worker_pool.map(
+            lambda pair: self._objects.replacements.patch(*pair), due[:MAX_CHILD_WRITES]
+        )
+        present.update((child.spec.node_name, child) for child in patched)
+        return ChildSync(present, None, unfinished=len(due) > MAX_CHILD_WRITES)
+
+    def _try_to_create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement | str:
+        """Return the child, or in words why there is none."""
+        try:
+            return self._create(rollout, node)
+        except (ApiError, _NameTaken) as error:
+            return str(error)
+
+    def _create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
+        try:
+            return self._objects.replacements.create(child_manifest(rollout, node))
+        except AlreadyExists:
+            name = name_of_child(rollout, node.name)
+            found = self._objects.replacements.fetch(name)
+        if found is None:
+            raise _NameTaken(f"NodeReplacement {name} is being deleted")
+        owner = controller_of(found.metadata)
+        if owner is None or owner.uid != rollout.metadata.uid:
+            raise _NameTaken(
+                f"NodeReplacement {name} exists and belongs to another object; delete it"
+            )
+        self._objects.replacements.observe(found)
+        return found
+
+
+class _NameTaken(NavarchosError):
+    """The child's name belongs to an object that is not ours."""

@@ -11,10 +11,10 @@ from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     NodeReplacement,
 )
-from navarchos.operator.crew import Crew
 from navarchos.operator.objects import Objects
-from navarchos.operator.rollouts.announce import Announcer
+from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
+from navarchos.parallel import WorkerPool
 from navarchos.runtime import Builder, Controller, Manager, Request
 from navarchos.runtime.predicates import changed
 
@@ -23,7 +23,7 @@ __all__ = ["add_to_manager"]
 _WORKERS: Final = 2
 
 
-def add_to_manager(manager: Manager, objects: Objects, crew: Crew) -> Controller:
+def add_to_manager(manager: Manager, objects: Objects, worker_pool: WorkerPool) -> Controller:
     """Add the controller of rollouts to a manager; the crew writes what is many."""
 
     def rollout_of(drain: NodeDrain) -> Iterable[Request]:
@@ -32,23 +32,25 @@ def add_to_manager(manager: Manager, objects: Objects, crew: Crew) -> Controller
         above = controller_of(replacement.metadata) if replacement is not None else None
         return (Request("", above.name),) if above is not None else ()
 
-    reconciler = RolloutReconciler(objects, Announcer(manager.recorder), crew, manager.clock)
+    reconciler = RolloutReconciler(
+        objects, RolloutEvents(manager.recorder), worker_pool, manager.clock
+    )
     return (
         Builder(manager, "rollouts")
         .for_(NODE_ROLLOUTS)
-        .owns(NODE_REPLACEMENTS, when=changed(_progress))
+        .owns(NODE_REPLACEMENTS, when=changed(_status_inputs))
         .watches(NODE_DRAINS, map=rollout_of, when=changed(_blockers))
         .with_workers(_WORKERS)
         .build(reconciler)
     )
 
 
-def _progress(replacement: NodeReplacement) -> object:
+def _status_inputs(replacement: NodeReplacement) -> object:
     """Return what a rollout's status depends on; lists of pods are none of it."""
     status = replacement.status
     return (
         status.current,
-        status.stuck_since,
+        status.stalled_since,
         status.failures,
         status.resumed,
         replacement.metadata.generation,

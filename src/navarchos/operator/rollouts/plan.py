@@ -32,7 +32,7 @@ def make_plan(spec: NodeRolloutSpec, nodes: Iterable[Object]) -> Plan:
     """
     priority_of = _prioritizer(spec)
     chosen = [(node, priority) for node in nodes if (priority := priority_of(node)) is not None]
-    chosen.sort(key=lambda pair: _place(*pair, topology_key=spec.strategy.topology_key))
+    chosen.sort(key=lambda pair: _sort_key(*pair, topology_key=spec.strategy.topology_key))
     found = {node.metadata.name for node, _ in chosen}
     return Plan(
         nodes=tuple(
@@ -99,7 +99,7 @@ def selector_of(entry: NodeSelectorEntry) -> Selector:
     )
 
 
-def _place(node: Object, priority: int, *, topology_key: str) -> tuple[int, str, datetime, str]:
+def _sort_key(node: Object, priority: int, *, topology_key: str) -> tuple[int, str, datetime, str]:
     metadata = node.metadata
     topology = metadata.labels.get(topology_key, "") if topology_key else ""
     return (-priority, topology, metadata.creation_timestamp or EPOCH, metadata.name)

@@ -19,14 +19,18 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     status_diff,
 )
-from navarchos.operator.crew import Crew
-from navarchos.operator.leeway import Leeway
 from navarchos.operator.objects import OWNER_INDEX, Objects
-from navarchos.operator.pace import Pace, times_few
-from navarchos.operator.rollouts.announce import Announcer
-from navarchos.operator.rollouts.creating import Children, Created
+from navarchos.operator.rollouts.children import ChildReconciler, ChildSync
+from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
-from navarchos.operator.rollouts.status import Facts, is_progress, observe, started
+from navarchos.operator.rollouts.status import (
+    StatusInputs,
+    compute_status,
+    initial_status,
+    only_counts_changed,
+)
+from navarchos.operator.throttle import DeferredWrites, ScanThrottle, delay_factor
+from navarchos.parallel import WorkerPool
 from navarchos.runtime import (
     DONE,
     OUTDATED_READ,
@@ -42,10 +46,10 @@ __all__ = ["RBAC", "RolloutReconciler"]
 _log = get_logger(__name__)
 
 _PLAN_TIMEOUT: Final = 30.0
-_AT_ONCE: Final = 0.01
+_REQUEUE_SOON: Final = 0.01
 """Seconds before the next pass over one large rollout: others get their turn."""
 
-_PROGRESS: Final = 1.0
+_PROGRESS_DELAY: Final = 1.0
 """Seconds by which the lists of nodes in status may be out of date, or several times that in a
 large rollout. Nothing is decided from them; and each write carries all of its nodes."""
 
@@ -66,13 +70,15 @@ class RolloutReconciler(Reconciler):
     Threads: safe from any thread, for different rollouts.
     """
 
-    def __init__(self, objects: Objects, announcer: Announcer, crew: Crew, clock: Clock) -> None:
+    def __init__(
+        self, objects: Objects, events: RolloutEvents, worker_pool: WorkerPool, clock: Clock
+    ) -> None:
         self._objects = objects
-        self._announcer = announcer
+        self._events = events
         self._clock = clock
-        self._children = Children(objects, crew)
-        self._progress = Leeway(_PROGRESS, clock)
-        self._pace = Pace(clock)
+        self._children = ChildReconciler(objects, worker_pool)
+        self._deferred = DeferredWrites(_PROGRESS_DELAY, clock)
+        self._throttle = ScanThrottle(clock)
 
     def reconcile(self, request: Request) -> Result:
         """Do what is due for the rollout of that name.
@@ -84,10 +90,10 @@ class RolloutReconciler(Reconciler):
         rollout = self._objects.rollouts.find(request.name)
         if rollout is None or rollout.metadata.deletion_timestamp is not None:
             # Its children go with it: the garbage collector sees to that (OP-07).
-            self._progress.end(request.name)
-            self._pace.forget(request.name)
+            self._deferred.clear(request.name)
+            self._throttle.forget(request.name)
             return DONE
-        early = self._pace.left(request.name, _edited(rollout))
+        early = self._throttle.wait(request.name, _edited(rollout))
         if early is not None:
             return Result(requeue_after=early)
         try:
@@ -105,31 +111,31 @@ class RolloutReconciler(Reconciler):
             return self._expire(rollout)
         nodes = self._nodes(rollout)
         made = self._write_children(rollout, nodes)
-        facts = Facts(
+        inputs = StatusInputs(
             nodes=nodes,
             children=made.children,
             drains=self._drains(made.children),
             creation_error=str(made.failure) if made.failure else "",
         )
-        saved = self._report(rollout, observe(rollout, facts, self._clock.now()))
+        saved = self._report(rollout, compute_status(rollout, inputs, self._clock.now()))
         if made.failure is not None:
             raise made.failure
         if made.unfinished:
-            return Result(requeue_after=_AT_ONCE)
-        self._pace.passed(rollout.metadata.name, len(nodes), _edited(rollout))
+            return Result(requeue_after=_REQUEUE_SOON)
+        self._throttle.record(rollout.metadata.name, len(nodes), _edited(rollout))
         if saved.status.phase is RolloutPhase.COMPLETED:
             return self._expire(saved)
-        unwritten = self._progress.left(rollout.metadata.name)
+        unwritten = self._deferred.remaining(rollout.metadata.name)
         return DONE if unwritten is None else Result(requeue_after=unwritten)
 
     def _report(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
         """Write a status, unless all that is new may wait."""
         name = rollout.metadata.name
-        times = times_few(len(status.nodes))
-        if is_progress(rollout.status, status) and self._progress.take(name, times):
+        times = delay_factor(len(status.nodes))
+        if only_counts_changed(rollout.status, status) and self._deferred.due_in(name, times):
             return rollout
         saved = self._save(rollout, status)
-        self._progress.end(name)
+        self._deferred.clear(name)
         return saved
 
     def _start(self, rollout: NodeRollout) -> NodeRollout:
@@ -137,7 +143,7 @@ class RolloutReconciler(Reconciler):
         if not self._objects.nodes.informer.catch_up(_PLAN_TIMEOUT):
             raise CacheNotCaughtUp(str(self._objects.nodes.resource))
         plan = make_plan(rollout.spec, self._objects.nodes.list())
-        return self._save(rollout, started(rollout, plan, self._clock.now()))
+        return self._save(rollout, initial_status(rollout, plan, self._clock.now()))
 
     def _nodes(self, rollout: NodeRollout) -> tuple[PlannedNode, ...]:
         """Return the planned nodes, with new priorities when the spec was edited."""
@@ -152,7 +158,7 @@ class RolloutReconciler(Reconciler):
             for old, new in zip(recorded, edited, strict=True)
         )
 
-    def _write_children(self, rollout: NodeRollout, nodes: Sequence[PlannedNode]) -> Created:
+    def _write_children(self, rollout: NodeRollout, nodes: Sequence[PlannedNode]) -> ChildSync:
         children = self._own_children(rollout)
         finished = {
             *rollout.status.replacements_completed,
@@ -161,9 +167,9 @@ class RolloutReconciler(Reconciler):
         missing = [
             node for node in nodes if node.name not in children and node.name not in finished
         ]
-        followed = self._children.bring_in_line(rollout, nodes, children)
+        followed = self._children.sync_specs(rollout, nodes, children)
         made = self._children.create_missing(rollout, missing, followed.children)
-        return Created(
+        return ChildSync(
             made.children, made.failure, unfinished=made.unfinished or followed.unfinished
         )
 
@@ -193,9 +199,8 @@ class RolloutReconciler(Reconciler):
         return DONE
 
     def _save(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
-        change = status_diff(rollout.status, status)
-        saved = self._objects.rollouts.patch_status(rollout, change)
-        self._announcer.changed(rollout, saved)
+        saved = self._objects.rollouts.patch_status(rollout, status_diff(rollout.status, status))
+        self._events.changed(rollout, saved)
         return saved
 
 

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 import msgspec
@@ -19,26 +19,34 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
-from navarchos.operator.leeway import differs_only_in
-from navarchos.operator.replacements.failures import (
+from navarchos.operator.history import (
+    count_failures,
+    drain_spans,
+    halt_reason,
     max_concurrent,
     max_failures,
-    tally,
-    too_many_failures,
+    mean_duration,
 )
 from navarchos.operator.rollouts.children import resume_token
-from navarchos.operator.rollouts.estimate import estimate_completion
 from navarchos.operator.rollouts.plan import Plan
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
+from navarchos.structs import differs_only_in
 
-__all__ = ["MAX_BLOCKED", "Facts", "is_progress", "observe", "started"]
+__all__ = [
+    "MAX_BLOCKED",
+    "StatusInputs",
+    "compute_status",
+    "estimate_completion",
+    "initial_status",
+    "only_counts_changed",
+]
 
 MAX_BLOCKED: Final = 50
 """The longest list of blocked pods; their count is complete."""
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StatusInputs:
     """What a status is made from."""
 
     nodes: tuple[PlannedNode, ...]
@@ -51,7 +59,7 @@ class Facts:
     """Why some replacements could not be created, in words."""
 
 
-def started(rollout: NodeRollout, plan: Plan, now: datetime) -> NodeRolloutStatus:
+def initial_status(rollout: NodeRollout, plan: Plan, now: datetime) -> NodeRolloutStatus:
     """Return the first status: the plan, recorded before any child exists (OP-03)."""
     status = NodeRolloutStatus(
         phase=RolloutPhase.NEW,
@@ -62,37 +70,37 @@ def started(rollout: NodeRollout, plan: Plan, now: datetime) -> NodeRolloutStatu
         plan=_counts(plan.nodes, frozenset(), frozenset()),
         resumed=resume_token(rollout),
     )
-    marks = _Marks(rollout, now)
+    conditions = ConditionSet(rollout, now)
     if plan.not_found:
-        marks.set("NodesFound", False, "NodesNotFound", _names_missing(plan.not_found))
+        conditions.set("NodesFound", False, "NodesNotFound", _names_missing(plan.not_found))
     if not plan.nodes:
-        marks.set("ReplacementsCreated", False, "NoNodesMatched", _NOTHING)
-        marks.set("ReplacementsInProgress", False, "NoNodesMatched", _NOTHING)
+        conditions.set("ReplacementsCreated", False, "NoNodesMatched", _NOTHING)
+        conditions.set("ReplacementsInProgress", False, "NoNodesMatched", _NOTHING)
         status = msgspec.structs.replace(
             status, phase=RolloutPhase.COMPLETED, completion_timestamp=now
         )
-    return msgspec.structs.replace(status, conditions=marks.conditions)
+    return msgspec.structs.replace(status, conditions=conditions.conditions)
 
 
-def observe(rollout: NodeRollout, facts: Facts, now: datetime) -> NodeRolloutStatus:
+def compute_status(rollout: NodeRollout, inputs: StatusInputs, now: datetime) -> NodeRolloutStatus:
     """Return the status that the facts give; equal facts give an equal status.
 
     Raises:
         ConfigError: `maxFailures` or `maxConcurrent` is not a number or percentage.
     """
-    progress = _Progress.of(rollout, facts)
-    halt = _halt(rollout, facts, progress)
+    progress = NodeProgress.of(rollout, inputs)
+    halt = _halt(rollout, inputs, progress)
     phase = _phase(rollout, progress, halted=bool(halt))
     done = phase is RolloutPhase.COMPLETED
-    blocked = _blocked(facts)
+    blocked = _blocked(inputs)
     return msgspec.structs.replace(
         rollout.status,
         phase=phase,
         observed_generation=rollout.metadata.generation,
         completion_timestamp=(rollout.status.completion_timestamp or now) if done else None,
-        estimated_completion=_estimate(rollout, facts, progress, phase),
-        nodes=facts.nodes,
-        plan=_counts(facts.nodes, progress.completed, progress.failed),
+        estimated_completion=_estimate(rollout, inputs, progress, phase),
+        nodes=inputs.nodes,
+        plan=_counts(inputs.nodes, progress.completed, progress.failed),
         replacements_created=tuple(sorted(progress.created)),
         replacements_created_count=len(progress.created),
         replacements_completed=tuple(sorted(progress.completed)),
@@ -101,17 +109,17 @@ def observe(rollout: NodeRollout, facts: Facts, now: datetime) -> NodeRolloutSta
         replacements_failed_count=len(progress.failed),
         in_flight=tuple(sorted(progress.in_flight)),
         in_flight_count=len(progress.in_flight),
-        stuck=tuple(sorted(progress.stuck)),
-        stuck_count=len(progress.stuck),
+        stalled=tuple(sorted(progress.stalled)),
+        stalled_count=len(progress.stalled),
         blocked=blocked[:MAX_BLOCKED],
-        blocked_count=sum(drain.status.blocked for drain in facts.drains),
+        blocked_count=sum(drain.status.blocked for drain in inputs.drains),
         halted_max_failures=_halted_max_failures(rollout) if halt else None,
         resumed=resume_token(rollout),
-        conditions=_conditions(rollout, facts, progress, phase, halt, now),
+        conditions=_conditions(rollout, inputs, progress, phase, halt, now),
     )
 
 
-def is_progress(before: NodeRolloutStatus, after: NodeRolloutStatus) -> bool:
+def only_counts_changed(before: NodeRolloutStatus, after: NodeRolloutStatus) -> bool:
     """Tell whether a status differs, and only by how many nodes have begun and ended well."""
     return differs_only_in(
         before,
@@ -126,28 +134,28 @@ def is_progress(before: NodeRolloutStatus, after: NodeRolloutStatus) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Progress:
+class NodeProgress:
     """How far each planned node is, by name."""
 
     created: frozenset[str]
     completed: frozenset[str]
     failed: frozenset[str]
     in_flight: frozenset[str]
-    stuck: frozenset[str]
+    stalled: frozenset[str]
     total: int
 
     @classmethod
-    def of(cls, rollout: NodeRollout, facts: Facts) -> "_Progress":
+    def of(cls, rollout: NodeRollout, inputs: StatusInputs) -> "NodeProgress":
         before, token = rollout.status, resume_token(rollout)
         # A child that exists knows best; one that was cleaned up after it had
         # finished stays what was recorded.
         known = {
-            node.name: facts.children[node.name].status
-            for node in facts.nodes
-            if node.name in facts.children
+            node.name: inputs.children[node.name].status
+            for node in inputs.nodes
+            if node.name in inputs.children
         }
         steps = {name: status.current for name, status in known.items()}
-        gone = {node.name for node in facts.nodes} - steps.keys()
+        gone = {node.name for node in inputs.nodes} - steps.keys()
         completed = _with(steps, Step.DONE) | (gone & set(before.replacements_completed))
         # A child that has not obeyed a resume yet is about to be tried again.
         forgiven = {name for name in known if token and known[name].resumed != token}
@@ -156,9 +164,9 @@ class _Progress:
             created=frozenset(steps) | completed | failed,
             completed=completed,
             failed=failed,
-            in_flight=frozenset(name for name in known if known[name].takes_slot),
-            stuck=frozenset(name for name in known if known[name].is_stuck),
-            total=len(facts.nodes),
+            in_flight=frozenset(name for name in known if known[name].occupies_slot),
+            stalled=frozenset(name for name in known if known[name].is_stalled),
+            total=len(inputs.nodes),
         )
 
     @property
@@ -174,19 +182,19 @@ def _with(steps: Mapping[str, Step], wanted: Step) -> frozenset[str]:
     return frozenset(name for name, step in steps.items() if step is wanted)
 
 
-def _halt(rollout: NodeRollout, facts: Facts, progress: _Progress) -> str:
+def _halt(rollout: NodeRollout, inputs: StatusInputs, progress: NodeProgress) -> str:
     """Return why the rollout is halted, in words; empty when it is not (OP-08)."""
     before = find_condition(rollout.status.conditions, "Halted")
-    if rollout.status.phase is RolloutPhase.HALTED and not _is_released(rollout):
+    if rollout.status.phase is RolloutPhase.HALTED and not _is_resumed(rollout):
         return before.message if before is not None and before.message else "too many failures"
-    seen = tally(facts.children.values(), resumed=resume_token(rollout))
-    reason = too_many_failures(rollout, seen)
+    seen = count_failures(inputs.children.values(), resumed=resume_token(rollout))
+    reason = halt_reason(rollout, seen)
     # Attempts in a row mean nothing any more once every node is finished.
     finished = progress.remaining == 0 and seen.failed <= max_failures(rollout)
     return "" if finished else reason
 
 
-def _is_released(rollout: NodeRollout) -> bool:
+def _is_resumed(rollout: NodeRollout) -> bool:
     """Tell whether a person let a halted rollout go on: nothing else does."""
     limit = rollout.status.halted_max_failures
     raised = limit is not None and max_failures(rollout) > limit
@@ -195,12 +203,12 @@ def _is_released(rollout: NodeRollout) -> bool:
 
 def _halted_max_failures(rollout: NodeRollout) -> int:
     """Keep the limit of the moment it was halted: raising it later must show."""
-    if rollout.status.phase is RolloutPhase.HALTED and not _is_released(rollout):
+    if rollout.status.phase is RolloutPhase.HALTED and not _is_resumed(rollout):
         return rollout.status.halted_max_failures or 0
     return max_failures(rollout)
 
 
-def _phase(rollout: NodeRollout, progress: _Progress, *, halted: bool) -> RolloutPhase:
+def _phase(rollout: NodeRollout, progress: NodeProgress, *, halted: bool) -> RolloutPhase:
     if halted:
         return RolloutPhase.HALTED
     if progress.remaining == 0:
@@ -214,12 +222,12 @@ def _phase(rollout: NodeRollout, progress: _Progress, *, halted: bool) -> Rollou
 
 
 def _estimate(
-    rollout: NodeRollout, facts: Facts, progress: _Progress, phase: RolloutPhase
+    rollout: NodeRollout, inputs: StatusInputs, progress: NodeProgress, phase: RolloutPhase
 ) -> datetime | None:
     if phase is not RolloutPhase.IN_PROGRESS or rollout.spec.paused:
         return None
     return estimate_completion(
-        facts.children.values(),
+        inputs.children.values(),
         remaining=progress.remaining,
         concurrent=max_concurrent(rollout),
         settle_seconds=rollout.spec.strategy.settle_seconds,
@@ -239,7 +247,7 @@ def _counts(
     )
 
 
-def _blocked(facts: Facts) -> tuple[BlockedPod, ...]:
+def _blocked(inputs: StatusInputs) -> tuple[BlockedPod, ...]:
     pods = [
         BlockedPod(
             node=drain.spec.node_name,
@@ -248,7 +256,7 @@ def _blocked(facts: Facts) -> tuple[BlockedPod, ...]:
             budget=blocker.budget,
             since=blocker.first_seen,
         )
-        for drain in facts.drains
+        for drain in inputs.drains
         for blocker in drain.status.blockers
     ]
     return tuple(sorted(pods, key=lambda pod: (pod.node, pod.pod)))
@@ -257,7 +265,7 @@ def _blocked(facts: Facts) -> tuple[BlockedPod, ...]:
 _NOTHING: Final = "no node matches spec.nodeSelectors or spec.nodeNames"
 
 
-class _Marks:
+class ConditionSet:
     """Conditions, one set after the other."""
 
     def __init__(self, rollout: NodeRollout, now: datetime) -> None:
@@ -283,42 +291,42 @@ class _Marks:
 
 def _conditions(
     rollout: NodeRollout,
-    facts: Facts,
-    progress: _Progress,
+    inputs: StatusInputs,
+    progress: NodeProgress,
     phase: RolloutPhase,
     halt: str,
     now: datetime,
 ) -> tuple[Condition, ...]:
-    marks = _Marks(rollout, now)
-    if facts.creation_error:
-        marks.set(
-            "ReplacementsCreated", False, "ErrorCreatingNodeReplacements", facts.creation_error
+    conditions = ConditionSet(rollout, now)
+    if inputs.creation_error:
+        conditions.set(
+            "ReplacementsCreated", False, "ErrorCreatingNodeReplacements", inputs.creation_error
         )
     elif progress.all_created:
-        marks.set("ReplacementsCreated", True, "CreatedNodeReplacements", "")
+        conditions.set("ReplacementsCreated", True, "CreatedNodeReplacements", "")
     if halt:
-        marks.set("Halted", True, "TooManyFailures", halt)
+        conditions.set("Halted", True, "TooManyFailures", halt)
     else:
-        marks.clear("Halted", "Resumed")
+        conditions.clear("Halted", "Resumed")
     if rollout.spec.paused:
-        marks.set("Paused", True, "Paused", "spec.paused is set")
+        conditions.set("Paused", True, "Paused", "spec.paused is set")
     else:
-        marks.clear("Paused", "Resumed")
-    _mark_progress(marks, phase, failed=len(progress.failed))
-    return marks.conditions
+        conditions.clear("Paused", "Resumed")
+    _mark_progress(conditions, phase, failed=len(progress.failed))
+    return conditions.conditions
 
 
-def _mark_progress(marks: _Marks, phase: RolloutPhase, *, failed: int) -> None:
+def _mark_progress(conditions: ConditionSet, phase: RolloutPhase, *, failed: int) -> None:
     match phase:
         case RolloutPhase.COMPLETED if failed:
             message = f"nodes that failed: {failed}, no more than maxFailures allows"
-            marks.set("ReplacementsInProgress", False, "CompletedWithSkipped", message)
+            conditions.set("ReplacementsInProgress", False, "CompletedWithSkipped", message)
         case RolloutPhase.COMPLETED:
-            marks.set("ReplacementsInProgress", False, "ReplacementsCompleted", "")
+            conditions.set("ReplacementsInProgress", False, "ReplacementsCompleted", "")
         case RolloutPhase.HALTED:
-            marks.set("ReplacementsInProgress", False, "RolloutHalted", "")
+            conditions.set("ReplacementsInProgress", False, "RolloutHalted", "")
         case RolloutPhase.IN_PROGRESS:
-            marks.set("ReplacementsInProgress", True, "StillProgressing", "")
+            conditions.set("ReplacementsInProgress", True, "StillProgressing", "")
         case RolloutPhase.NEW:
             pass
 
@@ -327,3 +335,30 @@ def _names_missing(names: Sequence[str]) -> str:
     shown = ", ".join(names[:10])
     more = len(names) - 10
     return f"no node is named {shown}" + (f" and {more} more" if more > 0 else "")
+
+
+def estimate_completion(
+    children: Iterable[NodeReplacement], *, remaining: int, concurrent: int, settle_seconds: int
+) -> datetime | None:
+    """Extend the mean duration of the drained nodes to the remaining ones.
+
+    The estimate counts from the last node that was finished, not from now, so it
+    changes when a node finishes and at no other time.
+
+    Args:
+        children: The rollout's own replacements.
+        remaining: Nodes that are not finished, those in flight included.
+        concurrent: Nodes in flight at once.
+        settle_seconds: The pause after each node.
+
+    Returns:
+        `None` while no node has been drained, or when none remains.
+    """
+    known = drain_spans(children)
+    usual = mean_duration(known)
+    if usual is None or remaining <= 0 or concurrent <= 0:
+        return None
+    rounds = -(-remaining // concurrent)
+    last = max(end for _, end in known)
+    estimate = last + rounds * (usual + timedelta(seconds=settle_seconds))
+    return estimate.replace(microsecond=0)

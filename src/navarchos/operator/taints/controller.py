@@ -6,7 +6,7 @@ from typing import Final
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NodeReplacement
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import Objects
-from navarchos.operator.taints.decision import bears_it, wants_it
+from navarchos.operator.taints.decide import has_taint, wants_taint
 from navarchos.operator.taints.reconciler import TaintReconciler
 from navarchos.runtime import Builder, Controller, Manager, Request
 from navarchos.runtime.predicates import changed, when
@@ -26,7 +26,7 @@ def add_to_manager(manager: Manager, objects: Objects) -> Controller:
     return (
         Builder(manager, "taints")
         .watches(NODE_REPLACEMENTS, map=_node_of, when=changed(_want))
-        .watches(NODES, map=_itself, when=when(bears_it))
+        .watches(NODES, map=_own_key, when=when(has_taint))
         .with_workers(_WORKERS)
         .build(TaintReconciler(objects))
     )
@@ -36,13 +36,13 @@ def _node_of(replacement: NodeReplacement) -> Iterable[Request]:
     # One that never wanted it is nobody's business here. One that did and no longer does
     # brings its node about all the same: this is asked of its former state as well, and
     # the node, which bears the taint, is watched itself.
-    if wants_it(replacement):
+    if wants_taint(replacement):
         yield Request("", replacement.spec.node_name)
 
 
-def _itself(node: Node) -> Iterable[Request]:
+def _own_key(node: Node) -> Iterable[Request]:
     yield Request("", node.metadata.name)
 
 
 def _want(replacement: NodeReplacement) -> object:
-    return wants_it(replacement), replacement.spec.node_uid
+    return wants_taint(replacement), replacement.spec.node_uid

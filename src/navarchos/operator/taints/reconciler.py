@@ -8,7 +8,7 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.logs import get_logger
 from navarchos.operator.nodes import NODES
 from navarchos.operator.objects import NODE_INDEX, Objects
-from navarchos.operator.taints.decision import adjusted, is_wanted
+from navarchos.operator.taints.decide import desired_taints, is_wanted
 from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
 __all__ = ["RBAC", "TaintReconciler"]
@@ -41,7 +41,7 @@ class TaintReconciler(Reconciler):
         if node is None:
             return DONE
         replacements = self._objects.replacements.by_index(NODE_INDEX, request.name)
-        taints = adjusted(node.spec.taints, wanted=is_wanted(node, replacements))
+        taints = desired_taints(node.spec.taints, wanted=is_wanted(node, replacements))
         if taints == node.spec.taints:
             return DONE
         # The list has no keys to merge by: it is written as a whole, at the version read.

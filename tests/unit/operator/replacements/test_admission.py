@@ -15,17 +15,17 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.nodes import CONTROL_PLANE_LABEL, Node, NodeCondition, NodeStatus
-from navarchos.operator.replacements.admission import COMPARED, admit, admit_apart
-from navarchos.operator.replacements.transitions import reserved
-from navarchos.operator.replacements.waiting import Wait
-from navarchos.operator.replacements.world import PendingPod, World
+from navarchos.operator.replacements.admission import MAX_TIE_CANDIDATES, admit, admit_with_budgets
+from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
+from navarchos.operator.replacements.status import reserved_status
+from navarchos.operator.replacements.waiting import WaitReason
 
 
-def world(make: Any, *replacements: NodeReplacement, **fields: Any) -> World:
+def world(make: Any, *replacements: NodeReplacement, **fields: Any) -> ClusterSnapshot:
     rollouts = fields.pop("rollouts", [make.rollout()])
     names = {r.spec.node_name for r in replacements}
     nodes = fields.pop("nodes", [make.node(name) for name in sorted(names)])
-    return World(
+    return ClusterSnapshot(
         replacements=replacements,
         rollouts={rollout.metadata.uid: rollout for rollout in rollouts},
         nodes={node.metadata.name: node for node in nodes},
@@ -37,7 +37,7 @@ def world(make: Any, *replacements: NodeReplacement, **fields: Any) -> World:
 def test_one_node_starts_at_a_time_by_default(make: Any) -> None:
     decisions = admit(world(make, make.replacement("b"), make.replacement("a")), make.now)
     assert decisions.start == ("roll-a",)
-    assert decisions.waiting == {"roll-b": Wait.MAX_CONCURRENT}
+    assert decisions.waiting == {"roll-b": WaitReason.MAX_CONCURRENT}
 
 
 @pytest.mark.rule("OP-21")
@@ -49,7 +49,7 @@ def test_a_node_in_flight_of_any_rollout_takes_a_slot(make: Any) -> None:
         other,
         rollouts=[make.rollout(), make.rollout("other")],
     )
-    assert admit(seen, make.now).waiting == {"roll-a": Wait.MAX_CONCURRENT}
+    assert admit(seen, make.now).waiting == {"roll-a": WaitReason.MAX_CONCURRENT}
 
 
 def test_only_the_first_in_line_says_what_it_waits_for(make: Any) -> None:
@@ -59,9 +59,9 @@ def test_only_the_first_in_line_says_what_it_waits_for(make: Any) -> None:
         *(make.replacement(name) for name in "bcd"),
     )
     assert admit(seen, make.now).waiting == {
-        "roll-b": Wait.MAX_CONCURRENT,
-        "roll-c": Wait.QUEUED,
-        "roll-d": Wait.QUEUED,
+        "roll-b": WaitReason.MAX_CONCURRENT,
+        "roll-c": WaitReason.QUEUED,
+        "roll-d": WaitReason.QUEUED,
     }
 
 
@@ -82,7 +82,7 @@ def test_a_drain_that_outlives_its_replacement_keeps_its_slot(make: Any) -> None
         nodes=[make.node("a"), make.node("gone-rollouts-node")],
         orphaned=frozenset({"gone-rollouts-node"}),
     )
-    assert admit(seen, make.now).waiting == {"roll-a": Wait.MAX_CONCURRENT}
+    assert admit(seen, make.now).waiting == {"roll-a": WaitReason.MAX_CONCURRENT}
 
 
 @pytest.mark.rule("OP-05")
@@ -100,7 +100,7 @@ def test_an_unfinished_node_of_a_higher_priority_holds_up_every_rollout(
         make.replacement("b", strategy=strategy),
         rollouts=[make.rollout(), make.rollout("high")],
     )
-    assert admit(seen, make.now).waiting["roll-b"] is Wait.HIGHER_PRIORITY
+    assert admit(seen, make.now).waiting["roll-b"] is WaitReason.HIGHER_PRIORITY
 
 
 @pytest.mark.rule("OP-05")
@@ -133,16 +133,16 @@ def test_failed_paused_halted_and_deleted_ones_hold_up_nobody(
 @pytest.mark.parametrize(
     ("child", "rollout", "reason"),
     [
-        ({"paused": True}, {}, Wait.PAUSED),
-        ({}, {"paused": True}, Wait.ROLLOUT_PAUSED),
-        ({}, {"phase": RolloutPhase.HALTED}, Wait.ROLLOUT_HALTED),
-        ({}, {"phase": RolloutPhase.NEW}, Wait.ROLLOUT_NOT_READY),
-        ({"strategy": {"maxConcurrent": "many"}}, {}, Wait.INVALID_STRATEGY),
-        ({"strategy": {"maxConcurrent": 0}}, {}, Wait.MAX_CONCURRENT),
+        ({"paused": True}, {}, WaitReason.PAUSED),
+        ({}, {"paused": True}, WaitReason.ROLLOUT_PAUSED),
+        ({}, {"phase": RolloutPhase.HALTED}, WaitReason.ROLLOUT_HALTED),
+        ({}, {"phase": RolloutPhase.NEW}, WaitReason.ROLLOUT_NOT_READY),
+        ({"strategy": {"maxConcurrent": "many"}}, {}, WaitReason.INVALID_STRATEGY),
+        ({"strategy": {"maxConcurrent": 0}}, {}, WaitReason.MAX_CONCURRENT),
     ],
 )
 def test_what_may_not_start_says_why(
-    make: Any, child: dict[str, Any], rollout: dict[str, Any], reason: Wait
+    make: Any, child: dict[str, Any], rollout: dict[str, Any], reason: WaitReason
 ) -> None:
     seen = world(make, make.replacement("a", **child), rollouts=[make.rollout(**rollout)])
     decisions = admit(seen, make.now)
@@ -165,7 +165,7 @@ def test_nothing_starts_after_too_many_failures_though_halted_is_not_written_yet
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-20, -10))
     rollout = make.rollout(nodes=("a", "b"))
     decisions = admit(world(make, failed, make.replacement("b"), rollouts=[rollout]), make.now)
-    assert decisions.waiting == {"roll-b": Wait.ROLLOUT_HALTED}
+    assert decisions.waiting == {"roll-b": WaitReason.ROLLOUT_HALTED}
 
 
 @pytest.mark.rule("OP-09")
@@ -204,7 +204,7 @@ def test_nodes_in_flight_share_one_topology_value(make: Any) -> None:
     )
     decisions = admit(seen, make.now)
     assert decisions.start == ("roll-a2",)
-    assert decisions.waiting == {"roll-b1": Wait.TOPOLOGY}
+    assert decisions.waiting == {"roll-b1": WaitReason.TOPOLOGY}
 
 
 def master(make: Any, name: str, *, ready: bool = True) -> Node:
@@ -221,7 +221,10 @@ def test_no_control_plane_node_starts_while_another_is_not_ready(make: Any) -> N
     seen = world(make, make.replacement("m1"), make.replacement("m2"), nodes=nodes)
     decisions = admit(seen, make.now)
     assert decisions.start == ()
-    assert decisions.waiting == {"roll-m1": Wait.CONTROL_PLANE, "roll-m2": Wait.CONTROL_PLANE}
+    assert decisions.waiting == {
+        "roll-m1": WaitReason.CONTROL_PLANE,
+        "roll-m2": WaitReason.CONTROL_PLANE,
+    }
     well = world(make, *seen.replacements, nodes=[master(make, f"m{n}") for n in (1, 2, 3)])
     assert admit(well, make.now).start == ("roll-m1",)
 
@@ -239,7 +242,7 @@ def test_control_plane_nodes_go_one_by_one_and_others_pass_them(make: Any) -> No
     seen = world(make, *(make.replacement(n, strategy=strategy) for n in names), nodes=nodes)
     decisions = admit(seen, make.now)
     assert decisions.start == ("roll-m1", "roll-w1", "roll-w2")
-    assert set(decisions.waiting.values()) == {Wait.CONTROL_PLANE}
+    assert set(decisions.waiting.values()) == {WaitReason.CONTROL_PLANE}
     assert admit(start(make, seen, decisions.start), make.now).start == ()
 
 
@@ -252,7 +255,7 @@ def test_a_control_plane_node_in_flight_holds_up_those_of_other_rollouts(make: A
         rollouts=[make.rollout(), make.rollout("other")],
         nodes=[master(make, "m1"), master(make, "m2")],
     )
-    assert admit(seen, make.now).waiting == {"roll-m2": Wait.CONTROL_PLANE}
+    assert admit(seen, make.now).waiting == {"roll-m2": WaitReason.CONTROL_PLANE}
 
 
 def test_the_control_plane_is_not_guarded_when_the_spec_says_so(make: Any) -> None:
@@ -279,14 +282,14 @@ def test_a_node_in_flight_is_not_started_a_second_time(make: Any) -> None:
         rollouts=[make.rollout(), make.rollout("first")],
     )
     decisions = admit(seen, make.now)
-    assert decisions.waiting == {"roll-a": Wait.NODE_IN_FLIGHT}
+    assert decisions.waiting == {"roll-a": WaitReason.NODE_IN_FLIGHT}
     assert decisions.start == ("roll-b",), "others do not wait behind it"
 
 
 def test_the_next_node_waits_until_the_last_one_has_settled(make: Any) -> None:
     done = make.replacement("a", step=Step.DONE, done=-10, strategy={"settleSeconds": 30})
     decisions = admit(world(make, done, make.replacement("b")), make.now)
-    assert decisions.waiting == {"roll-b": Wait.SETTLING}
+    assert decisions.waiting == {"roll-b": WaitReason.SETTLING}
     assert decisions.recheck_after == 20
     assert admit(world(make, done, make.replacement("b")), make.at(20)).start == ("roll-b",)
 
@@ -328,7 +331,7 @@ def test_pending_pods_hold_up_the_next_node_by_policy(
     decisions = admit(
         world(make, drained_one(make), waiting, pending=[pod(make, owner, created)]), make.now
     )
-    assert decisions.waiting == ({"roll-b": Wait.PENDING_PODS} if waits else {})
+    assert decisions.waiting == ({"roll-b": WaitReason.PENDING_PODS} if waits else {})
 
 
 def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Any) -> None:
@@ -345,7 +348,7 @@ def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Any) -> None:
 @pytest.mark.rule("N-6")
 def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: Any) -> None:
     strategy = {"pendingPodsTimeoutSeconds": 60}
-    waiting = make.replacement("b", reason=Wait.PENDING_PODS, since=0, strategy=strategy)
+    waiting = make.replacement("b", reason=WaitReason.PENDING_PODS, since=0, strategy=strategy)
     seen = world(make, drained_one(make), waiting, pending=[pod(make)])
     assert admit(seen, make.at(45)).recheck_after == 15
     decisions = admit(seen, make.at(60))
@@ -355,16 +358,16 @@ def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: A
 
 def test_the_time_for_pending_pods_begins_when_they_become_the_reason(make: Any) -> None:
     strategy = {"pendingPodsTimeoutSeconds": 60}
-    waiting = make.replacement("b", reason=Wait.MAX_CONCURRENT, since=-500, strategy=strategy)
+    waiting = make.replacement("b", reason=WaitReason.MAX_CONCURRENT, since=-500, strategy=strategy)
     seen = world(make, drained_one(make), waiting, pending=[pod(make)])
-    assert admit(seen, make.now).waiting == {"roll-b": Wait.PENDING_PODS}
+    assert admit(seen, make.now).waiting == {"roll-b": WaitReason.PENDING_PODS}
 
 
 def test_a_replacement_without_a_uid_waits_for_it_and_holds_its_place(make: Any) -> None:
     by_hand = make.replacement("a", rollout="", nodeUID="", replacement={"priority": 1})
     decisions = admit(world(make, by_hand, make.replacement("b")), make.now)
     assert decisions.start == ()
-    assert decisions.waiting == {"roll-b": Wait.HIGHER_PRIORITY}
+    assert decisions.waiting == {"roll-b": WaitReason.HIGHER_PRIORITY}
 
 
 # Budgets: whose pods wait for one another
@@ -376,7 +379,7 @@ def over(*budgets: str) -> frozenset[str]:
     return frozenset(budgets)
 
 
-def beside(make: Any, busy: str, *waiting: str, **fields: Any) -> World:
+def busy_nodes(make: Any, busy: str, *waiting: str, **fields: Any) -> ClusterSnapshot:
     """One node in flight, and others that wait for the second slot."""
     return world(
         make,
@@ -401,13 +404,13 @@ def beside(make: Any, busy: str, *waiting: str, **fields: Any) -> World:
 def test_of_the_next_in_line_the_one_that_shares_fewest_budgets_starts(
     make: Any, budgets: dict[str, frozenset[str]], chosen: str
 ) -> None:
-    seen = beside(make, "a", "b", "c", "d", budgets=budgets)
+    seen = busy_nodes(make, "a", "b", "c", "d", budgets=budgets)
     decisions = admit(seen, make.now)
     assert decisions.start == (f"roll-{chosen}",)
     first, *others = [f"roll-{name}" for name in "bcd" if name != chosen]
     assert decisions.waiting == {
-        first: Wait.MAX_CONCURRENT,
-        **dict.fromkeys(others, Wait.QUEUED),
+        first: WaitReason.MAX_CONCURRENT,
+        **dict.fromkeys(others, WaitReason.QUEUED),
     }
 
 
@@ -431,7 +434,7 @@ def test_no_budget_puts_a_node_after_one_that_failed_or_is_in_another_place(make
     )
     decisions = admit(seen, make.now)
     assert decisions.start == ("roll-b",)
-    assert decisions.compared == ()
+    assert decisions.tie_candidates == ()
 
 
 def test_another_rollout_is_not_passed_over(make: Any) -> None:
@@ -448,10 +451,10 @@ def test_another_rollout_is_not_passed_over(make: Any) -> None:
 
 def test_only_a_few_next_in_line_are_compared(make: Any) -> None:
     names = [f"n{number:03}" for number in range(100)]
-    seen = beside(make, "a", *names)
+    seen = busy_nodes(make, "a", *names)
     decisions = admit(seen, make.now)
-    assert decisions.compared == tuple(names[:COMPARED])
-    assert decisions.beside == ("a", "n000")
+    assert decisions.tie_candidates == tuple(names[:MAX_TIE_CANDIDATES])
+    assert decisions.busy_nodes == ("a", "n000")
 
 
 @pytest.mark.parametrize(
@@ -468,7 +471,7 @@ def test_nobody_is_asked_where_budgets_decide_nothing(make: Any, busy: int, wait
     def never(*_: object) -> dict[str, frozenset[str]]:
         raise AssertionError("somebody asked for budgets")
 
-    assert admit_apart(seen, make.now, never) == admit(seen, make.now)
+    assert admit_with_budgets(seen, make.now, never) == admit(seen, make.now)
 
 
 def drain_all(make: Any, apart: bool) -> tuple[int, int]:
@@ -483,17 +486,17 @@ def drain_all(make: Any, apart: bool) -> tuple[int, int]:
     minutes = waited = 0
     while todo:
         seen = world(make, *todo.values(), nodes=[make.node(name) for name in names])
-        decisions = admit_apart(seen, make.now, lambda *_: apps if apart else {})
+        decisions = admit_with_budgets(seen, make.now, lambda *_: apps if apart else {})
         for name in decisions.start:
             node = name.removeprefix("roll-")
-            status = reserved(todo[node], make.now)
+            status = reserved_status(todo[node], make.now)
             todo[node] = msgspec.structs.replace(todo[node], status=status)
         minutes += 1
         busy = [name for name, each in todo.items() if each.status.current.in_flight]
-        going: set[str] = set()
+        active: set[str] = set()
         for name in busy:
-            if going.isdisjoint(apps[name]):
-                going |= apps[name]
+            if active.isdisjoint(apps[name]):
+                active |= apps[name]
                 del todo[name]
             else:
                 waited += 1
@@ -518,7 +521,7 @@ def test_two_nodes_with_crossing_budgets_are_both_drained(make: Any, data: st.Da
         seen = world(make, *left.values(), budgets=budgets)
         for name in admit(seen, make.now).start:
             node = name.removeprefix("roll-")
-            status = reserved(left[node], make.now)
+            status = reserved_status(left[node], make.now)
             left[node] = msgspec.structs.replace(left[node], status=status)
         busy = sorted(name for name, each in left.items() if each.status.current.in_flight)
         del left[data.draw(st.sampled_from(busy))]
@@ -534,7 +537,7 @@ def test_nobody_in_line_shares_fewer_budgets_with_the_node_in_flight_than_the_on
     names = ["a", "b", "c", "d", "e", "f"]
     choice = st.frozensets(st.sampled_from(["w", "x", "y", "z"]))
     budgets = {name: data.draw(choice) for name in names}
-    (started,) = admit(beside(make, *names, budgets=budgets), make.now).start
+    (started,) = admit(busy_nodes(make, *names, budgets=budgets), make.now).start
     shared = {name: len(budgets["a"] & budgets[name]) for name in names[1:]}
     fewest = [name for name in names[1:] if shared[name] == min(shared.values())]
     assert started == f"roll-{fewest[0]}"
@@ -546,7 +549,7 @@ ROLLOUTS = ("r0", "r1", "")
 
 
 @st.composite
-def worlds(draw: st.DrawFn, make: Any) -> World:
+def worlds(draw: st.DrawFn, make: Any) -> ClusterSnapshot:
     names = [f"n{i}" for i in range(draw(st.integers(1, 8)))]
     zones = {name: draw(st.sampled_from(["a", "b", ""])) for name in names}
     masters = draw(st.dictionaries(st.sampled_from(names), st.booleans()))
@@ -563,7 +566,7 @@ def worlds(draw: st.DrawFn, make: Any) -> World:
             rollout=rollout,
             step=draw(st.sampled_from([Step.WAITING] * 5 + list(Step))),
             attempts=draw(st.integers(0, 1)),
-            status={"stuck_since": draw(st.sampled_from([None, None, make.now]))},
+            status={"stalled_since": draw(st.sampled_from([None, None, make.now]))},
             paused=draw(st.sampled_from([False, False, False, True])),
             replacement={"priority": draw(st.integers(0, 2))},
             strategy=strategies[rollout],
@@ -598,11 +601,11 @@ def worlds(draw: st.DrawFn, make: Any) -> World:
     )
 
 
-def start(make: Any, seen: World, names: tuple[str, ...]) -> World:
+def start(make: Any, seen: ClusterSnapshot, names: tuple[str, ...]) -> ClusterSnapshot:
     return with_fields(
         seen,
         replacements=[
-            msgspec.structs.replace(r, status=reserved(r, make.now))
+            msgspec.structs.replace(r, status=reserved_status(r, make.now))
             if r.metadata.name in names
             else r
             for r in seen.replacements
@@ -626,7 +629,7 @@ def test_a_started_node_never_makes_more_in_flight_than_its_limit(
 ) -> None:
     seen = data.draw(worlds(make))
     for name in admit(seen, make.now).start:
-        before = {r.spec.node_name for r in seen.replacements if r.status.takes_slot}
+        before = {r.spec.node_name for r in seen.replacements if r.status.occupies_slot}
         closed = {r.spec.node_name for r in seen.replacements if r.status.current.in_flight}
         chosen = next(r for r in seen.replacements if r.metadata.name == name)
         assert chosen.spec.node_name not in closed
@@ -640,18 +643,18 @@ def test_a_started_node_never_makes_more_in_flight_than_its_limit(
 def test_no_rollout_is_ever_without_more_nodes_than_may_fail(
     make: Any, data: st.DataObject
 ) -> None:
-    """Failed and stuck ones together, whoever gives his slot away next."""
+    """Failed and stalled ones together, whoever gives his slot away next."""
     seen = data.draw(worlds(make))
     by_name = {r.metadata.name: r for r in seen.replacements}
-    for name in admit(seen, make.now).stuck:
-        assert by_name[name].status.takes_slot
+    for name in admit(seen, make.now).stalled:
+        assert by_name[name].status.occupies_slot
         rollout = name.split("-")[0]
         mine = [r for r in seen.replacements if r.metadata.name.startswith(f"{rollout}-")]
-        given = admit(seen, make.now).stuck
+        given = admit(seen, make.now).stalled
         without = [
             r
             for r in mine
-            if r.status.current is Step.FAILED or r.status.is_stuck or r.metadata.name in given
+            if r.status.current is Step.FAILED or r.status.is_stalled or r.metadata.name in given
         ]
         assert len(without) <= seen.rollouts[f"uid-{rollout}"].spec.strategy.max_failures
 

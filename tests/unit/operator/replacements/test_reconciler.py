@@ -17,11 +17,11 @@ from navarchos.operator.api.v1alpha1 import (
     status_diff,
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
-from navarchos.operator.replacements.admission import COMPARED
-from navarchos.operator.replacements.admitting import WRITES_PER_PASS
-from navarchos.operator.replacements.drains import drain_manifest
+from navarchos.operator.replacements.admission import MAX_TIE_CANDIDATES
+from navarchos.operator.replacements.admission_loop import MAX_REASON_WRITES
+from navarchos.operator.replacements.attempt_drain import drain_manifest
 from navarchos.operator.replacements.reconciler import ADMISSION
-from navarchos.operator.replacements.transitions import reserved
+from navarchos.operator.replacements.status import reserved_status
 from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
 from navarchos.testing.apiserver import Fault
@@ -125,7 +125,7 @@ def test_what_was_to_be_written_of_one_that_another_process_has_finished_is_forg
     operator.play("mine", DrainPhase.DRAINING, nodePods=["default/web-1"])
     operator.play("mine", DrainPhase.DRAINING, evictedPods=["default/web-1"])
     assert operator.replacements.reconcile(Request("", "mine")) != DONE
-    finished = {"phase": "Completed", "step": {"name": "Done", "reason": "Drained"}}
+    finished = {"phase": "Completed", "step": {"name": "Done", "reason": "Complete"}}
     replacements = operator.client.resource(NODE_REPLACEMENTS)
     replacements.patch("mine", {"status": finished}, subresource="status")
     operator.clock.advance(20.0)
@@ -276,7 +276,7 @@ def test_a_replacement_that_changed_since_the_decision_is_not_started(operator: 
     operator.replacements.reconcile(Request("", "mine"))
     seen = operator.objects.replacements.find("mine")
     operator.client.resource(NODE_REPLACEMENTS).patch("mine", {"spec": {"paused": True}})
-    change = status_diff(seen.status, reserved(seen, operator.clock.now()))
+    change = status_diff(seen.status, reserved_status(seen, operator.clock.now()))
     with pytest.raises(Conflict):
         operator.objects.replacements.patch_status(seen, change)
     assert operator.steps() == {"mine": Step.WAITING}
@@ -501,7 +501,7 @@ def test_pods_that_replace_evicted_ones_hold_up_the_next_node(operator: Any) -> 
 
 
 def test_reasons_to_wait_are_written_in_batches_after_the_starts(operator: Any) -> None:
-    count = WRITES_PER_PASS + 5
+    count = MAX_REASON_WRITES + 5
     for number in range(count):
         operator.add_node(f"n{number:03}")
     operator.add_rollout(nodeSelectors=[{"matchAll": True}])
@@ -644,10 +644,10 @@ def test_a_window_of_nodes_is_looked_at_and_no_more(operator: Any) -> None:
     covered_pods(operator, "web", *names)
     operator.add_rollout(nodeSelectors=[{"matchAll": True}], strategy={"maxConcurrent": 2})
     operator.settle()
-    assert looks(operator) == COMPARED + 1
+    assert looks(operator) == MAX_TIE_CANDIDATES + 1
     operator.finish("roll-n00")
     assert operator.steps()["roll-n02"].in_flight
-    assert looks(operator) == COMPARED + 2, "one more has come into the window"
+    assert looks(operator) == MAX_TIE_CANDIDATES + 2, "one more has come into the window"
 
 
 @pytest.mark.rule("OP-22")
@@ -688,8 +688,8 @@ def test_among_many_a_change_waits_for_others_and_a_free_slot_does_not(operator:
     operator.begin_with_many(250)
     operator.replacements.reconcile(ADMISSION)
     assert operator.steps()["roll-n000"] is Step.RESERVED
-    early = operator.replacements.reconcile(ADMISSION).requeue_after
-    assert 0.0 < early < 0.1
+    throttled_for = operator.replacements.reconcile(ADMISSION).requeue_after
+    assert 0.0 < throttled_for < 0.1
     operator.remove_node("n000")
     operator.see()
     operator.replacements.reconcile(Request("", "roll-n000"))

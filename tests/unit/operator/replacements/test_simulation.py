@@ -4,7 +4,7 @@ The server keeps objects with versions. A leader reads each object as it is, or 
 it was before others changed it, but never older than its own last write; and its
 writes fail when it read an older version. That is what caches with own writes and
 the precondition on every status write give. Between passes nodes get drained, fail,
-get stuck, vanish, and people pause, resume, and add rollouts.
+get stalled, vanish, and people pause, resume, and add rollouts.
 
 `tests/seeds.py` sets the number of runs; a failure names its seed.
 """
@@ -18,9 +18,17 @@ import pytest
 from tests.seeds import runs
 
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
-from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.admission import admit
-from navarchos.operator.replacements.world import World
+from navarchos.operator.replacements.snapshot import ClusterSnapshot
+from navarchos.operator.replacements.status import (
+    advanced_status,
+    drained_status,
+    failed_attempt_status,
+    node_gone_status,
+    released_status,
+    reserved_status,
+    stalled_status,
+)
 
 SEEDS = runs(300)
 STEPS = 60
@@ -83,7 +91,7 @@ class Run:
         """Run one pass, which may die between two writes."""
         seen = self.look()
         nodes = [self.make.node(f"n{i}") for i in range(8) if i != 7]
-        world = World(
+        world = ClusterSnapshot(
             [obj for obj, _ in seen.values()],
             {rollout.metadata.uid: rollout for rollout in self.rollouts},
             {node.metadata.name: node for node in nodes},
@@ -100,14 +108,14 @@ class Run:
             obj, version = seen[name]
             if version == self.server.versions[name]:
                 self.check_start(obj)
-                status = transitions.reserved(obj, self.make.at(self.clock))
+                status = reserved_status(obj, self.make.at(self.clock))
                 self.server.change(name, msgspec.structs.replace(obj, status=status), own=True)
-        for name in decisions.stuck:
+        for name in decisions.stalled:
             if self.rand.random() < 0.1:
                 return  # killed
             obj, version = seen[name]
             if version == self.server.versions[name]:
-                status = transitions.stuck(obj, self.make.at(self.clock))
+                status = stalled_status(obj, self.make.at(self.clock))
                 self.server.change(name, msgspec.structs.replace(obj, status=status), own=True)
 
     def check_start(self, obj: NodeReplacement) -> None:
@@ -115,7 +123,7 @@ class Run:
         others = self.server.now.values()
         closed = {r.spec.node_name for r in others if r.status.current.in_flight}
         assert obj.spec.node_name not in closed, "two replacements of one node at once"
-        busy = {r.spec.node_name for r in others if r.status.takes_slot}
+        busy = {r.spec.node_name for r in others if r.status.occupies_slot}
         limit = obj.spec.strategy.max_concurrent
         assert isinstance(limit, int)
         assert len(busy) < limit, "more in flight than the limit"
@@ -139,17 +147,17 @@ class Run:
         now = self.make.at(self.clock)
         match obj.status.current, self.rand.random():
             case Step.RELEASING, _:
-                status = transitions.released(obj, now)
+                status = released_status(obj, now)
             case Step.RESERVED, chance if chance < 0.3:
-                status = transitions.moved(obj, Step.DRAINING, now)
+                status = advanced_status(obj, Step.DRAINING, now)
                 if self.rand.random() < 0.5:
                     self.held.add(obj.metadata.name)
             case _, chance if chance < 0.2:
-                status = transitions.attempt_failed(obj, "Timeout", "", now)
+                status = failed_attempt_status(obj, "Timeout", "", now)
             case _, chance if chance < 0.3:
-                status = transitions.gone(obj, now)
+                status = node_gone_status(obj, now)
             case _:
-                status = transitions.drained(obj, now)
+                status = drained_status(obj, now)
         moved = msgspec.structs.replace(obj, status=status)
         self.server.change(obj.metadata.name, moved, own=True)
 

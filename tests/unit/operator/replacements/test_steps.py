@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from navarchos.operator.api.v1alpha1 import DrainPhase, Step
-from navarchos.operator.replacements.drains import drain_manifest, drain_name
+from navarchos.operator.replacements.attempt_drain import drain_manifest, drain_name
 from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
-from navarchos.operator.replacements.steps.moves import (
+from navarchos.operator.replacements.steps.actions import (
     Advance,
+    Complete,
+    CompleteWithoutNode,
     CreateDrain,
     DeleteDrain,
-    Drained,
     FailAttempt,
     KeepCordon,
-    NodeIsGone,
-    Released,
-    Stay,
+    NoAction,
+    ReleaseSlot,
 )
 
 DELETED = FailAttempt("DrainDeleted", "its NodeDrain was deleted")
@@ -25,21 +25,21 @@ DELETED = FailAttempt("DrainDeleted", "its NodeDrain was deleted")
 @pytest.mark.rule("OP-20")
 def test_reserved_looks_at_the_node_before_anything_else(make: Any) -> None:
     replacement = make.replacement("a", step=Step.RESERVED)
-    assert reserved.decide(replacement, None) == NodeIsGone()
-    assert reserved.decide(replacement, make.node("a", uid="another")) == NodeIsGone()
+    assert reserved.decide(replacement, None) == CompleteWithoutNode()
+    assert reserved.decide(replacement, make.node("a", uid="another")) == CompleteWithoutNode()
     assert reserved.decide(replacement, make.node("a")) == CreateDrain()
 
 
 @pytest.mark.rule("OP-07")
 def test_reserved_does_not_cordon_while_paused(make: Any) -> None:
     paused = make.replacement("a", step=Step.RESERVED, paused=True)
-    assert reserved.decide(paused, make.node("a")) == Stay()
+    assert reserved.decide(paused, make.node("a")) == NoAction()
 
 
 @pytest.mark.parametrize(
     ("drain", "move"),
     [
-        ({"phase": None, "cordoned": False}, Stay()),
+        ({"phase": None, "cordoned": False}, NoAction()),
         ({"phase": DrainPhase.PENDING}, Advance(Step.CORDONED)),
         ({"phase": DrainPhase.FAILED, "cordoned": False}, Advance(Step.DRAINING)),
         ({"phase": DrainPhase.PENDING, "deleting": True}, DELETED),
@@ -53,7 +53,7 @@ def test_reserved_follows_its_drain(make: Any, drain: dict[str, Any], move: obje
 @pytest.mark.parametrize(
     ("phase", "move"),
     [
-        (DrainPhase.PENDING, Stay()),
+        (DrainPhase.PENDING, NoAction()),
         (DrainPhase.DRAINING, Advance(Step.DRAINING)),
         (DrainPhase.COMPLETED, Advance(Step.DRAINING)),
         (DrainPhase.FAILED, Advance(Step.DRAINING)),
@@ -68,10 +68,10 @@ def test_cordoned_waits_for_the_first_eviction(make: Any, phase: DrainPhase, mov
 @pytest.mark.parametrize(
     ("phase", "reason", "move"),
     [
-        (DrainPhase.DRAINING, "", Stay()),
-        (DrainPhase.COMPLETED, "", Drained()),
-        (DrainPhase.COMPLETED, "NodeGone", NodeIsGone()),
-        (DrainPhase.FAILED, "NodeGone", NodeIsGone()),
+        (DrainPhase.DRAINING, "", NoAction()),
+        (DrainPhase.COMPLETED, "", Complete()),
+        (DrainPhase.COMPLETED, "NodeGone", CompleteWithoutNode()),
+        (DrainPhase.FAILED, "NodeGone", CompleteWithoutNode()),
         (DrainPhase.FAILED, "Timeout", FailAttempt("Timeout", "why")),
         (DrainPhase.FAILED, "", FailAttempt("DrainFailed", "why")),
     ],
@@ -95,10 +95,10 @@ def test_a_drain_that_a_person_deleted_fails_the_attempt(make: Any) -> None:
     ("policy", "drain", "move"),
     [
         ("Uncordon", {}, DeleteDrain()),
-        ("Uncordon", {"deleting": True}, Stay()),
+        ("Uncordon", {"deleting": True}, NoAction()),
         ("Keep", {}, KeepCordon()),
-        ("Keep", {"uncordonOnDelete": False}, Released()),
-        ("Keep", {"deleting": True}, Stay()),
+        ("Keep", {"uncordonOnDelete": False}, ReleaseSlot()),
+        ("Keep", {"deleting": True}, NoAction()),
     ],
 )
 def test_releasing_gives_the_node_back_by_policy(
@@ -107,7 +107,7 @@ def test_releasing_gives_the_node_back_by_policy(
     replacement = make.replacement("a", step=Step.RELEASING, strategy={"onNodeFailure": policy})
     failed = make.drain(replacement, phase=DrainPhase.FAILED, **drain)
     assert releasing.decide(replacement, failed) == move
-    assert releasing.decide(replacement, None) == Released()
+    assert releasing.decide(replacement, None) == ReleaseSlot()
 
 
 @pytest.mark.rule("OP-20")
@@ -116,11 +116,11 @@ def test_waiting_asks_the_server_only_when_the_cache_shows_no_such_node(make: An
     assert not waiting.may_be_gone(replacement, make.node("a"))
     assert waiting.may_be_gone(replacement, None)
     assert waiting.may_be_gone(replacement, make.node("a", uid="another"))
-    assert waiting.decide(replacement, None) == NodeIsGone()
-    assert waiting.decide(replacement, make.node("a", uid="another")) == NodeIsGone()
-    assert waiting.decide(replacement, make.node("a")) == Stay()
+    assert waiting.decide(replacement, None) == CompleteWithoutNode()
+    assert waiting.decide(replacement, make.node("a", uid="another")) == CompleteWithoutNode()
+    assert waiting.decide(replacement, make.node("a")) == NoAction()
     by_hand = make.replacement("a", rollout="", nodeUID="")
-    assert waiting.decide(by_hand, make.node("a")) == Stay()
+    assert waiting.decide(by_hand, make.node("a")) == NoAction()
 
 
 def test_each_attempt_has_a_drain_of_its_own(make: Any) -> None:

@@ -4,9 +4,8 @@ import msgspec
 import pytest
 
 from navarchos.operator.api.v1alpha1 import NodeReplacement, PlannedNode, Step
-from navarchos.operator.child_names import MAX_NAME_LENGTH, child_name
-from navarchos.operator.names import RESUME_ANNOTATION
-from navarchos.operator.rollouts.children import manifest, patch_for
+from navarchos.operator.names import MAX_NAME_LENGTH, RESUME_ANNOTATION, child_name
+from navarchos.operator.rollouts.children import child_manifest, child_patch
 
 NODE = PlannedNode("a", "uid-a", 7)
 
@@ -14,14 +13,14 @@ NODE = PlannedNode("a", "uid-a", 7)
 def created(make: Any, rollout: Any, **status: Any) -> NodeReplacement:
     """The child as the server has it after its creation."""
     base = make.replacement("a", **status)
-    spec = msgspec.convert(manifest(rollout, NODE)["spec"], type(base.spec))
+    spec = msgspec.convert(child_manifest(rollout, NODE)["spec"], type(base.spec))
     return msgspec.structs.replace(base, spec=spec)
 
 
 @pytest.mark.rule("OP-02")
 @pytest.mark.rule("N-11")
 def test_a_child_has_a_deterministic_name_and_one_owner(make: Any) -> None:
-    body: Any = manifest(make.rollout("roll"), NODE)
+    body: Any = child_manifest(make.rollout("roll"), NODE)
     assert body["metadata"]["name"] == "roll-a"
     (owner,) = body["metadata"]["ownerReferences"]
     assert owner["uid"] == "uid-roll"
@@ -37,7 +36,7 @@ def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: A
         drain={"timeoutSeconds": 5},
         paused=True,
     )
-    spec: Any = manifest(rollout, NODE)["spec"]
+    spec: Any = child_manifest(rollout, NODE)["spec"]
     assert spec["nodeName"] == "a"
     assert spec["nodeUID"] == "uid-a"
     assert spec["replacement"] == {"priority": 7}
@@ -49,7 +48,7 @@ def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: A
 
 def test_a_child_that_is_in_line_needs_no_patch(make: Any) -> None:
     rollout = make.rollout(nodes=("a",), drain={"podSelector": {"matchLabels": {"x": "y"}}})
-    assert patch_for(rollout, NODE, created(make, rollout)) == {}
+    assert child_patch(rollout, NODE, created(make, rollout)) == {}
 
 
 @pytest.mark.rule("OP-10")
@@ -60,7 +59,7 @@ def test_a_child_that_has_not_started_follows_edits(make: Any) -> None:
         drain={"podSelector": {"matchLabels": {"z": "y"}}, "timeoutSeconds": 1},
     )
     node = PlannedNode("a", "uid-a", 8)
-    assert patch_for(after, node, created(make, before)) == {
+    assert child_patch(after, node, created(make, before)) == {
         "spec": {
             "replacement": {"priority": 8},
             "drain": {"timeoutSeconds": 1, "podSelector": {"matchLabels": {"x": None, "z": "y"}}},
@@ -73,22 +72,22 @@ def test_a_child_that_has_not_started_follows_edits(make: Any) -> None:
 def test_a_child_in_flight_follows_nothing_but_pause(make: Any, step: Step) -> None:
     child = created(make, make.rollout(nodes=("a",)), step=step)
     edited = make.rollout(nodes=("a",), drain={"timeoutSeconds": 1})
-    assert patch_for(edited, NODE, child) == {}
+    assert child_patch(edited, NODE, child) == {}
     paused = make.rollout(nodes=("a",), drain={"timeoutSeconds": 1}, paused=True)
-    assert patch_for(paused, NODE, child) == {"spec": {"paused": True}}
+    assert child_patch(paused, NODE, child) == {"spec": {"paused": True}}
 
 
 @pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
 def test_a_finished_child_follows_nothing(make: Any, step: Step) -> None:
     child = created(make, make.rollout(nodes=("a",)), step=step)
-    assert patch_for(make.rollout(nodes=("a",), paused=True), NODE, child) == {}
+    assert child_patch(make.rollout(nodes=("a",), paused=True), NODE, child) == {}
 
 
 @pytest.mark.rule("OP-08")
 def test_a_failed_child_is_told_that_a_person_resumed_the_rollout(make: Any) -> None:
     resumed = make.rollout(nodes=("a",), annotations={RESUME_ANNOTATION: "now"})
     child = created(make, make.rollout(nodes=("a",)), step=Step.FAILED)
-    assert patch_for(resumed, NODE, child) == {
+    assert child_patch(resumed, NODE, child) == {
         "metadata": {"annotations": {RESUME_ANNOTATION: "now"}}
     }
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.cases.counting import status_writes
-from tests.cases.crews import at_work
+from tests.cases.worker_pools import running_pool
 
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
@@ -15,11 +15,11 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
-from navarchos.operator.crew import Crew
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
 from navarchos.operator.replacements.reconciler import ADMISSION
-from navarchos.operator.replacements.waiting import Wait
-from navarchos.operator.rollouts.creating import Children, CreationFailed
+from navarchos.operator.replacements.waiting import WaitReason
+from navarchos.operator.rollouts.children import ChildReconciler, CreationFailed
+from navarchos.parallel import WorkerPool
 from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
 
@@ -94,7 +94,7 @@ def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
     uids = {r.metadata.uid for r in operator.client.resource(NODE_REPLACEMENTS).list().items}
     rollout = operator.rollout()
     # The cache shows no child at all.
-    children = Children(operator.objects, Crew("write"))
+    children = ChildReconciler(operator.objects, WorkerPool("write"))
     made = children.create_missing(rollout, rollout.status.nodes, {})
     assert made.failure is None
     assert {child.metadata.uid for child in made.children.values()} == uids
@@ -134,7 +134,7 @@ def test_nothing_starts_before_all_children_exist(operator: Any) -> None:
         operator.round()
     for _ in range(2):
         operator.replacements.reconcile(ADMISSION)
-        operator.clock.advance(Wait.ROLLOUT_NOT_READY.patience)
+        operator.clock.advance(WaitReason.ROLLOUT_NOT_READY.report_delay)
     assert reason(operator.replacement("roll-b"), "Waiting") == "RolloutNotReady"
 
 
@@ -399,7 +399,9 @@ def test_children_are_created_several_at_a_time(operator: Any) -> None:
     operator.see()
     nodes = tuple(PlannedNode(name, f"uid-{name}") for name in "abc")
     operator.transport.together = threading.Barrier(3, timeout=30)  # or nobody's is sent
-    with at_work(3) as writers:
-        made = Children(operator.objects, writers).create_missing(operator.rollout(), nodes, {})
+    with running_pool(3) as writers:
+        made = ChildReconciler(operator.objects, writers).create_missing(
+            operator.rollout(), nodes, {}
+        )
     assert made.failure is None
     assert sorted(made.children) == ["a", "b", "c"]

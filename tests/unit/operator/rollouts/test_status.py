@@ -13,13 +13,20 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.rollouts.plan import Plan
-from navarchos.operator.rollouts.status import MAX_BLOCKED, Facts, observe, started
+from navarchos.operator.rollouts.status import (
+    MAX_BLOCKED,
+    StatusInputs,
+    compute_status,
+    initial_status,
+)
 from navarchos.runtime.conditions import Condition, find_condition
 
 
-def seen(make: Any, rollout: NodeRollout, *children: NodeReplacement, **facts: Any) -> Any:
+def seen(make: Any, rollout: NodeRollout, *children: NodeReplacement, **inputs: Any) -> Any:
     by_node = {child.spec.node_name: child for child in children}
-    return observe(rollout, Facts(nodes=rollout.status.nodes, children=by_node, **facts), make.now)
+    return compute_status(
+        rollout, StatusInputs(nodes=rollout.status.nodes, children=by_node, **inputs), make.now
+    )
 
 
 def condition(status: NodeRolloutStatus, type_: str) -> tuple[str, str]:
@@ -31,7 +38,7 @@ def condition(status: NodeRolloutStatus, type_: str) -> tuple[str, str]:
 @pytest.mark.rule("OP-03")
 def test_the_plan_is_recorded_before_anything_else(make: Any) -> None:
     plan = Plan(nodes=(PlannedNode("a", "uid-a", 7), PlannedNode("b", "uid-b", 1)))
-    status = started(make.rollout(phase=None), plan, make.now)
+    status = initial_status(make.rollout(phase=None), plan, make.now)
     assert status.phase is RolloutPhase.NEW
     assert status.nodes == plan.nodes
     assert status.plan == (PriorityCount(7, 1), PriorityCount(1, 1))
@@ -40,7 +47,7 @@ def test_the_plan_is_recorded_before_anything_else(make: Any) -> None:
 
 @pytest.mark.rule("OP-03")
 def test_a_rollout_that_matches_nothing_is_completed_and_says_why(make: Any) -> None:
-    status = started(make.rollout(phase=None), Plan(not_found=("x",)), make.now)
+    status = initial_status(make.rollout(phase=None), Plan(not_found=("x",)), make.now)
     assert status.phase is RolloutPhase.COMPLETED
     assert status.completion_timestamp == make.now
     assert condition(status, "ReplacementsInProgress") == ("False", "NoNodesMatched")
@@ -100,12 +107,12 @@ def test_equal_facts_give_an_equal_status(make: Any) -> None:
         "b": make.replacement("b", step=Step.DRAINING, started=-5),
         "c": make.replacement("c"),
     }
-    first = observe(rollout, Facts(rollout.status.nodes, children), make.now)
+    first = compute_status(rollout, StatusInputs(rollout.status.nodes, children), make.now)
     again = make.rollout(
         nodes=("a", "b", "c"),
         status={name: getattr(first, name) for name in first.__struct_fields__},
     )
-    assert observe(again, Facts(rollout.status.nodes, children), make.at(99)) == first
+    assert compute_status(again, StatusInputs(rollout.status.nodes, children), make.at(99)) == first
 
 
 @pytest.mark.rule("OP-08")

@@ -11,7 +11,7 @@ from navarchos.operator import taints
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS
 from navarchos.operator.nodes import NODES
 from navarchos.operator.objects import make_objects
-from navarchos.operator.taints.decision import TAINT
+from navarchos.operator.taints.decide import TAINT
 from navarchos.runtime import Manager
 from navarchos.testing.apiserver import ApiServer, Fault
 from navarchos.testing.clock import FakeClock

@@ -118,7 +118,7 @@ class Strategy(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
         IntOrPercent,
         Meta(
             description="More failed nodes than this and the rollout is Halted. As many, less "
-            "those that failed, may be stuck while others start beside them. A percentage is of "
+            "those that failed, may be stalled while others start beside them. A percentage is of "
             "the rollout's nodes, rounded down."
         ),
     ] = 0

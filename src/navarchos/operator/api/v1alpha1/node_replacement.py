@@ -123,7 +123,7 @@ class NodeReplacementStatus(
     phase: ReplacementPhase | None = None
     observed_generation: int = 0
     step: StepStatus | None = None
-    stuck_since: Annotated[
+    stalled_since: Annotated[
         datetime | None,
         Meta(
             description="Since when its pods do not go and it takes no slot: other nodes start "
@@ -131,7 +131,7 @@ class NodeReplacementStatus(
         ),
     ] = None
     attempts: Annotated[int, Meta(description="Attempts that have failed.")] = 0
-    forgiven_attempts: Annotated[
+    reset_attempts: Annotated[
         int, Meta(description="Attempts that a person forgave; they no longer count.")
     ] = 0
     resumed: Annotated[
@@ -163,19 +163,19 @@ class NodeReplacementStatus(
         return self.step.name if self.step is not None else Step.WAITING
 
     @property
-    def takes_slot(self) -> bool:
+    def occupies_slot(self) -> bool:
         """Whether the node counts towards `maxConcurrent`."""
-        return self.current.in_flight and self.stuck_since is None
+        return self.current.in_flight and self.stalled_since is None
 
     @property
-    def is_stuck(self) -> bool:
+    def is_stalled(self) -> bool:
         """Whether something is done to the node, and others start beside it."""
-        return self.current.in_flight and self.stuck_since is not None
+        return self.current.in_flight and self.stalled_since is not None
 
     @property
     def counted_attempts(self) -> int:
         """The failed attempts that have not been forgiven."""
-        return self.attempts - self.forgiven_attempts
+        return self.attempts - self.reset_attempts
 
 
 @prepare_decoding

@@ -157,11 +157,11 @@ class NodeRolloutStatus(
     replacements_failed_count: int = 0
     in_flight: tuple[str, ...] = ()
     in_flight_count: int = 0
-    stuck: Annotated[
+    stalled: Annotated[
         tuple[str, ...],
         Meta(description="Nodes whose pods do not go; others start beside them."),
     ] = ()
-    stuck_count: int = 0
+    stalled_count: int = 0
     blocked: tuple[BlockedPod, ...] = ()
     blocked_count: int = 0
     halted_max_failures: Annotated[

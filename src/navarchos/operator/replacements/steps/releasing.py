@@ -1,18 +1,18 @@
 """Releasing: an attempt failed; what it holds is given back before its slot is."""
 
 from navarchos.operator.api.v1alpha1 import NodeDrain, NodeFailurePolicy, NodeReplacement
-from navarchos.operator.replacements.steps.moves import (
+from navarchos.operator.replacements.steps.actions import (
+    Decision,
     DeleteDrain,
     KeepCordon,
-    Move,
-    Released,
-    Stay,
+    NoAction,
+    ReleaseSlot,
 )
 
 __all__ = ["decide"]
 
 
-def decide(replacement: NodeReplacement, drain: NodeDrain | None) -> Move:
+def decide(replacement: NodeReplacement, drain: NodeDrain | None) -> Decision:
     """Decide what happens to the cordon that the failed attempt set (OP-25).
 
     Args:
@@ -21,9 +21,9 @@ def decide(replacement: NodeReplacement, drain: NodeDrain | None) -> Move:
             attempt failed before it had one.
     """
     if drain is None:
-        return Released()
+        return ReleaseSlot()
     if drain.metadata.deletion_timestamp is not None:
-        return Stay()
+        return NoAction()
     if replacement.spec.strategy.on_node_failure is NodeFailurePolicy.UNCORDON:
         return DeleteDrain()
-    return KeepCordon() if drain.spec.uncordon_on_delete else Released()
+    return KeepCordon() if drain.spec.uncordon_on_delete else ReleaseSlot()

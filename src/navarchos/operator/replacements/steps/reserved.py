@@ -2,20 +2,20 @@
 
 from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, Step
 from navarchos.operator.nodes import Node
-from navarchos.operator.replacements.drains import has_ended, is_cordoned
-from navarchos.operator.replacements.steps.moves import (
+from navarchos.operator.replacements.attempt_drain import has_ended, is_cordoned
+from navarchos.operator.replacements.steps.actions import (
     Advance,
+    CompleteWithoutNode,
     CreateDrain,
+    Decision,
     FailAttempt,
-    Move,
-    NodeIsGone,
-    Stay,
+    NoAction,
 )
 
 __all__ = ["decide", "follow"]
 
 
-def decide(replacement: NodeReplacement, node: Node | None) -> Move:
+def decide(replacement: NodeReplacement, node: Node | None) -> Decision:
     """Decide while there is no drain yet.
 
     Args:
@@ -23,14 +23,14 @@ def decide(replacement: NodeReplacement, node: Node | None) -> Move:
         node: The node of that name, just read from the server.
     """
     if node is None or node.metadata.uid != replacement.spec.node_uid:
-        return NodeIsGone()
-    return Stay() if replacement.spec.paused else CreateDrain()
+        return CompleteWithoutNode()
+    return NoAction() if replacement.spec.paused else CreateDrain()
 
 
-def follow(drain: NodeDrain) -> Move:
+def follow(drain: NodeDrain) -> Decision:
     """Decide from the drain, once it exists."""
     if drain.metadata.deletion_timestamp is not None:
         return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
     if has_ended(drain):
         return Advance(Step.DRAINING)
-    return Advance(Step.CORDONED) if is_cordoned(drain) else Stay()
+    return Advance(Step.CORDONED) if is_cordoned(drain) else NoAction()

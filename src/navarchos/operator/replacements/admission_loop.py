@@ -17,23 +17,28 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     status_diff,
 )
-from navarchos.operator.crew import Crew
 from navarchos.operator.objects import Objects
-from navarchos.operator.pace import Pace, times_few
-from navarchos.operator.replacements import transitions
-from navarchos.operator.replacements.admission import admit_apart
-from navarchos.operator.replacements.announce import Announcer
-from navarchos.operator.replacements.budgets import BudgetLook
-from navarchos.operator.replacements.drains import belongs_to, drain_name, has_ended
-from navarchos.operator.replacements.metrics import Progress
-from navarchos.operator.replacements.pending import Pod, pending_pods
-from navarchos.operator.replacements.waiting import Wait
-from navarchos.operator.replacements.world import World
+from navarchos.operator.replacements.admission import admit_with_budgets
+from navarchos.operator.replacements.attempt_drain import belongs_to, drain_name, has_ended
+from navarchos.operator.replacements.budgets import BudgetLookup
+from navarchos.operator.replacements.events import ReplacementEvents
+from navarchos.operator.replacements.metrics import ReplacementMetrics
+from navarchos.operator.replacements.snapshot import ClusterSnapshot, Pod, pending_pods
+from navarchos.operator.replacements.status import (
+    failed_attempt_status,
+    released_status,
+    reserved_status,
+    stalled_status,
+    waiting_status,
+)
+from navarchos.operator.replacements.waiting import WaitReason
+from navarchos.operator.throttle import ScanThrottle, delay_factor
+from navarchos.parallel import WorkerPool
 from navarchos.runtime import OUTDATED_READ
 
-__all__ = ["RBAC", "WRITES_PER_PASS", "Admission"]
+__all__ = ["MAX_REASON_WRITES", "RBAC", "AdmissionLoop"]
 
-WRITES_PER_PASS: Final = 100
+MAX_REASON_WRITES: Final = 100
 """Waiting reasons written in one pass; starts are never behind more than these."""
 
 _OVERTAKEN_PAUSE: Final = 0.1
@@ -41,7 +46,7 @@ _OVERTAKEN_PAUSE: Final = 0.1
 
 _ALL: Final = "admission"
 
-_AT_ONCE: Final = 0.01
+_REQUEUE_SOON: Final = 0.01
 """Seconds before the rest of the reasons is written: nodes get their turn."""
 
 RBAC: Final = (
@@ -56,12 +61,12 @@ _Change = tuple[NodeReplacement, NodeReplacementStatus]
 """A replacement as it was read, and its next status."""
 
 
-class Admission:
+class AdmissionLoop:
     """Looks at everything, starts what may start, and says why the rest waits.
 
     One pass costs O(n log n) in the number of replacements, and one request for
     each node that starts or whose reason to wait has changed. When a node starts beside
-    others, the pods of a few nodes are listed, at most `budgets.MOST_LOOKS`.
+    others, the pods of a few nodes are listed, at most `budgets.MAX_LOOKUPS`.
 
     Threads: one thread only (OP-21). Reasons to wait are written on those of the crew, of
     which it waits for the last.
@@ -71,28 +76,30 @@ class Admission:
         self,
         objects: Objects,
         pending: Callable[[], Iterable[Pod]],
-        look_at_budgets: BudgetLook,
-        announcer: Announcer,
-        progress: Progress,
-        crew: Crew,
+        budget_lookup: BudgetLookup,
+        events: ReplacementEvents,
+        progress: ReplacementMetrics,
+        worker_pool: WorkerPool,
         clock: Clock,
     ) -> None:
         self._objects = objects
         self._pending = pending
-        self._look_at_budgets = look_at_budgets
-        self._announcer = announcer
+        self._budget_lookup = budget_lookup
+        self._events = events
         self._progress = progress
-        self._crew = crew
+        self._worker_pool = worker_pool
         self._clock = clock
-        self._pace = Pace(clock)
+        self._throttle = ScanThrottle(clock)
         self._overtaken = False  # by another writer, during the present pass
         # reasons, and when they are to be written; monotonic, by name
-        self._untold: dict[str, tuple[Wait, float]] = {}
-        self._unsure: dict[str, None] = {}  # written, and the cache may not show what became of it
+        self._deferred_reasons: dict[str, tuple[WaitReason, float]] = {}
+        self._unconfirmed: dict[
+            str, None
+        ] = {}  # written, and the cache may not show what became of it
 
-    def early(self) -> float | None:
+    def throttled_for(self) -> float | None:
         """Return the seconds for which a pass had better wait for more changes, if any."""
-        return self._pace.left(_ALL)
+        return self._throttle.wait(_ALL)
 
     def run(self) -> float | None:
         """Run one pass, however early.
@@ -101,12 +108,12 @@ class Admission:
             Seconds until the next pass is due by time alone, next to nothing when
             this one left work; `None` when only a change of some object makes one due.
         """
-        self._make_sure()
-        world = self._look()
-        self._pace.passed(_ALL, len(world.replacements))
-        self._progress.publish(world)
-        decisions = admit_apart(world, self._clock.now(), self._look_at_budgets)
-        by_name = {replacement.metadata.name: replacement for replacement in world.replacements}
+        self._confirm_unanswered_writes()
+        snapshot = self._snapshot()
+        self._throttle.record(_ALL, len(snapshot.replacements))
+        self._progress.publish(snapshot)
+        decisions = admit_with_budgets(snapshot, self._clock.now(), self._budget_lookup)
+        by_name = {replacement.metadata.name: replacement for replacement in snapshot.replacements}
         self._overtaken = False
         for name in decisions.start:
             self._start(by_name[name])
@@ -114,15 +121,15 @@ class Admission:
                 return _OVERTAKEN_PAUSE  # the others were decided on what is no longer so
         for name in decisions.expired:
             self._expire(by_name[name])
-        for name in decisions.stuck:
-            self._let_others_pass(by_name[name])
+        for name in decisions.stalled:
+            self._release_slot(by_name[name])
         explained_after = self._explain(by_name, decisions.waiting)
         if self._overtaken:
             return _OVERTAKEN_PAUSE
         soonest = [t for t in (explained_after, decisions.recheck_after) if t is not None]
         return min(soonest, default=None)
 
-    def _make_sure(self) -> None:
+    def _confirm_unanswered_writes(self) -> None:
         """Read what was written without an answer, or in vain: it may hold a slot.
 
         A lagging cache shows such a node as one that waits, and another one would start
@@ -131,17 +138,17 @@ class Admission:
         Raises:
             ClientError: It could not be read, so nothing may start.
         """
-        for name in list(self._unsure):
+        for name in list(self._unconfirmed):
             found = self._objects.replacements.fetch(name)
             if found is not None:
                 self._objects.replacements.observe(found)
-            del self._unsure[name]
+            del self._unconfirmed[name]
 
-    def _look(self) -> World:
+    def _snapshot(self) -> ClusterSnapshot:
         replacements = self._objects.replacements.list()
         alive = {replacement.metadata.uid for replacement in replacements}
         nodes = {node.metadata.name: node for node in self._objects.nodes.list()}
-        return World(
+        return ClusterSnapshot(
             replacements=replacements,
             rollouts={r.metadata.uid: r for r in self._objects.rollouts.list()},
             nodes=nodes,
@@ -168,53 +175,53 @@ class Admission:
 
     def _start(self, replacement: NodeReplacement) -> None:
         """Take a slot; nothing else has happened to the node yet."""
-        saved = self._save(replacement, transitions.reserved(replacement, self._clock.now()))
+        saved = self._save(replacement, reserved_status(replacement, self._clock.now()))
         if saved is not None:
-            self._announcer.moved(replacement, saved)
+            self._events.moved(replacement, saved)
 
     def _expire(self, replacement: NodeReplacement) -> None:
         now = self._clock.now()
-        failed = transitions.attempt_failed(
-            replacement, "PendingPodsTimeout", Wait.PENDING_PODS.message, now
+        failed = failed_attempt_status(
+            replacement, "PendingPodsTimeout", WaitReason.PENDING_PODS.message, now
         )
         # Nothing was taken, so there is nothing to release.
         with_failure = msgspec.structs.replace(replacement, status=failed)
-        saved = self._save(replacement, transitions.released(with_failure, now))
+        saved = self._save(replacement, released_status(with_failure, now))
         if saved is not None:
-            self._announcer.expired(saved)
+            self._events.expired(saved)
 
-    def _let_others_pass(self, replacement: NodeReplacement) -> None:
+    def _release_slot(self, replacement: NodeReplacement) -> None:
         """Write that a node takes no slot any more; the next pass gives it to another."""
-        saved = self._save(replacement, transitions.stuck(replacement, self._clock.now()))
+        saved = self._save(replacement, stalled_status(replacement, self._clock.now()))
         if saved is not None:
-            self._announcer.got_stuck(saved)
+            self._events.stalled(saved)
 
     def _explain(
-        self, by_name: Mapping[str, NodeReplacement], waiting: Mapping[str, Wait]
+        self, by_name: Mapping[str, NodeReplacement], waiting: Mapping[str, WaitReason]
     ) -> float | None:
         """Write changed reasons; return the seconds until more are to be written, if any are."""
         now, moment = self._clock.now(), self._clock.monotonic()
-        known, self._untold = self._untold, {}
+        known, self._deferred_reasons = self._deferred_reasons, {}
         # A thousand writes take whole seconds from the nodes that have just started.
-        times = times_few(len(waiting))
+        times = delay_factor(len(waiting))
         told: list[_Change] = []
         for name, reason in waiting.items():
-            status = transitions.waits(by_name[name], reason, now)
+            status = waiting_status(by_name[name], reason, now)
             if status is None:
                 continue
             before, due = known.get(name, (None, 0.0))
             if before is not reason:
-                due = moment + times * reason.patience
-            if due > moment or len(told) == WRITES_PER_PASS:
-                self._untold[name] = reason, due
+                due = moment + times * reason.report_delay
+            if due > moment or len(told) == MAX_REASON_WRITES:
+                self._deferred_reasons[name] = reason, due
             else:
                 told.append((by_name[name], status))
         saved = self._save_all(told)
         for replacement, _ in told:
             if replacement.metadata.name in saved:
-                self._announcer.held_back(replacement, waiting[replacement.metadata.name])
-        left = min((due for _, due in self._untold.values()), default=None)
-        return None if left is None else max(_AT_ONCE, left - moment)
+                self._events.held_back(replacement, waiting[replacement.metadata.name])
+        left = min((due for _, due in self._deferred_reasons.values()), default=None)
+        return None if left is None else max(_REQUEUE_SOON, left - moment)
 
     def _save(
         self, replacement: NodeReplacement, status: NodeReplacementStatus
@@ -243,8 +250,8 @@ class Admission:
                 _log.debug("admission_overtaken", name=name, error=str(error))
 
         try:
-            self._crew.map(save, changes)
+            self._worker_pool.map(save, changes)
         finally:
-            self._unsure.update((name, None) for name in begun if name not in saved)
+            self._unconfirmed.update((name, None) for name in begun if name not in saved)
         self._overtaken |= len(saved) < len(begun)
         return saved

@@ -15,9 +15,9 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     Step,
 )
+from navarchos.operator.cache_transforms import strip_drain, strip_node, strip_replacement
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, RESUME_ANNOTATION
 from navarchos.operator.nodes import Node
-from navarchos.operator.trimming import trimmed_drain, trimmed_node, trimmed_replacement
 
 PODS = ["default/web-1", "default/web-2"]
 
@@ -77,11 +77,11 @@ def test_a_finished_replacement_costs_the_same_however_many_pods_it_moved(
 ) -> None:
     few, many = (finished_replacement(make, pods, step) for pods in (3, 300))
     assert size(many) > 10 * size(few), "or this measures nothing"
-    assert size(trimmed_replacement(many)) == size(trimmed_replacement(few))
+    assert size(strip_replacement(many)) == size(strip_replacement(few))
 
 
 def test_the_owners_of_moved_pods_are_held_once_for_all_finished_replacements(make: Any) -> None:
-    kept = [trimmed_replacement(finished_replacement(make, 3)) for _ in range(2)]
+    kept = [strip_replacement(finished_replacement(make, 3)) for _ in range(2)]
     assert len(kept[0].status.evicted_owners) == 10, "admission asks for them"
     first, second = (replacement.status.evicted_owners for replacement in kept)
     assert all(one is other for one, other in zip(first, second, strict=True))
@@ -90,8 +90,8 @@ def test_the_owners_of_moved_pods_are_held_once_for_all_finished_replacements(ma
 def test_a_settled_drain_costs_the_same_however_many_pods_it_moved() -> None:
     few, many = finished_drain(3), finished_drain(300)
     assert size(many) > 10 * size(few), "or this measures nothing"
-    assert size(trimmed_drain(many)) <= size(trimmed_drain(few)) + 16, "but for the counts"
-    assert trimmed_drain(many).status.evicted == 300
+    assert size(strip_drain(many)) <= size(strip_drain(few)) + 16, "but for the counts"
+    assert strip_drain(many).status.evicted == 300
 
 
 @pytest.mark.parametrize(
@@ -99,21 +99,21 @@ def test_a_settled_drain_costs_the_same_however_many_pods_it_moved() -> None:
 )
 def test_a_replacement_on_its_way_is_kept_as_it_is(make: Any, step: Step) -> None:
     replacement = finished_replacement(make, 3, step)
-    assert trimmed_replacement(replacement) is replacement
+    assert strip_replacement(replacement) is replacement
 
 
 def test_a_drain_keeps_its_report_until_its_replacement_has_taken_it_over() -> None:
     drain = finished_drain(3, keeps_cordon=False)
-    assert trimmed_drain(drain) is drain
+    assert strip_drain(drain) is drain
     by_hand = finished_drain(3, keeps_cordon=False, owned=False)
-    assert trimmed_drain(by_hand).status.node_pods == (), "nobody takes anything over"
+    assert strip_drain(by_hand).status.node_pods == (), "nobody takes anything over"
 
 
 def test_a_node_costs_the_same_whatever_others_write_about_it() -> None:
     notes = {CORDONED_BY_ANNOTATION: "roll-a/uid"}
     plain = Node(metadata=ObjectMeta(name="a", annotations=notes))
     noted = Node(metadata=ObjectMeta(name="a", annotations={**notes, "cni/state": "x" * 4096}))
-    assert trimmed_node(noted) == plain
+    assert strip_node(noted) == plain
 
 
 def test_a_report_is_taken_over_whole_after_a_crash_between_its_two_writes(operator: Any) -> None:

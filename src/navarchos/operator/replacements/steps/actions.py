@@ -7,20 +7,20 @@ from navarchos.operator.api.v1alpha1 import Step
 __all__ = [
     "Action",
     "Advance",
+    "Complete",
+    "CompleteWithoutNode",
     "CreateDrain",
+    "Decision",
     "DeleteDrain",
-    "Drained",
     "FailAttempt",
     "KeepCordon",
-    "Move",
-    "NodeIsGone",
-    "Released",
-    "Stay",
+    "NoAction",
+    "ReleaseSlot",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Stay:
+class NoAction:
     """Nothing is due; the next change of an object decides again."""
 
 
@@ -37,12 +37,12 @@ class CreateDrain:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class Complete:
     """The node is empty: keep its cordon, label it, finish."""
 
 
 @dataclass(frozen=True, slots=True)
-class NodeIsGone:
+class CompleteWithoutNode:
     """There is no such node any more: finish, and touch nothing (OP-20)."""
 
 
@@ -65,13 +65,20 @@ class KeepCordon:
 
 
 @dataclass(frozen=True, slots=True)
-class Released:
+class ReleaseSlot:
     """What the failed attempt held has been given back."""
 
 
 Action = (
-    Stay | CreateDrain | Drained | NodeIsGone | FailAttempt | DeleteDrain | KeepCordon | Released
+    NoAction
+    | CreateDrain
+    | Complete
+    | CompleteWithoutNode
+    | FailAttempt
+    | DeleteDrain
+    | KeepCordon
+    | ReleaseSlot
 )
 """What a step can have to do. It is done before the status says so."""
 
-Move = Advance | Action
+Decision = Advance | Action

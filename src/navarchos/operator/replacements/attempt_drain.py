@@ -14,8 +14,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     Step,
 )
-from navarchos.operator.child_names import child_name
-from navarchos.operator.names import DRAIN_FINALIZER
+from navarchos.operator.names import DRAIN_FINALIZER, child_name
 from navarchos.runtime.conditions import is_true
 
 __all__ = [

@@ -27,7 +27,7 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.drains.aftercare import is_handed_over
 from navarchos.operator.nodes import NODES, Node
 
-__all__ = ["KINDS", "is_settled", "trimmed_drain", "trimmed_node", "trimmed_replacement"]
+__all__ = ["KINDS", "is_stripped", "strip_drain", "strip_node", "strip_replacement"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
@@ -37,7 +37,7 @@ _SHARED: Final = 65_536
 """Parts of objects that are kept once, however many objects have them."""
 
 
-def is_settled(drain: NodeDrain) -> bool:
+def is_stripped(drain: NodeDrain) -> bool:
     """Tell whether a drain has ended, and its replacement has taken over its report.
 
     Who finds the mark of the latter and needs the report all the same, after a crash in
@@ -48,9 +48,9 @@ def is_settled(drain: NodeDrain) -> bool:
     return is_handed_over(drain) or controller_of(drain.metadata) is None
 
 
-def trimmed_drain(drain: NodeDrain) -> NodeDrain:
+def strip_drain(drain: NodeDrain) -> NodeDrain:
     """Return a settled drain without its pods and their owners; others as they are."""
-    if not is_settled(drain):
+    if not is_stripped(drain):
         return drain
     status = replace(
         drain.status,
@@ -64,7 +64,7 @@ def trimmed_drain(drain: NodeDrain) -> NodeDrain:
     return replace(drain, status=status)
 
 
-def trimmed_replacement(replacement: NodeReplacement) -> NodeReplacement:
+def strip_replacement(replacement: NodeReplacement) -> NodeReplacement:
     """Return a finished replacement without its pods; others as they are.
 
     A failed one that a person resumes comes back whole with its next change: nothing
@@ -79,18 +79,18 @@ def trimmed_replacement(replacement: NodeReplacement) -> NodeReplacement:
         evicted_pods=(),
         ignored_pods=(),
         failed_pods=(),
-        evicted_owners=tuple(map(_the_same, replacement.status.evicted_owners)),
+        evicted_owners=tuple(map(_intern, replacement.status.evicted_owners)),
     )
     metadata = replacement.metadata
-    owners = tuple(map(_the_same, metadata.owner_references))
+    owners = tuple(map(_intern, metadata.owner_references))
     return replace(replacement, metadata=replace(metadata, owner_references=owners), status=status)
 
 
-def trimmed_node(node: Node) -> Node:
+def strip_node(node: Node) -> Node:
     """Return a node with our annotations only: others write kilobytes of theirs."""
     annotations = node.metadata.annotations
     ours = {name: text for name, text in annotations.items() if name.startswith(_OUR_ANNOTATIONS)}
-    conditions = tuple(map(_the_same, node.status.conditions))
+    conditions = tuple(map(_intern, node.status.conditions))
     return replace(
         node,
         metadata=replace(node.metadata, annotations=ours),
@@ -98,7 +98,7 @@ def trimmed_node(node: Node) -> Node:
     )
 
 
-def _the_same(part: S) -> S:
+def _intern(part: S) -> S:
     """Return one object for all equal ones: a workload has pods on many nodes."""
     return cast("S", _shared(part))
 
@@ -109,8 +109,8 @@ def _shared(part: msgspec.Struct) -> msgspec.Struct:
 
 
 KINDS: Final[Mapping[Resource[Any], KindOptions[Any]]] = {
-    NODE_DRAINS: KindOptions(transform=trimmed_drain),
-    NODE_REPLACEMENTS: KindOptions(transform=trimmed_replacement),
-    NODES: KindOptions(transform=trimmed_node),
+    NODE_DRAINS: KindOptions(transform=strip_drain),
+    NODE_REPLACEMENTS: KindOptions(transform=strip_replacement),
+    NODES: KindOptions(transform=strip_node),
 }
 """How the operator's manager caches these kinds."""

@@ -14,38 +14,38 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     StepStatus,
 )
-from navarchos.operator.leeway import differs_only_in
+from navarchos.operator.history import NODE_GONE
 from navarchos.operator.names import RESUME_ANNOTATION
-from navarchos.operator.replacements.drains import NODE_CORDONED
-from navarchos.operator.replacements.failures import NODE_GONE
-from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.attempt_drain import NODE_CORDONED
+from navarchos.operator.replacements.waiting import WaitReason
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
+from navarchos.structs import differs_only_in
 
 __all__ = [
-    "attempt_failed",
-    "drained",
-    "forgiven",
-    "gone",
-    "is_report",
-    "moved",
-    "needs_forgiving",
-    "released",
-    "reserved",
-    "stuck",
-    "waits",
-    "with_drain",
+    "advanced_status",
+    "drained_status",
+    "failed_attempt_status",
+    "node_gone_status",
+    "only_pod_counts_changed",
+    "released_status",
+    "reserved_status",
+    "reset_requested",
+    "reset_status",
+    "stalled_status",
+    "waiting_status",
+    "with_drain_report",
 ]
 
 
-def waits(
-    replacement: NodeReplacement, reason: Wait, now: datetime
+def waiting_status(
+    replacement: NodeReplacement, reason: WaitReason, now: datetime
 ) -> NodeReplacementStatus | None:
     """Return the status of one that waits for `reason`; `None` when it says so already."""
     step = replacement.status.step
     if step is not None and step.reason == reason:
         return None
     deadline = None
-    if reason is Wait.PENDING_PODS:
+    if reason is WaitReason.PENDING_PODS:
         limit = replacement.spec.strategy.pending_pods_timeout_seconds
         deadline = now + timedelta(seconds=limit)
     return _with(
@@ -56,7 +56,7 @@ def waits(
     )
 
 
-def reserved(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def reserved_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
     """Return the status of one that takes a slot."""
     status = _with(
         replacement,
@@ -65,23 +65,23 @@ def reserved(replacement: NodeReplacement, now: datetime) -> NodeReplacementStat
         now=now,
     )
     return msgspec.structs.replace(
-        status, start_timestamp=status.start_timestamp or now, stuck_since=None
+        status, start_timestamp=status.start_timestamp or now, stalled_since=None
     )
 
 
-def moved(
+def advanced_status(
     replacement: NodeReplacement, step: Step, now: datetime, *, deadline: datetime | None = None
 ) -> NodeReplacementStatus:
     """Return the status in another step of the pipeline."""
     return _with(replacement, StepStatus(name=step, started_at=now, deadline=deadline), now=now)
 
 
-def stuck(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def stalled_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
     """Return the status of one that gives its slot to others; its drain goes on."""
-    return msgspec.structs.replace(replacement.status, stuck_since=now)
+    return msgspec.structs.replace(replacement.status, stalled_since=now)
 
 
-def gone(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def node_gone_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
     """Return the status of one whose node is gone, or is another by now (OP-20)."""
     status = _with(
         replacement,
@@ -99,18 +99,18 @@ def gone(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
     return msgspec.structs.replace(status, completion_timestamp=now)
 
 
-def drained(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def drained_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
     """Return the status of one whose node is empty, cordoned and labelled."""
     status = _with(
         replacement,
-        StepStatus(name=Step.DONE, started_at=now, reason="Drained"),
+        StepStatus(name=Step.DONE, started_at=now, reason="Complete"),
         _condition(replacement, "NodeDrained", is_so=True, reason="NodeDrained"),
         now=now,
     )
     return msgspec.structs.replace(status, completion_timestamp=now)
 
 
-def attempt_failed(
+def failed_attempt_status(
     replacement: NodeReplacement, reason: str, message: str, now: datetime
 ) -> NodeReplacementStatus:
     """Return the status after a failed attempt; its slot is held until it is released."""
@@ -127,20 +127,20 @@ def attempt_failed(
     )
 
 
-def released(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def released_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
     """Return the status after the slot was given back: waiting again, or failed (OP-25)."""
     status = replacement.status
     last = status.failures[-1].reason if status.failures else ""
     if status.counted_attempts <= replacement.spec.strategy.retries:
         return _with(
             replacement,
-            StepStatus(name=Step.WAITING, started_at=now, reason=Wait.QUEUED),
+            StepStatus(name=Step.WAITING, started_at=now, reason=WaitReason.QUEUED),
             _condition(
                 replacement,
                 "Waiting",
                 is_so=True,
-                reason=Wait.QUEUED,
-                message=f"the last attempt failed ({last}); {Wait.QUEUED.message}",
+                reason=WaitReason.QUEUED,
+                message=f"the last attempt failed ({last}); {WaitReason.QUEUED.message}",
             ),
             now=now,
         )
@@ -153,18 +153,18 @@ def released(replacement: NodeReplacement, now: datetime) -> NodeReplacementStat
     return msgspec.structs.replace(failed, completion_timestamp=now)
 
 
-def needs_forgiving(replacement: NodeReplacement) -> bool:
+def reset_requested(replacement: NodeReplacement) -> bool:
     """Tell whether a person asked to forgive attempts, and that was not obeyed yet."""
     token = replacement.metadata.annotations.get(RESUME_ANNOTATION, "")
     return bool(token) and token != replacement.status.resumed
 
 
-def forgiven(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def reset_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
     """Return the status with the attempts so far forgiven; a failed one waits again."""
     status = msgspec.structs.replace(
         replacement.status,
         resumed=replacement.metadata.annotations[RESUME_ANNOTATION],
-        forgiven_attempts=replacement.status.attempts,
+        reset_attempts=replacement.status.attempts,
         failures=(),
     )
     if status.current is not Step.FAILED:
@@ -177,7 +177,7 @@ def forgiven(replacement: NodeReplacement, now: datetime) -> NodeReplacementStat
     return msgspec.structs.replace(again, completion_timestamp=None)
 
 
-def with_drain(
+def with_drain_report(
     replacement: NodeReplacement, drain: NodeDrain, now: datetime
 ) -> NodeReplacementStatus:
     """Return the status with what the drain reports about pods and cordon."""
@@ -197,7 +197,7 @@ def with_drain(
     )
 
 
-def is_report(before: NodeReplacementStatus, after: NodeReplacementStatus) -> bool:
+def only_pod_counts_changed(before: NodeReplacementStatus, after: NodeReplacementStatus) -> bool:
     """Tell whether a status differs, and only by what its drain reports of pods."""
     return differs_only_in(
         before,
@@ -251,7 +251,7 @@ def _with(
         phase=step.name.phase,
         step=step,
         # Who has given its slot away gets none to be given back.
-        stuck_since=replacement.status.stuck_since if step.name.in_flight else None,
+        stalled_since=replacement.status.stalled_since if step.name.in_flight else None,
         observed_generation=replacement.metadata.generation,
         conditions=marked,
     )

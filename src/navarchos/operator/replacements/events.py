@@ -4,15 +4,15 @@ from navarchos.events import EventType, Recorder
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NodeReplacement, Step
 from navarchos.operator.events import EventReason
-from navarchos.operator.replacements.failures import node_gone
-from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.history import node_gone
+from navarchos.operator.replacements.waiting import WaitReason
 
-__all__ = ["Announcer"]
+__all__ = ["ReplacementEvents"]
 
 _log = get_logger(__name__)
 
 
-class Announcer:
+class ReplacementEvents:
     """Tells people what happened to a replacement, once per transition.
 
     Threads: safe from any thread; never blocks.
@@ -33,14 +33,14 @@ class Announcer:
             step=new,
             reason=after.status.step.reason if after.status.step else "",
         )
-        self._tell(before, after)
+        self._record_step(before, after)
 
-    def held_back(self, replacement: NodeReplacement, reason: Wait) -> None:
+    def held_back(self, replacement: NodeReplacement, reason: WaitReason) -> None:
         """Tell that the next in line may not start, for a reason that needs people to know."""
-        if reason is Wait.PENDING_PODS:
+        if reason is WaitReason.PENDING_PODS:
             self._event(replacement, EventReason.REPLACEMENT_REQUEUE, reason.message)
 
-    def got_stuck(self, replacement: NodeReplacement) -> None:
+    def stalled(self, replacement: NodeReplacement) -> None:
         """Tell that others start while its pods do not go; its drain has said which."""
         _log.warning(
             "replacement_stuck",
@@ -55,7 +55,7 @@ class Announcer:
         else:
             self._requeued(replacement)
 
-    def _tell(self, before: NodeReplacement, after: NodeReplacement) -> None:
+    def _record_step(self, before: NodeReplacement, after: NodeReplacement) -> None:
         node = after.spec.node_name
         match after.status.current:
             case Step.RESERVED:

@@ -3,24 +3,24 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from navarchos.operator.crew import Crew
+from navarchos.parallel import WorkerPool
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["at_work"]
+__all__ = ["running_pool"]
 
 
 @contextmanager
-def at_work(size: int) -> Iterator[Crew]:
+def running_pool(size: int) -> Iterator[WorkerPool]:
     """Return a crew with threads; it has none any more afterwards."""
     stop = StopToken()
     group = ThreadGroup("crew-test", stop=stop)
-    crew = Crew("crew", size=size)
-    group.start("", lambda: crew.run(stop))
-    while not crew.is_open():
+    worker_pool = WorkerPool("worker_pool", size=size)
+    group.start("", lambda: worker_pool.run(stop))
+    while not worker_pool.is_open():
         stop.wait(0.01)
     try:
-        yield crew
+        yield worker_pool
     finally:
         stop.stop("done")
         assert group.join(10)

@@ -8,13 +8,13 @@ from navarchos.operator.api.v1alpha1 import NodeReplacement
 from navarchos.operator.names import TO_BE_REPLACED_TAINT
 from navarchos.operator.nodes import Node
 
-__all__ = ["TAINT", "adjusted", "bears_it", "is_wanted", "wants_it"]
+__all__ = ["TAINT", "desired_taints", "has_taint", "is_wanted", "wants_taint"]
 
 TAINT: Final = Taint(TO_BE_REPLACED_TAINT, effect="PreferNoSchedule")
 """Its key is ours: a taint of that key is never somebody else's, whatever its effect."""
 
 
-def wants_it(replacement: NodeReplacement) -> bool:
+def wants_taint(replacement: NodeReplacement) -> bool:
     """Tell whether a replacement wants its node to bear the taint."""
     return (
         replacement.spec.strategy.taint_waiting_nodes
@@ -26,17 +26,17 @@ def wants_it(replacement: NodeReplacement) -> bool:
 def is_wanted(node: Node, replacements: Iterable[NodeReplacement]) -> bool:
     """Tell whether one of the replacements of a node's name wants this very node's taint."""
     return any(
-        wants_it(replacement) and replacement.spec.node_uid in {"", node.metadata.uid}
+        wants_taint(replacement) and replacement.spec.node_uid in {"", node.metadata.uid}
         for replacement in replacements
     )
 
 
-def bears_it(node: Node) -> bool:
+def has_taint(node: Node) -> bool:
     """Tell whether a node has a taint of our key."""
     return any(taint.key == TAINT.key for taint in node.spec.taints)
 
 
-def adjusted(taints: tuple[Taint, ...], *, wanted: bool) -> tuple[Taint, ...]:
+def desired_taints(taints: tuple[Taint, ...], *, wanted: bool) -> tuple[Taint, ...]:
     """Return a node's taints as they should be; those of others as they are, in their order."""
     if wanted and TAINT in taints:
         return taints

@@ -11,7 +11,7 @@ from tests.clocks import HeldClock
 
 from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.operator import assembly
+from navarchos.operator import setup
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
     NODE_REPLACEMENTS,
@@ -84,9 +84,9 @@ def client(server: ApiServer) -> Iterator[Client]:
 def operator_runs(
     client: Client, clock: Clock = SYSTEM_CLOCK, *, sync_period: float | None = None
 ) -> Iterator[Manager]:
-    options = ManagerOptions(kinds=assembly.KINDS, sync_period=sync_period)
+    options = ManagerOptions(kinds=setup.KINDS, sync_period=sync_period)
     manager = Manager(client, options=options, clock=clock)
-    assembly.build(manager)
+    setup.add_operator(manager)
     stop = StopToken()
     threads = ThreadGroup("operator", stop=stop)
     threads.start("manager", lambda: manager.run(stop))

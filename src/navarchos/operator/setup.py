@@ -3,13 +3,13 @@
 from typing import Final
 
 from navarchos.operator import drains, replacements, rollouts, taints
-from navarchos.operator.crew import Crew
+from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.objects import RBAC as INFORMER_RBAC
 from navarchos.operator.objects import make_objects
-from navarchos.operator.trimming import KINDS
+from navarchos.parallel import WorkerPool
 from navarchos.runtime import Manager
 
-__all__ = ["KINDS", "RBAC", "WORKERS", "build"]
+__all__ = ["KINDS", "RBAC", "WORKERS", "add_operator"]
 
 WORKERS: Final = 4
 """Drains that are worked on at the same moment, by default."""
@@ -28,7 +28,7 @@ kinds there are.
 """
 
 
-def build(manager: Manager, *, workers: int = WORKERS) -> None:
+def add_operator(manager: Manager, *, workers: int = WORKERS) -> None:
     """Add the operator to a manager that does not run yet.
 
     The manager then waits for the operator's kinds: while their definitions are
@@ -41,7 +41,7 @@ def build(manager: Manager, *, workers: int = WORKERS) -> None:
             one worker whatever this says, because admission must be alone.
     """
     objects = make_objects(manager)
-    writers = Crew("write", clock=manager.clock)
+    writers = WorkerPool("write", clock=manager.clock)
     manager.add(writers, name="writers")
     rollouts.add_to_manager(manager, objects, writers)
     replacements.add_to_manager(manager, objects, writers)

@@ -1,20 +1,132 @@
-"""The Deployment of the manager, and the budget that keeps one of its pods."""
+"""The manifests as files: one for each kind of object, named as in 2019."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from navarchos.crd import Manifest
+from navarchos import events
+from navarchos.client.rbac import PolicyRule
+from navarchos.crd import Manifest, to_yaml
+from navarchos.leaderelection import lease_rbac
 from navarchos.operator.deployment.settings import (
+    EVENTS_NAMESPACE,
     HEALTH_PORT,
     IMAGE,
     LABELS,
     LEASE,
+    METRICS_ACCESS,
     METRICS_PORT,
+    METRICS_READER,
     NAME,
     NAMESPACE,
 )
-from navarchos.runtime import ManagerOptions
+from navarchos.operator.setup import RBAC
+from navarchos.runtime import ManagerOptions, reviews
+from navarchos.runtime.rbac import Subject, role, role_binding
 
-__all__ = ["deployment", "disruption_budget"]
+__all__ = [
+    "FILE_NAMES",
+    "bindings",
+    "deployment",
+    "disruption_budget",
+    "manager_rbac",
+    "manifests",
+    "metrics_access",
+    "roles",
+    "service_account",
+    "to_files",
+]
+
+FILE_NAMES: Final[Mapping[str, str]] = {
+    "ServiceAccount": "serviceaccount.yaml",
+    "ClusterRole": "clusterrole.yaml",
+    "ClusterRoleBinding": "crb.yaml",
+    "Role": "role.yaml",
+    "RoleBinding": "rb.yaml",
+    "PodDisruptionBudget": "poddisruptionbudget.yaml",
+    "Deployment": "deployment.yaml",
+}
+"""The file of each kind."""
+
+
+def manifests() -> list[Manifest]:
+    """Return all objects, each after those it refers to.
+
+    They may be created in any order: a role may be bound before it exists, and pods
+    are made as soon as their ServiceAccount is there.
+    """
+    found = [service_account(), *roles(), *bindings(), disruption_budget(), deployment()]
+    order = list(FILE_NAMES)
+    return sorted(found, key=lambda manifest: order.index(str(manifest["kind"])))
+
+
+def to_files(found: Iterable[Manifest], *, header: str = "") -> dict[str, str]:
+    """Return the text of each file by its name.
+
+    Args:
+        found: The objects; those of one kind share a file.
+        header: Lines of a comment on top, without the number sign.
+    """
+    by_file: dict[str, list[Manifest]] = {}
+    for manifest in found:
+        by_file.setdefault(FILE_NAMES[str(manifest["kind"])], []).append(manifest)
+    return {name: to_yaml(each, header=header) for name, each in by_file.items()}
+
+
+_SUBJECT = Subject(NAME, NAMESPACE)
+
+
+def manager_rbac() -> dict[str, Sequence[PolicyRule]]:
+    """Return all rights of the manager by namespace; under "" those in every one.
+
+    The lease is in one namespace and events are in another; to grant either
+    everywhere would let the manager depose other leaders and speak for others.
+    """
+    return {
+        "": RBAC,
+        EVENTS_NAMESPACE: events.RBAC,
+        NAMESPACE: lease_rbac(LEASE),
+    }
+
+
+def service_account() -> Manifest:
+    """Return the identity of the manager."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": LABELS},
+    }
+
+
+def roles() -> list[Manifest]:
+    """Return the ClusterRole, then the Roles by namespace."""
+    return [
+        role(NAME, rules, namespace=namespace, labels=LABELS)
+        for namespace, rules in manager_rbac().items()
+    ]
+
+
+def bindings() -> list[Manifest]:
+    """Return what gives each role to the manager, in the order of `roles`."""
+    return [
+        role_binding(NAME, _SUBJECT, namespace=namespace, labels=LABELS)
+        for namespace in manager_rbac()
+    ]
+
+
+def metrics_access() -> list[Manifest]:
+    """Return what `--metrics-secure` takes: rights to ask who may, and a role for who may.
+
+    Not part of `roles`: the shipped manager serves its metrics to everybody, so it would
+    have rights that it never uses. Nobody has the second role until it is bound.
+    """
+    reader = role(METRICS_READER, (), labels=LABELS)
+    reader["rules"] = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    return [
+        role(METRICS_ACCESS, reviews.RBAC, labels=LABELS),
+        reader,
+        role_binding(METRICS_ACCESS, _SUBJECT, labels=LABELS),
+    ]
+
 
 _REPLICAS: Final = 2
 _USER: Final = 65532

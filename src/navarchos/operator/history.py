@@ -6,28 +6,37 @@ which must not start a node in the moment before that is written.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from navarchos.meta import EPOCH
 from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeRollout, Step, resolve_count
 
-__all__ = ["Tally", "max_concurrent", "max_failures", "node_gone", "tally", "too_many_failures"]
+__all__ = [
+    "FailureCounts",
+    "count_failures",
+    "drain_spans",
+    "halt_reason",
+    "max_concurrent",
+    "max_failures",
+    "mean_duration",
+    "node_gone",
+]
 
 NODE_GONE: Final = "NodeGone"
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class FailureCounts:
     """What went wrong in a rollout so far, without what a person forgave."""
 
     failed: int
     """Nodes that failed for good."""
-    in_a_row: int
+    consecutive: int
     """Attempts that failed since the last node was drained."""
 
 
-def tally(children: Iterable[NodeReplacement], *, resumed: str) -> Tally:
+def count_failures(children: Iterable[NodeReplacement], *, resumed: str) -> FailureCounts:
     """Count the failures among a rollout's own children.
 
     Args:
@@ -38,22 +47,22 @@ def tally(children: Iterable[NodeReplacement], *, resumed: str) -> Tally:
     kept = tuple(children)
     last_success = max((_succeeded_at(child) for child in kept), default=EPOCH)
     counted = [child for child in kept if not resumed or child.status.resumed == resumed]
-    return Tally(
+    return FailureCounts(
         failed=sum(child.status.current is Step.FAILED for child in counted),
-        in_a_row=sum(
+        consecutive=sum(
             failure.at > last_success for child in counted for failure in child.status.failures
         ),
     )
 
 
-def too_many_failures(rollout: NodeRollout, seen: Tally) -> str:
+def halt_reason(rollout: NodeRollout, seen: FailureCounts) -> str:
     """Return why the rollout must be halted, in words; empty when it need not."""
     failures, concurrent = max_failures(rollout), max_concurrent(rollout)
     if seen.failed > failures:
         return f"{seen.failed} nodes failed for good, which is more than maxFailures ({failures})"
-    if seen.in_a_row > failures + concurrent:
+    if seen.consecutive > failures + concurrent:
         return (
-            f"{seen.in_a_row} attempts in a row failed, which is more than maxFailures "
+            f"{seen.consecutive} attempts in a row failed, which is more than maxFailures "
             f"({failures}) and maxConcurrent ({concurrent}) together"
         )
     return ""
@@ -91,3 +100,23 @@ def _succeeded_at(child: NodeReplacement) -> datetime:
     if child.status.current is not Step.DONE or node_gone(child):
         return EPOCH
     return child.status.completion_timestamp or EPOCH
+
+
+def drain_spans(children: Iterable[NodeReplacement]) -> list[tuple[datetime, datetime]]:
+    """Return when each drained node was begun, and when it was done."""
+    return [span for child in children if (span := _span(child)) is not None]
+
+
+def mean_duration(known: Iterable[tuple[datetime, datetime]]) -> timedelta | None:
+    """Return how long a node took on average; `None` when none is known."""
+    lengths = [end - start for start, end in known]
+    return sum(lengths, timedelta()) / len(lengths) if lengths else None
+
+
+def _span(child: NodeReplacement) -> tuple[datetime, datetime] | None:
+    status = child.status
+    if status.current is not Step.DONE or node_gone(child):
+        return None
+    if status.start_timestamp is None or status.completion_timestamp is None:
+        return None
+    return status.start_timestamp, status.completion_timestamp

@@ -1,4 +1,4 @@
-"""Which nodes are stuck and give their slot to others (OP-25). Pure.
+"""Which nodes are stalled and give their slot to others (OP-25). Pure.
 
 A node that cannot be emptied holds its slot until its time is up, and on
 `onTimeout: Hold` for ever. So it goes on without one, as far as its rollout allows nodes
@@ -14,27 +14,26 @@ from navarchos.errors import ConfigError
 from navarchos.meta import EPOCH
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeReplacement, NodeRollout
 from navarchos.operator.drains.status import NODE_DRAINED, DrainReason
-from navarchos.operator.replacements.durations import mean, spans
-from navarchos.operator.replacements.failures import max_failures, tally
-from navarchos.operator.replacements.world import World, owning_rollout
+from navarchos.operator.history import count_failures, drain_spans, max_failures, mean_duration
+from navarchos.operator.replacements.snapshot import ClusterSnapshot, rollout_uid
 from navarchos.runtime.conditions import find_condition
 
-__all__ = ["SHORTEST", "Stuck", "find_stuck", "is_on_hold", "is_refused"]
+__all__ = ["MIN_STALL_TIME", "StalledNodes", "find_stalled", "is_on_hold", "is_refused"]
 
-SHORTEST: Final = timedelta(seconds=60)
-"""A drain is not called stuck sooner, however quick the others were."""
+MIN_STALL_TIME: Final = timedelta(seconds=60)
+"""A drain is not called stalled sooner, however quick the others were."""
 
-_TIMES_THE_USUAL: Final = 2
-"""A drain whose pods are refused is stuck when it took so many times what others took."""
+_MEAN_FACTOR: Final = 2
+"""A drain whose pods are refused is stalled when it took so many times what others took."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
+class StalledNodes:
     """What was found.
 
     Attributes:
         names: Replacements that give their slot away now, sorted.
-        recheck: The instants at which another one may be stuck.
+        recheck: The instants at which another one may be stalled.
     """
 
     names: tuple[str, ...] = ()
@@ -53,7 +52,9 @@ def is_refused(drain: NodeDrain) -> bool:
     return status.phase is DrainPhase.DRAINING and 0 < status.remaining == status.blocked
 
 
-def find_stuck(world: World, now: datetime, going: Iterable[NodeReplacement]) -> Stuck:
+def find_stalled(
+    snapshot: ClusterSnapshot, now: datetime, active: Iterable[NodeReplacement]
+) -> StalledNodes:
     """Return which nodes give their slot away.
 
     One does so when its drain is on hold, or when only pods are left that are refused, and
@@ -62,30 +63,30 @@ def find_stuck(world: World, now: datetime, going: Iterable[NodeReplacement]) ->
     without a rollout none does.
 
     Args:
-        world: What is known.
+        snapshot: The objects that decide.
         now: The present time.
-        going: The replacements that nobody has paused, nor their rollouts.
+        active: The replacements in flight that are not paused, and whose rollouts are not.
     """
     candidates: dict[str, list[NodeReplacement]] = {}
-    for replacement in going:
-        drain = world.drains.get(replacement.metadata.name)
-        if drain is None or not replacement.status.takes_slot:
+    for replacement in active:
+        drain = snapshot.drains.get(replacement.metadata.name)
+        if drain is None or not replacement.status.occupies_slot:
             continue
         if is_on_hold(drain) or is_refused(drain):
-            candidates.setdefault(owning_rollout(replacement), []).append(replacement)
+            candidates.setdefault(rollout_uid(replacement), []).append(replacement)
     names: list[str] = []
     recheck: list[datetime] = []
     for uid, found in candidates.items():
-        rollout = world.rollouts.get(uid)
-        children = [r for r in world.replacements if owning_rollout(r) == uid]
+        rollout = snapshot.rollouts.get(uid)
+        children = [r for r in snapshot.replacements if rollout_uid(r) == uid]
         room = _room(rollout, children) if rollout is not None else 0
         if room <= 0:
             continue
-        patience = _patience(children)
-        since = sorted((_stuck_at(r, world, patience), r.metadata.name) for r in found)
+        report_delay = _stall_threshold(children)
+        since = sorted((_stalled_at(r, snapshot, report_delay), r.metadata.name) for r in found)
         names += [name for at, name in since[:room] if at <= now]
         recheck += [at for at, _ in since[:room] if at > now]
-    return Stuck(tuple(sorted(names)), tuple(recheck))
+    return StalledNodes(tuple(sorted(names)), tuple(recheck))
 
 
 def _room(rollout: NodeRollout, children: Sequence[NodeReplacement]) -> int:
@@ -94,18 +95,20 @@ def _room(rollout: NodeRollout, children: Sequence[NodeReplacement]) -> int:
         allowed = max_failures(rollout)
     except ConfigError:
         return 0
-    failed = tally(children, resumed=rollout.status.resumed).failed
-    return allowed - failed - sum(child.status.is_stuck for child in children)
+    failed = count_failures(children, resumed=rollout.status.resumed).failed
+    return allowed - failed - sum(child.status.is_stalled for child in children)
 
 
-def _patience(children: Sequence[NodeReplacement]) -> timedelta:
-    usual = mean(spans(children))
-    return SHORTEST if usual is None else max(SHORTEST, _TIMES_THE_USUAL * usual)
+def _stall_threshold(children: Sequence[NodeReplacement]) -> timedelta:
+    usual = mean_duration(drain_spans(children))
+    return MIN_STALL_TIME if usual is None else max(MIN_STALL_TIME, _MEAN_FACTOR * usual)
 
 
-def _stuck_at(replacement: NodeReplacement, world: World, patience: timedelta) -> datetime:
-    drain = world.drains[replacement.metadata.name]
+def _stalled_at(
+    replacement: NodeReplacement, snapshot: ClusterSnapshot, report_delay: timedelta
+) -> datetime:
+    drain = snapshot.drains[replacement.metadata.name]
     begun = drain.status.start_timestamp
     if begun is None or is_on_hold(drain):
         return EPOCH
-    return begun + patience
+    return begun + report_delay

@@ -8,7 +8,13 @@ import pytest
 from navarchos.client.taints import Taint
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
 from navarchos.operator.nodes import NodeSpec
-from navarchos.operator.taints.decision import TAINT, adjusted, bears_it, is_wanted, wants_it
+from navarchos.operator.taints.decide import (
+    TAINT,
+    desired_taints,
+    has_taint,
+    is_wanted,
+    wants_taint,
+)
 
 FOREIGN = Taint("dedicated", "gpu", "NoSchedule")
 
@@ -20,18 +26,18 @@ def replacement(make: Any, *, step: Step = Step.WAITING, wants: bool = True) -> 
 
 @pytest.mark.parametrize("step", list(Step))
 def test_a_replacement_wants_it_until_it_is_finished(make: Any, step: Step) -> None:
-    assert wants_it(replacement(make, step=step)) is (step not in {Step.DONE, Step.FAILED})
+    assert wants_taint(replacement(make, step=step)) is (step not in {Step.DONE, Step.FAILED})
 
 
 def test_nobody_wants_it_who_did_not_ask_for_it(make: Any) -> None:
-    assert not wants_it(replacement(make, wants=False))
+    assert not wants_taint(replacement(make, wants=False))
 
 
 def test_a_replacement_that_is_being_deleted_does_not_want_it(make: Any) -> None:
     strategy = {"taintWaitingNodes": True}
 
-    assert wants_it(make.replacement("a", strategy=strategy))
-    assert not wants_it(make.replacement("a", strategy=strategy, deleting=True))
+    assert wants_taint(make.replacement("a", strategy=strategy))
+    assert not wants_taint(make.replacement("a", strategy=strategy, deleting=True))
 
 
 def test_a_node_that_came_back_under_its_name_is_not_the_one_that_is_meant(make: Any) -> None:
@@ -44,16 +50,16 @@ def test_a_node_that_came_back_under_its_name_is_not_the_one_that_is_meant(make:
 def test_taints_of_others_stay_as_they_are_in_their_order() -> None:
     later = Taint("disk", effect="NoExecute")
 
-    assert adjusted((FOREIGN, later), wanted=True) == (FOREIGN, later, TAINT)
-    assert adjusted((FOREIGN, TAINT, later), wanted=True) == (FOREIGN, TAINT, later)
-    assert adjusted((FOREIGN, TAINT, later), wanted=False) == (FOREIGN, later)
-    assert adjusted((FOREIGN,), wanted=False) == (FOREIGN,)
+    assert desired_taints((FOREIGN, later), wanted=True) == (FOREIGN, later, TAINT)
+    assert desired_taints((FOREIGN, TAINT, later), wanted=True) == (FOREIGN, TAINT, later)
+    assert desired_taints((FOREIGN, TAINT, later), wanted=False) == (FOREIGN, later)
+    assert desired_taints((FOREIGN,), wanted=False) == (FOREIGN,)
 
 
 def test_the_key_is_ours_whatever_somebody_made_of_its_effect(make: Any) -> None:
     hard = Taint(TAINT.key, effect="NoSchedule")
     node = msgspec.structs.replace(make.node("a"), spec=NodeSpec(taints=(hard,)))
 
-    assert bears_it(node)
-    assert adjusted((hard,), wanted=True) == (TAINT,)
-    assert adjusted((hard,), wanted=False) == ()
+    assert has_taint(node)
+    assert desired_taints((hard,), wanted=True) == (TAINT,)
+    assert desired_taints((hard,), wanted=False) == ()

@@ -5,8 +5,17 @@ import pytest
 
 from navarchos.operator.api.v1alpha1 import DrainPhase, OwnerKey, ReplacementPhase, Step
 from navarchos.operator.names import RESUME_ANNOTATION
-from navarchos.operator.replacements import transitions
-from navarchos.operator.replacements.waiting import Wait
+from navarchos.operator.replacements.status import (
+    failed_attempt_status,
+    node_gone_status,
+    released_status,
+    reserved_status,
+    reset_requested,
+    reset_status,
+    waiting_status,
+    with_drain_report,
+)
+from navarchos.operator.replacements.waiting import WaitReason
 from navarchos.runtime.conditions import find_condition
 
 
@@ -19,41 +28,41 @@ def condition(status: Any, type_: str) -> tuple[str, str]:
 @pytest.mark.rule("OP-21")
 def test_an_unchanged_reason_to_wait_is_no_change(make: Any) -> None:
     replacement = make.replacement("a")
-    status = transitions.waits(replacement, Wait.QUEUED, make.now)
+    status = waiting_status(replacement, WaitReason.QUEUED, make.now)
     assert status is not None
     assert condition(status, "Waiting") == ("True", "Queued")
     assert status.phase is ReplacementPhase.NEW
     again = msgspec.structs.replace(replacement, status=status)
-    assert transitions.waits(again, Wait.QUEUED, make.at(60)) is None
-    assert transitions.waits(again, Wait.PAUSED, make.at(60)) is not None
+    assert waiting_status(again, WaitReason.QUEUED, make.at(60)) is None
+    assert waiting_status(again, WaitReason.PAUSED, make.at(60)) is not None
 
 
 def test_a_wait_for_pending_pods_has_a_deadline(make: Any) -> None:
     replacement = make.replacement("a", strategy={"pendingPodsTimeoutSeconds": 60})
-    status = transitions.waits(replacement, Wait.PENDING_PODS, make.now)
+    status = waiting_status(replacement, WaitReason.PENDING_PODS, make.now)
     assert status is not None
     assert status.step is not None
     assert status.step.deadline == make.at(60)
 
 
 def test_taking_a_slot_ends_the_wait_and_starts_the_clock_once(make: Any) -> None:
-    first = transitions.reserved(make.replacement("a"), make.now)
+    first = reserved_status(make.replacement("a"), make.now)
     assert first.current is Step.RESERVED
     assert condition(first, "Waiting") == ("False", "Started")
     assert first.start_timestamp == make.now
     again = msgspec.structs.replace(make.replacement("a"), status=first)
-    assert transitions.reserved(again, make.at(60)).start_timestamp == make.now
+    assert reserved_status(again, make.at(60)).start_timestamp == make.now
 
 
 @pytest.mark.rule("OP-25")
 def test_a_failed_attempt_waits_again_until_its_retries_are_used_up(make: Any) -> None:
     replacement = make.replacement("a", step=Step.DRAINING, strategy={"retries": 1})
     for attempt, end in ((1, Step.WAITING), (2, Step.FAILED)):
-        failed = transitions.attempt_failed(replacement, "Timeout", "why", make.now)
+        failed = failed_attempt_status(replacement, "Timeout", "why", make.now)
         assert failed.current is Step.RELEASING
         assert failed.attempts == len(failed.failures) == attempt
         replacement = msgspec.structs.replace(replacement, status=failed)
-        status = transitions.released(replacement, make.now)
+        status = released_status(replacement, make.now)
         assert status.current is end
         replacement = msgspec.structs.replace(replacement, status=status)
     assert replacement.status.phase is ReplacementPhase.FAILED
@@ -71,29 +80,29 @@ def test_forgiving_lets_a_failed_node_wait_again_with_all_its_retries(make: Any)
         done=-8,
         annotations={RESUME_ANNOTATION: "please"},
     )
-    assert transitions.needs_forgiving(failed)
-    status = transitions.forgiven(failed, make.now)
+    assert reset_requested(failed)
+    status = reset_status(failed, make.now)
     assert status.current is Step.WAITING
     assert status.completion_timestamp is None
     assert status.counted_attempts == 0
     assert status.attempts == 2, "names of drains go on from here"
     assert status.failures == ()
     obeyed = msgspec.structs.replace(failed, status=status)
-    assert not transitions.needs_forgiving(obeyed)
+    assert not reset_requested(obeyed)
 
 
 def test_forgiving_leaves_a_node_in_flight_where_it_is(make: Any) -> None:
     draining = make.replacement(
         "a", step=Step.DRAINING, failed_at=(-9,), annotations={RESUME_ANNOTATION: "please"}
     )
-    status = transitions.forgiven(draining, make.now)
+    status = reset_status(draining, make.now)
     assert status.current is Step.DRAINING
     assert status.counted_attempts == 0
 
 
 @pytest.mark.rule("OP-20")
 def test_a_node_that_is_gone_is_completed_with_its_reason(make: Any) -> None:
-    status = transitions.gone(make.replacement("a"), make.now)
+    status = node_gone_status(make.replacement("a"), make.now)
     assert status.phase is ReplacementPhase.COMPLETED
     assert status.completion_timestamp == make.now
     assert status.step is not None
@@ -113,7 +122,7 @@ def test_what_the_drain_reports_is_shown_with_counts(make: Any) -> None:
             "failedPods": [{"name": "default/c", "reason": "why"}],
         },
     )
-    status = transitions.with_drain(replacement, drain, make.now)
+    status = with_drain_report(replacement, drain, make.now)
     assert status.node_pods == ("default/a", "default/b", "default/c")
     assert (
         status.node_pods_count,
@@ -123,7 +132,7 @@ def test_what_the_drain_reports_is_shown_with_counts(make: Any) -> None:
     ) == (3, 1, 1, 1)
     assert condition(status, "NodeCordoned") == ("True", "NodeCordoned")
     again = msgspec.structs.replace(replacement, status=status)
-    assert transitions.with_drain(again, drain, make.at(60)) == status
+    assert with_drain_report(again, drain, make.at(60)) == status
 
 
 def test_owners_of_evicted_pods_are_kept_over_attempts(make: Any) -> None:
@@ -131,5 +140,5 @@ def test_owners_of_evicted_pods_are_kept_over_attempts(make: Any) -> None:
     replacement = make.replacement("a", step=Step.DRAINING, status={"evicted_owners": (first,)})
     second = {"namespace": "default", "kind": "ReplicaSet", "name": "api", "uid": "uid-api"}
     drain = make.drain(replacement, status={"evictedOwners": [second]})
-    status = transitions.with_drain(replacement, drain, make.now)
+    status = with_drain_report(replacement, drain, make.now)
     assert [owner.name for owner in status.evicted_owners] == ["api", "web"]

@@ -7,11 +7,17 @@ import pytest
 
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeReplacement, Step
 from navarchos.operator.nodes import CONTROL_PLANE_LABEL, Node, NodeCondition, NodeStatus
-from navarchos.operator.replacements import transitions
 from navarchos.operator.replacements.admission import Decisions, admit
-from navarchos.operator.replacements.stuck import SHORTEST
-from navarchos.operator.replacements.waiting import Wait
-from navarchos.operator.replacements.world import World
+from navarchos.operator.replacements.snapshot import ClusterSnapshot
+from navarchos.operator.replacements.stalled import MIN_STALL_TIME
+from navarchos.operator.replacements.status import (
+    drained_status,
+    failed_attempt_status,
+    node_gone_status,
+    released_status,
+    reserved_status,
+)
+from navarchos.operator.replacements.waiting import WaitReason
 
 HELD: Final = [{"type": "NodeDrained", "status": "False", "reason": "TimeoutHold"}]
 
@@ -37,7 +43,7 @@ def decide(
     **rollout: Any,
 ) -> Decisions:
     strategy = {"maxFailures": 1, **rollout.pop("strategy", {})}
-    seen = World(
+    seen = ClusterSnapshot(
         replacements=replacements,
         rollouts={"uid-roll": make.rollout(strategy=strategy, **rollout)},
         nodes={
@@ -54,64 +60,64 @@ def draining(make: Any, name: str, **facts: Any) -> NodeReplacement:
     return found
 
 
-def stuck(make: Any, name: str, **facts: Any) -> NodeReplacement:
-    return draining(make, name, status={"stuck_since": make.now}, **facts)
+def stalled(make: Any, name: str, **facts: Any) -> NodeReplacement:
+    return draining(make, name, status={"stalled_since": make.now}, **facts)
 
 
 @pytest.mark.rule("OP-25")
 def test_a_drain_on_hold_gives_its_slot_back(make: Any) -> None:
     held = draining(make, "a")
     decisions = decide(make, held, make.replacement("b"), drains=(on_hold(make, held, blocked=0),))
-    assert decisions.stuck == ("roll-a",)
+    assert decisions.stalled == ("roll-a",)
     assert decisions.start == (), "not before that is written"
 
 
 @pytest.mark.rule("OP-25")
 def test_another_node_starts_beside_a_stuck_one(make: Any) -> None:
-    decisions = decide(make, stuck(make, "a"), make.replacement("b"), make.replacement("c"))
+    decisions = decide(make, stalled(make, "a"), make.replacement("b"), make.replacement("c"))
     assert decisions.start == ("roll-b",)
-    assert decisions.waiting == {"roll-c": Wait.MAX_CONCURRENT}
+    assert decisions.waiting == {"roll-c": WaitReason.MAX_CONCURRENT}
 
 
 @pytest.mark.rule("OP-22")
 def test_of_a_rollout_no_more_nodes_are_stuck_than_may_fail(make: Any) -> None:
     several = [draining(make, name) for name in "abcd"]
     held = tuple(on_hold(make, each) for each in several)
-    assert decide(make, *several, drains=held, strategy={"maxFailures": 2}).stuck == (
+    assert decide(make, *several, drains=held, strategy={"maxFailures": 2}).stalled == (
         "roll-a",
         "roll-b",
     )
-    assert decide(make, *several, drains=held, strategy={"maxFailures": 0}).stuck == ()
-    known = [stuck(make, "x"), make.replacement("y", step=Step.FAILED)]
-    assert decide(make, *several, *known, drains=held, strategy={"maxFailures": 2}).stuck == ()
+    assert decide(make, *several, drains=held, strategy={"maxFailures": 0}).stalled == ()
+    known = [stalled(make, "x"), make.replacement("y", step=Step.FAILED)]
+    assert decide(make, *several, *known, drains=held, strategy={"maxFailures": 2}).stalled == ()
 
 
 def test_one_that_is_released_still_counts_as_stuck(make: Any) -> None:
     """It gets no slot back, and its node is closed until it has been given back."""
-    failed = transitions.attempt_failed(stuck(make, "a"), "Timeout", "", make.now)
-    releasing = msgspec.structs.replace(stuck(make, "a"), status=failed)
+    failed = failed_attempt_status(stalled(make, "a"), "Timeout", "", make.now)
+    releasing = msgspec.structs.replace(stalled(make, "a"), status=failed)
     held = draining(make, "b")
     decisions = decide(make, releasing, held, make.replacement("c"), drains=(on_hold(make, held),))
-    assert (decisions.stuck, decisions.start) == ((), ())
-    assert decisions.waiting == {"roll-c": Wait.MAX_CONCURRENT}
+    assert (decisions.stalled, decisions.start) == ((), ())
+    assert decisions.waiting == {"roll-c": WaitReason.MAX_CONCURRENT}
 
 
 def test_one_that_starts_again_takes_a_slot_again(make: Any) -> None:
-    status = transitions.attempt_failed(stuck(make, "a"), "Timeout", "", make.now)
-    releasing = msgspec.structs.replace(stuck(make, "a"), status=status)
-    released = msgspec.structs.replace(releasing, status=transitions.released(releasing, make.now))
-    assert released.status.stuck_since is None
-    assert transitions.reserved(released, make.now).takes_slot
+    status = failed_attempt_status(stalled(make, "a"), "Timeout", "", make.now)
+    releasing = msgspec.structs.replace(stalled(make, "a"), status=status)
+    released = msgspec.structs.replace(releasing, status=released_status(releasing, make.now))
+    assert released.status.stalled_since is None
+    assert reserved_status(released, make.now).occupies_slot
 
 
 def test_whoever_starts_takes_a_slot_whatever_the_status_said(make: Any) -> None:
-    waiting = make.replacement("a", status={"stuck_since": make.now})
-    assert transitions.reserved(waiting, make.now).takes_slot
+    waiting = make.replacement("a", status={"stalled_since": make.now})
+    assert reserved_status(waiting, make.now).occupies_slot
 
 
-@pytest.mark.parametrize("end", [transitions.drained, transitions.gone], ids=["drained", "gone"])
+@pytest.mark.parametrize("end", [drained_status, node_gone_status], ids=["drained", "gone"])
 def test_a_node_that_is_done_is_no_longer_stuck(make: Any, end: Any) -> None:
-    assert end(stuck(make, "a"), make.now).stuck_since is None
+    assert end(stalled(make, "a"), make.now).stalled_since is None
 
 
 @pytest.mark.rule("OP-25")
@@ -120,20 +126,20 @@ def test_refused_pods_make_a_node_stuck_after_twice_the_usual_time(make: Any) ->
     held = draining(make, "a")
     done = make.replacement("b", step=Step.DONE, started=-500, done=-400)
     drains = (drain(make, held, begun=0),)
-    early = decide(make, held, done, drains=drains, seconds=199)
-    assert (early.stuck, early.recheck_after) == ((), 1.0)
-    assert decide(make, held, done, drains=drains, seconds=200).stuck == ("roll-a",)
+    throttled_for = decide(make, held, done, drains=drains, seconds=199)
+    assert (throttled_for.stalled, throttled_for.recheck_after) == ((), 1.0)
+    assert decide(make, held, done, drains=drains, seconds=200).stalled == ("roll-a",)
 
 
 def test_the_usual_time_is_a_minute_while_none_is_known_or_it_is_shorter(make: Any) -> None:
-    held, patience = draining(make, "a"), SHORTEST.total_seconds()
+    held, report_delay = draining(make, "a"), MIN_STALL_TIME.total_seconds()
     quick = make.replacement("b", step=Step.DONE, started=-500, done=-499)
     drains = (drain(make, held, begun=0),)
     for others in ((), (quick,)):
-        early = decide(make, held, *others, drains=drains, seconds=patience - 1)
-        assert (early.stuck, early.recheck_after) == ((), 1.0)
-        late = decide(make, held, *others, drains=drains, seconds=patience)
-        assert late.stuck == ("roll-a",)
+        throttled_for = decide(make, held, *others, drains=drains, seconds=report_delay - 1)
+        assert (throttled_for.stalled, throttled_for.recheck_after) == ((), 1.0)
+        late = decide(make, held, *others, drains=drains, seconds=report_delay)
+        assert late.stalled == ("roll-a",)
 
 
 @pytest.mark.parametrize(
@@ -144,13 +150,13 @@ def test_the_usual_time_is_a_minute_while_none_is_known_or_it_is_shorter(make: A
 def test_a_drain_that_gets_on_is_not_stuck(make: Any, facts: dict[str, Any]) -> None:
     held = draining(make, "a")
     decisions = decide(make, held, drains=(drain(make, held, **facts),))
-    assert (decisions.stuck, decisions.recheck_after) == ((), None)
+    assert (decisions.stalled, decisions.recheck_after) == ((), None)
 
 
 def test_a_drain_that_has_ended_is_not_stuck(make: Any) -> None:
     held = draining(make, "a")
     ended = make.drain(held, phase=DrainPhase.FAILED, status={"remaining": 2, "blocked": 2})
-    assert decide(make, held, drains=(ended,)).stuck == ()
+    assert decide(make, held, drains=(ended,)).stalled == ()
 
 
 @pytest.mark.parametrize(
@@ -162,25 +168,27 @@ def test_what_is_paused_or_nobodys_gives_nothing_away(
     make: Any, child: dict[str, Any], rollout: dict[str, Any]
 ) -> None:
     held = draining(make, "a", **child)
-    assert decide(make, held, drains=(on_hold(make, held),), **rollout).stuck == ()
+    assert decide(make, held, drains=(on_hold(make, held),), **rollout).stalled == ()
 
 
 def test_a_stuck_node_is_not_started_a_second_time(make: Any) -> None:
     twin = make.replacement("a", rollout="")
-    assert decide(make, stuck(make, "a"), twin).waiting == {"a": Wait.NODE_IN_FLIGHT}
+    assert decide(make, stalled(make, "a"), twin).waiting == {"a": WaitReason.NODE_IN_FLIGHT}
 
 
 @pytest.mark.rule("OP-05")
 def test_a_stuck_node_holds_up_lower_priorities(make: Any) -> None:
-    high = stuck(make, "a", replacement={"priority": 5})
-    assert decide(make, high, make.replacement("b")).waiting == {"roll-b": Wait.HIGHER_PRIORITY}
+    high = stalled(make, "a", replacement={"priority": 5})
+    assert decide(make, high, make.replacement("b")).waiting == {
+        "roll-b": WaitReason.HIGHER_PRIORITY
+    }
 
 
 def test_no_other_zone_is_begun_while_a_node_is_stuck(make: Any) -> None:
     nodes = [make.node("a", zone="1"), make.node("b", zone="2")]
     waiting = make.replacement("b", strategy={"topologyKey": "zone"})
-    decisions = decide(make, stuck(make, "a"), waiting, nodes=nodes)
-    assert decisions.waiting == {"roll-b": Wait.TOPOLOGY}
+    decisions = decide(make, stalled(make, "a"), waiting, nodes=nodes)
+    assert decisions.waiting == {"roll-b": WaitReason.TOPOLOGY}
 
 
 def test_a_stuck_node_of_the_control_plane_keeps_the_others_from_starting(make: Any) -> None:
@@ -190,5 +198,5 @@ def test_a_stuck_node_of_the_control_plane_keeps_the_others_from_starting(make: 
         plain = make.node(name)
         metadata = msgspec.structs.replace(plain.metadata, labels={CONTROL_PLANE_LABEL: ""})
         nodes.append(msgspec.structs.replace(plain, metadata=metadata, status=ready))
-    decisions = decide(make, stuck(make, "a"), make.replacement("b"), nodes=nodes)
-    assert decisions.waiting == {"roll-b": Wait.CONTROL_PLANE}
+    decisions = decide(make, stalled(make, "a"), make.replacement("b"), nodes=nodes)
+    assert decisions.waiting == {"roll-b": WaitReason.CONTROL_PLANE}
