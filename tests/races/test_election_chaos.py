@@ -43,7 +43,7 @@ from tests.races.election_member import (
     RETRY_PERIOD,
 )
 
-from navarchos.leaderelection.timing import JITTER
+from navarchos.leaderelection.lease import JITTER
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireFaultKind

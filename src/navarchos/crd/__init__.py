@@ -25,10 +25,10 @@ from navarchos.crd.manifest import (
     differences,
     file_name,
     files,
+    read_objects,
     to_yaml,
     write_files,
 )
-from navarchos.crd.reading import read_objects
 from navarchos.crd.schema import Schema, kind_schema, type_schema
 
 __all__ = [

@@ -15,7 +15,6 @@ Upstream: client-go `tools/events`; the spam filter is that of `tools/record`.
 """
 
 from navarchos.events.model import EVENTS, EventType, Reference
-from navarchos.events.recorder import EventRecorder, Recorder
-from navarchos.events.sink import RBAC
+from navarchos.events.recorder import RBAC, EventRecorder, Recorder
 
 __all__ = ["EVENTS", "RBAC", "EventRecorder", "EventType", "Recorder", "Reference"]

@@ -7,31 +7,36 @@ from typing import Any, Final, Protocol
 from prometheus_client import Counter
 
 from navarchos.client import (
+    AlreadyExists,
     Client,
     ClientError,
+    NotFound,
     Resource,
     TransportError,
     is_namespace_terminating,
 )
+from navarchos.client.rbac import PolicyRule
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStarted
-from navarchos.events.book import EventBook, Outcome
 from navarchos.events.model import (
+    EVENTS,
     EventFacts,
     EventType,
     InvalidEvent,
     Reference,
     Reporter,
     Snapshot,
+    new_event,
+    next_in_series,
 )
-from navarchos.events.sink import EventSink
+from navarchos.events.series_tracker import EventBook, Outcome
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["EventRecorder", "Recorder"]
+__all__ = ["RBAC", "EventRecorder", "EventSink", "Recorder"]
 
 _PAUSE: Final = 10.0
 _JITTER: Final = 0.25
@@ -298,3 +303,49 @@ def _dropped_counters(instruments: Instruments) -> dict[_Dropped, Counter]:
         "navarchos_events_dropped_total", "Events that did not reach the server.", ("reason",)
     )
     return {reason: family.labels(reason=reason.value) for reason in _Dropped}
+
+
+RBAC: Final = (PolicyRule(EVENTS, ("create", "patch")),)
+"""What writing events asks of the server, in the namespaces of what they are about.
+
+Events about objects without a namespace are written to `default`.
+"""
+
+
+class EventSink:
+    """Creates events, and patches those that the server has.
+
+    Threads: safe from any thread, as the client is.
+    """
+
+    def __init__(self, client: Client, reporter: Reporter) -> None:
+        self._events = client.resource(EVENTS)
+        self._reporter = reporter
+
+    def write(self, event: Snapshot, *, timeout: float | None) -> None:
+        """Bring the server up to date; repeating it changes nothing.
+
+        Events expire on the server (after an hour by default); a series that
+        goes on longer is then created anew (EV-11, EV-17).
+
+        Raises:
+            ClientError: As the client does.
+        """
+        if event.stored:
+            try:
+                return self._patch(event, timeout)
+            except NotFound:
+                pass
+        try:
+            self._events.create(
+                new_event(event, self._reporter), event.facts.namespace, timeout=timeout
+            )
+        except AlreadyExists:
+            # An earlier try arrived, though its answer did not.
+            if event.count > 1:
+                self._patch(event, timeout)
+
+    def _patch(self, event: Snapshot, timeout: float | None) -> None:
+        self._events.patch(
+            event.name, next_in_series(event), event.facts.namespace, timeout=timeout
+        )

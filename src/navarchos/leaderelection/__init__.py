@@ -22,16 +22,15 @@ from navarchos.leaderelection.candidacy import (
 )
 from navarchos.leaderelection.elector import HEALTH_CHECK, LeaderElector
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
+from navarchos.leaderelection.lease import LeaseRecord, Timing
 from navarchos.leaderelection.lock import (
     LEASES,
     LeaseLock,
     Lock,
+    VacancyWatch,
     lease_rbac,
     unique_identity,
 )
-from navarchos.leaderelection.record import LeaseRecord
-from navarchos.leaderelection.timing import Timing
-from navarchos.leaderelection.vacancy import VacancyWatch
 
 __all__ = [
     "HEALTH_CHECK",

@@ -13,8 +13,8 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
 from navarchos.informers import SharedInformer
+from navarchos.leaderelection.leader_task import Pause
 from navarchos.leaderelection.lock import LEASES
-from navarchos.leaderelection.pause import Pause
 from navarchos.logs import get_logger
 from navarchos.meta import format_micro_time
 from navarchos.stopping import StopToken

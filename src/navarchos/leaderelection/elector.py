@@ -1,6 +1,7 @@
 """The elector: becomes leader, stays it, and says when it no longer is."""
 
 import threading
+from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
 from typing import Final
@@ -10,20 +11,17 @@ from prometheus_client import Gauge
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStarted, ThreadCrashed
 from navarchos.instrument import Instruments
+from navarchos.leaderelection.acquirer import Attempt, Claim, CoordinatedClaim, Observation
 from navarchos.leaderelection.candidacy import Candidacy
-from navarchos.leaderelection.claim import Attempt, Claim, CoordinatedClaim
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
+from navarchos.leaderelection.leader_task import GuardedWork, Pause
+from navarchos.leaderelection.lease import JITTER, Timing
 from navarchos.leaderelection.lock import Lock
-from navarchos.leaderelection.news import LeaderNews
-from navarchos.leaderelection.observation import Observation
-from navarchos.leaderelection.pause import Pause
-from navarchos.leaderelection.timing import JITTER, Timing
-from navarchos.leaderelection.work import GuardedWork
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["HEALTH_CHECK", "LeaderElector"]
+__all__ = ["HEALTH_CHECK", "LeaderElector", "LeaderNews"]
 
 HEALTH_CHECK: Final = "leaderElection"
 """The name under which `check` is registered, as upstream (LE-19)."""
@@ -306,3 +304,56 @@ def _status_gauge(instruments: Instruments, name: str) -> Gauge:
     gauge = family.labels(name=name)
     gauge.set(0)
     return gauge
+
+
+class LeaderNews:
+    """Calls a listener with each new leader, in order, on a thread of its own (LE-16).
+
+    Threads: `report` and `end` from one thread.
+    """
+
+    def __init__(self, listener: Callable[[str], None] | None, clock: Clock) -> None:
+        self._listener = listener
+        self._clock = clock
+        self._reported = ""
+        self._running = False
+        self._news = threading.Condition(threading.Lock())
+        self._pending: deque[str] = deque()  # guarded by _news
+        self._ended = False  # guarded by _news
+
+    def report(self, holder: str, threads: ThreadGroup) -> None:
+        """Pass the holder on if it is not the one that was reported last."""
+        if holder == self._reported:
+            return
+        self._reported = holder
+        _log.info("new_leader", holder=holder)
+        if self._listener is None:
+            return
+        with self._news:
+            self._pending.append(holder)
+            self._news.notify_all()
+        if not self._running:
+            self._running = True
+            threads.start("news", self._tell)
+
+    def end(self) -> None:
+        """Let the thread end once everything is told."""
+        with self._news:
+            self._ended = True
+            self._news.notify_all()
+
+    def _tell(self) -> None:
+        assert self._listener is not None
+        while (holder := self._next()) is not None:
+            try:
+                self._listener(holder)
+            except Exception as error:  # noqa: BLE001 - a listener must not end an election
+                _log.error("new_leader_callback_failed", holder=holder, exc_info=error)
+
+    def _next(self) -> str | None:
+        with self._news:
+            while not self._pending:
+                if self._ended:
+                    return None
+                self._clock.wait(self._news, None)
+            return self._pending.popleft()

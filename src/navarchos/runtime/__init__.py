@@ -9,6 +9,8 @@ from navarchos.runtime.cached_client import (
     CachedClient,
     CacheNotCaughtUp,
     ClientProvider,
+    Reader,
+    Readers,
     list_all,
 )
 from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
@@ -23,16 +25,13 @@ from navarchos.runtime.finalizers import (
     FinalizersFailed,
 )
 from navarchos.runtime.groups import Runnable
-from navarchos.runtime.handlers import EnqueueMapped, EnqueueObject, EnqueueOwners, RequestMap
 from navarchos.runtime.manager import Manager
-from navarchos.runtime.objects import ReconcileObjects
 from navarchos.runtime.options import (
     ControllerOptions,
     GracePeriodExceeded,
     ManagerOptions,
     MetricsSecurity,
 )
-from navarchos.runtime.passes import Pass, current_pass
 from navarchos.runtime.predicates import (
     Predicate,
     all_of,
@@ -45,13 +44,24 @@ from navarchos.runtime.predicates import (
     resource_version_changed,
     when,
 )
-from navarchos.runtime.readers import Reader, Readers
-from navarchos.runtime.request import DONE, Reconciler, Request, Result, TerminalError
+from navarchos.runtime.reconcile_context import Pass, current_pass
+from navarchos.runtime.reconciler import (
+    DONE,
+    ReconcileObjects,
+    Reconciler,
+    Request,
+    Result,
+    TerminalError,
+)
 from navarchos.runtime.sources import (
     LOW_PRIORITY,
     Channel,
     ChannelSource,
+    EnqueueMapped,
+    EnqueueObject,
+    EnqueueOwners,
     InformerSource,
+    RequestMap,
     Source,
 )
 

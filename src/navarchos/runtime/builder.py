@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 from navarchos.client import Resource
 from navarchos.errors import ConfigError
 from navarchos.runtime.controller import Controller
-from navarchos.runtime.handlers import EnqueueMapped, EnqueueObject, EnqueueOwners, RequestMap
 from navarchos.runtime.predicates import Predicate
-from navarchos.runtime.request import Reconciler, Request
-from navarchos.runtime.sources import Channel, ChannelSource, InformerSource, Source
+from navarchos.runtime.reconciler import Reconciler, Request
+from navarchos.runtime.sources import (
+    Channel,
+    ChannelSource,
+    EnqueueMapped,
+    EnqueueObject,
+    EnqueueOwners,
+    InformerSource,
+    RequestMap,
+    Source,
+)
 from navarchos.workqueue import RateLimiter
 
 if TYPE_CHECKING:

@@ -1,28 +1,31 @@
 """A small HTTP server for probes and metrics: threads with an owner, a prompt end."""
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
-from navarchos.runtime.certificates import ServerCertificate
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["Answer", "Guard", "HttpServer", "Query", "Route", "parse_address"]
+__all__ = ["Answer", "Guard", "HttpServer", "Query", "Route", "ServerCertificate", "parse_address"]
 
 _log = get_logger(__name__)
 
 _CLIENT_TIMEOUT: Final = 10.0
 _ACCEPT_PAUSE: Final = 0.2
 _PLAIN: Final = "text/plain; charset=utf-8"
+
+_Stamp = tuple[tuple[int, int, int], ...]
 
 Query = dict[str, list[str]]
 
@@ -61,6 +64,71 @@ def parse_address(name: str, address: str) -> tuple[str, int] | None:
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
         raise ConfigError(name, address, "an address must be host:port, :port, or 0 for off")
     return host.strip("[]"), int(port)
+
+
+class ServerCertificate:
+    """A certificate chain and its key, in PEM files that somebody else renews.
+
+    Promises: whoever connects after a change of the files sees the new certificate, also
+    when a mounted Secret changes by exchanging a link; while the files cannot be used,
+    such as between the writes of the two, the last good pair is shown, and a line is
+    logged once for each state of the files.
+
+    Nothing is ever made up: a certificate that nobody chose is one that nobody checks.
+
+    Threads: safe from any thread. After controller-runtime's pkg/certwatcher, except that
+    the files are looked at when somebody connects, and not every ten seconds.
+
+    Raises:
+        ConfigError: The files cannot be used at the start.
+    """
+
+    def __init__(self, cert_file: Path, key_file: Path) -> None:
+        self._files: Final = (cert_file, key_file)
+        self._context_lock = threading.Lock()
+        try:
+            self._stamp: _Stamp | None = self._look()  # guarded by _context_lock
+            self._context = self._load()  # guarded by _context_lock
+        except OSError as error:
+            raise ConfigError("certificate", str(cert_file), _why(error)) from error
+
+    def context(self) -> ssl.SSLContext:
+        """Return what the next connection is to be wrapped with."""
+        with self._context_lock:
+            try:
+                self._follow()
+            except OSError as error:
+                _log.warning("certificate_unusable", file=str(self._files[0]), error=_why(error))
+            return self._context
+
+    def _follow(self) -> None:
+        try:
+            stamp = self._look()
+        except OSError:
+            if self._stamp is None:
+                return  # told before
+            self._stamp = None
+            raise
+        if stamp != self._stamp:
+            self._stamp = stamp
+            self._context = self._load()
+
+    def _look(self) -> _Stamp:
+        # Links are followed: a mounted Secret keeps the names and exchanges what is behind.
+        found = [path.stat() for path in self._files]
+        return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
+
+    def _load(self) -> ssl.SSLContext:
+        # A new one each time: a context that has loaded one half of a pair is spoilt.
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(*self._files)
+        return context
+
+
+def _why(error: OSError) -> str:
+    if error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return f"certificate and key cannot be used together: {error.strerror or error}"
 
 
 class HttpServer:

@@ -16,21 +16,16 @@ from navarchos.instrument import Instruments
 from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
 from navarchos.logs import get_logger
 from navarchos.parallel import parallelize
-from navarchos.runtime.cached_client import CachedClient
-from navarchos.runtime.catchup import catch_up
-from navarchos.runtime.certificates import ServerCertificate
+from navarchos.runtime.cached_client import CachedClient, Reader, Readers
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.election import Election
+from navarchos.runtime.endpoints import MetricsPages, Probes, Profiling, Servers, Site
 from navarchos.runtime.groups import Runnable, RunnableGroup
-from navarchos.runtime.httpserver import Route
-from navarchos.runtime.kinds import wait_for_kinds
+from navarchos.runtime.httpserver import Route, ServerCertificate
 from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
-from navarchos.runtime.probes import Probes
-from navarchos.runtime.profiling import Profiling
-from navarchos.runtime.readers import Reader, Readers
-from navarchos.runtime.reviews import Reviewer
-from navarchos.runtime.servers import MetricsPages, Servers, Site
 from navarchos.runtime.signals import SignalHandling
+from navarchos.runtime.startup import catch_up, wait_for_kinds
+from navarchos.runtime.token_reviewer import Reviewer
 from navarchos.stopping import StopToken
 
 __all__ = ["Manager"]

@@ -12,7 +12,7 @@ from tests.servers import Served
 
 from navarchos.client import ClientConfig
 from navarchos.runtime import Manager, ManagerOptions, MetricsSecurity
-from navarchos.runtime.reviews import RBAC
+from navarchos.runtime.token_reviewer import RBAC
 from navarchos.testing.controlplane.credentials import Authority
 from navarchos.testing.managers import running_manager
 

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from navarchos.events.book import (
+from navarchos.events.model import EventFacts, EventType, Reference, Snapshot
+from navarchos.events.series_tracker import (
     FINISH_AFTER,
     QUEUE_LIMIT,
     REFRESH_EVERY,
@@ -14,7 +15,6 @@ from navarchos.events.book import (
     EventBook,
     Outcome,
 )
-from navarchos.events.model import EventFacts, EventType, Reference, Snapshot
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 

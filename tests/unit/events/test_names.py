@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from navarchos.events.names import EventNames
+from navarchos.events.series_tracker import EventNames
 
 AT = datetime(2026, 1, 2, 15, 4, 5, 678, tzinfo=UTC)
 

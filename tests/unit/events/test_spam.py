@@ -2,7 +2,7 @@
 
 import pytest
 
-from navarchos.events.spam import SpamFilter
+from navarchos.events.series_tracker import SpamFilter
 
 
 @pytest.mark.rule("EV-10")

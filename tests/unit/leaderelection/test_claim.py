@@ -9,7 +9,7 @@ import pytest
 
 from navarchos.client import Conflict, ConnectFailed, ServerError, Status
 from navarchos.leaderelection import LeaseRecord
-from navarchos.leaderelection.claim import Attempt, Claim
+from navarchos.leaderelection.acquirer import Attempt, Claim
 from navarchos.testing import FakeClock
 
 Make = Callable[..., Any]

@@ -9,8 +9,8 @@ import pytest
 from navarchos.client import Conflict, Status
 from navarchos.errors import ConfigError
 from navarchos.leaderelection import Coordination, LeaseRecord, NotLeading
+from navarchos.leaderelection.acquirer import Attempt, CoordinatedClaim
 from navarchos.leaderelection.candidacy import candidate_identity
-from navarchos.leaderelection.claim import Attempt, CoordinatedClaim
 from navarchos.testing import FakeClock
 
 THEN = datetime(2020, 1, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ import pytest
 from navarchos.client import RequestTimeout
 from navarchos.errors import Stopped
 from navarchos.leaderelection import LeaseLost, LeaseRecord, NotLeading
-from navarchos.leaderelection.observation import Observation
+from navarchos.leaderelection.acquirer import Observation
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 

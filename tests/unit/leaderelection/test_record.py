@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from navarchos.leaderelection import LeaseRecord
-from navarchos.leaderelection.record import ours, read_record, released
+from navarchos.leaderelection.lease import ours, read_record, released
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)

@@ -8,7 +8,7 @@ from tests.unit.runtime.conftest import Running
 
 from navarchos.client import ConnectFailed
 from navarchos.errors import Stopped
-from navarchos.runtime.catchup import catch_up
+from navarchos.runtime.startup import catch_up
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 

@@ -13,8 +13,7 @@ import pytest
 import structlog
 
 from navarchos.errors import ConfigError
-from navarchos.runtime.certificates import ServerCertificate
-from navarchos.runtime.httpserver import Answer, Guard, HttpServer
+from navarchos.runtime.httpserver import Answer, Guard, HttpServer, ServerCertificate
 from navarchos.testing.controlplane.credentials import Authority, KeyPair
 
 HOST = "127.0.0.1"

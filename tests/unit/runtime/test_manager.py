@@ -28,7 +28,7 @@ from navarchos.informers import CacheMutated, KindOptions, SyncTimeout
 from navarchos.instrument import Instruments
 from navarchos.meta import key_of
 from navarchos.runtime import Builder, GracePeriodExceeded, Manager, ManagerOptions, Request
-from navarchos.runtime.servers import MetricsPages
+from navarchos.runtime.endpoints import MetricsPages
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 

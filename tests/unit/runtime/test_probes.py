@@ -1,8 +1,8 @@
 import pytest
 
 from navarchos.errors import AlreadyStarted, ConfigError
+from navarchos.runtime.endpoints import Probes
 from navarchos.runtime.httpserver import Answer
-from navarchos.runtime.probes import Probes
 
 
 def fine() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from navarchos.clock import SYSTEM_CLOCK
-from navarchos.runtime.profiling import Profiling
+from navarchos.runtime.endpoints import Profiling
 from navarchos.stopping import StopToken
 
 THREAD = "somebody; waiting"

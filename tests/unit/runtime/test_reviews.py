@@ -9,7 +9,7 @@ import structlog
 
 from navarchos.client import BufferedResponse, Client, ClientConfig, FunctionTransport, HttpRequest
 from navarchos.runtime.httpserver import Answer
-from navarchos.runtime.reviews import Reviewer
+from navarchos.runtime.token_reviewer import Reviewer
 from navarchos.testing import FakeClock
 
 WHO = {"username": "prometheus", "uid": "u", "groups": ["scrapers"], "extra": {"a": ["b"]}}

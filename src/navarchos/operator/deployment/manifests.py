@@ -20,7 +20,7 @@ from navarchos.operator.deployment.settings import (
     NAMESPACE,
 )
 from navarchos.operator.setup import RBAC
-from navarchos.runtime import ManagerOptions, reviews
+from navarchos.runtime import ManagerOptions, token_reviewer
 from navarchos.runtime.rbac import Subject, role, role_binding
 
 __all__ = [
@@ -122,7 +122,7 @@ def metrics_access() -> list[Manifest]:
     reader = role(METRICS_READER, (), labels=LABELS)
     reader["rules"] = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     return [
-        role(METRICS_ACCESS, reviews.RBAC, labels=LABELS),
+        role(METRICS_ACCESS, token_reviewer.RBAC, labels=LABELS),
         reader,
         role_binding(METRICS_ACCESS, _SUBJECT, labels=LABELS),
     ]

@@ -2,18 +2,27 @@
 
 import heapq
 import itertools
+import re
+import uuid
 from collections import OrderedDict, deque
 from collections.abc import Hashable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Final
 
 from navarchos.events.model import EventFacts, Snapshot
-from navarchos.events.names import EventNames
-from navarchos.events.spam import SpamFilter
 
-__all__ = ["FINISH_AFTER", "QUEUE_LIMIT", "REFRESH_EVERY", "TRIES", "EventBook", "Outcome"]
+__all__ = [
+    "FINISH_AFTER",
+    "QUEUE_LIMIT",
+    "REFRESH_EVERY",
+    "TRIES",
+    "EventBook",
+    "EventNames",
+    "Outcome",
+    "SpamFilter",
+]
 
 QUEUE_LIMIT: Final = 1000
 """Events that may wait to be written (EV-01)."""
@@ -199,3 +208,67 @@ class EventBook:
         oldest = next((s for s in self._series.values() if not s.queued), None)
         if oldest is not None:
             del self._series[oldest.facts.key]
+
+
+_BURST: Final = 25
+_REFILL: Final = 1 / 300
+_OBJECTS: Final = 4096
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class SpamFilter:
+    """A token bucket per key: 25 at once, then one every five minutes (EV-10).
+
+    The 4096 keys used last are remembered.
+
+    Threads: owned by one, or guarded by its owner's lock.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+
+    def allow(self, key: Hashable, now: float) -> bool:
+        """Take a token of the key if it has one. `now` is a monotonic instant."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = _Bucket(_BURST, now)
+            if len(self._buckets) > _OBJECTS:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(key)
+        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.filled_at) * _REFILL)
+        bucket.filled_at = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_LIMIT: Final = 253
+
+
+class EventNames:
+    """Makes names: `<object>.<hex of unix nanoseconds>`, or a uuid (EV-02).
+
+    Promises: no name twice, even when the clock stands still or steps back.
+
+    Threads: owned by one, or guarded by its owner's lock.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def name(self, obj: str, at: datetime) -> str:
+        """Return a name for an event about the object `obj`."""
+        since = at.astimezone(UTC) - _EPOCH
+        nanoseconds = ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000
+        self._last = max(nanoseconds, self._last + 1)
+        name = f"{obj}.{self._last:x}"
+        fits = len(name) <= _LIMIT and _SUBDOMAIN.fullmatch(name)
+        return name if fits else str(uuid.uuid4())

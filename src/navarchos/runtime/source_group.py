@@ -9,7 +9,7 @@ from navarchos import logs
 from navarchos.clock import Clock
 from navarchos.errors import AlreadyStopped
 from navarchos.informers import SyncTimeout
-from navarchos.runtime.request import Request
+from navarchos.runtime.reconciler import Request
 from navarchos.runtime.sources import Requests, Source
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup

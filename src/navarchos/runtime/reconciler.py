@@ -11,13 +11,15 @@
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from navarchos.errors import ConfigError, NavarchosError
+from navarchos.informers import Lister
 from navarchos.meta import ObjectKey
 
-__all__ = ["DONE", "Reconciler", "Request", "Result", "TerminalError"]
+__all__ = ["DONE", "ReconcileObjects", "Reconciler", "Request", "Result", "TerminalError"]
 
 Request = ObjectKey
 """Namespace and name of the object to look at; the namespace may be empty."""
@@ -62,3 +64,31 @@ class Reconciler(ABC):
     @abstractmethod
     def reconcile(self, request: Request) -> Result:
         """Look at one object and do what is due. See the table above for the end."""
+
+
+T = TypeVar("T")
+
+
+class ReconcileObjects(Reconciler, Generic[T]):
+    """Looks the object up and hands it to a function (CT-27).
+
+    ```python
+    Builder(manager).for_(NODES).build(ReconcileObjects(manager.lister(NODES), label))
+    ```
+
+    An object that is gone is done with: the function is not called. A reconciler that
+    has to clean up after objects needs their names, or a finalizer.
+
+    Args:
+        objects: Where objects are looked up; `CachedClient.lister` includes own writes.
+        reconcile: Does the work.
+    """
+
+    def __init__(self, objects: Lister[T], reconcile: Callable[[T], Result]) -> None:
+        self._objects = objects
+        self._reconcile = reconcile
+
+    def reconcile(self, request: Request) -> Result:
+        """Hand the object over, if it is there."""
+        obj = self._objects.find(request.name, request.namespace)
+        return DONE if obj is None else self._reconcile(obj)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError, NotStarted
-from navarchos.runtime.request import Request
+from navarchos.runtime.reconciler import Request
 from navarchos.stopping import StopToken
 
 __all__ = ["Pass", "TimeLimit", "current_pass", "open_pass"]
