@@ -6,12 +6,12 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Resource
-from navarchos.client.selectors import LabelSelectorRequirement, LabelSelectorSpec
 from navarchos.client.taints import Taint, Toleration
 from navarchos.drain import Pod
 from navarchos.drain.pods import PodSpec, Volume
 from navarchos.meta import Object
 from navarchos.operator.nodes import Node, NodeSpec, NodeStatus
+from navarchos.placement import Affinity, Container, NodeSelector
 
 __all__ = [
     "MUTATING_WEBHOOKS",
@@ -21,73 +21,12 @@ __all__ = [
     "PLAN_PODS",
     "VALIDATING_WEBHOOKS",
     "VOLUME_CLAIMS",
-    "NodeTerm",
     "PersistentVolume",
     "PlanNode",
     "PlanPod",
-    "PodTerm",
     "VolumeClaim",
     "WebhookConfiguration",
 ]
-
-
-class Resources(msgspec.Struct, frozen=True, gc=False):
-    """Requests of a container, as quantities by resource name."""
-
-    requests: Mapping[str, str | int] = {}
-
-
-class Container(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What a container asks for. An init container that restarts always is a sidecar."""
-
-    resources: Resources = Resources()
-    restart_policy: str = ""
-
-
-class NodeTerm(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """A `NodeSelectorTerm`: all of it must hold."""
-
-    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
-    match_fields: tuple[LabelSelectorRequirement, ...] = ()
-
-
-class NodeTerms(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """A `NodeSelector`: one of its terms must hold."""
-
-    node_selector_terms: tuple[NodeTerm, ...] = ()
-
-
-class NodeAffinity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """On which nodes a pod may be at all. What it prefers does not matter here."""
-
-    required: NodeTerms | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class PodTerm(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """A `PodAffinityTerm`: pods, and the label of nodes that makes two places one."""
-
-    label_selector: LabelSelectorSpec | None = None
-    topology_key: str = ""
-    namespaces: tuple[str, ...] = ()
-    namespace_selector: LabelSelectorSpec | None = None
-
-
-class PodAffinity(msgspec.Struct, frozen=True, gc=False, kw_only=True):
-    """Beside which pods a pod has to be, or must not be."""
-
-    required: tuple[PodTerm, ...] = msgspec.field(
-        default=(), name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Where a pod may be, and beside whom."""
-
-    node_affinity: NodeAffinity = NodeAffinity()
-    pod_affinity: PodAffinity = PodAffinity()
-    pod_anti_affinity: PodAffinity = PodAffinity()
 
 
 class ClaimSource(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -154,7 +93,7 @@ class VolumeClaim(Object, frozen=True):
 class VolumeNodeAffinity(msgspec.Struct, frozen=True, gc=False):
     """The nodes that can reach a volume; all when absent."""
 
-    required: NodeTerms | None = None
+    required: NodeSelector | None = None
 
 
 class PersistentVolumeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):

@@ -1,7 +1,8 @@
-"""Where the pods of a node could go: the scheduler's hard rules, looked at beforehand. Pure.
+"""Whether the pods of a node find another node, by the hard rules of kube-scheduler. Pure.
 
-It errs towards silence: a rule that it does not know, or that it cannot read, forbids
-nothing. Spread constraints, host ports and preferences are among them.
+The check prefers silence to a false alarm: a rule that it does not know or cannot read
+excludes no node. It does not evaluate topology spread constraints, host ports and
+preferences.
 """
 
 import math
@@ -9,22 +10,26 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
-from navarchos.client.selectors import LabelSelectorRequirement, Operator, Requirement, Selector
-from navarchos.client.taints import is_tolerated
-from navarchos.errors import ConfigError
-from navarchos.operator.preflight.capacity import free_capacity, insufficient, requests_of
-from navarchos.operator.preflight.kinds import (
-    NodeTerm,
-    NodeTerms,
-    PersistentVolume,
-    PlanNode,
-    PlanPod,
-    PodTerm,
-    VolumeClaim,
+from navarchos.client.selectors import Operator
+from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
+from navarchos.placement import (
+    NodeAffinityRule,
+    NodeSelector,
+    NodeSelectorRule,
+    NodeSelectorTerm,
+    PodAffinityRule,
+    PodIndex,
+    ResourceAmounts,
+    amounts_of,
+    insufficient,
+    is_cordoned_for,
+    reservation_of,
+    tolerates_cordon,
+    untolerated_taints,
 )
 
 __all__ = ["PlacementCheck", "PlacementFailure", "UnplaceablePod"]
@@ -33,10 +38,10 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class PlacementFailure(IntEnum):
-    """What keeps a pod off a node, in the order in which it is looked at.
+    """Why a pod cannot run on a node, in the order of the checks.
 
-    The highest of all nodes is the one worth telling: with that out of the way the pod
-    would have a place.
+    The highest failure over all nodes is the one to report: the pod could be placed if
+    that one were fixed.
     """
 
     UNSCHEDULABLE = 1
@@ -46,23 +51,23 @@ class PlacementFailure(IntEnum):
     AFFINITY = 5
     CAPACITY = 6
     CAPACITY_COMBINED = 7
-    """It finds room, but not beside the others of its node."""
+    """The pod fits alone, but not together with the other pods of its node."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnplaceablePod:
-    """A pod that would find no place on any other node.
+    """A pod that fits on no other node.
 
     Attributes:
-        pod: The pod; of several that find no room together, the first.
-        obstacle: What is in the way of the node that comes closest.
-        pinned: Whether its own rules name the very node that it has to leave.
-        detail: The labels, taints, volume or resources in question.
-        count: How many pods of the node it stands for.
+        pod: The pod. If several pods do not fit together, the first of them.
+        failure: What is missing on the node that comes closest.
+        pinned: Whether the rules of the pod name the node that it has to leave.
+        detail: The labels, taints, volumes or resources in question.
+        count: The number of pods of the node that this entry stands for.
     """
 
     pod: PlanPod
-    obstacle: PlacementFailure
+    failure: PlacementFailure
     pinned: bool = False
     detail: str = ""
     count: int = 1
@@ -70,158 +75,177 @@ class UnplaceablePod:
 
 @dataclass(frozen=True, slots=True)
 class _NodeSlot:
-    machine: PlanNode
-    room: Mapping[str, int]
+    """A node, and what its pods leave free."""
+
+    node: PlanNode
+    free: ResourceAmounts
 
     @property
     def name(self) -> str:
-        return self.machine.metadata.name
-
-    @property
-    def is_open(self) -> bool:
-        return self.machine.is_ready and not self.machine.spec.unschedulable
-
-    @property
-    def labels(self) -> Mapping[str, str]:
-        return self.machine.metadata.labels
+        return self.node.metadata.name
 
 
 @dataclass(slots=True)
 class _EquivalenceClass:
-    """Pods that may be on the same nodes, and those nodes, found as far as needed."""
+    """Pods to which the same nodes are open, and these nodes, found as far as needed."""
 
     pod: PlanPod
+    affinity: NodeAffinityRule
+    volumes: tuple[NodeSelectorRule, ...]
     rest: Iterator[_NodeSlot]
     fits: list[_NodeSlot] = field(default_factory=list)
 
+    def failure(self, slot: _NodeSlot) -> PlacementFailure | None:
+        """Return why no pod of the class can run on a node, capacity and other pods aside."""
+        node, tolerations = slot.node, self.pod.spec.tolerations
+        if not node.is_ready or is_cordoned_for(node, tolerations):
+            return PlacementFailure.UNSCHEDULABLE
+        if self.affinity.why_not(node):
+            return PlacementFailure.LABELS
+        if any(untolerated_taints(node.spec.taints, tolerations)):
+            return PlacementFailure.TAINTS
+        if not all(volume.matches(node) for volume in self.volumes):
+            return PlacementFailure.VOLUME
+        return None
+
+    def candidates(self) -> Iterator[_NodeSlot]:
+        """Yield the nodes that are open to the class. Each node is checked once."""
+        position = 0
+        while True:
+            if position < len(self.fits):
+                yield self.fits[position]
+                position += 1
+                continue
+            slot = next(self.rest, None)
+            if slot is None:
+                return
+            if self.failure(slot) is None:
+                self.fits.append(slot)
+
 
 class PlacementCheck:
-    """Looks for places for the pods of one node after the other.
+    """Finds the pods of a node that fit on no other node.
 
     Args:
-        machines: All nodes.
+        nodes: All nodes.
         pods: All pods.
-        claims: By namespace and name; `None` if they may not be read, and then volumes
-            bind nobody.
+        claims: By namespace and name. `None` if they cannot be read; then no pod is
+            bound to its volumes.
         volumes: By name.
     """
 
     def __init__(
         self,
-        machines: Iterable[PlanNode],
+        nodes: Iterable[PlanNode],
         pods: Iterable[PlanPod],
         claims: Mapping[tuple[str, str], VolumeClaim] | None,
         volumes: Mapping[str, PersistentVolume] | None,
     ) -> None:
-        on: dict[str, list[PlanPod]] = defaultdict(list)
-        self._in_namespace: dict[str, list[PlanPod]] = defaultdict(list)
+        self._nodes = {node.metadata.name: node for node in nodes}
+        self._pod_index = PodIndex()
+        by_node: dict[str, list[PlanPod]] = defaultdict(list)
         for pod in pods:
             if pod.spec.node_name and not pod.is_finished:
-                on[pod.spec.node_name].append(pod)
-                self._in_namespace[pod.metadata.namespace].append(pod)
-        seats = [_NodeSlot(m, free_capacity(m, on[m.metadata.name])) for m in machines]
-        # The emptiest first: most searches end with the first look.
-        self._seats = sorted(seats, key=lambda seat: (-seat.room.get("cpu", 0), seat.name))
-        self._labels = {seat.name: seat.labels for seat in seats}
+                by_node[pod.spec.node_name].append(pod)
+                self._pod_index.add(pod, pod.spec.node_name)
+        slots = [_NodeSlot(n, _free(n, by_node[name])) for name, n in self._nodes.items()]
+        # The emptiest node first: then most searches end at the first node.
+        self._slots = sorted(slots, key=lambda slot: (-slot.free.get("cpu", 0), slot.name))
         self._claims, self._volumes = claims, volumes
         self._max_free: dict[str, float] = {}
-        self._shapes: dict[bytes, _EquivalenceClass] = {}
-        self._domains: dict[bytes, dict[str, set[str]]] = {}
+        self._classes: dict[bytes, _EquivalenceClass] = {}
+        self._affinities: dict[bytes, PodAffinityRule] = {}
 
     def unplaceable(self, node: str, leaving: Sequence[PlanPod]) -> Iterator[UnplaceablePod]:
-        """Yield the pods of a node that would find no place, were they all to move now."""
+        """Yield the pods of a node that would fit nowhere if all of them moved now."""
         taken: dict[str, Counter[str]] = defaultdict(Counter)
-        crowd: list[tuple[PlanPod, str]] = []
-        wanted = {pod.metadata.uid: requests_of(pod) for pod in leaving}
+        crowded: list[tuple[PlanPod, str]] = []
+        wanted = {pod.metadata.uid: reservation_of(pod) for pod in leaving}
         for pod in sorted(leaving, key=lambda p: (-wanted[p.metadata.uid]["cpu"], p.metadata.name)):
-            requests = wanted[pod.metadata.uid]
-            if short := self._exceeds_every_node(requests):
+            amounts = wanted[pod.metadata.uid]
+            if short := self._exceeds_every_node(pod, amounts):
                 yield UnplaceablePod(pod, PlacementFailure.CAPACITY, detail=", ".join(short))
                 continue
-            seat = self._seat_for(pod, requests, node, taken)
-            if seat is not None:
-                taken[seat.name].update(requests)
-            elif self._seat_for(pod, requests, node, {}) is not None:
-                crowd.append((pod, ", ".join(self._short(pod, node, taken))))
+            slot = self._slot_for(pod, amounts, node, taken)
+            if slot is not None:
+                taken[slot.name].update(amounts)
+            elif self._slot_for(pod, amounts, node, {}) is not None:
+                crowded.append((pod, ", ".join(self._short(pod, amounts, node, taken))))
             else:
-                yield self._unplaceable(pod, node)
-        if crowd:
-            first, detail = crowd[0]
+                yield self._unplaceable(pod, amounts, node)
+        if crowded:
+            first, detail = crowded[0]
             yield UnplaceablePod(
-                first, PlacementFailure.CAPACITY_COMBINED, detail=detail, count=len(crowd)
+                first, PlacementFailure.CAPACITY_COMBINED, detail=detail, count=len(crowded)
             )
 
-    def _exceeds_every_node(self, requests: Mapping[str, int]) -> list[str]:
-        """Return the resources of which no open node has enough left.
+    def _exceeds_every_node(self, pod: PlanPod, amounts: ResourceAmounts) -> list[str]:
+        """Return the resources of which no schedulable node has enough left.
 
-        Only saves looks: in a full cluster each pod would be held against each node.
+        This only saves time: in a full cluster every pod would be compared with every node.
         """
-        return sorted(name for name, amount in requests.items() if amount > self._max_free_of(name))
+        if tolerates_cordon(pod.spec.tolerations):
+            return []  # cordoned nodes are open to this pod too
+        return sorted(name for name, amount in amounts.items() if amount > self._max_free_of(name))
 
     def _max_free_of(self, name: str) -> float:
         if name not in self._max_free:
-            rooms = [seat.room for seat in self._seats if seat.is_open]
-            unlimited = not rooms or ("/" not in name and any(name not in room for room in rooms))
-            most = max((room.get(name, 0) for room in rooms), default=0)
+            free = [
+                s.free for s in self._slots if s.node.is_ready and not s.node.spec.unschedulable
+            ]
+            unlimited = not free or ("/" not in name and any(name not in each for each in free))
+            most = max((each.get(name, 0) for each in free), default=0)
             self._max_free[name] = math.inf if unlimited else max(most, 0)
         return self._max_free[name]
 
-    def _seat_for(
+    def _slot_for(
         self,
         pod: PlanPod,
-        requests: Mapping[str, int],
+        amounts: ResourceAmounts,
         node: str,
-        taken: Mapping[str, Mapping[str, int]],
+        taken: Mapping[str, ResourceAmounts],
     ) -> _NodeSlot | None:
         return next(
             (
-                seat
-                for seat in self._candidates(pod, node)
-                if not insufficient(requests, seat.room, taken.get(seat.name, {}))
+                slot
+                for slot in self._candidates(pod, node)
+                if not insufficient(amounts, slot.free, taken.get(slot.name, {}))
             ),
             None,
         )
 
     def _candidates(self, pod: PlanPod, node: str) -> Iterator[_NodeSlot]:
-        """Yield the other nodes that would take the pod if they had room."""
-        for seat in self._fitting(self._shape(pod)):
-            if seat.name != node and self._affinity_allows(pod, seat, node):
-                yield seat
+        """Yield the other nodes on which the pod could run if they had the capacity."""
+        affinity = self._affinity(pod)
+        for slot in self._class(pod).candidates():
+            if slot.name != node and not affinity.why_not(slot.node, leaving=node):
+                yield slot
 
-    def _shape(self, pod: PlanPod) -> _EquivalenceClass:
-        spec = pod.spec
-        bound = self._bound(pod)
+    def _class(self, pod: PlanPod) -> _EquivalenceClass:
+        spec, volumes = pod.spec, self._bound(pod)
+        of_nodes = spec.affinity.node_affinity if spec.affinity is not None else None
+        names = [volume.metadata.name for volume in volumes]
         key = msgspec.json.encode(
-            (spec.node_selector, spec.affinity, spec.tolerations, [v.metadata.name for v in bound]),
-            order="deterministic",
+            (spec.node_selector, of_nodes, spec.tolerations, names), order="deterministic"
         )
-        return self._shapes.setdefault(key, _EquivalenceClass(pod, iter(self._seats)))
+        if key not in self._classes:
+            self._classes[key] = _EquivalenceClass(
+                pod,
+                NodeAffinityRule(spec.node_selector, spec.affinity),
+                tuple(NodeSelectorRule(each.spec.node_affinity.required) for each in volumes),
+                iter(self._slots),
+            )
+        return self._classes[key]
 
-    def _fitting(self, shape: _EquivalenceClass) -> Iterator[_NodeSlot]:
-        position = 0
-        while True:
-            if position < len(shape.fits):
-                yield shape.fits[position]
-                position += 1
-                continue
-            seat = next(shape.rest, None)
-            if seat is None:
-                return
-            if self._obstacle(shape.pod, seat) is None:
-                shape.fits.append(seat)
-
-    def _obstacle(self, pod: PlanPod, seat: _NodeSlot) -> PlacementFailure | None:
-        machine, spec = seat.machine, pod.spec
-        if not seat.is_open:
-            return PlacementFailure.UNSCHEDULABLE
-        if not _wants(pod, machine):
-            return PlacementFailure.LABELS
-        for taint in machine.spec.taints:
-            if taint.effect != "PreferNoSchedule" and not is_tolerated(taint, spec.tolerations):
-                return PlacementFailure.TAINTS
-        if not all(_reaches(volume, machine) for volume in self._bound(pod)):
-            return PlacementFailure.VOLUME
-        return None
+    def _affinity(self, pod: PlanPod) -> PodAffinityRule:
+        affinity, metadata = pod.spec.affinity, pod.metadata
+        to_pods = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else None
+        key = msgspec.json.encode(
+            (metadata.namespace, metadata.labels, to_pods), order="deterministic"
+        )
+        if key not in self._affinities:
+            self._affinities[key] = PodAffinityRule(pod, self._pod_index, self._nodes)
+        return self._affinities[key]
 
     def _bound(self, pod: PlanPod) -> list[PersistentVolume]:
         if self._claims is None or self._volumes is None:
@@ -235,157 +259,93 @@ class PlacementCheck:
         volumes = (self._volumes.get(c.spec.volume_name) for c in claims if c is not None)
         return [volume for volume in volumes if volume is not None]
 
-    def _affinity_allows(self, pod: PlanPod, seat: _NodeSlot, node: str) -> bool:
-        affinity = pod.spec.affinity
-        if affinity is None:
-            return True
-        for term in affinity.pod_anti_affinity.required:
-            if self._neighbours(pod, term, seat) - {node}:
-                return False
-        # The pods that leave with it may go along, so those of its node count.
-        return all(
-            self._neighbours(pod, term, seat) or _matches_itself(pod, term)
-            for term in affinity.pod_affinity.required
-        )
-
-    def _neighbours(self, pod: PlanPod, term: PodTerm, seat: _NodeSlot) -> set[str]:
-        """Return the nodes with pods of the term, in the place that the node belongs to."""
-        value = seat.labels.get(term.topology_key)
-        if value is None:
-            return set()
-        key = msgspec.json.encode((pod.metadata.namespace, term), order="deterministic")
-        if key not in self._domains:
-            self._domains[key] = self._spread(pod, term)
-        return self._domains[key].get(value, set())
-
-    def _spread(self, pod: PlanPod, term: PodTerm) -> dict[str, set[str]]:
-        selector = _selector(term)
-        found: dict[str, set[str]] = defaultdict(set)
-        if selector is None or term.namespace_selector is not None:
-            return found
-        for namespace in term.namespaces or (pod.metadata.namespace,):
-            for other in self._in_namespace[namespace]:
-                place = self._labels.get(other.spec.node_name, {}).get(term.topology_key)
-                if place is not None and selector.matches(other.metadata.labels):
-                    found[place].add(other.spec.node_name)
-        return found
-
-    def _unplaceable(self, pod: PlanPod, node: str) -> UnplaceablePod:
-        others = [seat for seat in self._seats if seat.name != node]
-        obstacles = {seat.name: self._why_not(pod, seat, node) for seat in others}
-        closest = max(obstacles.values(), default=PlacementFailure.UNSCHEDULABLE)
-        near = [seat for seat in others if obstacles[seat.name] is closest]
+    def _unplaceable(self, pod: PlanPod, amounts: ResourceAmounts, node: str) -> UnplaceablePod:
+        others = [slot for slot in self._slots if slot.name != node]
+        failures = {slot.name: self._failure(pod, slot, node) for slot in others}
+        closest = max(failures.values(), default=PlacementFailure.UNSCHEDULABLE)
+        near = [slot for slot in others if failures[slot.name] is closest]
         return UnplaceablePod(
             pod,
             closest,
             pinned=closest in {PlacementFailure.LABELS, PlacementFailure.VOLUME}
             and self._is_pinned(pod),
-            detail=", ".join(self._detail(pod, closest, near)),
+            detail=", ".join(self._detail(pod, amounts, closest, near)),
         )
 
-    def _why_not(self, pod: PlanPod, seat: _NodeSlot, node: str) -> PlacementFailure:
-        obstacle = self._obstacle(pod, seat)
-        if obstacle is not None:
-            return obstacle
-        return (
-            PlacementFailure.CAPACITY
-            if self._affinity_allows(pod, seat, node)
-            else PlacementFailure.AFFINITY
-        )
+    def _failure(self, pod: PlanPod, slot: _NodeSlot, node: str) -> PlacementFailure:
+        failure = self._class(pod).failure(slot)
+        if failure is not None:
+            return failure
+        if self._affinity(pod).why_not(slot.node, leaving=node):
+            return PlacementFailure.AFFINITY
+        return PlacementFailure.CAPACITY
 
     def _detail(
-        self, pod: PlanPod, obstacle: PlacementFailure, near: Sequence[_NodeSlot]
+        self,
+        pod: PlanPod,
+        amounts: ResourceAmounts,
+        failure: PlacementFailure,
+        near: Sequence[_NodeSlot],
     ) -> Iterable[str]:
-        match obstacle:
+        match failure:
             case PlacementFailure.LABELS:
                 return _required_labels(pod)
             case PlacementFailure.TAINTS:
-                taints = (t for seat in near for t in seat.machine.spec.taints)
-                hard = (t for t in taints if t.effect != "PreferNoSchedule")
-                tolerations = pod.spec.tolerations
-                return sorted({t.key for t in hard if not is_tolerated(t, tolerations)})
+                taints = [taint for slot in near for taint in slot.node.spec.taints]
+                return sorted({t.key for t in untolerated_taints(taints, pod.spec.tolerations)})
             case PlacementFailure.VOLUME:
                 return [volume.metadata.name for volume in self._bound(pod)]
-            case PlacementFailure.CAPACITY:
-                wanted = requests_of(pod)
-                return sorted(
-                    {name for seat in near for name in insufficient(wanted, seat.room, {})}
-                )
-            case _:
+            case PlacementFailure.CAPACITY | PlacementFailure.CAPACITY_COMBINED:
+                return sorted({name for s in near for name in insufficient(amounts, s.free, {})})
+            case PlacementFailure.UNSCHEDULABLE | PlacementFailure.AFFINITY:
                 return ()
+            case _:
+                assert_never(failure)
 
-    def _short(self, pod: PlanPod, node: str, taken: Mapping[str, Mapping[str, int]]) -> list[str]:
-        wanted = requests_of(pod)
-        seats = self._candidates(pod, node)
+    def _short(
+        self,
+        pod: PlanPod,
+        amounts: ResourceAmounts,
+        node: str,
+        taken: Mapping[str, ResourceAmounts],
+    ) -> list[str]:
+        slots = self._candidates(pod, node)
         short = {
-            n for seat in seats for n in insufficient(wanted, seat.room, taken.get(seat.name, {}))
+            n for slot in slots for n in insufficient(amounts, slot.free, taken.get(slot.name, {}))
         }
         return sorted(short)
 
     def _is_pinned(self, pod: PlanPod) -> bool:
-        terms = [pod.spec.affinity.node_affinity.required] if pod.spec.affinity else []
+        terms = [_required(pod)]
         terms += [volume.spec.node_affinity.required for volume in self._bound(pod)]
         return _HOSTNAME in pod.spec.node_selector or any(map(_names_a_node, terms))
 
 
-def _wants(pod: PlanPod, machine: PlanNode) -> bool:
-    labels, selector = machine.metadata.labels, pod.spec.node_selector
-    if any(labels.get(key) != value for key, value in selector.items()):
-        return False
-    required = pod.spec.affinity.node_affinity.required if pod.spec.affinity else None
-    return _is_one_of(required, machine)
+def _free(node: PlanNode, pods: Iterable[PlanPod]) -> ResourceAmounts:
+    """Return what a node has left beside its pods, for the resources that it reports."""
+    free = amounts_of(node.status.allocatable)
+    for pod in pods:
+        free.subtract({n: a for n, a in reservation_of(pod).items() if n in free})
+    return free
 
 
-def _reaches(volume: PersistentVolume, machine: PlanNode) -> bool:
-    return _is_one_of(volume.spec.node_affinity.required, machine)
+def _required(pod: PlanPod) -> NodeSelector | None:
+    affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
+    return affinity.required if affinity is not None else None
 
 
-def _is_one_of(terms: NodeTerms | None, machine: PlanNode) -> bool:
-    if terms is None:
-        return True
-    labels, fields = machine.metadata.labels, {"metadata.name": machine.metadata.name}
-    return any(
-        all(_holds(each, labels) for each in term.match_expressions)
-        and all(_holds(each, fields) for each in term.match_fields)
-        for term in terms.node_selector_terms
-        if term.match_expressions or term.match_fields  # an empty term matches nothing
-    )
-
-
-def _holds(expression: LabelSelectorRequirement, values: Mapping[str, str]) -> bool:
-    try:
-        operator = Operator(expression.operator)
-        return Requirement(expression.key, operator, expression.values).matches(values)
-    except (ConfigError, ValueError):
-        return True
-
-
-def _names_a_node(terms: NodeTerms | None) -> bool:
-    def does(term: NodeTerm) -> bool:
+def _names_a_node(selector: NodeSelector | None) -> bool:
+    def does(term: NodeSelectorTerm) -> bool:
         named = (e for e in term.match_expressions if e.key == _HOSTNAME)
         return bool(term.match_fields) or any(e.operator == Operator.IN for e in named)
 
-    return terms is not None and all(map(does, terms.node_selector_terms))
+    return selector is not None and all(map(does, selector.node_selector_terms))
 
 
 def _required_labels(pod: PlanPod) -> Iterable[str]:
+    """Yield the node labels that a pod requires, as text."""
     yield from (f"{key}={value}" for key, value in sorted(pod.spec.node_selector.items()))
-    required = pod.spec.affinity.node_affinity.required if pod.spec.affinity else None
+    required = _required(pod)
     for term in required.node_selector_terms if required is not None else ():
         for each in (*term.match_expressions, *term.match_fields):
             yield " ".join((each.key, each.operator, *each.values))
-
-
-def _selector(term: PodTerm) -> Selector | None:
-    try:
-        return Selector.from_spec(term.label_selector)
-    except ConfigError:
-        return None
-
-
-def _matches_itself(pod: PlanPod, term: PodTerm) -> bool:
-    """Tell whether it would be its own company, as the first of its kind may be."""
-    selector = _selector(term)
-    if selector is None or term.namespace_selector is not None:
-        return True
-    return selector.matches(pod.metadata.labels)

@@ -111,7 +111,7 @@ def finding_of_unplaceable(unplaceable: UnplaceablePod) -> PlanFinding:
         "",
         "add such a node, or change the pod's rules",
     )
-    match unplaceable.obstacle:
+    match unplaceable.failure:
         case PlacementFailure.UNSCHEDULABLE:
             message = "no other node is Ready and open to new pods"
             action = "add a node, or open one"

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from navarchos.client.selectors import LabelSelectorSpec, Selector
+from navarchos.placement import LabelAnchor, anchor_of, anchors_of
 from navarchos.testing.cluster.budgets import Health, required_health
-from navarchos.testing.cluster.labelindex import Anchor, anchor_of, anchors_of
 
 __all__ = ["Books", "BudgetRecord", "PodRecord"]
 
@@ -28,7 +28,7 @@ class BudgetRecord:
     name: str
     spec: JsonObject
     selector: Selector
-    anchor: Anchor
+    anchor: LabelAnchor
     pods: int = 0
     healthy: int = 0
     owners: Counter[str] = field(default_factory=Counter)  # pods by their controller's uid
@@ -68,9 +68,9 @@ class Books:
 
     def __init__(self) -> None:
         self.pods: dict[str, PodRecord] = {}
-        self._pods_at: dict[Anchor, dict[str, None]] = {}  # names, in the order they came
+        self._pods_at: dict[LabelAnchor, dict[str, None]] = {}  # names, in the order they came
         self._budgets: dict[str, BudgetRecord] = {}
-        self._budgets_at: dict[Anchor, dict[str, BudgetRecord]] = {}
+        self._budgets_at: dict[LabelAnchor, dict[str, BudgetRecord]] = {}
         self._scales: dict[str, int] = {}  # wanted replicas by the owner's uid
         self._parents: dict[str, str] = {}  # Deployment by ReplicaSet, both by uid
 

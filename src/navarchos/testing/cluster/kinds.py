@@ -11,9 +11,10 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Resource
-from navarchos.client.selectors import LabelSelectorRequirement, LabelSelectorSpec
+from navarchos.client.selectors import LabelSelectorSpec
 from navarchos.client.taints import Taint, Toleration
 from navarchos.meta import Object, OwnerReference, ResourceVersion
+from navarchos.placement.kinds import Affinity, Container, TopologySpreadConstraint
 from navarchos.structs import prepare_decoding
 
 __all__ = [
@@ -25,33 +26,24 @@ __all__ = [
     "PODS",
     "REPLICA_SETS",
     "STATEFUL_SETS",
-    "Affinity",
     "Budget",
     "BudgetSpec",
     "BudgetStatus",
-    "Container",
     "DaemonSet",
     "Deployment",
     "Job",
     "Node",
     "NodeAddress",
-    "NodeAffinity",
-    "NodeSelector",
-    "NodeSelectorTerm",
     "NodeSpec",
     "NodeStatus",
     "Pod",
-    "PodAffinity",
-    "PodAffinityTerm",
     "PodMeta",
     "PodSpec",
     "PodStatus",
     "ReplicaSet",
-    "Resources",
     "StatefulSet",
     "StatusCondition",
     "Template",
-    "TopologySpreadConstraint",
     "WorkloadSpec",
     "WorkloadStatus",
 ]
@@ -83,73 +75,6 @@ class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Resources(msgspec.Struct, frozen=True, gc=False):
-    """Requests of a container, as quantities by resource name."""
-
-    requests: Mapping[str, str | int] = {}
-
-
-class Container(msgspec.Struct, frozen=True, gc=False):
-    """A container of a pod."""
-
-    name: str = ""
-    image: str = ""
-    resources: Resources = Resources()
-
-
-_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
-
-
-class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Nodes by their labels and their names; all conditions must hold."""
-
-    match_expressions: tuple[LabelSelectorRequirement, ...] = ()
-    match_fields: tuple[LabelSelectorRequirement, ...] = ()
-
-
-class NodeSelector(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Nodes that one of the terms matches."""
-
-    node_selector_terms: tuple[NodeSelectorTerm, ...] = ()
-
-
-class NodeAffinity(msgspec.Struct, frozen=True, gc=False):
-    """Where a pod has to be, by the nodes."""
-
-    required: NodeSelector | None = msgspec.field(default=None, name=_REQUIRED)
-
-
-class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Pods, and the label of nodes that says what is near them."""
-
-    label_selector: LabelSelectorSpec | None = None
-    topology_key: str = ""
-    namespaces: tuple[str, ...] = ()
-
-
-class PodAffinity(msgspec.Struct, frozen=True, gc=False):
-    """Where a pod has to be, or must not be, by other pods."""
-
-    required: tuple[PodAffinityTerm, ...] = msgspec.field(default=(), name=_REQUIRED)
-
-
-class Affinity(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """What draws a pod to places, or keeps it from them; preferences are left out."""
-
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
-class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How unevenly pods may be spread over domains."""
-
-    max_skew: int = 1
-    topology_key: str = ""
-    when_unsatisfiable: str = "DoNotSchedule"
-    label_selector: LabelSelectorSpec | None = None
-
-
 @prepare_decoding
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """Where a pod may run, and where it does."""
@@ -160,6 +85,8 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     affinity: Affinity | None = None
     topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
     containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+    overhead: Mapping[str, str | int] = {}
     termination_grace_period_seconds: int = 30
 
 

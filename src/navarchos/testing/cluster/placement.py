@@ -1,8 +1,8 @@
-"""Where pods go: the books of the scheduler, and its choice.
+"""The state of the simulated scheduler, and its choice of a node for a pod.
 
-The books are kept by the events of pods and nodes, one step per event, so that
-a choice needs no scan over pods. They also hold what has been decided and is not
-in the cache yet (upstream's *assumed* pods).
+Events of pods and nodes update the state one by one, so that a choice needs no scan over
+all pods. The state also holds choices that the cache does not show yet (upstream calls
+such pods *assumed*). `navarchos.placement` has the rules that a node must satisfy.
 """
 
 import threading
@@ -11,233 +11,223 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.client.taints import Taint, is_tolerated
-from navarchos.quantities import parse_quantity
-from navarchos.testing.cluster.constraints import Domains, Neighbours, NodeFilter
+from navarchos.placement import (
+    NodeAffinityRule,
+    PodAffinityRule,
+    PodIndex,
+    TopologySpreadRule,
+    amounts_of,
+    insufficient,
+    is_cordoned_for,
+    reservation_of,
+    untolerated_taints,
+)
 from navarchos.testing.cluster.kinds import Node, Pod
 
-__all__ = ["Placement", "requests_of", "why_not"]
+__all__ = ["Placement", "why_not"]
 
 _SAMPLE: Final = 16
-"""So many feasible nodes are compared; upstream samples large clusters too."""
+"""The number of feasible nodes that are compared. Upstream samples large clusters too."""
 
 _SIBLING_WEIGHT: Final = 2
-"""A sibling on the node counts like so many other pods: replicas spread."""
-
-_UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
-_ROOM: Final = ("cpu", "memory")
+"""The weight of a pod of the same controller, beside 1 for any other pod: replicas spread."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Booking:
+class _Reservation:
+    """A pod on a node, with what it reserves there."""
+
     node: str
     owner: str
-    requests: Mapping[str, int]
+    amounts: Mapping[str, int]
 
 
 @dataclass(slots=True)
-class _Seat:
-    """A node, or the memory of one: pods may be known before and after it."""
+class _NodeSlot:
+    """The pods of a node. Pods can be known before their node exists and after it is deleted."""
 
     node: Node | None = None
+    allocatable: Mapping[str, int] = field(default_factory=dict)
     pods: int = 0
-    requested: Counter[str] = field(default_factory=Counter)
+    reserved: Counter[str] = field(default_factory=Counter)
     owners: Counter[str] = field(default_factory=Counter)
 
 
 class Placement:
     """Chooses a node for each pod.
 
-    Among the least loaded nodes that fit, the one with the fewest pods wins,
-    siblings (pods of the same controller) weighing more, then the youngest: so
-    pods that were moved go to machines that are new and empty. A node with a soft
-    taint that the pod does not tolerate comes after all that have none.
+    Among the least loaded nodes that fit, the one with the fewest pods wins, then the
+    youngest. Siblings (pods of the same controller) weigh more. So evicted pods move to
+    nodes that are new and empty. A node with a soft taint that the pod does not tolerate
+    is chosen only if there is no node without one.
 
-    Threads: safe from any thread. `place` chooses and books in one step, so two
-    workers never give the same room away twice.
+    Threads: safe from any thread. `place` chooses and reserves in one step, so that two
+    workers never use the same capacity twice.
     """
 
     def __init__(self) -> None:
-        self._neighbours = Neighbours()  # guarded by _books_lock
-        self._nodes: dict[str, Node] = {}  # guarded by _books_lock; those that exist
-        self._books_lock = threading.Lock()
-        self._seats: dict[str, _Seat] = defaultdict(_Seat)  # guarded by _books_lock
-        self._bookings: dict[str, _Booking] = {}  # guarded by _books_lock; by pod uid
-        # Names of existing nodes by number of pods. guarded by _books_lock
+        self._lock = threading.Lock()
+        self._pod_index = PodIndex()  # guarded by _lock
+        self._nodes: dict[str, Node] = {}  # guarded by _lock; existing nodes only
+        self._slots: dict[str, _NodeSlot] = defaultdict(_NodeSlot)  # guarded by _lock
+        self._reservations: dict[str, _Reservation] = {}  # guarded by _lock; by pod uid
+        # Names of existing nodes by number of pods. guarded by _lock
         self._levels: dict[int, dict[str, None]] = defaultdict(dict)
 
     def set_node(self, node: Node) -> None:
-        """Take note of a node as it is now."""
-        with self._books_lock:
+        """Add or update a node."""
+        with self._lock:
             name = node.metadata.name
-            seat = self._seats[name]
-            seat.node = self._nodes[name] = node
-            self._levels[seat.pods][name] = None
+            slot = self._slots[name]
+            slot.node = self._nodes[name] = node
+            slot.allocatable = amounts_of(node.status.allocatable)
+            self._levels[slot.pods][name] = None
 
     def remove_node(self, name: str) -> None:
-        """Forget a node. The bookings of its pods end when they do."""
-        with self._books_lock:
-            seat = self._seats[name]
-            seat.node = None
+        """Remove a node. The reservations of its pods end when the pods do."""
+        with self._lock:
+            slot = self._slots[name]
+            slot.node = None
             self._nodes.pop(name, None)
-            self._levels[seat.pods].pop(name, None)
-            self._forget_seat_locked(name)
+            self._levels[slot.pods].pop(name, None)
+            self._drop_slot_locked(name)
 
     def set_pod(self, pod: Pod) -> None:
-        """Take note of a pod as it is now. One without a node says nothing new."""
+        """Add or update a pod. A pod without a node changes nothing."""
         uid = pod.metadata.uid
         if not pod.spec.node_name:
             return
-        with self._books_lock:
+        with self._lock:
             if pod.is_finished:
-                self._unbook_locked(uid)
-            elif uid not in self._bookings or self._bookings[uid].node != pod.spec.node_name:
-                self._unbook_locked(uid)
-                self._book_locked(pod, pod.spec.node_name)
+                self._release_locked(uid)
+            elif (
+                uid not in self._reservations or self._reservations[uid].node != pod.spec.node_name
+            ):
+                self._release_locked(uid)
+                self._reserve_locked(pod, pod.spec.node_name)
             else:
-                self._neighbours.add(pod, pod.spec.node_name)
+                self._pod_index.add(pod, pod.spec.node_name)
 
     def remove_pod(self, uid: str) -> None:
-        """Forget a pod: it is gone, or could not be bound."""
-        with self._books_lock:
-            self._unbook_locked(uid)
+        """Remove a pod that was deleted or could not be bound."""
+        with self._lock:
+            self._release_locked(uid)
 
     def place(self, pod: Pod) -> str | None:
-        """Return the node for a pod and book its room there, or `None`: none fits.
+        """Choose a node for a pod and reserve its capacity there; `None` if no node fits.
 
-        A pod that has a booking keeps its node, so asking twice is harmless.
+        A pod that has a reservation keeps its node, so a repeated call is harmless.
         """
-        with self._books_lock:
-            held = self._bookings.get(pod.metadata.uid)
+        with self._lock:
+            held = self._reservations.get(pod.metadata.uid)
             if held is not None:
                 return held.node
             owner = pod.owner.uid if pod.owner is not None else ""
             best = min(
                 self._candidates_locked(pod),
-                key=lambda seat: _rank(seat, owner),
+                key=lambda slot: _rank(slot, owner),
                 default=None,
             )
             if best is None or best.node is None:
                 return None
             name = best.node.metadata.name
-            self._book_locked(pod, name)
+            self._reserve_locked(pod, name)
             return name
 
     def pods_on(self, node: str) -> int:
-        """Return how many pods are on a node, booked ones included."""
-        with self._books_lock:
-            return self._seats[node].pods if node in self._seats else 0
+        """Return the number of pods on a node, including pods that were only placed."""
+        with self._lock:
+            return self._slots[node].pods if node in self._slots else 0
 
-    def _candidates_locked(self, pod: Pod) -> Sequence[_Seat]:
-        preferred: list[_Seat] = []
-        others: list[_Seat] = []
-        for seat in self._feasible_locked(pod):
-            assert seat.node is not None
-            (others if _is_avoided(pod, seat.node) else preferred).append(seat)
+    def _candidates_locked(self, pod: Pod) -> Sequence[_NodeSlot]:
+        preferred: list[_NodeSlot] = []
+        others: list[_NodeSlot] = []
+        for slot in self._feasible_locked(pod):
+            assert slot.node is not None
+            (others if _is_avoided(pod, slot.node) else preferred).append(slot)
             if len(preferred) >= _SAMPLE:
                 break
         return preferred or others[:_SAMPLE]
 
-    def _feasible_locked(self, pod: Pod) -> Iterator[_Seat]:
-        """Generate the nodes that a pod fits on, the least loaded first."""
-        requests, wanted = requests_of(pod), NodeFilter(pod.spec)
-        domains = Domains(pod, self._neighbours, self._nodes)
+    def _feasible_locked(self, pod: Pod) -> Iterator[_NodeSlot]:
+        """Yield the nodes that a pod fits on, the least loaded first."""
+        wanted = reservation_of(pod)
+        spec, index = pod.spec, self._pod_index
+        node_affinity = NodeAffinityRule(spec.node_selector, spec.affinity)
+        pod_affinity = PodAffinityRule(pod, index, self._nodes)
+        constraints = spec.topology_spread_constraints
+        spread = TopologySpreadRule(pod, constraints, index, self._nodes.values())
         for level in sorted(self._levels):
             for name in self._levels[level]:
-                seat = self._seats[name]
-                if seat.node is None or _why_closed(pod, seat.node):
+                slot = self._slots[name]
+                node = slot.node
+                if node is None or _why_closed(pod, node) or node_affinity.why_not(node):
                     continue
-                if wanted.why_not(seat.node) or domains.why_not(seat.node):
+                if pod_affinity.why_not(node) or spread.why_not(node):
                     continue
-                if _has_room(seat, requests):
-                    yield seat
+                if not insufficient(wanted, slot.allocatable, slot.reserved):
+                    yield slot
 
-    def _book_locked(self, pod: Pod, node: str) -> None:
+    def _reserve_locked(self, pod: Pod, node: str) -> None:
         owner = pod.owner.uid if pod.owner is not None else ""
-        booking = _Booking(node, owner, requests_of(pod))
-        self._bookings[pod.metadata.uid] = booking
-        self._neighbours.add(pod, node)
-        self._count_locked(booking, 1)
+        reservation = _Reservation(node, owner, reservation_of(pod))
+        self._reservations[pod.metadata.uid] = reservation
+        self._pod_index.add(pod, node)
+        self._count_locked(reservation, 1)
 
-    def _unbook_locked(self, uid: str) -> None:
-        booking = self._bookings.pop(uid, None)
-        self._neighbours.remove(uid)
-        if booking is not None:
-            self._count_locked(booking, -1)
-            self._forget_seat_locked(booking.node)
+    def _release_locked(self, uid: str) -> None:
+        reservation = self._reservations.pop(uid, None)
+        self._pod_index.remove(uid)
+        if reservation is not None:
+            self._count_locked(reservation, -1)
+            self._drop_slot_locked(reservation.node)
 
-    def _count_locked(self, booking: _Booking, sign: int) -> None:
-        seat = self._seats[booking.node]
-        if seat.node is not None:
-            self._levels[seat.pods].pop(booking.node, None)
-            self._levels[seat.pods + sign][booking.node] = None
-        seat.pods += sign
-        for name, amount in booking.requests.items():
-            seat.requested[name] += sign * amount
-        seat.owners[booking.owner] += sign
-        if not seat.owners[booking.owner]:
-            del seat.owners[booking.owner]
+    def _count_locked(self, reservation: _Reservation, sign: int) -> None:
+        slot = self._slots[reservation.node]
+        if slot.node is not None:
+            self._levels[slot.pods].pop(reservation.node, None)
+            self._levels[slot.pods + sign][reservation.node] = None
+        slot.pods += sign
+        for name, amount in reservation.amounts.items():
+            slot.reserved[name] += sign * amount
+        slot.owners[reservation.owner] += sign
+        if not slot.owners[reservation.owner]:
+            del slot.owners[reservation.owner]
 
-    def _forget_seat_locked(self, name: str) -> None:
-        """Drop the seat of a node that is gone, once nothing is booked on it."""
-        seat = self._seats[name]
-        if seat.node is None and not seat.pods:
-            del self._seats[name]
+    def _drop_slot_locked(self, name: str) -> None:
+        """Drop the slot of a deleted node as soon as no pod is on it."""
+        slot = self._slots[name]
+        if slot.node is None and not slot.pods:
+            del self._slots[name]
 
 
 def why_not(pod: Pod, node: Node) -> str:
-    """Return why a pod may not come to a node, whatever is there; "" if it may."""
-    return _why_closed(pod, node) or NodeFilter(pod.spec).why_not(node)
+    """Return why a pod cannot run on a node, other pods aside; an empty string if it can."""
+    rule = NodeAffinityRule(pod.spec.node_selector, pod.spec.affinity)
+    return _why_closed(pod, node) or rule.why_not(node)
 
 
 def _why_closed(pod: Pod, node: Node) -> str:
+    # A real scheduler sees the not-ready taint, which the node controller adds.
     if not node.is_ready:
         return "the node is not ready"
-    if node.spec.unschedulable and not is_tolerated(_UNSCHEDULABLE, pod.spec.tolerations):
+    if is_cordoned_for(node, pod.spec.tolerations):
         return "the node is unschedulable"
-    for taint in node.spec.taints:
-        if taint.effect == "PreferNoSchedule" or is_tolerated(taint, pod.spec.tolerations):
-            continue
-        return f"the pod does not tolerate the taint {taint.key}"
-    return ""
+    taint = next(untolerated_taints(node.spec.taints, pod.spec.tolerations), None)
+    return f"the pod does not tolerate the taint {taint.key}" if taint is not None else ""
 
 
 def _is_avoided(pod: Pod, node: Node) -> bool:
-    return any(
-        taint.effect == "PreferNoSchedule" and not is_tolerated(taint, pod.spec.tolerations)
-        for taint in node.spec.taints
-    )
+    return any(untolerated_taints(node.spec.taints, pod.spec.tolerations, soft=True))
 
 
-def requests_of(pod: Pod) -> Mapping[str, int]:
-    """Return what a pod asks for, in thousandths, summed over its containers."""
-    total: Counter[str] = Counter()
-    for container in pod.spec.containers:
-        for name in _ROOM:
-            amount = container.resources.requests.get(name)
-            if amount is not None:
-                total[name] += parse_quantity(amount)
-    return total
-
-
-def _has_room(seat: _Seat, requests: Mapping[str, int]) -> bool:
-    assert seat.node is not None
-    room = seat.node.status.allocatable
-    if "pods" in room and parse_quantity(room["pods"]) < (seat.pods + 1) * 1000:
-        return False
-    return all(
-        name not in room or seat.requested[name] + amount <= parse_quantity(room[name])
-        for name, amount in requests.items()
-    )
-
-
-def _rank(seat: _Seat, owner: str) -> tuple[int, float, str]:
-    assert seat.node is not None
-    metadata = seat.node.metadata
+def _rank(slot: _NodeSlot, owner: str) -> tuple[int, float, str]:
+    assert slot.node is not None
+    metadata = slot.node.metadata
     created = metadata.creation_timestamp
-    siblings = seat.owners[owner] if owner else 0
+    siblings = slot.owners[owner] if owner else 0
     return (
-        seat.pods + _SIBLING_WEIGHT * siblings,
+        slot.pods + _SIBLING_WEIGHT * siblings,
         -created.timestamp() if created is not None else 0.0,
         metadata.name,
     )

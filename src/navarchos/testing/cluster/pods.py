@@ -9,7 +9,8 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from navarchos.meta import format_time
-from navarchos.testing.cluster.kinds import Container, Pod, Template
+from navarchos.placement import Container
+from navarchos.testing.cluster.kinds import Pod, Template
 
 __all__ = [
     "DAEMON_TOLERATIONS",

@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Callable
 
+from navarchos.placement import requests_of
 from navarchos.testing.cluster.kinds import Node, Pod
-from navarchos.testing.cluster.placement import Placement, requests_of, why_not
+from navarchos.testing.cluster.placement import Placement, why_not
 
 MakePod = Callable[..., Pod]
 MakeNode = Callable[..., Node]

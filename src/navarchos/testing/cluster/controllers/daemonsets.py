@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from navarchos.client.taints import Toleration, is_tolerated
+from navarchos.client.taints import Toleration
+from navarchos.placement import NodeAffinityRule, untolerated_taints
 from navarchos.runtime import Builder, Request
-from navarchos.testing.cluster.constraints import NodeFilter
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
 from navarchos.testing.cluster.kinds import (
     DAEMON_SETS,
@@ -51,7 +51,8 @@ def plan(
     they are collected as garbage.
     """
     tolerations = tolerations_of(template)
-    wanted_nodes = NodeFilter(msgspec.convert(template.get("spec") or {}, PodSpec))
+    spec = msgspec.convert(template.get("spec") or {}, PodSpec)
+    wanted_nodes = NodeAffinityRule(spec.node_selector, spec.affinity)
     by_node: dict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         by_node[pod.spec.node_name].append(pod)
@@ -85,11 +86,8 @@ def tolerations_of(template: Template) -> tuple[Toleration, ...]:
     return msgspec.convert([*(own or ()), *DAEMON_TOLERATIONS], tuple[Toleration, ...])
 
 
-def _belongs(wanted: NodeFilter, node: Node, tolerations: tuple[Toleration, ...]) -> bool:
-    return not wanted.why_not(node) and all(
-        taint.effect == "PreferNoSchedule" or is_tolerated(taint, tolerations)
-        for taint in node.spec.taints
-    )
+def _belongs(wanted: NodeAffinityRule, node: Node, tolerations: tuple[Toleration, ...]) -> bool:
+    return not wanted.why_not(node) and not any(untolerated_taints(node.spec.taints, tolerations))
 
 
 def _surplus(held: list[Pod]) -> list[Pod]:
