@@ -137,7 +137,7 @@ def test_an_eviction_that_a_crash_of_the_api_server_cut_off_costs_its_slot_for_a
 
     first = world.server.get("pods", "ledger-0", "billing")["metadata"]["uid"]
     world.server.subscribe(look)
-    world.server.faults.add(Fault(verb="evict", name="ledger-0", charge_only=True, times=1))
+    world.server.faults.add(Fault(verb="evict", name="ledger-0", spend_budget_only=True, times=1))
     world.start_manager()
     world.server.install(ROLLOUT)
     world.wait_until(lambda _: not world.server.faults.pending)

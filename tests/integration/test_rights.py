@@ -28,7 +28,7 @@ from navarchos.threads import ThreadGroup
 LIMIT = 60.0
 AGENT = "navarchos-manager"
 FORCED = {"force": True}
-Asked = tuple[str, str]
+RequestFacts = tuple[str, str]
 """A verb, and `plural` or `plural/subresource`."""
 
 
@@ -193,7 +193,7 @@ def repeat_an_event(scene: Scene) -> None:
         scene.wait_until(lambda count=count: scene.count_of("Repeated") == count)
 
 
-def asked(record: AuditRecord) -> Asked:
+def asked(record: AuditRecord) -> RequestFacts:
     if record.verb == "evict":
         return "create", "pods/eviction"
     target = f"{record.resource}/{record.subresource}" if record.subresource else record.resource

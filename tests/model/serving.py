@@ -17,20 +17,20 @@ from navarchos.client import ConnectFailed, HttpRequest, RequestTimeout
 from navarchos.client.transport import BufferedResponse
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver.access import Access
+from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.builtin import builtin_kinds
-from navarchos.testing.apiserver.custom import Definitions
+from navarchos.testing.apiserver.custom import CustomKinds
 from navarchos.testing.apiserver.garbage_collector import GarbageCollector
 from navarchos.testing.apiserver.handler import Call, Request, route, serve
 from navarchos.testing.apiserver.in_memory import buffered, read_request
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.objects import encode
-from navarchos.testing.apiserver.request_pipeline import refusal
-from navarchos.testing.apiserver.requests import Answer, negotiate, read_list_options
+from navarchos.testing.apiserver.request_pipeline import error_response
+from navarchos.testing.apiserver.requests import Response, negotiate, read_list_options
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.watches import WatchLines
-from navarchos.testing.apiserver.writes import Api, Options, create
+from navarchos.testing.apiserver.writes import Api, WriteOptions, create
 
 __all__ = ["Connection", "Cut", "Lost", "Server", "TooSlow", "Trouble"]
 
@@ -103,11 +103,11 @@ class Server:
         self.scheduler = scheduler
         self.store = Store(clock=_StoreClock(scheduler))
         self.kinds = Kinds(builtin_kinds())
-        self.api = Api(self.store, self.kinds, Access(self.store, rbac=False), make_uid)
+        self.api = Api(self.store, self.kinds, AccessControl(self.store, rbac=False), make_uid)
         self.collector = GarbageCollector(self.api)
         self.has_garbage = False
         self._watches: dict[BucketId, dict[_WatchAnswer, None]] = {}
-        self.store.subscribe(Definitions(self.store, self.kinds).on_change)
+        self.store.subscribe(CustomKinds(self.store, self.kinds).on_change)
         self.store.subscribe(self._on_change)
         for name in ("default", "kube-system"):
             self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -119,12 +119,12 @@ class Server:
             kind = self.kinds.by_kind(manifest["apiVersion"], manifest["kind"])
             assert kind is not None
             namespace = manifest["metadata"].get("namespace", "default") if kind.namespaced else ""
-            options = Options(field_validation="Strict", keep_status=True)
+            options = WriteOptions(field_validation="Strict", keep_status=True)
             create(self.api, kind, namespace, dict(manifest), options)
 
     def request(
         self, method: str, path: str, body: Any = None, *, agent: str = "somebody"
-    ) -> Answer:
+    ) -> Response:
         """Serve a request at once; refusals are answers, too."""
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         raw = b"" if body is None else encode(body)
@@ -133,7 +133,7 @@ class Server:
         try:
             return serve(self.api, route(self.api, request), request)
         except StatusError as error:
-            return Answer(error.code, encode(error.to_json()))
+            return Response(error.code, encode(error.to_json()))
 
     def collect(self) -> None:
         """Let the garbage collector do what is due."""
@@ -215,7 +215,7 @@ class Connection:
     def _serve(self, request: HttpRequest, asked: Request) -> "BufferedResponse | _WatchAnswer":
         call = _routed(self._server.api, asked)
         if isinstance(call, StatusError):
-            return buffered(refusal(call))
+            return buffered(error_response(call))
         self._trouble.leaving(self._process, call)
         self._pause(request.stop)
         try:
@@ -228,7 +228,7 @@ class Connection:
         except TooSlow:
             self._wait_in_vain(request)
         except StatusError as error:
-            return buffered(refusal(error))
+            return buffered(error_response(error))
         try:
             self._trouble.after(self._process, call)
         except Lost:
@@ -291,7 +291,7 @@ class _WatchAnswer:
         self._bucket = bucket
         self._stop = stop
         self._changed = threading.Condition(threading.Lock())
-        self._first, self._cursor = lines.begin()
+        self._first, self._cursor = lines.first_lines()
         self._is_cut = False
         self._bookmark_at = server.scheduler.seconds + _BOOKMARKS
         self._withdraw = stop.on_stop(self.wake) if stop is not None else _nothing
@@ -348,7 +348,7 @@ class _WatchAnswer:
         self._server.closed(self._bucket, self)
 
     def _next(self) -> list[bytes]:
-        lines, self._cursor = self._lines.since(self._cursor)
+        lines, self._cursor = self._lines.lines_after(self._cursor)
         now = self._server.scheduler.seconds
         if self._cursor >= 0 and now >= self._bookmark_at:
             lines.append(self._lines.bookmark())

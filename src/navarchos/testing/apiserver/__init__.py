@@ -7,14 +7,14 @@ with ApiServer(crds=[manifest]) as server:
 ```
 """
 
-from navarchos.testing.apiserver.faults import EVERYDAY_FAULTS, Fault, Faults
+from navarchos.testing.apiserver.faults import COMMON_FAULTS, Fault, Faults
 from navarchos.testing.apiserver.request_pipeline import AuditRecord
 from navarchos.testing.apiserver.server import ApiServer
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Origin
 
 __all__ = [
-    "EVERYDAY_FAULTS",
+    "COMMON_FAULTS",
     "ApiServer",
     "AuditRecord",
     "BucketId",

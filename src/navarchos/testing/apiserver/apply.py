@@ -9,15 +9,15 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from navarchos.testing.apiserver.bodies import Options, json_name
+from navarchos.testing.apiserver.bodies import WriteOptions, json_name
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode, meta
 from navarchos.testing.apiserver.ownership.field_manager import (
-    Applied,
-    Conflicts,
-    Writing,
-    applied,
-    writing_of,
+    ApplyConflicts,
+    ApplyResult,
+    FieldWrite,
+    after_apply,
+    field_write,
 )
 from navarchos.testing.apiserver.ownership.fieldsets import (
     FieldSet,
@@ -29,12 +29,12 @@ from navarchos.testing.apiserver.ownership.fieldsets import (
 )
 from navarchos.testing.apiserver.ownership.managed_fields import (
     Manager,
-    decode_claims,
-    encode_claims,
+    decode_managed_fields,
+    encode_managed_fields,
 )
 from navarchos.testing.apiserver.ownership.typed_values import (
     ElementFault,
-    changed,
+    compare,
     element_of,
     fields_of,
     is_granular_list,
@@ -159,7 +159,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_configuration(raw: bytes, options: Options) -> JsonObject:
+def read_configuration(raw: bytes, options: WriteOptions) -> JsonObject:
     """Decode what is applied: YAML, and JSON as a part of it.
 
     Raises:
@@ -196,7 +196,7 @@ def _read_yaml(raw: bytes) -> tuple[JsonValue, list[str]]:
         ) from error
 
 
-def _report(repeated: list[str], options: Options) -> None:
+def _report(repeated: list[str], options: WriteOptions) -> None:
     if options.field_validation == "Strict":
         listed = "\n  ".join(repeated)
         raise bad_request(
@@ -213,7 +213,7 @@ def apply(
     namespace: str,
     name: str,
     config: JsonObject,
-    options: Options,
+    options: WriteOptions,
     *,
     subresource: str = "",
     force: bool = False,
@@ -228,10 +228,10 @@ def apply(
             500 for fields that the schema does not have, as upstream. Nothing is stored.
     """
     options.applying = True
-    writing = writing_of(api.kinds, kind, options.manager, subresource)
+    write = field_write(api.kinds, kind, options.manager, subresource)
 
     def change(live: JsonObject) -> JsonObject:
-        return apply_to(writing, live, config, force=force)
+        return apply_to(write, live, config, force=force)
 
     with api.store.transaction():
         if api.store.get(kind.bucket, entry_key(namespace, name)) is None:
@@ -248,7 +248,7 @@ def _create(
     namespace: str,
     name: str,
     change: Callable[[JsonObject], JsonObject],
-    options: Options,
+    options: WriteOptions,
 ) -> Entry:
     obj = change({})
     if uid := meta(obj).get("uid"):
@@ -271,33 +271,33 @@ def _create(
     return create(api, kind, namespace, obj, options)
 
 
-def apply_to(writing: Writing, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:
+def apply_to(write: FieldWrite, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:
     """Return the object with the configuration applied, and who manages what of it now."""
-    _check_configuration(writing.kind, config)
+    _check_configuration(write.kind, config)
     metadata = dict(meta(live))
-    claims = decode_claims(metadata.pop("managedFields", None))
+    managed = decode_managed_fields(metadata.pop("managedFields", None))
     if live:
         live = {**live, "metadata": metadata}
     try:
-        outcome = applied(writing, claims, live, config, force=force)
-    except Conflicts as conflicts:
-        rest = _not_from_before(writing, live, conflicts.fields)
+        outcome = after_apply(write, managed, live, config, force=force)
+    except ApplyConflicts as conflicts:
+        rest = _not_from_before(write, live, conflicts.fields)
         if rest:
             raise _conflict(rest) from conflicts
-        outcome = applied(writing, claims, live, config, force=True)
-    return _with_managers(writing, live, config, outcome)
+        outcome = after_apply(write, managed, live, config, force=True)
+    return _with_managers(write, live, config, outcome)
 
 
 def _with_managers(
-    writing: Writing, live: JsonObject, config: JsonObject, outcome: Applied
+    write: FieldWrite, live: JsonObject, config: JsonObject, outcome: ApplyResult
 ) -> JsonObject:
     obj = live if outcome.obj is None else outcome.obj
     metadata = dict(meta(obj))
     annotations = metadata.get("annotations") or {}
-    if writing.name == _KUBECTL and annotations.get(_LAST_APPLIED):
+    if write.name == _KUBECTL and annotations.get(_LAST_APPLIED):
         metadata["annotations"] = {**annotations, _LAST_APPLIED: _last_applied(config)}
-    if outcome.claims:
-        metadata["managedFields"] = encode_claims(outcome.claims)
+    if outcome.managed:
+        metadata["managedFields"] = encode_managed_fields(outcome.managed)
     return {**obj, "metadata": metadata}
 
 
@@ -312,7 +312,7 @@ def _last_applied(config: JsonObject) -> str:
 
 
 def _not_from_before(
-    writing: Writing, live: JsonObject, conflicts: dict[Manager, FieldSet]
+    write: FieldWrite, live: JsonObject, conflicts: dict[Manager, FieldSet]
 ) -> dict[Manager, FieldSet]:
     """Return the conflicts without those that client-side apply has left behind.
 
@@ -320,16 +320,16 @@ def _not_from_before(
     (apimachinery, managedfields, lastappliedmanager.go).
     """
     text = (meta(live).get("annotations") or {}).get(_LAST_APPLIED)
-    if writing.name != _KUBECTL or not text:
+    if write.name != _KUBECTL or not text:
         return conflicts
     try:
         before = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return conflicts
-    kind = writing.kind
+    kind = write.kind
     if before.get("apiVersion") != kind.api_version or faults_of(before, kind.schema):
         return conflicts
-    since = changed(before, live, kind.schema)
+    since = compare(before, live, kind.schema)
     own = difference(fields_of(before, kind.schema), union(since.written, since.removed))
     rest = {manager: difference(fields, own) for manager, fields in conflicts.items()}
     return {manager: fields for manager, fields in rest.items() if fields}

@@ -19,14 +19,14 @@ from navarchos.testing.apiserver.status import (
     invalid,
     required,
 )
-from navarchos.testing.apiserver.writes import Api, Options, require, require_open_namespace
+from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_open_namespace
 
 __all__ = ["bind"]
 
 _BINDING: Final = ResourceName("", "pods/binding")
 
 
-def bind(api: Api, target: Target, body: JsonValue, options: Options) -> JsonObject:
+def bind(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> JsonObject:
     """Set `spec.nodeName` and the condition `PodScheduled`.
 
     Raises:

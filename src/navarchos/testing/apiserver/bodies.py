@@ -32,7 +32,7 @@ from navarchos.testing.apiserver.types import TYPES
 
 __all__ = [
     "DecodeFault",
-    "Options",
+    "WriteOptions",
     "check_types",
     "drop_empty",
     "fill_required",
@@ -177,7 +177,7 @@ def drop_empty(value: JsonObject, schema: Schema) -> None:
         if child is None or not child.type:
             continue
         item = value[key]
-        if item is None or item == [] or _is_nothing(item, child, key in required):
+        if item is None or item == [] or _is_omitted(item, child, key in required):
             del value[key]
         elif isinstance(item, dict):
             drop_empty(item, child)
@@ -187,7 +187,7 @@ def drop_empty(value: JsonObject, schema: Schema) -> None:
                     drop_empty(element, child.items)
 
 
-def _is_nothing(item: JsonValue, schema: Schema, required: bool) -> bool:
+def _is_omitted(item: JsonValue, schema: Schema, required: bool) -> bool:
     if required:
         return False
     if item == {}:
@@ -205,7 +205,7 @@ _SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream made it
 
 
 @dataclass(slots=True)
-class Options:
+class WriteOptions:
     """How a write is meant.
 
     Attributes:
@@ -234,7 +234,7 @@ class Options:
     warnings: list[str] = field(default_factory=list)
 
 
-def read_object(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
+def read_object(kind: Kind, body: JsonValue, options: WriteOptions) -> JsonObject:
     """Return a private copy of the body, freed of what the kind does not know.
 
     `managedFields` are the exception: they are shared, and only checked.
@@ -273,7 +273,7 @@ def read_object(kind: Kind, body: JsonValue, options: Options) -> JsonObject:
     obj["metadata"].pop("selfLink", None)
     if managers is not None:
         obj["metadata"]["managedFields"] = managers
-    return kind.view.decode(obj) if kind.view else obj
+    return kind.conversion.decode(obj) if kind.conversion else obj
 
 
 def _without_managers(body: JsonValue) -> tuple[JsonValue, JsonValue]:
@@ -292,11 +292,11 @@ def _check_types(kind: Kind, obj: JsonObject) -> None:
         check_types(obj, kind.schema)
 
 
-def _undecodable(kind: Kind, obj: JsonObject, why: str, options: Options) -> StatusError:
+def _undecodable(kind: Kind, obj: JsonObject, why: str, options: WriteOptions) -> StatusError:
     if options.patching:
         # The patch is at fault, not the object, so upstream names neither kind nor name.
         return invalid("", "", "", [invalid_value("patch", quote(obj), why)])
-    return bad_request(f"{_handled_as(kind)}: {why}")
+    return bad_request(f"{_unhandled_text(kind)}: {why}")
 
 
 def _drop_empty_maps(metadata: JsonObject) -> None:
@@ -305,7 +305,7 @@ def _drop_empty_maps(metadata: JsonObject) -> None:
             del metadata[name]
 
 
-def _handled_as(kind: Kind) -> str:
+def _unhandled_text(kind: Kind) -> str:
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
 
 
@@ -330,7 +330,7 @@ def _check_envelope(kind: Kind, obj: JsonObject) -> None:
         )
 
 
-def _drop_unknown(kind: Kind, obj: JsonObject, options: Options) -> None:
+def _drop_unknown(kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
     unknown = unknown_fields(obj, kind.schema)
     if options.patching or kind.custom is not None:
         unknown.sort()  # it has been through a map, which Go writes in order

@@ -16,10 +16,10 @@ from navarchos.testing.apiserver.builtin.definitions import (
 )
 from navarchos.testing.apiserver.kinds import (
     ALL_VERBS,
-    Column,
-    Custom,
+    CustomKind,
     Kind,
     Kinds,
+    PrinterColumn,
     Strategy,
     version_order,
 )
@@ -37,13 +37,20 @@ from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.types import TYPES
 from navarchos.testing.apiserver.validation import validate_update, validate_value
 
-__all__ = ["CLEANUP_FINALIZER", "DEFINITIONS", "Definitions", "Verdict", "judge_names", "kinds_of"]
+__all__ = [
+    "CLEANUP_FINALIZER",
+    "DEFINITIONS",
+    "CustomKinds",
+    "NameCheck",
+    "check_names",
+    "kinds_of",
+]
 
 DEFINITIONS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
 """Where the definitions themselves are kept."""
 
 
-class Definitions:
+class CustomKinds:
     """Keeps the served kinds in step with the stored definitions.
 
     Threads: the listener runs under the store's lock, so a definition is served
@@ -61,35 +68,35 @@ class Definitions:
         name = meta(change.object)["name"]
         if change.type == "DELETED":
             self._kinds.replace_custom(name, ())
-            self._judge_again(change.object["spec"]["group"])
+            self._retry_refused(change.object["spec"]["group"])
             return
         if change.previous is not None and change.previous["spec"] == change.object["spec"]:
             return
-        served = self._judge(change.object, change.previous)
+        served = self._serve(change.object, change.previous)
         if change.previous is not None and served:
-            self._reread(served[0])
+            self._rewrite_stored(served[0])
 
-    def _judge(self, definition: JsonObject, previous: JsonObject | None) -> list[Kind]:
+    def _serve(self, definition: JsonObject, previous: JsonObject | None) -> list[Kind]:
         """Serve a definition under the names that it gets; returns what is served."""
         name, group = meta(definition)["name"], definition["spec"]["group"]
         others = [other for other in self._of_group(group) if meta(other)["name"] != name]
         wanted = definition["spec"]["names"]
         had = dig(previous or {}, "status", "acceptedNames", default={})
-        verdict = judge_names(wanted, had, others)
+        check = check_names(wanted, had, others)
         served: list[Kind] = []
         established = previous is not None and is_established(previous)
-        if not verdict.reason or established:
+        if not check.reason or established:
             # What a definition had before stays when it asks for what is taken.
-            spec = {**definition["spec"], "names": verdict.accepted}
+            spec = {**definition["spec"], "names": check.accepted}
             served = kinds_of({**definition, "spec": spec})
         self._kinds.replace_custom(name, served)
-        if verdict.reason:
+        if check.reason:
             refused = copy_json(definition)
-            refuse_names(refused, *verdict, established=established)
+            refuse_names(refused, *check, established=established)
             self._store.put(DEFINITIONS, refused)
         return served
 
-    def _judge_again(self, group: str) -> None:
+    def _retry_refused(self, group: str) -> None:
         """Give names that have become free to those that wait for them."""
         for definition in self._of_group(group):
             if is_condition_true(definition, "NamesAccepted"):
@@ -98,7 +105,7 @@ class Definitions:
             accept_names(accepted)
             others = [other for other in self._of_group(group) if other is not definition]
             had = definition["status"]["acceptedNames"]
-            if not judge_names(definition["spec"]["names"], had, others).reason:
+            if not check_names(definition["spec"]["names"], had, others).reason:
                 self._kinds.replace_custom(meta(definition)["name"], kinds_of(accepted))
                 self._store.put(DEFINITIONS, accepted)
 
@@ -106,7 +113,7 @@ class Definitions:
         entries = self._store.entries(DEFINITIONS)
         return [entry.obj for entry in entries if entry.obj["spec"]["group"] == group]
 
-    def _reread(self, kind: Kind) -> None:
+    def _rewrite_stored(self, kind: Kind) -> None:
         """Show stored objects as the new schema reads them."""
 
         def convert(obj: JsonObject) -> JsonObject:
@@ -151,7 +158,7 @@ def _kind(definition: JsonObject, version: JsonObject, stored_version: str) -> K
         strategy=_strategy(schema),
         list_kind=names["listKind"],
         stored_version=stored_version,
-        custom=Custom(
+        custom=CustomKind(
             definition=meta(definition)["name"],
             columns=tuple(_columns(version.get("additionalPrinterColumns") or ())),
             selectable=tuple(f["jsonPath"] for f in version.get("selectableFields") or ()),
@@ -175,9 +182,9 @@ def _with_envelope(schema: Schema) -> Schema:
     return schema
 
 
-def _columns(columns: Iterable[JsonObject]) -> Iterable[Column]:
+def _columns(columns: Iterable[JsonObject]) -> Iterable[PrinterColumn]:
     for column in columns:
-        yield Column(
+        yield PrinterColumn(
             name=column["name"],
             type=column["type"],
             json_path=column["jsonPath"],
@@ -250,7 +257,7 @@ _CHECKED: Final = (
 _KINDS: Final = frozenset({"kind", "listKind"})
 
 
-class Verdict(NamedTuple):
+class NameCheck(NamedTuple):
     """What becomes of the names of a definition.
 
     Attributes:
@@ -264,7 +271,7 @@ class Verdict(NamedTuple):
     message: str = ""
 
 
-def judge_names(wanted: JsonObject, had: JsonObject, others: Iterable[JsonObject]) -> Verdict:
+def check_names(wanted: JsonObject, had: JsonObject, others: Iterable[JsonObject]) -> NameCheck:
     """Tell which names a definition gets.
 
     Args:
@@ -293,7 +300,7 @@ def judge_names(wanted: JsonObject, had: JsonObject, others: Iterable[JsonObject
             accepted[field] = wanted[field]
     if "categories" in wanted:
         accepted["categories"] = wanted["categories"]
-    return Verdict(accepted, reason, message)
+    return NameCheck(accepted, reason, message)
 
 
 def _listed(names: JsonObject, field: str) -> Sequence[str]:

@@ -32,18 +32,18 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writes import Api, Options, require
+from navarchos.testing.apiserver.writes import Api, WriteOptions, require
 
 __all__ = [
+    "FINALIZERS_BY_POLICY",
     "FOREGROUND",
     "ORPHAN",
-    "POLICIES",
-    "Deletion",
+    "DeleteOptions",
+    "check_delete_options",
     "check_preconditions",
     "delete",
-    "deletion_of",
-    "read_deletion",
-    "refuse_nonsense",
+    "parse_delete_options",
+    "read_delete_options",
 ]
 
 FOREGROUND: Final = "foregroundDeletion"
@@ -52,14 +52,14 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 """The finalizer that waits until dependents are set free."""
 
-POLICIES: Final = {"Foreground": FOREGROUND, "Background": "", "Orphan": ORPHAN}
+FINALIZERS_BY_POLICY: Final = {"Foreground": FOREGROUND, "Background": "", "Orphan": ORPHAN}
 """What may become of dependents, and the finalizer that sees to it."""
 
 _SCHEMA: Final = TYPES.schema("meta.DeleteOptions")
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class DeleteOptions:
     """`DeleteOptions`, as far as they matter here.
 
     Attributes:
@@ -81,14 +81,14 @@ class Deletion:
     errors: tuple[FieldError, ...] = ()
 
 
-def read_deletion(content_type: str, raw: bytes, query: Mapping[str, str]) -> Deletion:
+def read_delete_options(content_type: str, raw: bytes, query: Mapping[str, str]) -> DeleteOptions:
     """Read the options of a request; where there is a body its query says nothing.
 
     Raises:
         StatusError: 400 for what are no options, 422 for those that make no sense.
     """
     if not raw:
-        return _sensible(_from_query(query))
+        return _checked(_from_query(query))
     body = read_body(content_type, raw)
     if not isinstance(body, dict):
         raise bad_request("expected delete options")
@@ -99,12 +99,12 @@ def read_deletion(content_type: str, raw: bytes, query: Mapping[str, str]) -> De
         check_types(body, _SCHEMA, owner="DeleteOptions")
     except DecodeFault as fault:
         raise bad_request(str(fault)) from fault
-    return _sensible(body)
+    return _checked(body)
 
 
-def _sensible(options: JsonObject) -> Deletion:
-    deletion = deletion_of(options)
-    refuse_nonsense(deletion)
+def _checked(options: JsonObject) -> DeleteOptions:
+    deletion = parse_delete_options(options)
+    check_delete_options(deletion)
     return deletion
 
 
@@ -123,22 +123,24 @@ def _from_query(query: Mapping[str, str]) -> JsonObject:
     return found
 
 
-def deletion_of(options: JsonObject) -> Deletion:
-    """Return what options mean; `refuse_nonsense` refuses those that mean nothing."""
+def parse_delete_options(options: JsonObject) -> DeleteOptions:
+    """Return what options mean; `check_delete_options` refuses those that mean nothing."""
     policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
     dry_run: list[JsonValue] = options.get("dryRun") or []
     errors = []
     if policy is not None and orphan is not None:
         text = "orphanDependents and deletionPropagation cannot be both set"
         errors.append(invalid_value("propagationPolicy", policy, text))
-    if policy is not None and policy not in POLICIES:
-        errors.append(unsupported_value("propagationPolicy", policy, (*POLICIES, "nil")))
+    if policy is not None and policy not in FINALIZERS_BY_POLICY:
+        errors.append(
+            unsupported_value("propagationPolicy", policy, (*FINALIZERS_BY_POLICY, "nil"))
+        )
     if any(value != "All" for value in dry_run):
         errors.append(unsupported_value("dryRun", dry_run, ("All",)))
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
     conditions = options.get("preconditions") or {}
-    return Deletion(
+    return DeleteOptions(
         grace=options.get("gracePeriodSeconds"),
         policy=policy or "",
         uid=conditions.get("uid") or "",
@@ -149,7 +151,7 @@ def deletion_of(options: JsonObject) -> Deletion:
     )
 
 
-def refuse_nonsense(deletion: Deletion) -> None:
+def check_delete_options(deletion: DeleteOptions) -> None:
     """Raise 422 when options have values that do not exist or contradict each other."""
     if deletion.errors:
         raise invalid("DeleteOptions", "meta.k8s.io", "", deletion.errors)
@@ -163,7 +165,7 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def delete(
-    api: Api, kind: Kind, namespace: str, name: str, deletion: Deletion, options: Options
+    api: Api, kind: Kind, namespace: str, name: str, deletion: DeleteOptions, options: WriteOptions
 ) -> tuple[Entry, bool]:
     """Delete an object, or begin to.
 
@@ -179,7 +181,7 @@ def delete(
         entry = require(api, kind, namespace, name)
         if kind.bucket == _NAMESPACES and name in _UNDELETABLE:
             raise forbidden(kind.resource, name, "this namespace may not be deleted")
-        refuse_nonsense(deletion)
+        check_delete_options(deletion)
         check_preconditions(kind, entry, deletion)
         grace = _grace(kind, entry.obj, deletion)
         finalizers = _finalizers(kind, entry.obj, deletion)
@@ -198,7 +200,7 @@ def delete(
         return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
 
 
-def check_preconditions(kind: Kind, entry: Entry, deletion: Deletion) -> None:
+def check_preconditions(kind: Kind, entry: Entry, deletion: DeleteOptions) -> None:
     """Raise 409 when the object is not the one that was meant."""
     shown, version = ResourceName(kind.group, kind.kind), str(entry.version)
     if deletion.uid and deletion.uid != entry.uid:
@@ -207,7 +209,7 @@ def check_preconditions(kind: Kind, entry: Entry, deletion: Deletion) -> None:
         raise precondition_failed(shown, entry.name, "ResourceVersion", deletion.version, version)
 
 
-def _grace(kind: Kind, obj: JsonObject, deletion: Deletion) -> int:
+def _grace(kind: Kind, obj: JsonObject, deletion: DeleteOptions) -> int:
     """Return the seconds that a pod gets; other kinds have no grace."""
     if kind.bucket != _PODS:
         return 0
@@ -219,7 +221,7 @@ def _grace(kind: Kind, obj: JsonObject, deletion: Deletion) -> int:
     return 1 if grace < 0 else int(grace)
 
 
-def _finalizers(kind: Kind, obj: JsonObject, deletion: Deletion) -> list[str]:
+def _finalizers(kind: Kind, obj: JsonObject, deletion: DeleteOptions) -> list[str]:
     kept = list(meta(obj).get("finalizers") or [])
     if kind.bucket == _DEFINITIONS and CLEANUP_FINALIZER not in kept:
         kept.append(CLEANUP_FINALIZER)
@@ -229,7 +231,7 @@ def _finalizers(kind: Kind, obj: JsonObject, deletion: Deletion) -> list[str]:
             return kept
         policy = "Orphan" if kind.strategy.orphans else "Background"
     kept = [name for name in kept if name not in {ORPHAN, FOREGROUND}]
-    added = POLICIES[policy]
+    added = FINALIZERS_BY_POLICY[policy]
     return [*kept, added] if added else kept
 
 

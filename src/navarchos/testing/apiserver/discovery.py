@@ -15,8 +15,8 @@ from navarchos.testing.apiserver.patches import (
     MERGE_PATCH,
     STRATEGIC_PATCH,
 )
-from navarchos.testing.apiserver.proxy_subresources import CONNECTIONS
-from navarchos.testing.apiserver.requests import Answer, json_answer
+from navarchos.testing.apiserver.proxy_subresources import PROXY_SUBRESOURCES
+from navarchos.testing.apiserver.requests import Response, json_response
 from navarchos.testing.apiserver.types import TYPES
 
 __all__ = ["AGGREGATED", "VERSION", "discover", "openapi", "wants_aggregated"]
@@ -58,19 +58,19 @@ def wants_aggregated(accept: str) -> bool:
     )
 
 
-def discover(path: str, accept: str, kinds: Kinds) -> Answer | None:
+def discover(path: str, accept: str, kinds: Kinds) -> Response | None:
     """Answer a discovery path; `None` when it is none."""
     parts = path.strip("/").split("/")
     if parts[0] not in {"api", "apis"} or len(parts) > 3:
         return None
     if len(parts) == 1 and wants_aggregated(accept):
-        answer = json_answer(_aggregated(kinds, core=parts[0] == "api"))
-        return Answer(200, answer.body, AGGREGATED)
+        answer = json_response(_aggregated(kinds, core=parts[0] == "api"))
+        return Response(200, answer.body, AGGREGATED)
     if parts == ["api"]:
-        return json_answer(_CORE_VERSIONS)
+        return json_response(_CORE_VERSIONS)
     if parts == ["apis"]:
         groups = [_group(kinds, name) for name in kinds.groups()]
-        return json_answer({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+        return json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     return _below(parts, kinds)
 
 
@@ -84,15 +84,15 @@ _CORE_VERSIONS: Final = {
 }
 
 
-def _below(parts: list[str], kinds: Kinds) -> Answer | None:
+def _below(parts: list[str], kinds: Kinds) -> Response | None:
     if parts[0] == "api":
-        return json_answer(_resources(kinds, "", "v1")) if parts[1:] == ["v1"] else None
+        return json_response(_resources(kinds, "", "v1")) if parts[1:] == ["v1"] else None
     versions = kinds.versions(parts[1])
     if not versions:
         return None
     if len(parts) == 2:
-        return json_answer({"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, parts[1])})
-    return json_answer(_resources(kinds, parts[1], parts[2])) if parts[2] in versions else None
+        return json_response({"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, parts[1])})
+    return json_response(_resources(kinds, parts[1], parts[2])) if parts[2] in versions else None
 
 
 def _group(kinds: Kinds, group: str) -> JsonObject:
@@ -163,7 +163,7 @@ def _subresources(kind: Kind) -> list[_Subresource]:
     own = (kind.group, kind.version, kind.kind, _STATUS_VERBS)
     found = [_Subresource(name, *_SUBRESOURCE_KINDS.get(name, own)) for name in kind.subresources]
     if not kind.group:
-        connections = CONNECTIONS.get(kind.plural, {})
+        connections = PROXY_SUBRESOURCES.get(kind.plural, {})
         found += [_Subresource(name, "", "v1", *it) for name, it in connections.items()]
     return sorted(found)
 
@@ -243,17 +243,17 @@ _WRITES: Final = {"post": "post", "put": "put", "patch": "patch"}
 _PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
-def openapi(path: str, kinds: Kinds) -> Answer | None:
+def openapi(path: str, kinds: Kinds) -> Response | None:
     """Answer a path below `/openapi`; `None` when it is none."""
     if path == "/openapi/v2":
-        return json_answer({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}})
+        return json_response({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}})
     if path == "/openapi/v3":
-        return json_answer({"paths": _index(kinds)})
+        return json_response({"paths": _index(kinds)})
     if not path.startswith(_PREFIX):
         return None
     group_version = _group_version(path.removeprefix(_PREFIX))
     served = [k for k in kinds.all() if (k.group, k.version) == group_version]
-    return json_answer(_document(served)) if served else None
+    return json_response(_document(served)) if served else None
 
 
 def _group_version(path: str) -> tuple[str, str]:

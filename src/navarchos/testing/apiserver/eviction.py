@@ -9,7 +9,12 @@ from typing import Final
 
 from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.builtin.pods import is_pod_ready
-from navarchos.testing.apiserver.deletion import Deletion, check_preconditions, delete, deletion_of
+from navarchos.testing.apiserver.deletion import (
+    DeleteOptions,
+    check_preconditions,
+    delete,
+    parse_delete_options,
+)
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import (
     JsonObject,
@@ -19,7 +24,7 @@ from navarchos.testing.apiserver.objects import (
     meta,
     timestamp,
 )
-from navarchos.testing.apiserver.ownership.field_manager import set_managers
+from navarchos.testing.apiserver.ownership.field_manager import update_managed_fields
 from navarchos.testing.apiserver.selectors import label_selector_matches
 from navarchos.testing.apiserver.status import (
     Cause,
@@ -31,14 +36,14 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writes import Api, Options, require, require_open_namespace
+from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_open_namespace
 
-__all__ = ["charge", "evict"]
+__all__ = ["evict", "spend_budget"]
 
 _BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-_MYSELF: Final = "kube-apiserver"  # a client of its own where it writes budgets
-_MOST_DISRUPTED: Final = 2000
+_FIELD_MANAGER: Final = "kube-apiserver"  # a client of its own where it writes budgets
+_MAX_DISRUPTED: Final = 2000
 _RETRY_AFTER: Final = 10
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL: Final = (
@@ -69,11 +74,11 @@ def _kind(version: str) -> Kind:
 
 
 _EVICTION: Final = _kind("v1")
-_OLDER: Final = _kind("v1beta1")
+_EVICTION_V1BETA1: Final = _kind("v1beta1")
 
 
 def evict(
-    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: Options
+    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: WriteOptions
 ) -> JsonObject:
     """Delete a pod if its budget allows; returns the `Status` of success.
 
@@ -85,7 +90,7 @@ def evict(
         require_open_namespace(api, kind, namespace, name)
         pod = require(api, kind, namespace, name)
         if not _needs_no_budget(pod.obj):
-            _spend(api, pod, deletion, options)
+            _use_budget(api, pod, deletion, options)
         if not deletion.dry_run:
             check_preconditions(kind, pod, deletion)
             _mark_disrupted(api, kind, pod, options)
@@ -95,8 +100,8 @@ def evict(
         return _SUCCESS
 
 
-def charge(
-    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: Options
+def spend_budget(
+    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: WriteOptions
 ) -> None:
     """Do what an eviction does before it touches the pod: use its budget up, if it has one.
 
@@ -107,20 +112,20 @@ def charge(
     with api.store.transaction():
         pod = require(api, kind, namespace, name)
         if not _needs_no_budget(pod.obj):
-            _spend(api, pod, deletion, options)
+            _use_budget(api, pod, deletion, options)
 
 
-def _spend(api: Api, pod: Entry, deletion: Deletion, options: Options) -> None:
+def _use_budget(api: Api, pod: Entry, deletion: DeleteOptions, options: WriteOptions) -> None:
     """Use up what the pod's budget allows; whether the right pod was meant is looked at later."""
     budgets = _budgets_of(api, pod)
     if len(budgets) > 1:
         raise StatusError(500, "", _SEVERAL)
-    spent = _spendable(budgets, pod.obj)
+    spent = _usable_budget(budgets, pod.obj)
     if spent is not None and not deletion.dry_run:
         _decrement(api, spent, pod.name, options)
 
 
-def _spendable(budgets: list[Entry], pod: JsonObject) -> Entry | None:
+def _usable_budget(budgets: list[Entry], pod: JsonObject) -> Entry | None:
     """Return the budget that the eviction uses, if any; refuse when it may not."""
     if not budgets or _may_ignore(budgets[0].obj, pod):
         return None
@@ -128,10 +133,10 @@ def _spendable(budgets: list[Entry], pod: JsonObject) -> Entry | None:
     return budgets[0]
 
 
-def _read(namespace: str, name: str, body: JsonValue, options: Options) -> Deletion:
+def _read(namespace: str, name: str, body: JsonValue, options: WriteOptions) -> DeleteOptions:
     said = body.get("apiVersion") if isinstance(body, dict) else None
-    older = said == f"policy/{_OLDER.version}"
-    eviction = read_object(_OLDER if older else _EVICTION, body, options)
+    older = said == f"policy/{_EVICTION_V1BETA1.version}"
+    eviction = read_object(_EVICTION_V1BETA1 if older else _EVICTION, body, options)
     if meta(eviction).get("namespace", namespace) != namespace:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -144,7 +149,7 @@ def _read(namespace: str, name: str, body: JsonValue, options: Options) -> Delet
         listed = " ".join(wanted)
         text = f"Non-matching dry-run options in request and content: [All] and [{listed}]"
         raise StatusError(500, "", text)
-    return replace(deletion_of(given), dry_run=bool(wanted) or options.dry_run)
+    return replace(parse_delete_options(given), dry_run=bool(wanted) or options.dry_run)
 
 
 def _needs_no_budget(pod: JsonObject) -> bool:
@@ -189,7 +194,7 @@ def _check_budget(budget: Entry) -> None:
     allowed = int(status.get("disruptionsAllowed") or 0)
     if allowed < 0:
         raise forbidden(resource, budget.name, "pdb disruptions allowed is negative")
-    if len(status.get("disruptedPods") or {}) > _MOST_DISRUPTED:
+    if len(status.get("disruptedPods") or {}) > _MAX_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise forbidden(resource, budget.name, why)
     if not allowed:
@@ -219,7 +224,7 @@ def _denies(condition: JsonObject) -> bool:
     return asked and bool(condition.get("message"))
 
 
-def _decrement(api: Api, budget: Entry, pod: str, options: Options) -> None:
+def _decrement(api: Api, budget: Entry, pod: str, options: WriteOptions) -> None:
     obj: JsonObject = copy_json(budget.obj)
     status = obj["status"]
     allowed = int(status["disruptionsAllowed"]) - 1
@@ -242,12 +247,12 @@ def _decrement(api: Api, budget: Entry, pod: str, options: Options) -> None:
         )
     kind = api.kinds.by_bucket(_BUDGETS)
     assert kind is not None, "it is built in"
-    own = Options(manager=_MYSELF)
-    set_managers(api.kinds, kind, obj, budget.obj, own, "status")
+    own = WriteOptions(manager=_FIELD_MANAGER)
+    update_managed_fields(api.kinds, kind, obj, budget.obj, own, "status")
     api.store.put(_BUDGETS, obj, origin=options.origin)
 
 
-def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: Options) -> None:
+def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: WriteOptions) -> None:
     obj: JsonObject = copy_json(pod.obj)
     _set_condition(
         obj.setdefault("status", {}),

@@ -17,13 +17,22 @@ from typing import Final
 
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
-from navarchos.testing.apiserver.eviction import charge
+from navarchos.testing.apiserver.eviction import spend_budget
 from navarchos.testing.apiserver.handler import Call, Request, read_eviction
 from navarchos.testing.apiserver.reads import expired_page
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.writes import Api
 
-__all__ = ["EVERYDAY_FAULTS", "Cut", "Ending", "Fault", "Faults", "Spoiler", "asked_by", "strike"]
+__all__ = [
+    "COMMON_FAULTS",
+    "ConnectionCut",
+    "Fault",
+    "Faults",
+    "StreamEnd",
+    "StreamFaults",
+    "inject",
+    "request_facts",
+]
 
 _log = get_logger(__name__)
 
@@ -95,7 +104,7 @@ class Fault:
     lose_answer: bool = False
     lag: float = 0.0
     expire_continue: bool = False
-    charge_only: bool = False
+    spend_budget_only: bool = False
     drop_after: int | None = None
     half_close_after: int | None = None
     stall_after: int | None = None
@@ -123,23 +132,23 @@ class Fault:
         )  # fmt: skip
         return any(number is not None for number in numbers)
 
-    def matches(self, asked: "Asked") -> bool:
+    def matches(self, facts: "RequestFacts") -> bool:
         """Return whether a request can be hit."""
         return (
-            self.verb in {"", asked.verb}
-            and self.resource in {"", asked.resource}
-            and self.name in {"", asked.name}
-            and self.user_agent in asked.user_agent
-            and self._can_be_suffered(asked)
+            self.verb in {"", facts.verb}
+            and self.resource in {"", facts.resource}
+            and self.name in {"", facts.name}
+            and self.user_agent in facts.user_agent
+            and self._applies_to(facts)
         )
 
-    def _can_be_suffered(self, asked: "Asked") -> bool:
+    def _applies_to(self, facts: "RequestFacts") -> bool:
         return (
-            (asked.verb == "watch" or not self.is_for_watches)
-            and (asked.verb != "watch" or not self.lose_answer)
-            and (asked.verb == "evict" or not self.charge_only)
-            and (asked.from_cache or not self.lag)
-            and (asked.continues or not self.expire_continue)
+            (facts.verb == "watch" or not self.is_for_watches)
+            and (facts.verb != "watch" or not self.lose_answer)
+            and (facts.verb == "evict" or not self.spend_budget_only)
+            and (facts.from_cache or not self.lag)
+            and (facts.continues or not self.expire_continue)
         )
 
     def error(self) -> StatusError | None:
@@ -156,7 +165,7 @@ class Fault:
         )
 
 
-EVERYDAY_FAULTS: Final = (
+COMMON_FAULTS: Final = (
     Fault(delay=0.05),
     Fault(status=429, retry_after=1),
     Fault(status=429),
@@ -179,7 +188,7 @@ and one that stalls takes the time after which its client gives up: those are no
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class RequestFacts:
     """What faults go by in a request.
 
     Attributes:
@@ -200,18 +209,18 @@ class Asked:
 
 
 @dataclass(slots=True)
-class _Dice:
+class _Draws:
     """Draws that depend on the seed and on how often the same was asked, and on nothing else.
 
     So a run can be repeated though its threads take turns otherwise.
     """
 
     seed: int
-    thrown: Counter[tuple[str, ...]] = field(default_factory=Counter)
+    counts: Counter[tuple[str, ...]] = field(default_factory=Counter)
 
-    def throw(self, *what: str) -> random.Random:
-        self.thrown[what] += 1
-        return random.Random(repr((self.seed, what, self.thrown[what])))  # noqa: S311 - no secret
+    def draw(self, *what: str) -> random.Random:
+        self.counts[what] += 1
+        return random.Random(repr((self.seed, what, self.counts[what])))  # noqa: S311 - no secret
 
 
 class Faults:
@@ -222,21 +231,21 @@ class Faults:
 
     def __init__(self) -> None:
         self._faults_lock = threading.Lock()
-        self._left: list[tuple[Fault, int | None]] = []  # guarded by _faults_lock
-        self._dice = _Dice(0)  # guarded by _faults_lock
+        self._armed: list[tuple[Fault, int | None]] = []  # guarded by _faults_lock
+        self._draws = _Draws(0)  # guarded by _faults_lock
         self._rate = 0.0  # guarded by _faults_lock
-        self._among: Sequence[Fault] = ()  # guarded by _faults_lock
+        self._random_faults: Sequence[Fault] = ()  # guarded by _faults_lock
 
     def add(self, fault: Fault) -> None:
         """Arm a fault."""
         with self._faults_lock:
-            self._left.append((fault, fault.times))
+            self._armed.append((fault, fault.times))
 
     def clear(self) -> None:
         """Disarm all, those that come at random, too."""
         with self._faults_lock:
-            self._left.clear()
-            self._rate, self._among = 0.0, ()
+            self._armed.clear()
+            self._rate, self._random_faults = 0.0, ()
 
     def seed(self, seed: int) -> None:
         """Begin anew to draw for faults with a `probability`.
@@ -245,14 +254,14 @@ class Faults:
         from the seed: whoever asks for the same in the same order suffers the same.
         """
         with self._faults_lock:
-            self._dice = _Dice(seed)
+            self._draws = _Draws(seed)
 
-    def shake(
+    def inject_randomly(
         self,
         *,
         rate: float = 0.1,
         seed: int | None = None,
-        among: Sequence[Fault] = EVERYDAY_FAULTS,
+        among: Sequence[Fault] = COMMON_FAULTS,
     ) -> int:
         """Let a share of all requests go wrong at random, until `clear`.
 
@@ -274,8 +283,8 @@ class Faults:
             raise ConfigError("rate", rate, "it must be between 0 and 1")
         seed = secrets.randbits(32) if seed is None else seed
         with self._faults_lock:
-            self._dice = _Dice(seed)
-            self._rate, self._among = rate, tuple(among)
+            self._draws = _Draws(seed)
+            self._rate, self._random_faults = rate, tuple(among)
         _log.info("faults_shaken", seed=seed, rate=rate)
         return seed
 
@@ -283,51 +292,51 @@ class Faults:
     def pending(self) -> tuple[Fault, ...]:
         """The added faults that have not yet happened as often as they should."""
         with self._faults_lock:
-            return tuple(fault for fault, _ in self._left)
+            return tuple(fault for fault, _ in self._armed)
 
     @property
     def is_armed(self) -> bool:
         """Whether any request may go wrong. A stale look, without the lock, is harmless."""
-        return bool(self._left or self._rate)
+        return bool(self._armed or self._rate)
 
-    def take(self, asked: Asked) -> Fault | None:
+    def take(self, facts: RequestFacts) -> Fault | None:
         """Return the fault that hits a request, and use it up once."""
         with self._faults_lock:
-            return self._take_added_locked(asked) or self._take_any_locked(asked)
+            return self._take_added_locked(facts) or self._take_random_locked(facts)
 
-    def _take_added_locked(self, asked: Asked) -> Fault | None:
-        for index, (fault, left) in enumerate(self._left):
-            if not fault.matches(asked) or not self._strikes_locked(fault, index, asked):
+    def _take_added_locked(self, facts: RequestFacts) -> Fault | None:
+        for index, (fault, left) in enumerate(self._armed):
+            if not fault.matches(facts) or not self._is_drawn_locked(fault, index, facts):
                 continue
             if left == 1:
-                del self._left[index]
+                del self._armed[index]
             elif left is not None:
-                self._left[index] = (fault, left - 1)
+                self._armed[index] = (fault, left - 1)
             return fault
         return None
 
-    def _strikes_locked(self, fault: Fault, index: int, asked: Asked) -> bool:
+    def _is_drawn_locked(self, fault: Fault, index: int, facts: RequestFacts) -> bool:
         if fault.probability == 1:
             return True
-        stream = (str(index), asked.verb, asked.resource, asked.user_agent)
-        return self._dice.throw(*stream).random() < fault.probability
+        stream = (str(index), facts.verb, facts.resource, facts.user_agent)
+        return self._draws.draw(*stream).random() < fault.probability
 
-    def _take_any_locked(self, asked: Asked) -> Fault | None:
-        candidates = [fault for fault in self._among if fault.matches(asked)]
+    def _take_random_locked(self, facts: RequestFacts) -> Fault | None:
+        candidates = [fault for fault in self._random_faults if fault.matches(facts)]
         if not candidates:
             return None
-        drawn = self._dice.throw("any", asked.verb, asked.resource, asked.user_agent)
+        drawn = self._draws.draw("any", facts.verb, facts.resource, facts.user_agent)
         return drawn.choice(candidates) if drawn.random() < self._rate else None
 
 
-class Cut(Exception):
+class ConnectionCut(Exception):
     """The connection is to be cut without an answer."""
 
 
-def asked_by(call: Call, request: Request) -> Asked:
+def request_facts(call: Call, request: Request) -> RequestFacts:
     """Return what faults go by in a request."""
     query = request.query
-    return Asked(
+    return RequestFacts(
         verb=call.verb,
         resource=call.resource,
         name=call.name,
@@ -349,7 +358,7 @@ def _is_from_cache(call: Call, request: Request) -> bool:
     return call.verb == "get"
 
 
-def strike(fault: Fault, api: Api, call: Call, request: Request) -> Api:
+def inject(fault: Fault, api: Api, call: Call, request: Request) -> Api:
     """Do what a fault does before a request is served; returns what is to serve it.
 
     Its delay is the caller's to wait for.
@@ -358,12 +367,12 @@ def strike(fault: Fault, api: Api, call: Call, request: Request) -> Api:
         Cut: The connection is to end instead.
         StatusError: The answer.
     """
-    if fault.charge_only and call.target is not None:
+    if fault.spend_budget_only and call.target is not None:
         body, options = read_eviction(request)
-        charge(api, call.target.kind, call.target.namespace, call.target.name, body, options)
+        spend_budget(api, call.target.kind, call.target.namespace, call.target.name, body, options)
     error = fault.error()
-    if fault.reset or (fault.charge_only and error is None):
-        raise Cut
+    if fault.reset or (fault.spend_budget_only and error is None):
+        raise ConnectionCut
     if error is not None:
         raise error
     if fault.expire_continue:
@@ -373,7 +382,7 @@ def strike(fault: Fault, api: Api, call: Call, request: Request) -> Api:
     return api
 
 
-class Ending(Enum):
+class StreamEnd(Enum):
     """How a watch ends that a fault has struck."""
 
     END = auto()
@@ -388,7 +397,7 @@ class Ending(Enum):
     """The same in the middle of a line: there is no proper end any more."""
 
 
-class Spoiler:
+class StreamFaults:
     """Tells what becomes of the lines of a watch: right, or wrong where a fault says so.
 
     Pure but for its count of lines; whoever owns the connection does what it says.
@@ -398,8 +407,8 @@ class Spoiler:
         self._fault = fault if fault is not None and fault.is_for_watches else None
         self._sent = 0
 
-    def spoil(self, lines: Sequence[bytes]) -> Iterator[bytes | Ending]:
-        """Yield what to send; an `Ending` is the last of all.
+    def apply(self, lines: Sequence[bytes]) -> Iterator[bytes | StreamEnd]:
+        """Yield what to send; an `StreamEnd` is the last of all.
 
         A batch without lines asks for the ending that is due before the first one.
         """
@@ -412,10 +421,10 @@ class Spoiler:
         if not lines and (ending := self._due(self._fault)):
             yield ending
 
-    def _one(self, fault: Fault, line: bytes) -> Iterator[bytes | Ending]:
+    def _one(self, fault: Fault, line: bytes) -> Iterator[bytes | StreamEnd]:
         if self._sent in {fault.truncate_after, fault.stall_within}:
             yield line[: len(line) // 2]
-            yield Ending.CUT if self._sent == fault.truncate_after else Ending.STALL_WITHIN
+            yield StreamEnd.CUT if self._sent == fault.truncate_after else StreamEnd.STALL_WITHIN
         if ending := self._due(fault):
             yield ending
         self._sent += 1
@@ -425,9 +434,9 @@ class Spoiler:
         if ending := self._due(fault):
             yield ending
 
-    def _due(self, fault: Fault) -> Ending | None:
+    def _due(self, fault: Fault) -> StreamEnd | None:
         if self._sent == fault.drop_after:
-            return Ending.END
+            return StreamEnd.END
         if self._sent == fault.half_close_after:
-            return Ending.HALF_CLOSE
-        return Ending.STALL if self._sent == fault.stall_after else None
+            return StreamEnd.HALF_CLOSE
+        return StreamEnd.STALL if self._sent == fault.stall_after else None

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from navarchos.testing.apiserver.custom import CLEANUP_FINALIZER, DEFINITIONS
-from navarchos.testing.apiserver.deletion import FOREGROUND, ORPHAN, Deletion, delete
+from navarchos.testing.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, delete
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, meta, owner_references
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Entry, entry_key
-from navarchos.testing.apiserver.writes import Api, Options, finish_deletion
+from navarchos.testing.apiserver.writes import Api, WriteOptions, finish_deletion
 
 __all__ = ["GarbageCollector"]
 
@@ -32,9 +32,9 @@ class GarbageCollector:
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._places: dict[str, tuple[BucketId, str]] = {}  # uid to where it is kept
+        self._locations: dict[str, tuple[BucketId, str]] = {}  # uid to where it is kept
         self._dependents: dict[str, set[str]] = {}  # uid of an owner to uids
-        self._suspects: dict[str, None] = {}  # uids to look at, oldest first
+        self._pending: dict[str, None] = {}  # uids to look at, oldest first
 
     def on_change(self, change: Change) -> bool:
         """Take note of a write; returns whether there is something to collect."""
@@ -43,40 +43,40 @@ class GarbageCollector:
         if change.previous is not None:
             self._unlink(uid, change.previous)
         if change.type == "DELETED":
-            self._places.pop(uid, None)
-            self._suspect(self._dependents.get(uid, ()))
+            self._locations.pop(uid, None)
+            self._enqueue(self._dependents.get(uid, ()))
             # Owners that wait for their dependents, and containers that empty.
-            self._suspect(owner["uid"] for owner in owner_references(change.object))
-            self._suspect_containers(change)
+            self._enqueue(owner["uid"] for owner in owner_references(change.object))
+            self._enqueue_containers(change)
         else:
-            self._places[uid] = (change.resource, key)
+            self._locations[uid] = (change.resource, key)
             for owner in owner_references(change.object):
                 self._dependents.setdefault(owner["uid"], set()).add(uid)
             if owner_references(change.object) or meta(change.object).get("deletionTimestamp"):
-                self._suspect([uid])
-        return bool(self._suspects)
+                self._enqueue([uid])
+        return bool(self._pending)
 
     def collect(self) -> None:
         """Look at everything that was noted, until nothing is left to do."""
         with self._api.store.transaction():
-            while self._suspects:
-                uid = next(iter(self._suspects))
-                del self._suspects[uid]
+            while self._pending:
+                uid = next(iter(self._pending))
+                del self._pending[uid]
                 if (found := self._find(uid)) is not None:
-                    self._look_at(*found)
+                    self._process(*found)
 
-    def _suspect(self, uids: Iterable[str]) -> None:
-        self._suspects.update(dict.fromkeys(uids))
+    def _enqueue(self, uids: Iterable[str]) -> None:
+        self._pending.update(dict.fromkeys(uids))
 
-    def _suspect_containers(self, change: Change) -> None:
+    def _enqueue_containers(self, change: Change) -> None:
         namespace = self._api.store.get(_NAMESPACES, meta(change.object).get("namespace") or "")
         if namespace is not None and meta(namespace.obj).get("deletionTimestamp"):
-            self._suspect([namespace.uid])
+            self._enqueue([namespace.uid])
         kind = self._api.kinds.by_bucket(change.resource)
         if kind is not None and kind.custom is not None:
             definition = self._api.store.get(DEFINITIONS, kind.custom.definition)
             if definition is not None and meta(definition.obj).get("deletionTimestamp"):
-                self._suspect([definition.uid])
+                self._enqueue([definition.uid])
 
     def _unlink(self, uid: str, previous: JsonObject) -> None:
         for owner in owner_references(previous):
@@ -87,28 +87,28 @@ class GarbageCollector:
                     del self._dependents[owner["uid"]]
 
     def _find(self, uid: str) -> tuple[Kind, Entry] | None:
-        place = self._places.get(uid)
-        if place is None:
+        location = self._locations.get(uid)
+        if location is None:
             return None
-        entry = self._api.store.get(*place)
-        kind = self._api.kinds.by_bucket(place[0])
+        entry = self._api.store.get(*location)
+        kind = self._api.kinds.by_bucket(location[0])
         if entry is None or kind is None or entry.uid != uid:
             return None
         return kind, entry
 
-    def _look_at(self, kind: Kind, entry: Entry) -> None:
+    def _process(self, kind: Kind, entry: Entry) -> None:
         metadata = meta(entry.obj)
         if metadata.get("deletionTimestamp"):
             self._finalize(kind, entry)
         elif owner_references(entry.obj):
-            self._judge_owners(kind, entry)
+            self._check_owners(kind, entry)
 
     def _finalize(self, kind: Kind, entry: Entry) -> None:
         finalizers = meta(entry.obj).get("finalizers") or []
         if FOREGROUND in finalizers:
             self._delete_dependents_first(kind, entry)
         elif ORPHAN in finalizers:
-            self._set_dependents_free(entry)
+            self._orphan_dependents(entry)
             self._drop_finalizer(kind, entry, ORPHAN)
         elif kind.bucket == _NAMESPACES:
             self._empty_namespace(kind, entry)
@@ -132,7 +132,7 @@ class GarbageCollector:
         if not blocked:
             self._drop_finalizer(kind, entry, FOREGROUND)
 
-    def _set_dependents_free(self, entry: Entry) -> None:
+    def _orphan_dependents(self, entry: Entry) -> None:
         for kind, dependent in list(self._dependents_of(entry.uid)):
             kept = [o for o in owner_references(dependent.obj) if o.get("uid") != entry.uid]
             self._set_owners(kind, dependent, kept)
@@ -154,9 +154,9 @@ class GarbageCollector:
         obj["metadata"].pop("finalizers", None)
         if kept:
             obj["metadata"]["finalizers"] = kept
-        finish_deletion(self._api, kind, self._api.store.put(kind.bucket, obj), Options())
+        finish_deletion(self._api, kind, self._api.store.put(kind.bucket, obj), WriteOptions())
 
-    def _judge_owners(self, kind: Kind, entry: Entry) -> None:
+    def _check_owners(self, kind: Kind, entry: Entry) -> None:
         owners = owner_references(entry.obj)
         absent = [owner for owner in owners if self._is_absent(owner, entry)]
         if not absent:
@@ -179,28 +179,30 @@ class GarbageCollector:
         return found is None or found.uid != owner.get("uid")
 
     def _delete(self, kind: Kind, entry: Entry, policy: str) -> None:
-        deletion = Deletion(policy=policy, uid=entry.uid)
+        deletion = DeleteOptions(policy=policy, uid=entry.uid)
         try:
-            delete(self._api, kind, entry.namespace, entry.name, deletion, Options())
+            delete(self._api, kind, entry.namespace, entry.name, deletion, WriteOptions())
         except StatusError as error:
             if error.code not in {404, 409}:  # gone or replaced already: what we wanted
                 raise
 
     def _empty_namespace(self, kind: Kind, entry: Entry) -> None:
         left = False
-        for bucket_kind in {k.bucket: k for k in self._api.kinds.all() if k.view is None}.values():
+        for bucket_kind in {
+            k.bucket: k for k in self._api.kinds.all() if k.conversion is None
+        }.values():
             if not bucket_kind.namespaced:
                 continue
             for content in self._api.store.entries(bucket_kind.bucket, entry.name):
-                self._delete_at_once(bucket_kind, content)
+                self._delete_content(bucket_kind, content)
             left = left or bool(self._api.store.entries(bucket_kind.bucket, entry.name))
         if left:
             return
         obj = copy_json(entry.obj)
         obj["spec"] = {k: v for k, v in (obj.get("spec") or {}).items() if k != "finalizers"}
-        finish_deletion(self._api, kind, self._api.store.put(kind.bucket, obj), Options())
+        finish_deletion(self._api, kind, self._api.store.put(kind.bucket, obj), WriteOptions())
 
-    def _delete_at_once(self, kind: Kind, entry: Entry) -> None:
+    def _delete_content(self, kind: Kind, entry: Entry) -> None:
         if meta(entry.obj).get("deletionTimestamp") and dig(entry.obj, "metadata", "finalizers"):
             return  # its finalizer's owner must act
         self._delete(kind, entry, "Background")

@@ -9,7 +9,7 @@ from navarchos.testing.apiserver.access.reviews import review
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.apply import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
-from navarchos.testing.apiserver.deletion import Deletion, delete, read_deletion
+from navarchos.testing.apiserver.deletion import DeleteOptions, delete, read_delete_options
 from navarchos.testing.apiserver.discovery import VERSION, discover, openapi
 from navarchos.testing.apiserver.eviction import evict
 from navarchos.testing.apiserver.kinds import Kind
@@ -23,15 +23,21 @@ from navarchos.testing.apiserver.patches import (
     apply_merge_patch,
     apply_strategic_patch,
 )
-from navarchos.testing.apiserver.proxy_subresources import connect, leads_on
-from navarchos.testing.apiserver.reads import answer_list, answer_object, find, get, list_objects
+from navarchos.testing.apiserver.proxy_subresources import is_proxied, serve_proxied
+from navarchos.testing.apiserver.reads import (
+    find_page,
+    get,
+    list_objects,
+    list_response,
+    object_response,
+)
 from navarchos.testing.apiserver.requests import (
-    Answer,
     Form,
+    Response,
     Target,
     check_list_options,
     is_watch,
-    json_answer,
+    json_response,
     negotiate,
     parse_target,
     read_body,
@@ -56,27 +62,27 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import Entry, Origin
 from navarchos.testing.apiserver.watches import WatchLines
-from navarchos.testing.apiserver.writes import Api, Options, create, modify, replace
+from navarchos.testing.apiserver.writes import Api, WriteOptions, create, modify, replace
 
 __all__ = ["Call", "Request", "open_watch", "read_eviction", "route", "serve", "watch_head"]
 
 _HEALTH: Final = frozenset({"/healthz", "/readyz", "/livez"})
 _OBJECT_FORMS: Final = ("Table", "PartialObjectMetadata")
 _LIST_FORMS: Final = ("Table", "PartialObjectMetadataList")
-_PRESERVED: Final = (
+_JOB_PODS_WARNING: Final = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to"
     " remove them or set propagationPolicy=Orphan to suppress this warning"
 )
 _VALIDATION: Final = ("Ignore", "Warn", "Strict")
 # Subresources that are only written, and how.
-_ONE_WAY: Final = {
+_WRITE_ONLY: Final = {
     "binding": ("POST", "create"),
     "eviction": ("POST", "evict"),
     "finalize": ("PUT", "update"),
     "token": ("POST", "create"),
 }
 _OPTION_KINDS: Final = {"update": "UpdateOptions", "patch": "PatchOptions"}
-_LONGEST_MANAGER: Final = 128
+_MAX_MANAGER_BYTES: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +143,7 @@ def route(api: Api, request: Request) -> Call:
     Raises:
         StatusError: 404 or 405.
     """
-    target = None if leads_on(request.path) else parse_target(request.path, api.kinds)
+    target = None if is_proxied(request.path) else parse_target(request.path, api.kinds)
     if target is None:
         return Call(request.method.lower())
     verb = _verb(request, target)
@@ -156,8 +162,8 @@ def _selected_name(request: Request) -> str:
 
 
 def _verb(request: Request, target: Target) -> str:
-    if target.subresource in _ONE_WAY:
-        method, verb = _ONE_WAY[target.subresource]
+    if target.subresource in _WRITE_ONLY:
+        method, verb = _WRITE_ONLY[target.subresource]
         return verb if request.method == method else ""
     if target.name:
         return {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}.get(
@@ -168,7 +174,7 @@ def _verb(request: Request, target: Target) -> str:
     return {"POST": "create", "DELETE": "deletecollection"}.get(request.method, "")
 
 
-def serve(api: Api, call: Call, request: Request) -> Answer:
+def serve(api: Api, call: Call, request: Request) -> Response:
     """Answer anything but a watch.
 
     Raises:
@@ -195,23 +201,23 @@ def open_watch(api: Api, call: Call, request: Request, *, streaming: bool) -> Wa
         return WatchLines(api, target, options, form, streaming=streaming)
 
 
-def watch_head(call: Call) -> Answer:
+def watch_head(call: Call) -> Response:
     """Return how the answer to a watch begins: without a body."""
-    return with_warnings(Answer(200, b""), call.warnings)
+    return with_warnings(Response(200, b""), call.warnings)
 
 
-def _serve_path(api: Api, request: Request) -> Answer:
-    if leads_on(request.path):
-        return connect(api, request.method, request.path, request.query)
+def _serve_path(api: Api, request: Request) -> Response:
+    if is_proxied(request.path):
+        return serve_proxied(api, request.method, request.path, request.query)
     path = request.path.rstrip("/") or "/"
     if (
         path in _HEALTH
         or path.partition("/")[0] in _HEALTH
         or path.startswith(("/readyz/", "/livez/"))
     ):
-        return Answer(200, b"ok", "text/plain; charset=utf-8")
+        return Response(200, b"ok", "text/plain; charset=utf-8")
     if path == "/version":
-        return json_answer(VERSION)
+        return json_response(VERSION)
     answer = discover(path, request.accept, api.kinds) or openapi(path, api.kinds)
     if answer is not None and request.method in {"GET", "HEAD"}:
         return answer
@@ -225,43 +231,43 @@ def _serve_path(api: Api, request: Request) -> Answer:
             "/openapi/v3",
             "/version",
         ]
-        return json_answer({"paths": paths})
-    return Answer(404, b"404 page not found\n", "text/plain; charset=utf-8")
+        return json_response({"paths": paths})
+    return Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
-def _serve_get(api: Api, target: Target, request: Request) -> Answer:
+def _serve_get(api: Api, target: Target, request: Request) -> Response:
     if target.subresource == "scale":
-        return json_answer(read_scale(api, target))
+        return json_response(read_scale(api, target))
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     query = request.query
     return get(api, target, query.get("resourceVersion", ""), form, query.get("includeObject", ""))
 
 
-def _serve_list(api: Api, target: Target, request: Request) -> Answer:
+def _serve_list(api: Api, target: Target, request: Request) -> Response:
     form = negotiate(request.accept, kind=target.kind, forms=_LIST_FORMS, of_list=True)
     return list_objects(api, target, read_list_options(request.query, target.kind), form)
 
 
-def _serve_create(api: Api, target: Target, request: Request) -> Answer:
+def _serve_create(api: Api, target: Target, request: Request) -> Response:
     kind = target.kind
     options = _options(request, "create")
     body = read_body(request.content_type, request.body)
     if target.subresource == "binding":
-        return json_answer(bind(api, target, body, options), 201)
+        return json_response(bind(api, target, body, options), 201)
     if target.subresource == "token":
         tokens = api.access.tokens
         found = tokens.request(target.namespace, target.name, body, dry_run=options.dry_run)
-        return json_answer(found, 201)
+        return json_response(found, 201)
     if target.kind.group.startswith(("authentication.", "authorization.")):
-        return json_answer(review(api.access, kind, target.namespace, body, request.user), 201)
+        return json_response(review(api.access, kind, target.namespace, body, request.user), 201)
     if kind.namespaced and not target.namespace:
         raise method_not_allowed()
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry = create(api, kind, target.namespace, body, options)
-    return _written(kind, entry, form, options, 201)
+    return _written_response(kind, entry, form, options, 201)
 
 
-def read_eviction(request: Request) -> tuple[JsonValue, Options]:
+def read_eviction(request: Request) -> tuple[JsonValue, WriteOptions]:
     """Return body and options of an eviction.
 
     Raises:
@@ -270,27 +276,27 @@ def read_eviction(request: Request) -> tuple[JsonValue, Options]:
     return read_body(request.content_type, request.body), _options(request, "evict")
 
 
-def _serve_evict(api: Api, target: Target, request: Request) -> Answer:
+def _serve_evict(api: Api, target: Target, request: Request) -> Response:
     body, options = read_eviction(request)
     answer = evict(api, target.kind, target.namespace, target.name, body, options)
-    return with_warnings(json_answer(answer, 201), options.warnings)
+    return with_warnings(json_response(answer, 201), options.warnings)
 
 
-def _serve_update(api: Api, target: Target, request: Request) -> Answer:
+def _serve_update(api: Api, target: Target, request: Request) -> Response:
     options = _options(request, "update")
     body = read_body(request.content_type, request.body)
     if target.subresource == "scale":
         scale = write_scale(api, target, lambda _: body, options)
-        return with_warnings(json_answer(scale), options.warnings)
+        return with_warnings(json_response(scale), options.warnings)
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry, created = replace(
         api, target.kind, target.namespace, target.name, body, options,
         subresource=target.subresource,
     )  # fmt: skip
-    return _written(target.kind, entry, form, options, 201 if created else 200)
+    return _written_response(target.kind, entry, form, options, 201 if created else 200)
 
 
-def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
+def _serve_patch(api: Api, target: Target, request: Request) -> Response:
     kind = target.kind
     media = request.content_type.partition(";")[0].strip()
     _check_patch_format(kind, media)
@@ -301,26 +307,26 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Answer:
     change = _patch(kind, request, scaling=target.subresource == "scale")
     if target.subresource == "scale":
         scale = write_scale(api, target, change, options)
-        return with_warnings(json_answer(scale), options.warnings)
+        return with_warnings(json_response(scale), options.warnings)
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     entry = modify(
         api, kind, target.namespace, target.name, change, options, subresource=target.subresource
     )
-    return _written(kind, entry, form, options, 200)
+    return _written_response(kind, entry, form, options, 200)
 
 
-def _serve_apply(api: Api, target: Target, request: Request, options: Options) -> Answer:
+def _serve_apply(api: Api, target: Target, request: Request, options: WriteOptions) -> Response:
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     config = read_configuration(request.body, options)
     force = read_flag(request.query, "force")
     if target.subresource == "scale":
-        answer = json_answer(apply_scale(api, target, config, options, force=force))
+        answer = json_response(apply_scale(api, target, config, options, force=force))
         return with_warnings(answer, options.warnings)
     entry, created = apply(
         api, target.kind, target.namespace, target.name, config, options,
         subresource=target.subresource, force=force,
     )  # fmt: skip
-    return _written(target.kind, entry, form, options, 201 if created else 200)
+    return _written_response(target.kind, entry, form, options, 201 if created else 200)
 
 
 def _check_patch_format(kind: Kind, media: str) -> None:
@@ -346,36 +352,38 @@ def _patch(kind: Kind, request: Request, *, scaling: bool) -> Callable[[JsonObje
     return lambda obj: apply_strategic_patch(obj, patch, kind.schema)
 
 
-def _serve_delete(api: Api, target: Target, request: Request) -> Answer:
+def _serve_delete(api: Api, target: Target, request: Request) -> Response:
     if target.subresource:
         raise method_not_allowed()
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
-    deletion = read_deletion(request.content_type, request.body, request.query)
+    deletion = read_delete_options(request.content_type, request.body, request.query)
     warnings = _deletion_warnings(target.kind, deletion)
     try:
-        answer = _delete(api, target, deletion, form, _deleting(request, "delete"))
+        answer = _delete(api, target, deletion, form, _deletion_options(request, "delete"))
     except StatusError as refusal:
         refusal.warnings += warnings
         raise
     return with_warnings(answer, warnings)
 
 
-def _deleting(request: Request, verb: str) -> Options:
-    return Options(origin=Origin(verb, request.user_agent), user=request.user)
+def _deletion_options(request: Request, verb: str) -> WriteOptions:
+    return WriteOptions(origin=Origin(verb, request.user_agent), user=request.user)
 
 
-def _deletion_warnings(kind: Kind, deletion: Deletion) -> list[str]:
+def _deletion_warnings(kind: Kind, deletion: DeleteOptions) -> list[str]:
     unsaid = not deletion.policy and not deletion.legacy_cascade
-    return [_PRESERVED] if unsaid and (kind.plural, kind.group) == ("jobs", "batch") else []
+    return [_JOB_PODS_WARNING] if unsaid and (kind.plural, kind.group) == ("jobs", "batch") else []
 
 
-def _delete(api: Api, target: Target, deletion: Deletion, form: Form, options: Options) -> Answer:
+def _delete(
+    api: Api, target: Target, deletion: DeleteOptions, form: Form, options: WriteOptions
+) -> Response:
     kind = target.kind
     entry, gone = delete(api, kind, target.namespace, target.name, deletion, options)
     if gone and not kind.strategy.returns_deleted:
-        return json_answer(_deleted(kind, entry))
+        return json_response(_deleted(kind, entry))
     status = 202 if not gone and deletion.legacy_cascade else 200
-    return answer_object(kind, entry, form, status=status)
+    return object_response(kind, entry, form, status=status)
 
 
 def _deleted(kind: Kind, entry: Entry) -> JsonObject:
@@ -391,22 +399,22 @@ def _deleted(kind: Kind, entry: Entry) -> JsonObject:
     }
 
 
-def _serve_delete_collection(api: Api, target: Target, request: Request) -> Answer:
+def _serve_delete_collection(api: Api, target: Target, request: Request) -> Response:
     kind = target.kind
     form = negotiate(request.accept, kind=kind, forms=_LIST_FORMS, of_list=True)
     listing = read_list_options(request.query, kind)
     check_list_options(listing)
-    deletion = read_deletion(request.content_type, request.body, request.query)
-    options = _deleting(request, "deletecollection")
+    deletion = read_delete_options(request.content_type, request.body, request.query)
+    options = _deletion_options(request, "deletecollection")
     with api.store.transaction():
-        page, metadata = find(api, target, listing)
+        page, metadata = find_page(api, target, listing)
         for entry in page:
             if api.store.get(kind.bucket, entry.key) is not None:  # a page may be of the past
                 delete(api, kind, entry.namespace, entry.name, deletion, options)
-    return answer_list(kind, page, metadata, form, listing.include_object)
+    return list_response(kind, page, metadata, form, listing.include_object)
 
 
-def _options(request: Request, verb: str, *, applying: bool = False) -> Options:
+def _options(request: Request, verb: str, *, applying: bool = False) -> WriteOptions:
     query = request.query
     dry_run = query.get("dryRun", "")
     validation = query.get("fieldValidation") or "Warn"
@@ -425,7 +433,7 @@ def _options(request: Request, verb: str, *, applying: bool = False) -> Options:
     if errors:
         kind = _OPTION_KINDS.get(verb, "CreateOptions")
         raise invalid(kind, "meta.k8s.io", "", errors)
-    return Options(
+    return WriteOptions(
         dry_run=bool(dry_run),
         field_validation=validation,
         origin=Origin(verb, request.user_agent),
@@ -436,8 +444,8 @@ def _options(request: Request, verb: str, *, applying: bool = False) -> Options:
 
 def _manager_errors(manager: str) -> list[FieldError]:
     errors = []
-    if len(manager.encode()) > _LONGEST_MANAGER:
-        errors.append(too_long("fieldManager", _LONGEST_MANAGER))
+    if len(manager.encode()) > _MAX_MANAGER_BYTES:
+        errors.append(too_long("fieldManager", _MAX_MANAGER_BYTES))
     for index, letter in enumerate(manager):
         if not letter.isprintable():
             text = f"invalid character U+{ord(letter):04X} (at position {index})"
@@ -448,15 +456,17 @@ def _manager_errors(manager: str) -> list[FieldError]:
 def _manager_of(user_agent: str) -> str:
     """Return who manages what a client writes that does not say so itself."""
     name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
-    return name.encode()[:_LONGEST_MANAGER].decode(errors="ignore") or "unknown"
+    return name.encode()[:_MAX_MANAGER_BYTES].decode(errors="ignore") or "unknown"
 
 
-def _written(kind: Kind, entry: Entry, form: Form, options: Options, status: int) -> Answer:
-    answer = answer_object(kind, entry, form, status=status)
+def _written_response(
+    kind: Kind, entry: Entry, form: Form, options: WriteOptions, status: int
+) -> Response:
+    answer = object_response(kind, entry, form, status=status)
     return with_warnings(answer, options.warnings)
 
 
-_VERBS: Final[Mapping[str, Callable[[Api, Target, Request], Answer]]] = {
+_VERBS: Final[Mapping[str, Callable[[Api, Target, Request], Response]]] = {
     "get": _serve_get,
     "list": _serve_list,
     "create": _serve_create,

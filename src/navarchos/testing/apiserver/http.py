@@ -25,20 +25,20 @@ from weakref import WeakSet
 from aiohttp import web
 
 from navarchos.logs import get_logger
-from navarchos.testing.apiserver.faults import Cut, Ending, Spoiler
+from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
 from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.objects import JsonObject
 from navarchos.testing.apiserver.request_pipeline import (
-    LARGEST_BODY,
-    Case,
-    Reception,
-    failure,
-    refusal,
-    too_large,
+    MAX_BODY_BYTES,
+    AcceptedRequest,
+    RequestPipeline,
+    error_response,
+    failure_response,
+    too_large_response,
 )
-from navarchos.testing.apiserver.requests import Answer
+from navarchos.testing.apiserver.requests import Response
 from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.watches import WakeHub, Watch
+from navarchos.testing.apiserver.watches import Watch, WatchNotifier
 
 __all__ = ["Certificates", "HttpFrontend", "Listener"]
 
@@ -55,14 +55,14 @@ class HttpFrontend:
 
     def __init__(
         self,
-        reception: Reception,
-        hub: WakeHub,
+        pipeline: RequestPipeline,
+        notifier: WatchNotifier,
         *,
         bookmark_interval: float,
         streaming: bool,
     ) -> None:
-        self._reception = reception
-        self._hub = hub
+        self._pipeline = pipeline
+        self._notifier = notifier
         self._bookmark_interval = bookmark_interval
         self._streaming = streaming
         self._stopping = asyncio.Event()
@@ -80,7 +80,7 @@ class HttpFrontend:
     async def stop(self) -> None:
         """End open watches properly, then close all connections."""
         self._stopping.set()
-        self._hub.close()
+        self._notifier.close()
         if self._server is None or self._listener is None:
             return
         await self._listener.stop()
@@ -97,55 +97,57 @@ class HttpFrontend:
     ) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
         return web.BaseRequest(
-            message, payload, protocol, writer, task, loop, client_max_size=LARGEST_BODY
+            message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES
         )
 
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
             request = await _read(raw)
         except web.HTTPRequestEntityTooLarge:
-            return _respond(too_large())
+            return _respond(too_large_response())
         try:
-            case = self._reception.admit(request, raw.headers.items())
+            accepted = self._pipeline.admit(request, raw.headers.items())
         except StatusError as error:
-            return _respond(refusal(error))
+            return _respond(error_response(error))
         try:
-            response, code = await self._serve(raw, case)
-        except Cut:
+            response, code = await self._serve(raw, accepted)
+        except ConnectionCut:
             _cut(raw)
             response, code = web.Response(), 0
         except ConnectionError:
             # Clients may leave at any time: in the head, in a watch, at its end.
-            _log.debug("client_left", verb=case.call.verb, resource=case.call.resource)
+            _log.debug("client_left", verb=accepted.call.verb, resource=accepted.call.resource)
             response, code = web.Response(), 0
-        self._reception.close(case, code)
+        self._pipeline.close(accepted, code)
         return response
 
-    async def _serve(self, raw: web.BaseRequest, case: Case) -> tuple[web.StreamResponse, int]:
-        if case.delay:
-            await asyncio.sleep(case.delay)
+    async def _serve(
+        self, raw: web.BaseRequest, accepted: AcceptedRequest
+    ) -> tuple[web.StreamResponse, int]:
+        if accepted.delay:
+            await asyncio.sleep(accepted.delay)
         try:
-            if case.call.verb == "watch":
-                return await self._watch(raw, case), 200
-            answer = self._reception.answer(case)
-        except (Cut, ConnectionError):
+            if accepted.call.verb == "watch":
+                return await self._watch(raw, accepted), 200
+            answer = self._pipeline.answer(accepted)
+        except (ConnectionCut, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours is an answer, too
-            answer = failure(error, case.request)
-        if case.fault is not None and case.fault.lose_answer:
-            raise Cut
+            answer = failure_response(error, accepted.request)
+        if accepted.fault is not None and accepted.fault.lose_answer:
+            raise ConnectionCut
         return _respond(answer), answer.status
 
-    async def _watch(self, raw: web.BaseRequest, case: Case) -> web.StreamResponse:
-        head, lines = self._reception.watch(case, streaming=self._streaming)
-        watch = Watch(lines, self._hub, bookmark_interval=self._bookmark_interval)
+    async def _watch(self, raw: web.BaseRequest, accepted: AcceptedRequest) -> web.StreamResponse:
+        head, lines = self._pipeline.watch(accepted, streaming=self._streaming)
+        watch = Watch(lines, self._notifier, bookmark_interval=self._bookmark_interval)
         response = web.StreamResponse(headers=_headers(head))
         response.enable_chunked_encoding()
         await response.prepare(raw)
-        spoiler = Spoiler(case.fault)
+        faults = StreamFaults(accepted.fault)
         async with aclosing(watch.lines()) as batches:
             async for batch in batches:
-                if not await self._send(raw, response, spoiler, batch):
+                if not await self._send(raw, response, faults, batch):
                     break
                 del batch  # what has been sent is not held until there is more
         await response.write_eof()
@@ -155,20 +157,20 @@ class HttpFrontend:
         self,
         raw: web.BaseRequest,
         response: web.StreamResponse,
-        spoiler: Spoiler,
+        faults: StreamFaults,
         lines: Sequence[bytes],
     ) -> bool:
         """Write lines; returns False when the stream is to end."""
-        for part in spoiler.spoil(lines):
+        for part in faults.apply(lines):
             if isinstance(part, bytes):
                 await response.write(part)
                 continue
-            if part is Ending.HALF_CLOSE and raw.transport and raw.transport.can_write_eof():
+            if part is StreamEnd.HALF_CLOSE and raw.transport and raw.transport.can_write_eof():
                 raw.transport.write_eof()
-            if part not in {Ending.END, Ending.CUT}:
+            if part not in {StreamEnd.END, StreamEnd.CUT}:
                 await self._stopping.wait()
-            if part not in {Ending.END, Ending.STALL}:
-                raise Cut
+            if part not in {StreamEnd.END, StreamEnd.STALL}:
+                raise ConnectionCut
             return False
         return True
 
@@ -185,11 +187,11 @@ async def _read(raw: web.BaseRequest) -> Request:
     )
 
 
-def _respond(answer: Answer) -> web.Response:
+def _respond(answer: Response) -> web.Response:
     return web.Response(status=answer.status, body=answer.body, headers=_headers(answer))
 
 
-def _headers(answer: Answer) -> dict[str, str]:
+def _headers(answer: Response) -> dict[str, str]:
     media = {"Content-Type": answer.content_type} if answer.content_type else {}
     return {**media, **answer.headers}
 

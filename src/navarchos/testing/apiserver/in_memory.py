@@ -16,28 +16,28 @@ from navarchos.client.transport import BufferedResponse, Response
 from navarchos.clock import Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver.faults import Cut, Ending, Spoiler
+from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
 from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.request_pipeline import (
-    LARGEST_BODY,
-    Case,
-    Reception,
-    failure,
-    refusal,
-    too_large,
+    MAX_BODY_BYTES,
+    AcceptedRequest,
+    RequestPipeline,
+    error_response,
+    failure_response,
+    too_large_response,
 )
-from navarchos.testing.apiserver.requests import Answer as Served
+from navarchos.testing.apiserver.requests import Response as Served
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change
 from navarchos.testing.apiserver.watches import WatchLines
 
-__all__ = ["DirectTransport", "Wakes", "buffered", "read_request"]
+__all__ = ["InMemoryTransport", "ThreadWatchNotifier", "buffered", "read_request"]
 
-_LONGEST: Final = 1800.0
+_DEFAULT_DURATION: Final = 1800.0
 """How long a watch without `timeoutSeconds` lasts: the shortest time that upstream draws."""
 
 
-class Wakes:
+class ThreadWatchNotifier:
     """Tells watches that their kind has changed.
 
     Threads: safe from any thread. Nobody who holds its lock asks the server anything.
@@ -45,7 +45,7 @@ class Wakes:
 
     def __init__(self) -> None:
         self._watches_lock = threading.Lock()
-        self._watches: dict[BucketId, set[DirectWatch]] = {}  # guarded by _watches_lock
+        self._watches: dict[BucketId, set[InMemoryWatch]] = {}  # guarded by _watches_lock
 
     def on_change(self, change: Change) -> None:
         """Wake the watches of the kind that has changed."""
@@ -54,28 +54,33 @@ class Wakes:
         for watch in watches:
             watch.wake()
 
-    def add(self, bucket: BucketId, watch: "DirectWatch") -> None:
+    def add(self, bucket: BucketId, watch: "InMemoryWatch") -> None:
         """Wake a watch from now on."""
         with self._watches_lock:
             self._watches.setdefault(bucket, set()).add(watch)
 
-    def remove(self, bucket: BucketId, watch: "DirectWatch") -> None:
+    def remove(self, bucket: BucketId, watch: "InMemoryWatch") -> None:
         """Undo `add`; harmless when repeated."""
         with self._watches_lock:
             self._watches.get(bucket, set()).discard(watch)
 
 
-class DirectTransport:
+class InMemoryTransport:
     """Carries requests to a reception in this process.
 
     Threads: safe from any thread.
     """
 
     def __init__(
-        self, reception: Reception, wakes: Wakes, *, bookmark_interval: float, streaming: bool
+        self,
+        pipeline: RequestPipeline,
+        notifier: ThreadWatchNotifier,
+        *,
+        bookmark_interval: float,
+        streaming: bool,
     ) -> None:
-        self._reception = reception
-        self._wakes = wakes
+        self._pipeline = pipeline
+        self._notifier = notifier
         self._bookmark_interval = bookmark_interval
         self._streaming = streaming
 
@@ -83,64 +88,64 @@ class DirectTransport:
         """Have a request served; a fault's delay passes in the server's clock."""
         stop = StopToken() if request.stop is None else request.stop
         stop.raise_if_set()
-        asked = read_request(request)
+        received = read_request(request)
         if request.fence is not None:
             request.fence()
-        if len(asked.body) > LARGEST_BODY:
-            return buffered(too_large())
+        if len(received.body) > MAX_BODY_BYTES:
+            return buffered(too_large_response())
         headers = [*request.headers.items(), *request.repeated]
         try:
-            with self._turn():
-                case = self._reception.admit(asked, headers)
+            with self._one_at_a_time():
+                accepted = self._pipeline.admit(received, headers)
         except StatusError as error:
-            return buffered(refusal(error))
-        if case.delay and stop.wait(case.delay):
-            self._reception.close(case, 0)
+            return buffered(error_response(error))
+        if accepted.delay and stop.wait(accepted.delay):
+            self._pipeline.close(accepted, 0)
             raise Stopped(stop.reason or "stopped")
         try:
-            with self._turn():
-                return self._serve(case, stop)
-        except Cut:
-            self._reception.close(case, 0)
+            with self._one_at_a_time():
+                return self._serve(accepted, stop)
+        except ConnectionCut:
+            self._pipeline.close(accepted, 0)
             raise ConnectFailed("a fault has cut the connection", sent=True) from None
 
     def close(self) -> None:
         """Do nothing: there are no connections."""
 
-    def _turn(self) -> AbstractContextManager[None]:
+    def _one_at_a_time(self) -> AbstractContextManager[None]:
         """Let one request be served at a time, as the event loop does."""
-        return self._reception.api.store.transaction()
+        return self._pipeline.api.store.transaction()
 
-    def _serve(self, case: Case, stop: StopToken) -> Response:
+    def _serve(self, accepted: AcceptedRequest, stop: StopToken) -> Response:
         try:
-            if case.call.verb == "watch":
-                return self._watch(case, stop)
-            answer = self._reception.answer(case)
-        except Cut:
+            if accepted.call.verb == "watch":
+                return self._watch(accepted, stop)
+            answer = self._pipeline.answer(accepted)
+        except ConnectionCut:
             raise
         except Exception as error:  # noqa: BLE001 - a fault of ours is an answer, too
-            answer = failure(error, case.request)
-        if case.fault is not None and case.fault.lose_answer:
-            raise Cut
-        self._reception.close(case, answer.status)
+            answer = failure_response(error, accepted.request)
+        if accepted.fault is not None and accepted.fault.lose_answer:
+            raise ConnectionCut
+        self._pipeline.close(accepted, answer.status)
         return buffered(answer)
 
-    def _watch(self, case: Case, stop: StopToken) -> "DirectWatch":
-        head, lines = self._reception.watch(case, streaming=self._streaming)
+    def _watch(self, accepted: AcceptedRequest, stop: StopToken) -> "InMemoryWatch":
+        head, lines = self._pipeline.watch(accepted, streaming=self._streaming)
         options = lines.options
-        return DirectWatch(
-            self._reception,
-            case,
-            self._wakes,
+        return InMemoryWatch(
+            self._pipeline,
+            accepted,
+            self._notifier,
             _headers(head),
             lines,
-            lasts=options.timeout or _LONGEST,
+            duration=options.timeout or _DEFAULT_DURATION,
             bookmark_interval=self._bookmark_interval if options.bookmarks else math.inf,
             stop=stop,
         )
 
 
-class DirectWatch:
+class InMemoryWatch:
     """The answer to a watch, as its client reads it.
 
     Threads: as for `navarchos.client.transport.Response`; `wake` is for any.
@@ -151,44 +156,44 @@ class DirectWatch:
 
     def __init__(
         self,
-        reception: Reception,
-        case: Case,
-        wakes: Wakes,
+        pipeline: RequestPipeline,
+        accepted: AcceptedRequest,
+        notifier: ThreadWatchNotifier,
         headers: Mapping[str, str],
         lines: WatchLines,
         *,
-        lasts: float,
+        duration: float,
         bookmark_interval: float,
         stop: StopToken,
     ) -> None:
         self.headers = headers
-        self._reception = reception
-        self._case = case
-        self._wakes = wakes
+        self._pipeline = pipeline
+        self._case = accepted
+        self._notifier = notifier
         self._lines = lines
         self._bucket = lines.bucket
         self._interval = bookmark_interval
         self._stop = stop
-        self._clock: Clock = reception.api.store.clock
-        self._spoiler = Spoiler(case.fault)
+        self._clock: Clock = pipeline.api.store.clock
+        self._faults = StreamFaults(accepted.fault)
         self._changed = threading.Condition(threading.Lock())
-        self._is_awake = False  # guarded by _changed
-        self._ending: Ending | None = None
+        self._is_woken = False  # guarded by _changed
+        self._ending: StreamEnd | None = None
         self._is_closed = False
         now = self._clock.monotonic()
-        self._end = now + lasts
+        self._end = now + duration
         self._bookmark_at = now + bookmark_interval
-        first, self._cursor = lines.begin()
-        self._parts: list[bytes | Ending] = [*self._spoiler.spoil(first)]
+        first, self._cursor = lines.first_lines()
+        self._parts: list[bytes | StreamEnd] = [*self._faults.apply(first)]
         if self._cursor < 0:
-            self._parts.append(Ending.END)
-        wakes.add(self._bucket, self)
-        self._withdraw = stop.on_stop(self.wake)
+            self._parts.append(StreamEnd.END)
+        notifier.add(self._bucket, self)
+        self._remove_stop_listener = stop.on_stop(self.wake)
 
     def wake(self) -> None:
         """Look whether there is something to tell. Takes no lock but its own."""
         with self._changed:
-            self._is_awake = True
+            self._is_woken = True
             self._changed.notify_all()
 
     def read(self) -> bytes:
@@ -204,10 +209,10 @@ class DirectWatch:
         deadline = math.inf if timeout is None else self._clock.monotonic() + timeout
         while True:
             with self._changed:
-                self._is_awake = False  # what comes from here on wakes again
+                self._is_woken = False  # what comes from here on wakes again
             if self._stop.is_set():
                 raise Stopped(self._stop.reason or "stopped")
-            if (part := self._part()) is not None:
+            if (part := self._next_part()) is not None:
                 return part
             now = self._clock.monotonic()
             if now >= deadline:
@@ -218,20 +223,20 @@ class DirectWatch:
 
     def close(self) -> None:
         """End the watch; harmless when repeated."""
-        self._withdraw()
-        self._wakes.remove(self._bucket, self)
+        self._remove_stop_listener()
+        self._notifier.remove(self._bucket, self)
         if not self._is_closed:
             self._is_closed = True
-            self._reception.close(self._case, 0 if self._is_cut else self.status)
+            self._pipeline.close(self._case, 0 if self._is_cut else self.status)
 
     @property
     def _is_cut(self) -> bool:
-        return self._ending in {Ending.CUT, Ending.HALF_CLOSE}
+        return self._ending in {StreamEnd.CUT, StreamEnd.HALF_CLOSE}
 
-    def _part(self) -> bytes | None:
+    def _next_part(self) -> bytes | None:
         """Return the next bytes, `b""` at the end, `None` if there are none yet."""
         if self._ending is None and not self._parts:
-            self._look()
+            self._fetch()
         if self._ending is None and self._parts:
             part = self._parts.pop(0)
             if isinstance(part, bytes):
@@ -239,24 +244,24 @@ class DirectWatch:
             self._ending = part
         if self._is_cut:
             raise ConnectFailed("a fault has cut the connection", sent=True)
-        return b"" if self._ending is Ending.END else None
+        return b"" if self._ending is StreamEnd.END else None
 
-    def _look(self) -> None:
+    def _fetch(self) -> None:
         """Take what the log has, and a bookmark when one is due."""
-        lines, self._cursor = self._lines.since(self._cursor)
+        lines, self._cursor = self._lines.lines_after(self._cursor)
         now = self._clock.monotonic()
         has_ended = self._cursor < 0 or now >= self._end
         is_marked = self._interval < math.inf and self._cursor >= 0
         if is_marked and now >= min(self._bookmark_at, self._end):
             lines.append(self._lines.bookmark())
             self._bookmark_at = now + self._interval
-        self._parts = [*self._spoiler.spoil(lines)]
+        self._parts = [*self._faults.apply(lines)]
         if has_ended:
-            self._parts.append(Ending.END)
+            self._parts.append(StreamEnd.END)
 
     def _sleep(self, seconds: float) -> None:
         with self._changed:
-            if not self._is_awake:
+            if not self._is_woken:
                 self._clock.wait(self._changed, None if seconds == math.inf else seconds)
 
 

@@ -13,13 +13,13 @@ from navarchos.testing.apiserver.store import BucketId, Entry
 
 __all__ = [
     "ALL_VERBS",
-    "Column",
-    "Custom",
+    "Conversion",
+    "CustomKind",
     "Kind",
     "Kinds",
+    "PrinterColumn",
     "Strategy",
-    "View",
-    "raw_of",
+    "encoded_entry",
     "version_order",
 ]
 
@@ -87,7 +87,7 @@ class Strategy:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class PrinterColumn:
     """A printer column of a custom kind."""
 
     name: str
@@ -99,7 +99,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class Conversion:
     """How a served version differs from what is stored. Pure functions."""
 
     decode: Callable[[JsonObject], JsonObject]
@@ -107,11 +107,11 @@ class View:
 
 
 @dataclass(frozen=True, slots=True)
-class Custom:
+class CustomKind:
     """What a kind has only because a CustomResourceDefinition says so."""
 
     definition: str
-    columns: tuple[Column, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     selectable: tuple[str, ...] = ()
     scale: JsonObject | None = None
     deprecation: str = ""
@@ -144,8 +144,8 @@ class Kind:
     strategy: Strategy = field(default_factory=Strategy)
     type_name: str = ""
     list_kind: str = ""
-    custom: Custom | None = None
-    view: View | None = None
+    custom: CustomKind | None = None
+    conversion: Conversion | None = None
     stored_version: str = ""
     empty: JsonObject = field(default_factory=dict)
 
@@ -172,8 +172,8 @@ class Kind:
 
     def to_served(self, obj: JsonObject) -> JsonObject:
         """Return a stored object in this version; may be `obj` itself."""
-        if self.view is not None:
-            return self.view.encode(obj)
+        if self.conversion is not None:
+            return self.conversion.encode(obj)
         if obj.get("apiVersion") == self.api_version:
             return obj
         return {**obj, "apiVersion": self.api_version}
@@ -228,7 +228,7 @@ class Kinds:
 
     def by_bucket(self, bucket: BucketId) -> Kind | None:
         """Return a kind whose objects are kept in `bucket`."""
-        return next((k for k in self._all if k.bucket == bucket and k.view is None), None)
+        return next((k for k in self._all if k.bucket == bucket and k.conversion is None), None)
 
     def replace_custom(self, definition: str, kinds: Iterable[Kind]) -> None:
         """Serve exactly `kinds` for the definition of that name."""
@@ -253,7 +253,7 @@ def version_order(version: str) -> tuple[int, int, int, str]:
     return 3, 0, 0, version
 
 
-def raw_of(kind: Kind, entry: Entry) -> bytes:
+def encoded_entry(kind: Kind, entry: Entry) -> bytes:
     """Return an entry's JSON in the version of `kind`; spliced, not encoded, if possible."""
     served = kind.to_served(entry.obj)
     return entry.raw if served is entry.obj else encode(served)

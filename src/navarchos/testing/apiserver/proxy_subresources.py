@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from navarchos.testing.apiserver.objects import TIME_LAYOUT, JsonObject, dig, is_rfc3339
-from navarchos.testing.apiserver.requests import Answer, read_number
+from navarchos.testing.apiserver.requests import Response, read_number
 from navarchos.testing.apiserver.status import (
     FieldError,
     ResourceName,
@@ -25,21 +25,21 @@ from navarchos.testing.apiserver.status import (
 from navarchos.testing.apiserver.store import BucketId, entry_key
 from navarchos.testing.apiserver.writes import Api
 
-__all__ = ["CONNECTIONS", "connect", "leads_on"]
+__all__ = ["PROXY_SUBRESOURCES", "is_proxied", "serve_proxied"]
 
-_WAYS_IN: Final = ("create", "get")
-_ALL_WAYS: Final = ("create", "delete", "get", "patch", "update")
+_STREAM_VERBS: Final = ("create", "get")
+_PROXY_VERBS: Final = ("create", "delete", "get", "patch", "update")
 
-CONNECTIONS: Final[Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]]] = {
-    "nodes": {"proxy": ("NodeProxyOptions", _ALL_WAYS)},
+PROXY_SUBRESOURCES: Final[Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]]] = {
+    "nodes": {"proxy": ("NodeProxyOptions", _PROXY_VERBS)},
     "pods": {
-        "attach": ("PodAttachOptions", _WAYS_IN),
-        "exec": ("PodExecOptions", _WAYS_IN),
+        "attach": ("PodAttachOptions", _STREAM_VERBS),
+        "exec": ("PodExecOptions", _STREAM_VERBS),
         "log": ("Pod", ("get",)),
-        "portforward": ("PodPortForwardOptions", _WAYS_IN),
-        "proxy": ("PodProxyOptions", _ALL_WAYS),
+        "portforward": ("PodPortForwardOptions", _STREAM_VERBS),
+        "proxy": ("PodProxyOptions", _PROXY_VERBS),
     },
-    "services": {"proxy": ("ServiceProxyOptions", _ALL_WAYS)},
+    "services": {"proxy": ("ServiceProxyOptions", _PROXY_VERBS)},
 }
 """The subresources that lead on, by resource of the core group: their kinds and verbs."""
 
@@ -53,7 +53,7 @@ _KUBELET: Final = 10250
 _LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
-def leads_on(path: str) -> bool:
+def is_proxied(path: str) -> bool:
     """Return whether a path is one of those."""
     match = _PATH.fullmatch(path)
     if match is None:
@@ -61,8 +61,8 @@ def leads_on(path: str) -> bool:
     return match["what"] == "proxy" or (match["plural"] == "pods" and not match["rest"])
 
 
-def connect(api: Api, method: str, path: str, query: Mapping[str, str]) -> Answer:
-    """Answer a request for which `leads_on` holds.
+def serve_proxied(api: Api, method: str, path: str, query: Mapping[str, str]) -> Response:
+    """Answer a request for which `is_proxied` holds.
 
     Raises:
         StatusError: Why there is no connection.
@@ -83,7 +83,7 @@ def connect(api: Api, method: str, path: str, query: Mapping[str, str]) -> Answe
     if node:
         raise _refused(_address(_node_of_pod(api, node)), _KUBELET)
     if match["what"] == "log":
-        return Answer(204, b"", "")
+        return Response(204, b"", "")
     raise bad_request(f"pod {name} does not have a host assigned")
 
 

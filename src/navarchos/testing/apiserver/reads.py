@@ -9,12 +9,12 @@ from typing import Final
 import msgspec
 
 from navarchos.structs import prepare_decoding
-from navarchos.testing.apiserver.kinds import Kind, raw_of
+from navarchos.testing.apiserver.kinds import Kind, encoded_entry
 from navarchos.testing.apiserver.objects import JsonObject, encode
 from navarchos.testing.apiserver.requests import (
-    Answer,
     Form,
     ListOptions,
+    Response,
     Target,
     check_list_options,
     read_version,
@@ -25,7 +25,15 @@ from navarchos.testing.apiserver.store import Compacted, Entry, FutureVersion, e
 from navarchos.testing.apiserver.tables import metadata_only, table
 from navarchos.testing.apiserver.writes import Api, require
 
-__all__ = ["answer_list", "answer_object", "expired_page", "find", "get", "list_objects", "select"]
+__all__ = [
+    "expired_page",
+    "find_page",
+    "get",
+    "list_objects",
+    "list_response",
+    "object_response",
+    "selected_entries",
+]
 
 _EXPIRED: Final = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
@@ -48,7 +56,7 @@ class _Token(msgspec.Struct):
     start: str = ""
 
 
-def get(api: Api, target: Target, version: str, form: Form, include_object: str = "") -> Answer:
+def get(api: Api, target: Target, version: str, form: Form, include_object: str = "") -> Response:
     """Answer a GET of one object.
 
     Raises:
@@ -58,22 +66,22 @@ def get(api: Api, target: Target, version: str, form: Form, include_object: str 
     if asked > api.store.version:
         raise too_large_version(asked, api.store.version)
     entry = require(api, target.kind, target.namespace, target.name)
-    return answer_object(target.kind, entry, form, include_object=include_object)
+    return object_response(target.kind, entry, form, include_object=include_object)
 
 
-def answer_object(
+def object_response(
     kind: Kind, entry: Entry, form: Form, *, status: int = 200, include_object: str = ""
-) -> Answer:
+) -> Response:
     """Answer with one object in the form asked for."""
     if form.kind == "Table":
         shown = table(kind, [entry], str(entry.version), form.version, include_object)
-        return Answer(status, encode(shown))
+        return Response(status, encode(shown))
     if form.kind == "PartialObjectMetadata":
-        return Answer(status, encode(metadata_only(entry.obj, form.version)))
-    return Answer(status, raw_of(kind, entry))
+        return Response(status, encode(metadata_only(entry.obj, form.version)))
+    return Response(status, encoded_entry(kind, entry))
 
 
-def select(api: Api, target: Target, options: ListOptions) -> list[Entry]:
+def selected_entries(api: Api, target: Target, options: ListOptions) -> list[Entry]:
     """Return what a list or deletecollection is about now."""
     entries = api.store.entries(target.kind.bucket, target.namespace)
     if options.selection.is_empty:
@@ -81,16 +89,18 @@ def select(api: Api, target: Target, options: ListOptions) -> list[Entry]:
     return [entry for entry in entries if options.selection.matches(entry.obj)]
 
 
-def list_objects(api: Api, target: Target, options: ListOptions, form: Form) -> Answer:
+def list_objects(api: Api, target: Target, options: ListOptions, form: Form) -> Response:
     """Answer a list.
 
     Raises:
         StatusError: 400, 410, 422 or 504, as the options deserve.
     """
-    return answer_list(target.kind, *find(api, target, options), form, options.include_object)
+    return list_response(
+        target.kind, *find_page(api, target, options), form, options.include_object
+    )
 
 
-def find(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], JsonObject]:
+def find_page(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], JsonObject]:
     """Return what a list is about, one page of it if so asked, and the list's metadata.
 
     Raises:
@@ -103,22 +113,22 @@ def find(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], J
     return _page(entries, version, target, options)
 
 
-def answer_list(
+def list_response(
     kind: Kind,
     page: Sequence[Entry],
     metadata: JsonObject,
     form: Form,
     include_object: str = "",
-) -> Answer:
+) -> Response:
     """Answer with many objects in the form asked for."""
     if form.kind == "Table":
         version = str(metadata["resourceVersion"])
         shown = table(kind, page, version, form.version, include_object)
         shown["metadata"] = metadata
-        return Answer(200, encode(shown))
+        return Response(200, encode(shown))
     if form.kind == "PartialObjectMetadataList":
-        return Answer(200, encode(_metadata_list(page, metadata, form)))
-    return Answer(200, _spliced(kind, page, metadata))
+        return Response(200, encode(_metadata_list(page, metadata, form)))
+    return Response(200, _spliced(kind, page, metadata))
 
 
 def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: Form) -> JsonObject:
@@ -133,7 +143,7 @@ def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: Form) -> J
 def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
     """Return entries, their version, and the key to begin with."""
     if options.continue_token:
-        return _rest(api, target, options)
+        return _continued(api, target, options)
     asked = read_version(options.version)
     with api.store.transaction():
         if options.version_match == "Exact" or (
@@ -146,7 +156,7 @@ def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entr
         return entries, api.store.version, ""
 
 
-def _rest(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
+def _continued(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
     bucket, namespace = target.kind.bucket, target.namespace
     version, start = _read_token(options.continue_token)
     if options.version not in {"", "0"}:
@@ -220,22 +230,22 @@ def _read_token(token: str) -> tuple[int, str]:
         raw = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
         found = msgspec.json.decode(raw, type=_Token)
     except (msgspec.DecodeError, binascii.Error, ValueError) as error:
-        raise _no_token(f"continue key is not valid: {error}") from error
+        raise _invalid_token(f"continue key is not valid: {error}") from error
     if found.v != _PAGING_FORM:
         why = "server does not recognize this encoded version"
-        raise _no_token(f"continue key is not valid: {why} {found.v}")
+        raise _invalid_token(f"continue key is not valid: {why} {found.v}")
     if not found.rv:
         why = "incorrect encoded start resourceVersion"
-        raise _no_token(f"continue key is not valid: {why} (version {_PAGING_FORM})")
+        raise _invalid_token(f"continue key is not valid: {why} (version {_PAGING_FORM})")
     if not found.start:
         why = "encoded start key empty"
-        raise _no_token(f"continue key is not valid: {why} (version {_PAGING_FORM})")
+        raise _invalid_token(f"continue key is not valid: {why} (version {_PAGING_FORM})")
     if posixpath.normpath(f"/{found.start.removeprefix('/')}") != f"/{found.start}":
-        raise _no_token(f"continue key is not valid: {found.start}")
+        raise _invalid_token(f"continue key is not valid: {found.start}")
     return found.rv, found.start
 
 
-def _no_token(why: str) -> StatusError:
+def _invalid_token(why: str) -> StatusError:
     return bad_request(f"invalid continue token: {why}")
 
 
@@ -244,8 +254,8 @@ def _spliced(kind: Kind, page: Sequence[Entry], metadata: JsonObject) -> bytes:
     if kind.custom is not None:  # upstream keeps these lists as maps, where nothing is absent
         metadata = {"continue": "", **metadata}
     head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
-    if kind.custom is not None or kind.view is not None:
-        items = b",".join([raw_of(kind, entry) for entry in page])
+    if kind.custom is not None or kind.conversion is not None:
+        items = b",".join([encoded_entry(kind, entry) for entry in page])
     else:
         prefix = encode({"kind": kind.kind, "apiVersion": kind.api_version})[:-1]
         skip = len(prefix) + 1

@@ -10,26 +10,26 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from navarchos.logs import get_logger, traceback_of
-from navarchos.testing.apiserver.faults import Fault, Faults, asked_by, strike
+from navarchos.testing.apiserver.faults import Fault, Faults, inject, request_facts
 from navarchos.testing.apiserver.handler import Call, Request, open_watch, route, serve, watch_head
 from navarchos.testing.apiserver.objects import encode
-from navarchos.testing.apiserver.requests import Answer, with_warnings
+from navarchos.testing.apiserver.requests import Response, with_warnings
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.watches import WatchLines
 from navarchos.testing.apiserver.writes import Api
 
 __all__ = [
-    "LARGEST_BODY",
+    "MAX_BODY_BYTES",
+    "AcceptedRequest",
+    "AuditLog",
     "AuditRecord",
-    "Case",
-    "Reception",
-    "Record",
-    "failure",
-    "refusal",
-    "too_large",
+    "RequestPipeline",
+    "error_response",
+    "failure_response",
+    "too_large_response",
 ]
 
-LARGEST_BODY: Final = 3 * 1024 * 1024
+MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 """The longest body that a request may have, in bytes, as upstream."""
 
 _log = get_logger(__name__)
@@ -52,7 +52,7 @@ class AuditRecord(NamedTuple):
     code: int
 
 
-class Record:
+class AuditLog:
     """Counts and the latest requests.
 
     Threads: safe from any thread.
@@ -103,7 +103,7 @@ class Record:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class AcceptedRequest:
     """A request that has been let in.
 
     Attributes:
@@ -122,18 +122,18 @@ class Case:
         return 0.0 if self.fault is None else self.fault.delay
 
 
-class Reception:
+class RequestPipeline:
     """Lets requests in, has them served, and keeps the record.
 
     Threads: safe from any thread; nothing here waits.
     """
 
-    def __init__(self, api: Api, record: Record, faults: Faults) -> None:
+    def __init__(self, api: Api, record: AuditLog, faults: Faults) -> None:
         self.api = api
         self._record = record
         self._faults = faults
 
-    def admit(self, request: Request, headers: Collection[tuple[str, str]]) -> Case:
+    def admit(self, request: Request, headers: Collection[tuple[str, str]]) -> AcceptedRequest:
         """Let a request in; it is counted then.
 
         Raises:
@@ -141,20 +141,20 @@ class Reception:
         """
         api = self.api
         try:
-            user = api.access.admit(request.method, request.path, request.query, headers)
+            user = api.access.authorize(request.method, request.path, request.query, headers)
         except StatusError as error:
-            self._turn_away(request, error)
+            self._record_refused(request, error)
             raise
         call = route(api, request)
         self._record.count(call, request.user_agent)
         fault = None
         if self._faults.is_armed:
-            fault = self._faults.take(asked_by(call, request))
+            fault = self._faults.take(request_facts(call, request))
         if user is not request.user:
             request = replace(request, user=user)
-        return Case(request, call, fault)
+        return AcceptedRequest(request, call, fault)
 
-    def _turn_away(self, request: Request, error: StatusError) -> None:
+    def _record_refused(self, request: Request, error: StatusError) -> None:
         """Keep a request that is refused, if it is one that anybody could make."""
         try:
             call = route(self.api, request)
@@ -163,60 +163,60 @@ class Reception:
         self._record.count(call, request.user_agent)
         self._record.add(call, request.user_agent, error.code)
 
-    def begin(self, case: Case) -> Api:
+    def begin(self, accepted: AcceptedRequest) -> Api:
         """Let the case's fault strike; returns what is to serve it.
 
         Raises:
             Cut: The connection is to end.
             StatusError: The fault refuses it.
         """
-        if case.fault is None:
+        if accepted.fault is None:
             return self.api
-        return strike(case.fault, self.api, case.call, case.request)
+        return inject(accepted.fault, self.api, accepted.call, accepted.request)
 
-    def answer(self, case: Case) -> Answer:
+    def answer(self, accepted: AcceptedRequest) -> Response:
         """Serve whatever is not a watch; refusals are answers, too.
 
         Raises:
             Cut: The connection is to end.
         """
-        return serve(self.begin(case), case.call, case.request)
+        return serve(self.begin(accepted), accepted.call, accepted.request)
 
-    def watch(self, case: Case, *, streaming: bool) -> tuple[Answer, WatchLines]:
+    def watch(self, accepted: AcceptedRequest, *, streaming: bool) -> tuple[Response, WatchLines]:
         """Begin a watch: returns the head of its answer, and what it tells.
 
         Raises:
             Cut: The connection is to end.
             StatusError: The refusal.
         """
-        self.begin(case)
-        lines = open_watch(self.api, case.call, case.request, streaming=streaming)
-        return watch_head(case.call), lines
+        self.begin(accepted)
+        lines = open_watch(self.api, accepted.call, accepted.request, streaming=streaming)
+        return watch_head(accepted.call), lines
 
-    def close(self, case: Case, code: int) -> None:
+    def close(self, accepted: AcceptedRequest, code: int) -> None:
         """Keep a request that has been answered; `code` is 0 if its connection was cut."""
-        self._record.add(case.call, case.request.user_agent, code)
+        self._record.add(accepted.call, accepted.request.user_agent, code)
 
 
-def refusal(error: StatusError) -> Answer:
+def error_response(error: StatusError) -> Response:
     """Return the answer to a request that is refused."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    answer = Answer(error.code, encode(error.to_json()), headers=headers)
+    answer = Response(error.code, encode(error.to_json()), headers=headers)
     return with_warnings(answer, error.warnings)
 
 
-def too_large() -> Answer:
-    """Return the answer to a request whose body is longer than `LARGEST_BODY`."""
-    message = f"Request entity too large: limit is {LARGEST_BODY}"
-    return refusal(StatusError(413, "RequestEntityTooLarge", message))
+def too_large_response() -> Response:
+    """Return the answer to a request whose body is longer than `MAX_BODY_BYTES`."""
+    message = f"Request entity too large: limit is {MAX_BODY_BYTES}"
+    return error_response(StatusError(413, "RequestEntityTooLarge", message))
 
 
-def failure(error: Exception, request: Request) -> Answer:
+def failure_response(error: Exception, request: Request) -> Response:
     """Return the answer to a request that failed; a fault of ours is logged, too."""
     if isinstance(error, StatusError):
-        return refusal(error)
+        return error_response(error)
     _log.error(
         "request_failed", method=request.method, path=request.path, exception=traceback_of(error)
     )
     message = f"Internal error occurred: {error!r}"
-    return refusal(StatusError(500, "InternalError", message))
+    return error_response(StatusError(500, "InternalError", message))

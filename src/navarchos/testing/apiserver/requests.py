@@ -27,14 +27,14 @@ from navarchos.testing.apiserver.status import (
 
 __all__ = [
     "BODY_TYPES",
-    "Answer",
     "Form",
     "ListOptions",
+    "Response",
     "Target",
     "check_list_options",
     "check_watch_options",
     "is_watch",
-    "json_answer",
+    "json_response",
     "negotiate",
     "parse_target",
     "read_body",
@@ -81,7 +81,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class Response:
     """A finished answer."""
 
     status: int
@@ -105,7 +105,7 @@ class ListOptions:
     include_object: str = ""
 
 
-def with_warnings(answer: Answer, warnings: Sequence[str]) -> Answer:
+def with_warnings(answer: Response, warnings: Sequence[str]) -> Response:
     """Return an answer with the header that tells what its reader should know."""
     if not warnings:
         return answer
@@ -115,9 +115,9 @@ def with_warnings(answer: Answer, warnings: Sequence[str]) -> Answer:
     return replace(answer, headers={**answer.headers, "Warning": ", ".join(lines)})
 
 
-def json_answer(value: object, status: int = 200) -> Answer:
+def json_response(value: object, status: int = 200) -> Response:
     """Return an answer with `value` as JSON."""
-    return Answer(status, encode(value))
+    return Response(status, encode(value))
 
 
 def parse_target(path: str, kinds: Kinds) -> Target | None:

@@ -7,7 +7,7 @@ from navarchos.testing.apiserver.apply import apply_to
 from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json, dig, meta
-from navarchos.testing.apiserver.ownership.field_manager import Writing
+from navarchos.testing.apiserver.ownership.field_manager import FieldWrite
 from navarchos.testing.apiserver.ownership.fieldsets import (
     LEAF,
     FieldSet,
@@ -16,17 +16,17 @@ from navarchos.testing.apiserver.ownership.fieldsets import (
     intersection,
 )
 from navarchos.testing.apiserver.ownership.managed_fields import (
-    Claim,
-    Claims,
-    decode_claims,
-    encode_claims,
+    ManagedFields,
+    OwnedFields,
+    decode_managed_fields,
+    encode_managed_fields,
 )
 from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.status import StatusError, bad_request, invalid, invalid_value
 from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.tables.columns import selector_text
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writes import Api, Options, modify, require
+from navarchos.testing.apiserver.writes import Api, WriteOptions, modify, require
 
 __all__ = ["apply_scale", "read_scale", "write_scale"]
 
@@ -52,7 +52,7 @@ def read_scale(api: Api, target: Target) -> JsonObject:
     return _scale_of(target.kind, entry.obj)
 
 
-def write_scale(api: Api, target: Target, change: _Change, options: Options) -> JsonObject:
+def write_scale(api: Api, target: Target, change: _Change, options: WriteOptions) -> JsonObject:
     """Change the replicas through a `Scale`; returns the new one.
 
     Raises:
@@ -67,7 +67,7 @@ def write_scale(api: Api, target: Target, change: _Change, options: Options) -> 
 
 
 def apply_scale(
-    api: Api, target: Target, config: JsonObject, options: Options, *, force: bool
+    api: Api, target: Target, config: JsonObject, options: WriteOptions, *, force: bool
 ) -> JsonObject:
     """Apply a `Scale` in the name of `options.manager`; returns the new one.
 
@@ -79,20 +79,22 @@ def apply_scale(
             of a custom object, as upstream. Nothing is stored.
     """
     options.applying = True
-    writing = Writing(_SCALE, options.manager, {_SCALE.api_version: _SCALE}.get, "scale")
+    write = FieldWrite(_SCALE, options.manager, {_SCALE.api_version: _SCALE}.get, "scale")
     place = _place(target.kind)
 
     def apply(obj: JsonObject) -> JsonObject:
-        claims = decode_claims(meta(obj).get("managedFields"))
+        managed = decode_managed_fields(meta(obj).get("managedFields"))
         scale = _scale_of(target.kind, obj)
-        scale["metadata"]["managedFields"] = encode_claims(_claims_of_scale(claims, place))
-        applied = read_object(_SCALE, apply_to(writing, scale, config, force=force), options)
+        scale["metadata"]["managedFields"] = encode_managed_fields(
+            _managed_of_scale(managed, place)
+        )
+        applied = read_object(_SCALE, apply_to(write, scale, config, force=force), options)
         if target.kind.custom is not None and applied["spec"] != scale["spec"]:
             raise _inconvertible(applied)
-        held = decode_claims(meta(applied).get("managedFields"))
-        merged = _claims_of_object(claims, held, place, target.kind.api_version)
+        held = decode_managed_fields(meta(applied).get("managedFields"))
+        merged = _managed_of_object(managed, held, place, target.kind.api_version)
         changed = _scaled(target, obj, applied)
-        changed["metadata"]["managedFields"] = encode_claims(merged)
+        changed["metadata"]["managedFields"] = encode_managed_fields(merged)
         return changed
 
     return _modified(api, target, apply, options)
@@ -107,7 +109,7 @@ def _inconvertible(scale: JsonObject) -> StatusError:
     return StatusError(500, "", message)
 
 
-def _modified(api: Api, target: Target, change: _Change, options: Options) -> JsonObject:
+def _modified(api: Api, target: Target, change: _Change, options: WriteOptions) -> JsonObject:
     entry = modify(
         api, target.kind, target.namespace, target.name, change, options, subresource="scale"
     )
@@ -141,28 +143,32 @@ def _place(kind: Kind) -> FieldSet:
     return found
 
 
-def _claims_of_scale(claims: Claims, place: FieldSet) -> Claims:
+def _managed_of_scale(managed: ManagedFields, place: FieldSet) -> ManagedFields:
     version = _SCALE.api_version
     return {
-        manager._replace(version=manager.version and version): Claim(_REPLICAS, version, claim.time)
-        for manager, claim in claims.items()
-        if intersection(claim.fields, place)
+        manager._replace(version=manager.version and version): OwnedFields(
+            _REPLICAS, version, owned_fields.time
+        )
+        for manager, owned_fields in managed.items()
+        if intersection(owned_fields.fields, place)
     }
 
 
-def _claims_of_object(claims: Claims, held: Claims, place: FieldSet, version: str) -> Claims:
+def _managed_of_object(
+    managed: ManagedFields, held: ManagedFields, place: FieldSet, version: str
+) -> ManagedFields:
     """Return the claims of an object whose scale is held as is said."""
-    left, found = dict(held), Claims()
-    for manager, claim in claims.items():
+    left, found = dict(held), ManagedFields()
+    for manager, owned_fields in managed.items():
         same = manager._replace(version=manager.version and _SCALE.api_version)
-        if not intersection(claim.fields, place) or left.pop(same, None) is not None:
-            found[manager] = claim
-        elif rest := difference(claim.fields, place):
-            found[manager] = claim._replace(fields=rest)
-    for manager, claim in left.items():
-        if intersection(claim.fields, _REPLICAS):
+        if not intersection(owned_fields.fields, place) or left.pop(same, None) is not None:
+            found[manager] = owned_fields
+        elif rest := difference(owned_fields.fields, place):
+            found[manager] = owned_fields._replace(fields=rest)
+    for manager, owned_fields in left.items():
+        if intersection(owned_fields.fields, _REPLICAS):
             new = manager._replace(version=manager.version and version)
-            found[new] = Claim(place, version, claim.time)
+            found[new] = OwnedFields(place, version, owned_fields.time)
     return found
 
 

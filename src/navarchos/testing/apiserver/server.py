@@ -14,23 +14,23 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver.access import Access
-from navarchos.testing.apiserver.access.roles import Aggregation, bootstrap_roles
+from navarchos.testing.apiserver.access import AccessControl
+from navarchos.testing.apiserver.access.roles import ClusterRoleAggregator, bootstrap_roles
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, AUTHENTICATED, User
 from navarchos.testing.apiserver.builtin import builtin_kinds
-from navarchos.testing.apiserver.custom import Definitions
+from navarchos.testing.apiserver.custom import CustomKinds
 from navarchos.testing.apiserver.faults import Faults
 from navarchos.testing.apiserver.garbage_collector import GarbageCollector
 from navarchos.testing.apiserver.http import Certificates, HttpFrontend
-from navarchos.testing.apiserver.in_memory import DirectTransport, Wakes
+from navarchos.testing.apiserver.in_memory import InMemoryTransport, ThreadWatchNotifier
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.ownership.managed_fields import readable
-from navarchos.testing.apiserver.request_pipeline import AuditRecord, Reception, Record
+from navarchos.testing.apiserver.request_pipeline import AuditLog, AuditRecord, RequestPipeline
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
-from navarchos.testing.apiserver.watches import WakeHub
-from navarchos.testing.apiserver.writes import Api, Options, create, require
+from navarchos.testing.apiserver.watches import WatchNotifier
+from navarchos.testing.apiserver.writes import Api, WriteOptions, create, require
 from navarchos.testing.definitions import Source, load_definitions
 from navarchos.threads import ThreadGroup
 
@@ -38,7 +38,7 @@ __all__ = ["ApiServer"]
 
 _HOST: Final = "127.0.0.1"
 _NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
-_NOWHERE: Final = "http://in-process"
+_IN_MEMORY_URL: Final = "http://in-process"
 _STOP_TIMEOUT: Final = 5.0
 
 _log = get_logger(__name__)
@@ -100,22 +100,22 @@ class ApiServer:
         self._streaming = serve_streaming_lists
         self._store = Store(history=history, clock=clock)
         self._kinds = Kinds(builtin_kinds())
-        self._access = Access(self._store, rbac=rbac)
+        self._access = AccessControl(self._store, rbac=rbac)
         self._certificates = Certificates() if rbac else None
         self._api = Api(self._store, self._kinds, self._access)
         self._collector = GarbageCollector(self._api)
-        self._record = Record()
+        self._record = AuditLog()
         self.faults = Faults()
         """What goes wrong on purpose; see `Fault`."""
-        self._reception = Reception(self._api, self._record, self.faults)
-        self._wakes = Wakes()
-        self._serves_directly = False
+        self._pipeline = RequestPipeline(self._api, self._record, self.faults)
+        self._in_memory_notifier = ThreadWatchNotifier()
+        self._serves_in_memory = False
         self._lifecycle_lock = threading.Lock()
-        self._running: _Running | None = None  # guarded by _lifecycle_lock
-        self._store.subscribe(Definitions(self._store, self._kinds).on_change)
-        self._store.subscribe(Aggregation(self._store).on_change)
+        self._running: _RunningServer | None = None  # guarded by _lifecycle_lock
+        self._store.subscribe(CustomKinds(self._store, self._kinds).on_change)
+        self._store.subscribe(ClusterRoleAggregator(self._store).on_change)
         self._store.subscribe(self._on_change)
-        self._store.subscribe(self._wakes.on_change)
+        self._store.subscribe(self._in_memory_notifier.on_change)
         for name in _NAMESPACES:
             self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         if rbac:
@@ -132,8 +132,8 @@ class ApiServer:
             if self._running is None:
                 self._store.restart()
                 tls = None if self._certificates is None else self._certificates.open(_HOST)
-                self._running = _Running(self._frontend, _HOST, self._wanted_port, tls)
-                self._store.wake_with(self._running.wake)
+                self._running = _RunningServer(self._frontend, _HOST, self._wanted_port, tls)
+                self._store.notify_with(self._running.wake)
                 self._running.call_soon(self._collector.collect)
                 # A restart keeps its address, as far as the system allows.
                 self._wanted_port = self._running.port
@@ -143,7 +143,7 @@ class ApiServer:
         """End open watches, close connections, and join the thread. Repeatable."""
         with self._lifecycle_lock:
             running, self._running = self._running, None
-            self._store.wake_with(None)
+            self._store.notify_with(None)
             if self._certificates is not None:
                 self._certificates.close()
         if running is not None:
@@ -184,7 +184,7 @@ class ApiServer:
         """
         if self._certificates is None:
             if user:
-                raise _unknown(user)
+                raise _users_need_rbac(user)
             return ClientConfig(self.url, user_agent=user_agent)
         header = self._authorization(user, groups)
         return ClientConfig(
@@ -225,16 +225,16 @@ class ApiServer:
                 self.client_config(user_agent=user_agent, user=user, groups=groups),
                 clock=self.clock,
             )
-        config = ClientConfig(_NOWHERE, user_agent=user_agent)
+        config = ClientConfig(_IN_MEMORY_URL, user_agent=user_agent)
         if self._certificates is not None:
             header = self._authorization(user, groups)
             config = replace(config, authorization=lambda: header)
         elif user:
-            raise _unknown(user)
-        self._serves_directly = True
-        transport = DirectTransport(
-            self._reception,
-            self._wakes,
+            raise _users_need_rbac(user)
+        self._serves_in_memory = True
+        transport = InMemoryTransport(
+            self._pipeline,
+            self._in_memory_notifier,
             bookmark_interval=self._bookmark_interval,
             streaming=self._streaming,
         )
@@ -308,7 +308,7 @@ class ApiServer:
                 kind,
                 namespace,
                 obj,
-                Options(field_validation="Strict", keep_status=True),
+                WriteOptions(field_validation="Strict", keep_status=True),
             )
 
     def _kind_of(self, obj: JsonObject) -> Kind:
@@ -338,7 +338,7 @@ class ApiServer:
             StatusError: 404, for the object or the kind.
         """
         kind = self._resource(plural, group)
-        return _plain(kind.to_served(require(self._api, kind, namespace or "", name).obj))
+        return _decoded(kind.to_served(require(self._api, kind, namespace or "", name).obj))
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> list[JsonObject]:
         """Return the stored objects of a kind, in key order. Read-only.
@@ -348,7 +348,7 @@ class ApiServer:
         """
         kind = self._resource(plural, group)
         entries = self._store.entries(kind.bucket, namespace or "")
-        return [_plain(kind.to_served(entry.obj)) for entry in entries]
+        return [_decoded(kind.to_served(entry.obj)) for entry in entries]
 
     def _resource(self, plural: str, group: str) -> Kind:
         kind = self._kinds.by_resource(plural, group)
@@ -380,24 +380,24 @@ class ApiServer:
         running = self._running
         if running is not None:
             running.call_soon(self._collector.collect)
-        elif self._serves_directly:
+        elif self._serves_in_memory:
             # No loop does it. Here it is part of the write: who waits sees all of it.
             self._collector.collect()
 
-    def _frontend(self, hub: WakeHub) -> HttpFrontend:
+    def _frontend(self, notifier: WatchNotifier) -> HttpFrontend:
         return HttpFrontend(
-            self._reception,
-            hub,
+            self._pipeline,
+            notifier,
             bookmark_interval=self._bookmark_interval,
             streaming=self._streaming,
         )
 
 
-def _unknown(user: str) -> ConfigError:
+def _users_need_rbac(user: str) -> ConfigError:
     return ConfigError("user", user, "users are known only with rbac=True")
 
 
-def _plain(obj: JsonObject) -> JsonObject:
+def _decoded(obj: JsonObject) -> JsonObject:
     """Return an object without what is only encoded in the store."""
     if "managedFields" not in meta(obj):
         return obj
@@ -405,12 +405,12 @@ def _plain(obj: JsonObject) -> JsonObject:
     return {**obj, "metadata": metadata}
 
 
-class _Running:
+class _RunningServer:
     """The thread and event loop of a server that listens."""
 
     def __init__(
         self,
-        frontend: Callable[[WakeHub], HttpFrontend],
+        frontend: Callable[[WatchNotifier], HttpFrontend],
         host: str,
         port: int,
         tls: ssl.SSLContext | None,
@@ -419,7 +419,7 @@ class _Running:
         self._stop = StopToken()
         self._threads = ThreadGroup("apiserver", stop=self._stop)
         self._loop = asyncio.new_event_loop()
-        self._hub = WakeHub(self._loop)
+        self._notifier = WatchNotifier(self._loop)
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._ended: asyncio.Event | None = None
@@ -435,7 +435,7 @@ class _Running:
 
     def wake(self, bucket: BucketId) -> None:
         """Tell the watches of a kind."""
-        self._hub.wake(bucket)
+        self._notifier.wake(bucket)
 
     def call_soon(self, work: Callable[[], None]) -> None:
         """Run `work` on the event loop; not at all when it has ended."""
@@ -451,9 +451,9 @@ class _Running:
         self._stop.stop("server stopped")
         self._threads.join(_STOP_TIMEOUT)
 
-    def _run(self, frontend: Callable[[WakeHub], HttpFrontend], host: str, port: int) -> None:
+    def _run(self, frontend: Callable[[WatchNotifier], HttpFrontend], host: str, port: int) -> None:
         try:
-            self._loop.run_until_complete(self._serve(frontend(self._hub), host, port))
+            self._loop.run_until_complete(self._serve(frontend(self._notifier), host, port))
         finally:
             self._loop.close()
             self._ready.set()

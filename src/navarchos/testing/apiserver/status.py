@@ -18,7 +18,6 @@ __all__ = [
     "ResourceName",
     "StatusError",
     "already_exists",
-    "another_uid",
     "bad_request",
     "conflict",
     "duplicate",
@@ -37,6 +36,7 @@ __all__ = [
     "too_large_version",
     "too_long",
     "too_many_requests",
+    "uid_mismatch",
     "unsupported_by_router",
     "unsupported_media_type",
     "unsupported_value",
@@ -220,7 +220,7 @@ def conflict(resource: ResourceName, name: str, why: str = "") -> StatusError:
     return StatusError(409, "Conflict", message, details=_details(resource, name))
 
 
-def another_uid(
+def uid_mismatch(
     resource: ResourceName, key: str, name: str, wanted: str, found: str
 ) -> StatusError:
     """409: an update was meant for another object of that name.

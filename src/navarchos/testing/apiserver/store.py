@@ -379,7 +379,7 @@ class Store:
 
         return unsubscribe
 
-    def wake_with(self, wake: Callable[[BucketId], None] | None) -> None:
+    def notify_with(self, wake: Callable[[BucketId], None] | None) -> None:
         """Set what tells watchers of a kind that its log has grown."""
         with self._store_lock:
             self._wake = wake

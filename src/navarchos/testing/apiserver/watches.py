@@ -10,9 +10,9 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from navarchos.testing.apiserver.kinds import Kind, raw_of
+from navarchos.testing.apiserver.kinds import Kind, encoded_entry
 from navarchos.testing.apiserver.objects import JsonObject, encode, meta
-from navarchos.testing.apiserver.reads import select
+from navarchos.testing.apiserver.reads import selected_entries
 from navarchos.testing.apiserver.requests import (
     Form,
     ListOptions,
@@ -26,14 +26,14 @@ from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, E
 from navarchos.testing.apiserver.tables import metadata_only, table
 from navarchos.testing.apiserver.writes import Api
 
-__all__ = ["WakeHub", "Watch", "WatchLines"]
+__all__ = ["Watch", "WatchLines", "WatchNotifier"]
 
 _INITIAL_END: Final = "k8s.io/initial-events-end"
-_LONGEST: Final = (1800.0, 3600.0)
+_DEFAULT_DURATIONS: Final = (1800.0, 3600.0)
 """How long a watch without `timeoutSeconds` lasts, drawn at random as upstream."""
 
 
-class WakeHub:
+class WatchNotifier:
     """Tells watches that their kind's log has grown.
 
     Threads: `wake` from any thread; the rest on the event loop's.
@@ -88,9 +88,11 @@ class Watch:
         bookmark_interval: Seconds between bookmarks.
     """
 
-    def __init__(self, lines: "WatchLines", hub: WakeHub, *, bookmark_interval: float) -> None:
+    def __init__(
+        self, lines: "WatchLines", notifier: WatchNotifier, *, bookmark_interval: float
+    ) -> None:
         self._lines = lines
-        self._hub = hub
+        self._notifier = notifier
         self._interval = bookmark_interval
         self._wake = asyncio.Event()
 
@@ -100,9 +102,9 @@ class Watch:
         A version that is gone, or not yet there, ends it with an `ERROR` line.
         """
         bucket = self._lines.bucket
-        self._hub.register(bucket, self._wake)
+        self._notifier.register(bucket, self._wake)
         try:
-            first, cursor = self._lines.begin()
+            first, cursor = self._lines.first_lines()
             # Also when empty: the caller sends the headers then.
             yield first
             del first  # a whole collection, which would be held for as long as the watch lasts
@@ -111,23 +113,23 @@ class Watch:
                     async for batch in batches:
                         yield batch
         finally:
-            self._hub.unregister(bucket, self._wake)
+            self._notifier.unregister(bucket, self._wake)
 
     async def _follow(self, cursor: int) -> AsyncGenerator[list[bytes], None]:
         loop = asyncio.get_running_loop()
-        lasts = self._lines.options.timeout or random.uniform(*_LONGEST)  # noqa: S311 - spreads load
-        end = loop.time() + lasts
+        duration = self._lines.options.timeout or random.uniform(*_DEFAULT_DURATIONS)  # noqa: S311 - spreads load
+        end = loop.time() + duration
         due = loop.time() + self._interval
         while True:
             self._wake.clear()
-            lines, cursor = self._lines.since(cursor)
+            lines, cursor = self._lines.lines_after(cursor)
             now = loop.time()
             if self._lines.options.bookmarks and cursor >= 0 and now >= min(due, end):
                 lines.append(self._lines.bookmark())
                 due = now + self._interval
             if lines:
                 yield lines
-            if cursor < 0 or now >= end or self._hub.closed:
+            if cursor < 0 or now >= end or self._notifier.closed:
                 return
             if not self._wake.is_set():
                 await self._sleep(min(due, end) - loop.time())
@@ -175,10 +177,10 @@ class WatchLines:
         )
         self._form = form
         self._headers_sent = False
-        self._floor = 0
-        self._version = 0  # how far `since` has looked
+        self._min_version = 0
+        self._version = 0  # how far `lines_after` has looked
 
-    def begin(self) -> tuple[list[bytes], int]:
+    def first_lines(self) -> tuple[list[bytes], int]:
         """Return the first lines and the cursor; a negative one ends the watch."""
         store, bucket = self._api.store, self._kind.bucket
         with store.transaction():
@@ -189,20 +191,20 @@ class WatchLines:
                 if self._streams or (not self._asked and self.options.initial_events is None):
                     lines = self._initial()
                     if self._streams and self.options.bookmarks:
-                        lines.append(self._mark(version, initial_end=True))
+                        lines.append(self._bookmark_line(version, initial_end=True))
                     return lines, store.cursor(bucket, version)
                 if not self._asked:
                     return [], store.cursor(bucket, version)
-                self._floor = self._asked
+                self._min_version = self._asked
                 return [], store.cursor(bucket, self._asked)
             except Compacted as gone:
                 return [self._error(_too_old(gone))], -1
 
     def _initial(self) -> list[bytes]:
-        entries = select(self._api, self._target, self.options)
+        entries = selected_entries(self._api, self._target, self.options)
         return [self._line("ADDED", entry) for entry in entries]
 
-    def since(self, cursor: int) -> tuple[list[bytes], int]:
+    def lines_after(self, cursor: int) -> tuple[list[bytes], int]:
         """Return the lines after a cursor, and the next cursor; a negative one is the end."""
         try:
             events, cursor, self._version = self._api.store.events_since(self._kind.bucket, cursor)
@@ -211,28 +213,28 @@ class WatchLines:
         return self._select(events), cursor
 
     def bookmark(self) -> bytes:
-        """Return a bookmark of the version up to which `since` has looked."""
-        return self._mark(self._version)
+        """Return a bookmark of the version up to which `lines_after` has looked."""
+        return self._bookmark_line(self._version)
 
     def _select(self, events: Sequence[Event]) -> list[bytes]:
         namespace, found = self._target.namespace, []
         for event in events:
             if namespace and event.entry.namespace != namespace:
                 continue
-            if event.version <= self._floor:
+            if event.version <= self._min_version:
                 continue
-            kind = _seen_as(event, self.options.selection)
+            kind = _type_for(event, self.options.selection)
             if kind is not None:
                 found.append(self._shared_line(kind, event))
         return found
 
     def _shared_line(self, kind: ChangeType, event: Event) -> bytes:
         if self._form.kind == "Table" and not self._headers_sent:
-            return self._line(kind, _subject(kind, event))
+            return self._line(kind, _shown_object(kind, event))
         view = (kind, self._kind.api_version, self._form, self.options.include_object)
         line = event.lines.get(view)
         if line is None:
-            line = event.lines[view] = self._line(kind, _subject(kind, event))
+            line = event.lines[view] = self._line(kind, _shown_object(kind, event))
         return line
 
     def _line(self, kind: str, entry: Entry) -> bytes:
@@ -249,9 +251,9 @@ class WatchLines:
             return _event_line(kind, encode(shown))
         if self._form.kind == "PartialObjectMetadata":
             return _event_line(kind, encode(metadata_only(entry.obj, self._form.version)))
-        return _event_line(kind, raw_of(self._kind, entry))
+        return _event_line(kind, encoded_entry(self._kind, entry))
 
-    def _mark(self, version: int, *, initial_end: bool = False) -> bytes:
+    def _bookmark_line(self, version: int, *, initial_end: bool = False) -> bytes:
         metadata: JsonObject = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {_INITIAL_END: "true"}
@@ -287,7 +289,7 @@ def _too_old(gone: Compacted) -> StatusError:
     return expired(f"too old resource version: {gone.asked} ({gone.oldest})")
 
 
-def _seen_as(event: Event, selection: Selection) -> ChangeType | None:
+def _type_for(event: Event, selection: Selection) -> ChangeType | None:
     """Return what an event is to a watch: objects enter and leave its selection."""
     if selection.is_empty:
         return event.type
@@ -298,7 +300,7 @@ def _seen_as(event: Event, selection: Selection) -> ChangeType | None:
     return "DELETED" if before else None
 
 
-def _subject(kind: ChangeType, event: Event) -> Entry:
+def _shown_object(kind: ChangeType, event: Event) -> Entry:
     """Return the object of a line: one that leaves is shown as it was, at the new version."""
     if kind != "DELETED" or event.type == "DELETED" or event.previous is None:
         return event.entry

@@ -8,9 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from navarchos.testing.apiserver.access import Access
+from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.access.roles import check_escalation
-from navarchos.testing.apiserver.bodies import Options, read_object
+from navarchos.testing.apiserver.bodies import WriteOptions, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.names import validate_finalizer_names, validate_metadata
 from navarchos.testing.apiserver.objects import (
@@ -24,9 +24,9 @@ from navarchos.testing.apiserver.objects import (
     timestamp,
 )
 from navarchos.testing.apiserver.ownership.field_manager import (
+    init_managed_fields,
     keep_times_if_same,
-    set_managers,
-    set_managers_of_new,
+    update_managed_fields,
 )
 from navarchos.testing.apiserver.status import (
     Cause,
@@ -34,7 +34,6 @@ from navarchos.testing.apiserver.status import (
     ResourceName,
     StatusError,
     already_exists,
-    another_uid,
     bad_request,
     conflict,
     forbidden,
@@ -42,12 +41,13 @@ from navarchos.testing.apiserver.status import (
     invalid,
     invalid_value,
     not_found,
+    uid_mismatch,
 )
 from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 
 __all__ = [
     "Api",
-    "Options",
+    "WriteOptions",
     "create",
     "finish_deletion",
     "modify",
@@ -71,7 +71,7 @@ class Api:
 
     store: Store
     kinds: Kinds
-    access: Access
+    access: AccessControl
     make_uid: Callable[[], str] = new_uid
     """Makes the uid of a new object."""
 
@@ -88,7 +88,7 @@ def require(api: Api, kind: Kind, namespace: str, name: str) -> Entry:
     return entry
 
 
-def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Options) -> Entry:
+def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: WriteOptions) -> Entry:
     """Store a new object; returns it as stored, or as it would be for a dry run.
 
     Raises:
@@ -146,7 +146,7 @@ def require_open_namespace(api: Api, kind: Kind, namespace: str, name: str) -> N
         raise forbidden(kind.resource, name, why, causes=[cause])
 
 
-def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> None:
+def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
     metadata = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
         metadata.pop(name, None)
@@ -165,14 +165,14 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: Options) -> Non
     if kind.has_status and not kind.strategy.status_on_create:
         obj.pop("status", None)
     kind.strategy.default(obj)
-    set_managers_of_new(api.kinds, kind, obj, options)
+    init_managed_fields(api.kinds, kind, obj, options)
     kind.strategy.prepare_create(obj)
     if options.keep_status and given is not None:
         obj["status"] = {**(obj.get("status") or {}), **given}
 
 
 def _refuse_escalation(
-    api: Api, kind: Kind, new: JsonObject, old: JsonObject | None, options: Options
+    api: Api, kind: Kind, new: JsonObject, old: JsonObject | None, options: WriteOptions
 ) -> None:
     if options.user is not None:
         check_escalation(api.access.authorizer, kind.resource, new, old, options.user)
@@ -208,7 +208,7 @@ def replace(
     namespace: str,
     name: str,
     body: JsonValue,
-    options: Options,
+    options: WriteOptions,
     *,
     subresource: str = "",
 ) -> tuple[Entry, bool]:
@@ -219,7 +219,7 @@ def replace(
     """
     found = api.store.get(kind.bucket, entry_key(namespace, name))
     if found is None and kind.strategy.create_on_update and not subresource:
-        _check_name(read_object(kind, body, Options(field_validation="Ignore")), name)
+        _check_name(read_object(kind, body, WriteOptions(field_validation="Ignore")), name)
         return create(api, kind, namespace, body, options), True
     entry = modify(api, kind, namespace, name, lambda _: body, options, subresource=subresource)
     return entry, False
@@ -231,7 +231,7 @@ def modify(
     namespace: str,
     name: str,
     change: Callable[[JsonObject], JsonValue],
-    options: Options,
+    options: WriteOptions,
     *,
     subresource: str = "",
 ) -> Entry:
@@ -274,7 +274,7 @@ def _check_preconditions(kind: Kind, new: JsonObject, entry: Entry) -> None:
     uid = metadata.get("uid")
     if uid and uid != entry.uid:
         place = f"{kind.group}/{kind.plural}" if kind.custom else kind.plural
-        raise another_uid(kind.resource, f"{place}/{entry.key}", entry.name, uid, entry.uid)
+        raise uid_mismatch(kind.resource, f"{place}/{entry.key}", entry.name, uid, entry.uid)
     version = metadata.get("resourceVersion")
     if not version and not kind.strategy.unconditional_update:
         error = FieldError(
@@ -325,12 +325,12 @@ def _status_only(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def _commit_update(
-    api: Api, kind: Kind, entry: Entry, new: JsonObject, options: Options, subresource: str
+    api: Api, kind: Kind, entry: Entry, new: JsonObject, options: WriteOptions, subresource: str
 ) -> Entry:
     old = entry.obj
     kind.strategy.default(new)
     _refuse_escalation(api, kind, new, old, options)
-    set_managers(api.kinds, kind, new, old, options, subresource)
+    update_managed_fields(api.kinds, kind, new, old, options, subresource)
     kind.strategy.prepare_update(new, old)
     if kind.strategy.generation and _spec_changed(kind, new, old):
         new["metadata"]["generation"] = int(meta(old).get("generation") or 0) + 1
@@ -380,7 +380,7 @@ def _finalizer_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
     return [forbidden_field("metadata.finalizers", text)] * 2
 
 
-def finish_deletion(api: Api, kind: Kind, entry: Entry, options: Options) -> Entry:
+def finish_deletion(api: Api, kind: Kind, entry: Entry, options: WriteOptions) -> Entry:
     """Remove an object that was only waiting for its last finalizer."""
     metadata = meta(entry.obj)
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):

@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from navarchos.testing.apiserver import ApiServer
-from navarchos.testing.apiserver.access import Access
+from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.handler import Request, route, serve
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.store import BucketId, Store
-from navarchos.testing.apiserver.watches import WakeHub
+from navarchos.testing.apiserver.watches import WatchNotifier
 from navarchos.testing.apiserver.writes import Api
 
 MAPS = BucketId("configmaps", "")
@@ -135,13 +135,13 @@ class CountingLoop:
 
 def test_a_change_that_nobody_watches_wakes_nobody() -> None:
     loop = CountingLoop()
-    hub = WakeHub(loop)  # type: ignore[arg-type]  # as much of a loop as it needs
-    hub.wake(MAPS)
+    notifier = WatchNotifier(loop)  # type: ignore[arg-type]  # as much of a loop as it needs
+    notifier.wake(MAPS)
     assert loop.woken == 0
-    hub.register(MAPS, asyncio.Event())
-    hub.wake(MAPS)
+    notifier.register(MAPS, asyncio.Event())
+    notifier.wake(MAPS)
     assert loop.woken == 1
-    hub.wake(MAPS)
+    notifier.wake(MAPS)
     assert loop.woken == 1, "it has not come round yet: many changes are one turn"
 
 
@@ -149,7 +149,7 @@ def filled(count: int) -> Api:
     store = Store()
     for number in range(count):
         store.put(MAPS, config_map(f"map-{number:05}"))
-    return Api(store, Kinds(builtin_kinds()), Access(store, rbac=False))
+    return Api(store, Kinds(builtin_kinds()), AccessControl(store, rbac=False))
 
 
 def test_a_list_of_ten_thousand_objects_calls_no_more_functions_than_one_of_ten() -> None:

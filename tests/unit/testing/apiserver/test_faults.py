@@ -153,7 +153,7 @@ def test_a_fault_that_makes_no_sense_is_refused(setting: dict[str, Any]) -> None
 
 def test_a_share_that_makes_no_sense_is_refused(server: ApiServer) -> None:
     with pytest.raises(ConfigError):
-        server.faults.shake(rate=1.5)
+        server.faults.inject_randomly(rate=1.5)
 
 
 def outcomes(server: ApiServer, pool: urllib3.PoolManager, count: int = 40) -> list[int]:
@@ -197,10 +197,10 @@ def test_shaking_goes_by_its_rate_and_seed_until_it_is_cleared(
     server: ApiServer, pool: urllib3.PoolManager
 ) -> None:
     among = (Fault(status=500), Fault(status=503), Fault(verb="list", status=504))
-    seed = server.faults.shake(rate=0.5, among=among)
+    seed = server.faults.inject_randomly(rate=0.5, among=among)
     first = outcomes(server, pool)
     assert set(first) == {200, 500, 503}, seed
-    assert server.faults.shake(rate=0.5, seed=seed, among=among) == seed
+    assert server.faults.inject_randomly(rate=0.5, seed=seed, among=among) == seed
     assert outcomes(server, pool) == first, seed
     server.faults.clear()
     assert set(outcomes(server, pool)) == {200}

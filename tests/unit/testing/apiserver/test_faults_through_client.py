@@ -28,7 +28,7 @@ from navarchos.client import (
 )
 from navarchos.informers import SharedInformer
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver import EVERYDAY_FAULTS, ApiServer, Fault
+from navarchos.testing.apiserver import COMMON_FAULTS, ApiServer, Fault
 
 LIMIT = 30.0
 MAPS: Resource[dict[str, Any]] = Resource(
@@ -234,7 +234,7 @@ def test_an_eviction_that_is_cut_off_has_used_its_budget_up(
     server: ApiServer, client: Client
 ) -> None:
     server.install(POD, BUDGET)
-    server.faults.add(Fault(charge_only=True))
+    server.faults.add(Fault(spend_budget_only=True))
     path, body = "/api/v1/namespaces/default/pods/p/eviction", {"metadata": {"name": "p"}}
     with pytest.raises(ConnectFailed):
         client.raw("POST", path, body=body)
@@ -252,7 +252,7 @@ def test_an_eviction_without_a_budget_loses_nothing_when_it_is_cut_off(
     server: ApiServer, client: Client
 ) -> None:
     server.install(POD)
-    server.faults.add(Fault(charge_only=True, status=504))
+    server.faults.add(Fault(spend_budget_only=True, status=504))
     path, body = "/api/v1/namespaces/default/pods/p/eviction", {"metadata": {"name": "p"}}
     assert client.raw("POST", path, body=body).status == 504
     assert client.raw("POST", path, body=body).status == 201
@@ -266,7 +266,7 @@ def test_an_eviction_without_a_budget_loses_nothing_when_it_is_cut_off(
 def test_an_informer_survives_what_happens_every_day(
     server: ApiServer, maps: ResourceClient[Any], informer: SharedInformer[Any], seed: int
 ) -> None:
-    server.faults.shake(rate=0.3, seed=seed)
+    server.faults.inject_randomly(rate=0.3, seed=seed)
     informer.start()
     for number in range(40):
         with suppress(ClientError):  # some of the writes are refused, or their answers lost
@@ -278,5 +278,5 @@ def test_an_informer_survives_what_happens_every_day(
 
 
 def test_each_everyday_fault_can_hit_something() -> None:
-    assert len(set(EVERYDAY_FAULTS)) == len(EVERYDAY_FAULTS)
-    assert not [fault for fault in EVERYDAY_FAULTS if fault.lose or fault.stall_after]
+    assert len(set(COMMON_FAULTS)) == len(COMMON_FAULTS)
+    assert not [fault for fault in COMMON_FAULTS if fault.lose or fault.stall_after]

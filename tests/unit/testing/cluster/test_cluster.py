@@ -208,7 +208,7 @@ def test_an_eviction_that_nothing_follows_is_forgotten_after_a_while(play: Play)
 
 def test_the_slot_of_an_eviction_that_was_cut_off_comes_back_after_a_while(play: Play) -> None:
     (pod, *_) = play.find(app="ledger")
-    play.server.faults.add(Fault(charge_only=True))
+    play.server.faults.add(Fault(spend_budget_only=True))
     with pytest.raises(ConnectFailed):
         play.evict(pod)
     assert play.budget("ledger")["disruptionsAllowed"] == 0

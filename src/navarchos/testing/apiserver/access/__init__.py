@@ -4,19 +4,19 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from navarchos.testing.apiserver.access.authorizer import AllowAll, Authorizer, Rbac
-from navarchos.testing.apiserver.access.impersonation import Impersonation, wanted_user
+from navarchos.testing.apiserver.access.impersonation import Impersonation, impersonated_user
 from navarchos.testing.apiserver.access.rules import attributes_of, denied
 from navarchos.testing.apiserver.access.tokens import InvalidToken, Tokens
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, ANONYMOUS, User
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import Store
 
-__all__ = ["Access"]
+__all__ = ["AccessControl"]
 
 _BEARER: Final = "bearer"
 
 
-class Access:
+class AccessControl:
     """Knows users and their rights.
 
     Args:
@@ -34,7 +34,7 @@ class Access:
         self.authorizer: Authorizer = Rbac(store) if rbac else AllowAll()
         self._impersonation = Impersonation(self.authorizer)
 
-    def admit(
+    def authorize(
         self,
         method: str,
         path: str,
@@ -50,9 +50,9 @@ class Access:
             return ADMINISTRATOR
         user = self._authenticate(headers)
         asked = attributes_of(method, path, query)
-        wanted = wanted_user(headers)
+        wanted = impersonated_user(headers)
         if wanted is not None:
-            user = self._impersonation.act(user, wanted, asked)
+            user = self._impersonation.impersonate(user, wanted, asked)
         decision = self.authorizer.decide(user, asked)
         if not decision.allowed:
             raise denied(user.name, asked, decision.reason)

@@ -8,7 +8,7 @@ from navarchos.testing.apiserver.access.users import MASTERS, User, account_name
 from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.store import BucketId, Store, entry_key
 
-__all__ = ["RBAC_GROUP", "AllowAll", "Authorizer", "Decision", "Rbac", "RulesOf"]
+__all__ = ["RBAC_GROUP", "AllowAll", "Authorizer", "Decision", "Rbac", "ResolvedRules"]
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 """The API group of roles and bindings."""
@@ -25,7 +25,7 @@ class Decision(NamedTuple):
     reason: str = ""
 
 
-class RulesOf(NamedTuple):
+class ResolvedRules(NamedTuple):
     """What somebody may do, and what went wrong when it was looked up."""
 
     rules: Sequence[JsonObject]
@@ -39,11 +39,11 @@ class Authorizer(Protocol):
         """Tell whether a user may do something."""
         ...
 
-    def rules_of(self, user: User, namespace: str) -> RulesOf:
+    def rules_of(self, user: User, namespace: str) -> ResolvedRules:
         """Return what a user may do in a namespace, and everywhere."""
         ...
 
-    def role_rules(self, reference: JsonObject, namespace: str) -> RulesOf:
+    def role_rules(self, reference: JsonObject, namespace: str) -> ResolvedRules:
         """Return the rules of the role that a binding in a namespace refers to."""
         ...
 
@@ -55,13 +55,13 @@ class AllowAll:
         """Allow it."""
         return Decision(True)
 
-    def rules_of(self, user: User, namespace: str) -> RulesOf:
+    def rules_of(self, user: User, namespace: str) -> ResolvedRules:
         """Return the rules of everybody here."""
-        return RulesOf(EVERYTHING)
+        return ResolvedRules(EVERYTHING)
 
-    def role_rules(self, reference: JsonObject, namespace: str) -> RulesOf:
+    def role_rules(self, reference: JsonObject, namespace: str) -> ResolvedRules:
         """Return no rules: whatever they are, everybody has them."""
-        return RulesOf(())
+        return ResolvedRules(())
 
 
 class _Grant(NamedTuple):
@@ -92,7 +92,7 @@ class Rbac:
                 return Decision(True, f"RBAC: allowed by {source}")
         return Decision(False, f"RBAC: {_aggregate(missing)}" if missing else "")
 
-    def rules_of(self, user: User, namespace: str) -> RulesOf:
+    def rules_of(self, user: User, namespace: str) -> ResolvedRules:
         """Return all rules of all roles that are bound to the user."""
         rules: list[JsonObject] = [*(EVERYTHING if MASTERS in user.groups else ())]
         missing = []
@@ -101,18 +101,18 @@ class Rbac:
                 missing.append(source)
             else:
                 rules.append(rule)
-        return RulesOf(rules, _aggregate(missing) if missing else "")
+        return ResolvedRules(rules, _aggregate(missing) if missing else "")
 
-    def role_rules(self, reference: JsonObject, namespace: str) -> RulesOf:
+    def role_rules(self, reference: JsonObject, namespace: str) -> ResolvedRules:
         """Return the rules of a role, or that there is none of that name."""
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         if kind not in _ROLES:
-            return RulesOf((), f'unsupported role reference kind: "{kind}"')
+            return ResolvedRules((), f'unsupported role reference kind: "{kind}"')
         key = entry_key(namespace if kind == "Role" else "", name)
         found = self._store.get(BucketId(_ROLES[kind], RBAC_GROUP), key)
         if found is None:
-            return RulesOf((), f'{kind.lower()}.{RBAC_GROUP} "{name}" not found')
-        return RulesOf(found.obj.get("rules") or ())
+            return ResolvedRules((), f'{kind.lower()}.{RBAC_GROUP} "{name}" not found')
+        return ResolvedRules(found.obj.get("rules") or ())
 
     def _grants(self, user: User, namespace: str) -> Iterator[_Grant]:
         for binding in self._store.entries(_CLUSTER_BINDINGS):
@@ -122,7 +122,7 @@ class Rbac:
 
     def _granted_by(self, binding: JsonObject, user: User, namespace: str) -> Iterator[_Grant]:
         for subject in binding.get("subjects") or ():
-            if _is_meant(subject, user, namespace):
+            if _is_subject(subject, user, namespace):
                 break
         else:
             return
@@ -134,7 +134,7 @@ class Rbac:
             yield _Grant(rule, _source(binding, reference, subject, namespace))
 
 
-def _is_meant(subject: JsonObject, user: User, namespace: str) -> bool:
+def _is_subject(subject: JsonObject, user: User, namespace: str) -> bool:
     kind, name = subject.get("kind"), subject.get("name") or ""
     if kind == "Group":
         return name in user.groups

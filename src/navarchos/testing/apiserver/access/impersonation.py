@@ -24,7 +24,7 @@ from navarchos.testing.apiserver.access.users import (
 from navarchos.testing.apiserver.names import dns_subdomain
 from navarchos.testing.apiserver.status import StatusError, bad_request, quote
 
-__all__ = ["Impersonation", "wanted_user"]
+__all__ = ["Impersonation", "impersonated_user"]
 
 _USER: Final = "Impersonate-User"
 _GROUP: Final = "Impersonate-Group"
@@ -35,7 +35,7 @@ _NODE: Final = "system:node:"
 _NODES: Final = "system:nodes"
 
 
-def wanted_user(headers: Collection[tuple[str, str]]) -> User | None:
+def impersonated_user(headers: Collection[tuple[str, str]]) -> User | None:
     """Read whom a request is made for; `None` where it is for the one who asks.
 
     Raises:
@@ -55,21 +55,21 @@ def wanted_user(headers: Collection[tuple[str, str]]) -> User | None:
     }
     wanted = User(name, tuple(found.get(_GROUP.lower(), ())), uid, extra)
     if not name:
-        raise bad_request(f"requested {_in_go(wanted)} without impersonating a user name")
+        raise bad_request(f"requested {_go_syntax(wanted)} without impersonating a user name")
     return wanted
 
 
-def _in_go(user: User) -> str:
+def _go_syntax(user: User) -> str:
     """Write a user as Go prints it."""
-    extra = ", ".join(f"{quote(key)}:{_list_in_go(user.extra[key])}" for key in sorted(user.extra))
+    extra = ", ".join(f"{quote(key)}:{_go_list(user.extra[key])}" for key in sorted(user.extra))
     shown = f"map[string][]string{{{extra}}}" if extra else "map[string][]string(nil)"
     return (
         f"&user.DefaultInfo{{Name:{quote(user.name)}, UID:{quote(user.uid)},"
-        f" Groups:{_list_in_go(user.groups)}, Extra:{shown}}}"
+        f" Groups:{_go_list(user.groups)}, Extra:{shown}}}"
     )
 
 
-def _list_in_go(values: Sequence[str]) -> str:
+def _go_list(values: Sequence[str]) -> str:
     listed = ", ".join(quote(value) for value in values)
     return f"[]string{{{listed}}}" if values else "[]string(nil)"
 
@@ -136,7 +136,7 @@ class Impersonation:
         self._authorizer = authorizer
         self._last: dict[str, _Mode] = {}
 
-    def act(self, requestor: User, wanted: User, request: Attributes) -> User:
+    def impersonate(self, requestor: User, wanted: User, request: Attributes) -> User:
         """Return whom a request is made for, groups that follow from the name included.
 
         Raises:
@@ -148,7 +148,7 @@ class Impersonation:
             if not mode.applies(wanted):
                 continue
             try:
-                found = _in_mode(mode, self._authorizer, requestor, wanted, request)
+                found = _impersonate_in_mode(mode, self._authorizer, requestor, wanted, request)
             except StatusError as error:
                 refusal = refusal or error
             else:
@@ -158,19 +158,19 @@ class Impersonation:
         raise refusal
 
 
-def _in_mode(
+def _impersonate_in_mode(
     mode: _Mode, authorizer: Authorizer, requestor: User, wanted: User, request: Attributes
 ) -> User:
     if mode.is_constrained:
         asked = replace(request, verb=mode.constraint + request.verb)
         _require(authorizer, requestor, asked)
-        _refuse_what_nobody_may(mode, requestor, wanted)
-    for asked in _asked_for(mode, wanted):
+        _refuse_always_forbidden(mode, requestor, wanted)
+    for asked in _required_attributes(mode, wanted):
         _require(authorizer, requestor, asked)
     return replace(wanted, groups=_groups(mode, wanted))
 
 
-def _refuse_what_nobody_may(mode: _Mode, requestor: User, wanted: User) -> None:
+def _refuse_always_forbidden(mode: _Mode, requestor: User, wanted: User) -> None:
     """Refuse what the newer modes allow to nobody."""
     asked = Attributes(mode.verb, mode.group, "groups")
     if "" in wanted.groups:
@@ -193,7 +193,7 @@ def _require(authorizer: Authorizer, user: User, asked: Attributes) -> None:
         raise denied(user.name, asked, decision.reason)
 
 
-def _asked_for(mode: _Mode, wanted: User) -> Iterator[Attributes]:
+def _required_attributes(mode: _Mode, wanted: User) -> Iterator[Attributes]:
     """Iterate what has to be allowed to be somebody."""
     account = split_account_name(wanted.name)
     if account is not None:

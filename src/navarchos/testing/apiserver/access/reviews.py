@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from navarchos.testing.apiserver.access import Access
+from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.access.authorizer import Authorizer
 from navarchos.testing.apiserver.access.rules import Attributes
 from navarchos.testing.apiserver.access.tokens import AUDIENCE, InvalidToken
@@ -23,7 +23,9 @@ __all__ = ["review"]
 _QUESTIONS: Final = ("resourceAttributes", "nonResourceAttributes")
 
 
-def review(access: Access, kind: Kind, namespace: str, body: JsonValue, user: User) -> JsonObject:
+def review(
+    access: AccessControl, kind: Kind, namespace: str, body: JsonValue, user: User
+) -> JsonObject:
     """Answer a review.
 
     Args:
@@ -62,7 +64,7 @@ def _envelope(
 
 
 def _review_token(
-    access: Access, _kind: Kind, _namespace: str, spec: JsonObject, _user: User
+    access: AccessControl, _kind: Kind, _namespace: str, spec: JsonObject, _user: User
 ) -> JsonObject:
     if not spec.get("token"):
         raise bad_request("token is required for TokenReview in authentication")
@@ -76,13 +78,13 @@ def _review_token(
 
 
 def _review_self(
-    _access: Access, _kind: Kind, _namespace: str, _spec: JsonObject, user: User
+    _access: AccessControl, _kind: Kind, _namespace: str, _spec: JsonObject, user: User
 ) -> JsonObject:
     return {"userInfo": user.to_json()}
 
 
 def _review_rules(
-    access: Access, _kind: Kind, _namespace: str, spec: JsonObject, user: User
+    access: AccessControl, _kind: Kind, _namespace: str, spec: JsonObject, user: User
 ) -> JsonObject:
     namespace = spec.get("namespace")
     if not namespace:
@@ -97,7 +99,7 @@ def _review_rules(
 
 
 def _review_access(
-    access: Access, kind: Kind, namespace: str, spec: JsonObject, user: User
+    access: AccessControl, kind: Kind, namespace: str, spec: JsonObject, user: User
 ) -> JsonObject:
     _check(kind, namespace, spec)
     if not kind.kind.startswith("Self"):
@@ -159,7 +161,7 @@ def _local_errors(namespace: str, spec: JsonObject) -> list[FieldError]:
     return []
 
 
-_Answer = Callable[[Access, Kind, str, JsonObject, User], JsonObject]
+_Answer = Callable[[AccessControl, Kind, str, JsonObject, User], JsonObject]
 _ANSWERS: Final[Mapping[str, _Answer]] = {
     "TokenReview": _review_token,
     "SelfSubjectReview": _review_self,

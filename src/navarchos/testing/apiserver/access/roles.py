@@ -32,7 +32,7 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import BucketId, Change, Entry, Store
 
-__all__ = ["Aggregation", "bootstrap_roles", "check_escalation"]
+__all__ = ["ClusterRoleAggregator", "bootstrap_roles", "check_escalation"]
 
 _READ: Final = ("get", "list", "watch")
 _WRITE: Final = ("create", "delete", "deletecollection", "patch", "update")
@@ -159,7 +159,7 @@ def _object(kind: str, name: str, labels: Mapping[str, str]) -> JsonObject:
 _CLUSTER_ROLES: Final = BucketId("clusterroles", RBAC_GROUP)
 
 
-class Aggregation:
+class ClusterRoleAggregator:
     """Keeps the rules of roles with an `aggregationRule` as they should be.
 
     Threads: the listener runs under the store's lock.
@@ -177,7 +177,7 @@ class Aggregation:
             selectors = dig(role.obj, "aggregationRule", "clusterRoleSelectors", default=())
             if not selectors:
                 continue
-            rules = _gathered(role, selectors, roles)
+            rules = _aggregated_rules(role, selectors, roles)
             if rules != (role.obj.get("rules") or []):
                 # Whoever gathers this one in turn is told of it, and so on.
                 self._store.put(
@@ -187,7 +187,9 @@ class Aggregation:
                 return
 
 
-def _gathered(role: Entry, selectors: list[JsonObject], roles: list[Entry]) -> list[JsonObject]:
+def _aggregated_rules(
+    role: Entry, selectors: list[JsonObject], roles: list[Entry]
+) -> list[JsonObject]:
     found: list[JsonObject] = []
     for selector in selectors:
         for other in roles:
@@ -252,7 +254,7 @@ def _check_role(
     )
     if authorizer.decide(user, asked).allowed:
         return
-    _confirm(authorizer, resource, name, namespace, new.get("rules") or (), user)
+    _require_owned(authorizer, resource, name, namespace, new.get("rules") or (), user)
     aggregates = any((obj or {}).get("aggregationRule") for obj in (new, old))
     owned = authorizer.rules_of(user, namespace).rules
     if aggregates and uncovered(owned, EVERYTHING):
@@ -275,10 +277,10 @@ def _check_binding(
         raise StatusError(500, "", found.error)
     if found.error:
         raise not_found(resource, role)  # upstream speaks of the binding, too
-    _confirm(authorizer, resource, name, namespace, found.rules, user)
+    _require_owned(authorizer, resource, name, namespace, found.rules, user)
 
 
-def _confirm(
+def _require_owned(
     authorizer: Authorizer,
     resource: ResourceName,
     name: str,

@@ -82,7 +82,7 @@ def denied(user: str, attributes: Attributes, reason: str = "") -> StatusError:
     """Return the 403 that says who may not do what."""
     if not attributes.resource:
         why = f'User "{user}" cannot {attributes.verb} path "{attributes.path}"'
-        return StatusError(403, "Forbidden", f"forbidden: {_harmless(why, reason)}", details={})
+        return StatusError(403, "Forbidden", f"forbidden: {_escape_html(why, reason)}", details={})
     where = (
         f'in the namespace "{attributes.namespace}"'
         if attributes.namespace
@@ -93,10 +93,10 @@ def denied(user: str, attributes: Attributes, reason: str = "") -> StatusError:
         f' in API group "{attributes.group}" {where}'
     )
     resource = ResourceName(attributes.group, attributes.resource)
-    return forbidden(resource, attributes.name, _harmless(why, reason))
+    return forbidden(resource, attributes.name, _escape_html(why, reason))
 
 
-def _harmless(why: str, reason: str) -> str:
+def _escape_html(why: str, reason: str) -> str:
     """Let nothing in a message look like HTML."""
     for letter, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         why = why.replace(letter, name)
@@ -141,7 +141,7 @@ def _covers_path(owned: str, path: str) -> bool:
     return owned in {_ALL, path} or (owned.endswith(_ALL) and path.startswith(owned.rstrip(_ALL)))
 
 
-class _Grain(NamedTuple):
+class _SingleRule(NamedTuple):
     """The least that a rule can say; a path where there is no resource."""
 
     verb: str
@@ -154,53 +154,53 @@ class _Grain(NamedTuple):
 def uncovered(owned: Sequence[JsonObject], wanted: Iterable[JsonObject]) -> list[str]:
     """Return, as descriptions in order, what of `wanted` no rule of `owned` allows."""
     missing = [
-        grain
+        single
         for rule in wanted
-        for grain in _grains(rule)
-        if not any(_covers(own, grain) for own in owned)
+        for single in _single_rules(rule)
+        if not any(_covers(own, single) for own in owned)
     ]
     return sorted({describe(rule) for rule in _compacted(missing)})
 
 
-def _grains(rule: JsonObject) -> Iterator[_Grain]:
+def _single_rules(rule: JsonObject) -> Iterator[_SingleRule]:
     for group in _list(rule, "apiGroups"):
         for resource in _list(rule, "resources"):
             for verb in _list(rule, "verbs"):
                 for name in _list(rule, "resourceNames") or ("",):
-                    yield _Grain(verb, group, resource, name)
+                    yield _SingleRule(verb, group, resource, name)
     for path in _list(rule, "nonResourceURLs"):
         for verb in _list(rule, "verbs"):
-            yield _Grain(verb, path=path)
+            yield _SingleRule(verb, path=path)
 
 
-def _covers(owned: JsonObject, grain: _Grain) -> bool:
-    if not _has(owned, "verbs", grain.verb):
+def _covers(owned: JsonObject, single: _SingleRule) -> bool:
+    if not _has(owned, "verbs", single.verb):
         return False
-    if grain.path:
-        return any(_covers_path(url, grain.path) for url in _list(owned, "nonResourceURLs"))
+    if single.path:
+        return any(_covers_path(url, single.path) for url in _list(owned, "nonResourceURLs"))
     names = _list(owned, "resourceNames")
-    _, found, subresource = grain.resource.partition("/")
+    _, found, subresource = single.resource.partition("/")
     return (
-        _has(owned, "apiGroups", grain.group)
+        _has(owned, "apiGroups", single.group)
         and (
-            _has(owned, "resources", grain.resource)
+            _has(owned, "resources", single.resource)
             or bool(found and f"*/{subresource}" in _list(owned, "resources"))
         )
-        and (not names or grain.name in names)
+        and (not names or single.name in names)
     )
 
 
-def _compacted(grains: Iterable[_Grain]) -> Iterable[JsonObject]:
+def _compacted(singles: Iterable[_SingleRule]) -> Iterable[JsonObject]:
     """Put together the verbs of one resource, as a person would write them."""
-    found: dict[_Grain, JsonObject] = {}
-    for grain in grains:
-        if grain.path:
-            found[grain] = {"nonResourceURLs": [grain.path], "verbs": [grain.verb]}
+    found: dict[_SingleRule, JsonObject] = {}
+    for single in singles:
+        if single.path:
+            found[single] = {"nonResourceURLs": [single.path], "verbs": [single.verb]}
             continue
         rule = found.setdefault(
-            grain._replace(verb=""), _rule(grain.group, grain.resource, grain.name)
+            single._replace(verb=""), _rule(single.group, single.resource, single.name)
         )
-        rule["verbs"].append(grain.verb)
+        rule["verbs"].append(single.verb)
     return found.values()
 
 

@@ -5,7 +5,7 @@ from typing import Final
 
 from navarchos.testing.apiserver.builtin import core, groups, pods, rbac, workloads
 from navarchos.testing.apiserver.builtin.definitions import DEFINITION
-from navarchos.testing.apiserver.kinds import ALL_VERBS, Kind, Strategy, View
+from navarchos.testing.apiserver.kinds import ALL_VERBS, Conversion, Kind, Strategy
 from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.types import TYPES
 
@@ -33,7 +33,7 @@ def _kind(
     verbs: tuple[str, ...] = ALL_VERBS,
     bucket: BucketId | None = None,
     stored_version: str = "",
-    view: View | None = None,
+    conversion: Conversion | None = None,
 ) -> Kind:
     type_name = f"{group.partition('.')[0] or 'core'}.{kind}"
     return Kind(
@@ -53,7 +53,7 @@ def _kind(
         type_name=type_name,
         list_kind=f"{kind}List",
         stored_version=stored_version,
-        view=view,
+        conversion=conversion,
         empty=TYPES.empty(type_name),
     )
 
@@ -180,8 +180,8 @@ def _others() -> list[Kind]:
         ),
         _kind("coordination.k8s.io", "leases", "Lease", strategy=groups.LEASE),
         _kind(
-            "events.k8s.io", "events", "Event", short=["ev"], strategy=groups.NEW_EVENT,
-            bucket=BucketId("events", ""), stored_version="v1", view=groups.EVENTS_VIEW,
+            "events.k8s.io", "events", "Event", short=["ev"], strategy=groups.EVENTS_V1_EVENT,
+            bucket=BucketId("events", ""), stored_version="v1", conversion=groups.EVENTS_CONVERSION,
         ),
         _kind(
             "storage.k8s.io", "storageclasses", "StorageClass", namespaced=False,

@@ -290,7 +290,7 @@ def selectable_errors(fields: list[JsonObject], schema: JsonObject, at: str) -> 
             got = path.partition(".")[0]
             text = f"is an invalid path: expected [ or . but got: {got}"
             errors.append(invalid_value(where, path, text))
-        elif path.startswith(".metadata.") or not _leads_somewhere(path, schema):
+        elif path.startswith(".metadata.") or not _path_exists(path, schema):
             text = "is an invalid path: does not refer to a valid field"
             errors.append(invalid_value(where, path, text))
         seen.add(path)
@@ -368,7 +368,7 @@ def _rule_errors(schema: JsonObject, at: str) -> list[FieldError]:
         reason, path = rule.get("reason"), rule.get("fieldPath")
         if reason is not None and reason not in _REASONS:
             errors.append(unsupported_value(f"{field}.reason", reason, _REASONS))
-        if path and not _leads_somewhere(path, schema):
+        if path and not _path_exists(path, schema):
             errors.append(invalid_value(f"{field}.fieldPath", path, "must be a valid path"))
         if rule.get("optionalOldSelf") is not None and not looks_back(rule["rule"]):
             text = "may not be set if oldSelf is not used in rule"
@@ -397,7 +397,7 @@ def _message_errors(rule: JsonObject, at: str) -> list[FieldError]:
     return errors
 
 
-def _leads_somewhere(path: str, schema: JsonObject) -> bool:
+def _path_exists(path: str, schema: JsonObject) -> bool:
     """Return whether a path such as `.a.b` is one of fields that the schema has."""
     for step in path.removeprefix(".").split("."):
         found = (schema.get("properties") or {}).get(step) or schema.get("additionalProperties")

@@ -11,7 +11,7 @@ import re
 from dataclasses import replace
 from typing import Final
 
-from navarchos.testing.apiserver.kinds import Strategy, View
+from navarchos.testing.apiserver.kinds import Conversion, Strategy
 from navarchos.testing.apiserver.names import validate_qualified_name
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig, meta
 from navarchos.testing.apiserver.status import (
@@ -24,9 +24,9 @@ from navarchos.testing.apiserver.status import (
 __all__ = [
     "BUDGET",
     "EVENT",
-    "EVENTS_VIEW",
+    "EVENTS_CONVERSION",
+    "EVENTS_V1_EVENT",
     "LEASE",
-    "NEW_EVENT",
     "PRIORITY_CLASS",
     "STORAGE_CLASS",
 ]
@@ -211,8 +211,10 @@ def _series_errors(event: JsonObject) -> list[FieldError]:
 
 
 EVENT: Final = Strategy(create_on_update=True, default=_default_event, validate=_validate_event)
-NEW_EVENT: Final = replace(EVENT, validate_create=_validate_new, validate_update=_validate_change)
-EVENTS_VIEW: Final = View(decode=_decode, encode=_encode)
+EVENTS_V1_EVENT: Final = replace(
+    EVENT, validate_create=_validate_new, validate_update=_validate_change
+)
+EVENTS_CONVERSION: Final = Conversion(decode=_decode, encode=_encode)
 
 
 def _default_class(obj: JsonObject) -> None:

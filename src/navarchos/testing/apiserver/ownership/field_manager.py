@@ -11,7 +11,7 @@ own version, except when an applier drops some: there the version of the request
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from navarchos.testing.apiserver.bodies import Options
+from navarchos.testing.apiserver.bodies import WriteOptions
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta, timestamp
 from navarchos.testing.apiserver.ownership.fieldsets import (
@@ -27,39 +27,39 @@ from navarchos.testing.apiserver.ownership.fieldsets import (
 from navarchos.testing.apiserver.ownership.managed_fields import (
     APPLY,
     UPDATE,
-    Claim,
-    Claims,
+    ManagedFields,
     Manager,
-    capped,
-    decode_claims,
-    encode_claims,
+    OwnedFields,
+    cap_updaters,
+    decode_managed_fields,
+    encode_managed_fields,
     is_reset,
     same_but_for_times,
 )
 from navarchos.testing.apiserver.ownership.typed_values import (
     Comparison,
     ElementFault,
-    changed,
+    compare,
     fields_of,
-    fitted,
-    merged,
+    fit_to_schema,
+    merge,
     named_members,
-    removed,
+    remove_fields,
 )
 
 __all__ = [
-    "Applied",
-    "Conflicts",
-    "Writing",
-    "applied",
+    "ApplyConflicts",
+    "ApplyResult",
+    "FieldWrite",
+    "after_apply",
+    "after_update",
+    "field_write",
+    "init_managed_fields",
     "keep_times_if_same",
-    "set_managers",
-    "set_managers_of_new",
-    "updated",
-    "writing_of",
+    "update_managed_fields",
 ]
 
-_NOBODYS: Final = {
+_UNOWNED: Final = {
     field("apiVersion"): LEAF,
     field("kind"): LEAF,
     field("metadata"): {
@@ -77,7 +77,7 @@ _STATUS: Final = {field("status"): LEAF}
 _BEFORE: Final = "before-first-apply"
 
 
-class Conflicts(Exception):
+class ApplyConflicts(Exception):
     """An applier wants fields of others. `fields` has them by manager."""
 
     def __init__(self, fields: dict[Manager, FieldSet]) -> None:
@@ -85,7 +85,7 @@ class Conflicts(Exception):
         self.fields = fields
 
 
-class Writing(NamedTuple):
+class FieldWrite(NamedTuple):
     """One write, as far as managers are concerned.
 
     Attributes:
@@ -127,16 +127,16 @@ class Writing(NamedTuple):
         return {field("spec"): LEAF, **({field("metadata"): fixed} if fixed else {})}
 
 
-class Applied(NamedTuple):
+class ApplyResult(NamedTuple):
     """The outcome of an apply; `obj` is `None` when the object stays as it is."""
 
     obj: JsonObject | None
-    claims: Claims
+    managed: ManagedFields
 
 
-def updated(
-    writing: Writing, claims: Claims, old: JsonObject, new: JsonObject, *, name: str = ""
-) -> Claims:
+def after_update(
+    write: FieldWrite, managed: ManagedFields, old: JsonObject, new: JsonObject, *, name: str = ""
+) -> ManagedFields:
     """Return the claims after a write that changed `old` to `new`; both as served.
 
     The writer gets what it added or changed; others lose that, and what is gone.
@@ -144,105 +144,119 @@ def updated(
     Raises:
         ElementFault: A list has an item that cannot be told from others.
     """
-    comparison = _compare(writing, writing.kind, old, new)
+    comparison = _compare(write, write.kind, old, new)
     if not any(comparison):
-        return claims
-    result = _taken(writing, claims, old, new, comparison)
-    own = difference(comparison.written, _NOBODYS)
+        return managed
+    result = _without_changed(write, managed, old, new, comparison)
+    own = difference(comparison.written, _UNOWNED)
     if own:
-        manager = writing.manager(UPDATE, name)
+        manager = write.manager(UPDATE, name)
         if manager in result:
             own = union(result[manager].fields, own)
-        result[manager] = Claim(own, writing.kind.api_version, writing.time)
-    return capped(result)
+        result[manager] = OwnedFields(own, write.kind.api_version, write.time)
+    return cap_updaters(result)
 
 
-def _compare(writing: Writing, kind: Kind, old: JsonObject, new: JsonObject) -> Comparison:
-    found = changed(
-        _converted(old, writing.kind, kind), _converted(new, writing.kind, kind), kind.schema
+def _compare(write: FieldWrite, kind: Kind, old: JsonObject, new: JsonObject) -> Comparison:
+    found = compare(
+        _converted(old, write.kind, kind), _converted(new, write.kind, kind), kind.schema
     )
-    return Comparison(*(without(fields, writing.resets) for fields in found))
+    return Comparison(*(without(fields, write.resets) for fields in found))
 
 
 def _converted(obj: JsonObject, kind: Kind, other: Kind) -> JsonObject:
     if kind is other:
         return obj
-    return other.to_served(kind.view.decode(obj) if kind.view else obj)
+    return other.to_served(kind.conversion.decode(obj) if kind.conversion else obj)
 
 
-def _taken(
-    writing: Writing, claims: Claims, old: JsonObject, new: JsonObject, comparison: Comparison
-) -> Claims:
+def _without_changed(
+    write: FieldWrite,
+    managed: ManagedFields,
+    old: JsonObject,
+    new: JsonObject,
+    comparison: Comparison,
+) -> ManagedFields:
     """Return the claims less what was changed or is gone."""
-    found: Claims = {}
-    for manager, claim, other in _in_their_terms(writing, claims, old, new, comparison):
-        left = difference(difference(claim.fields, other.written), other.removed)
+    found: ManagedFields = {}
+    for manager, owned_fields, other in _changes_by_version(write, managed, old, new, comparison):
+        left = difference(difference(owned_fields.fields, other.written), other.removed)
         if left:
-            found[manager] = claim._replace(fields=left)
+            found[manager] = owned_fields._replace(fields=left)
     return found
 
 
-def _in_their_terms(
-    writing: Writing, claims: Claims, old: JsonObject, new: JsonObject, comparison: Comparison
-) -> list[tuple[Manager, Claim, Comparison]]:
+def _changes_by_version(
+    write: FieldWrite,
+    managed: ManagedFields,
+    old: JsonObject,
+    new: JsonObject,
+    comparison: Comparison,
+) -> list[tuple[Manager, OwnedFields, Comparison]]:
     """Pair each claim with the change in the terms of its version, if that is still served."""
-    known = {writing.kind.api_version: comparison}
+    known = {write.kind.api_version: comparison}
     found = []
-    for manager, claim in claims.items():
-        if claim.version not in known:
-            kind = writing.find(claim.version)
+    for manager, owned_fields in managed.items():
+        if owned_fields.version not in known:
+            kind = write.find(owned_fields.version)
             if kind is None:
                 continue
-            known[claim.version] = _compare(writing, kind, old, new)
-        found.append((manager, claim, known[claim.version]))
+            known[owned_fields.version] = _compare(write, kind, old, new)
+        found.append((manager, owned_fields, known[owned_fields.version]))
     return found
 
 
-def applied(
-    writing: Writing, claims: Claims, live: JsonObject, config: JsonObject, *, force: bool
-) -> Applied:
+def after_apply(
+    write: FieldWrite, managed: ManagedFields, live: JsonObject, config: JsonObject, *, force: bool
+) -> ApplyResult:
     """Apply a configuration to an object; both as served in the version of the request.
 
     Raises:
         Conflicts: Others manage some of the fields with other values, and it is not forced.
         ElementFault: A list has an item that cannot be told from others.
     """
-    kind = writing.kind
-    if not claims:
-        claims = updated(writing, {}, kind.empty, live, name=_BEFORE)
-    claims = {
-        manager: claim._replace(fields=fitted(claim.fields, kind.schema))
-        for manager, claim in claims.items()
+    kind = write.kind
+    if not managed:
+        managed = after_update(write, {}, kind.empty, live, name=_BEFORE)
+    managed = {
+        manager: owned_fields._replace(fields=fit_to_schema(owned_fields.fields, kind.schema))
+        for manager, owned_fields in managed.items()
     }
-    manager = writing.manager(APPLY)
-    last = claims.pop(manager, None)
-    own = without(fields_of(config, kind.schema), writing.resets)
-    new = merged(live, config, kind.schema)
+    manager = write.manager(APPLY)
+    last = managed.pop(manager, None)
+    own = without(fields_of(config, kind.schema), write.resets)
+    new = merge(live, config, kind.schema)
     if last is not None:
-        kept = [own, *(claim.fields for claim in claims.values())]
+        kept = [own, *(owned_fields.fields for owned_fields in managed.values())]
         new = _without_dropped(kind, new, last.fields, kept)
-    comparison = _compare(writing, kind, live, new)
+    comparison = _compare(write, kind, live, new)
     if not force:
-        _check_conflicts(writing, claims, live, new, comparison)
-    result = _taken(writing, claims, live, new, comparison)
+        _check_conflicts(write, managed, live, new, comparison)
+    result = _without_changed(write, managed, live, new, comparison)
     time = "" if last is None else last.time
     if live != new:
-        time = writing.time
-    if own := difference(own, _NOBODYS):
-        result[manager] = Claim(own, kind.api_version, time)
-    return Applied(None if live == new else new, result)
+        time = write.time
+    if own := difference(own, _UNOWNED):
+        result[manager] = OwnedFields(own, kind.api_version, time)
+    return ApplyResult(None if live == new else new, result)
 
 
 def _check_conflicts(
-    writing: Writing, claims: Claims, live: JsonObject, new: JsonObject, comparison: Comparison
+    write: FieldWrite,
+    managed: ManagedFields,
+    live: JsonObject,
+    new: JsonObject,
+    comparison: Comparison,
 ) -> None:
     found = {
         manager: fields
-        for manager, claim, other in _in_their_terms(writing, claims, live, new, comparison)
-        if (fields := intersection(claim.fields, other.written))
+        for manager, owned_fields, other in _changes_by_version(
+            write, managed, live, new, comparison
+        )
+        if (fields := intersection(owned_fields.fields, other.written))
     }
     if found:
-        raise Conflicts(found)
+        raise ApplyConflicts(found)
 
 
 def _without_dropped(
@@ -254,49 +268,49 @@ def _without_dropped(
     def members(fields: FieldSet) -> FieldSet:
         return named_members(fields, schema)
 
-    pruned = removed(new, members(last), schema) or {}
+    pruned = remove_fields(new, members(last), schema) or {}
     everything = members(fields_of(new, schema))
     owned = members(fields_of(pruned, schema))
     for fields in kept:
         owned = union(owned, members(fields))
-    pruned = removed(new, difference(everything, owned), schema) or {}
+    pruned = remove_fields(new, difference(everything, owned), schema) or {}
     # What hangs on something that went stays, unless the applier had claimed it.
     dangling = difference(everything, members(fields_of(pruned, schema)))
-    result: JsonObject = removed(new, intersection(dangling, members(last)), schema) or {}
+    result: JsonObject = remove_fields(new, intersection(dangling, members(last)), schema) or {}
     return result
 
 
 _FIELD = "managedFields"
 
 
-def writing_of(kinds: Kinds, kind: Kind, manager: str, subresource: str = "") -> Writing:
+def field_write(kinds: Kinds, kind: Kind, manager: str, subresource: str = "") -> FieldWrite:
     """Return a write as the managers see it."""
-    return Writing(kind, manager, lambda version: kinds.by_kind(version, kind.kind), subresource)
+    return FieldWrite(kind, manager, lambda version: kinds.by_kind(version, kind.kind), subresource)
 
 
-def set_managers_of_new(kinds: Kinds, kind: Kind, obj: JsonObject, options: Options) -> None:
+def init_managed_fields(kinds: Kinds, kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
     """Book what a new object says on who creates it, in place.
 
     What `ApiServer.install` puts there belongs to nobody, as what is older than
-    managers does on a real server: see `set_managers`.
+    managers does on a real server: see `update_managed_fields`.
     """
     if options.applying:
         return
-    claims = decode_claims(obj["metadata"].pop(_FIELD, None))
+    managed = decode_managed_fields(obj["metadata"].pop(_FIELD, None))
     if not options.manager:
-        if claims:
-            obj["metadata"][_FIELD] = encode_claims(claims)
+        if managed:
+            obj["metadata"][_FIELD] = encode_managed_fields(managed)
         return
-    writing = writing_of(kinds, kind, options.manager)
-    _book(writing, claims, kind.empty, kind.to_served(obj), obj)
+    write = field_write(kinds, kind, options.manager)
+    _record_owner(write, managed, kind.empty, kind.to_served(obj), obj)
 
 
-def set_managers(
+def update_managed_fields(
     kinds: Kinds,
     kind: Kind,
     new: JsonObject,
     old: JsonObject,
-    options: Options,
+    options: WriteOptions,
     subresource: str,
 ) -> None:
     """Book what an update changes on who makes it, in place.
@@ -310,20 +324,20 @@ def set_managers(
     if is_reset(given) and not subresource:
         return
     live = meta(old).get(_FIELD)
-    claims = {} if subresource else decode_claims(given)
-    if not claims:  # who does not know managers takes nothing from them
+    managed = {} if subresource else decode_managed_fields(given)
+    if not managed:  # who does not know managers takes nothing from them
         given = live
-        claims = decode_claims(given)
-    if not claims:
+        managed = decode_managed_fields(given)
+    if not managed:
         return
-    entries = live if given is live else encode_claims(claims)
+    entries = live if given is live else encode_managed_fields(managed)
     if not options.manager:
         new["metadata"][_FIELD] = entries
         return
     bare = {**old, "metadata": {k: v for k, v in meta(old).items() if k != _FIELD}}
-    _book(
-        writing_of(kinds, kind, options.manager, subresource),
-        claims,
+    _record_owner(
+        field_write(kinds, kind, options.manager, subresource),
+        managed,
         kind.to_served(bare),
         kind.to_served(new),
         new,
@@ -331,9 +345,9 @@ def set_managers(
     )
 
 
-def _book(
-    writing: Writing,
-    claims: Claims,
+def _record_owner(
+    write: FieldWrite,
+    managed: ManagedFields,
     old: JsonObject,
     new: JsonObject,
     obj: JsonObject,
@@ -341,13 +355,13 @@ def _book(
     unchanged: list[JsonObject] | None = None,
 ) -> None:
     try:
-        after = updated(writing, claims, old, new)
+        after = after_update(write, managed, old, new)
     except ElementFault:
         return  # nobody can say what it consists of; upstream drops the managers, too
-    if after is claims and unchanged is not None:
+    if after is managed and unchanged is not None:
         obj["metadata"][_FIELD] = unchanged
     elif after:
-        obj["metadata"][_FIELD] = encode_claims(after)
+        obj["metadata"][_FIELD] = encode_managed_fields(after)
 
 
 def keep_times_if_same(new: JsonObject, old: JsonObject) -> None:

@@ -19,12 +19,12 @@ from navarchos.testing.apiserver.ownership.fieldsets import FieldSet, union
 __all__ = [
     "APPLY",
     "UPDATE",
-    "Claim",
-    "Claims",
+    "ManagedFields",
     "Manager",
-    "capped",
-    "decode_claims",
-    "encode_claims",
+    "OwnedFields",
+    "cap_updaters",
+    "decode_managed_fields",
+    "encode_managed_fields",
     "is_reset",
     "readable",
     "same_but_for_times",
@@ -33,7 +33,7 @@ __all__ = [
 APPLY: Final = "Apply"
 UPDATE: Final = "Update"
 
-_MOST_UPDATERS: Final = 10
+_MAX_UPDATERS: Final = 10
 _ANCIENT: Final = "ancient-changes"
 _TYPE: Final = "FieldsV1"
 
@@ -61,7 +61,7 @@ class Manager(NamedTuple):
         return encode(self.name).decode() + (through if self.subresource else "") + using
 
 
-class Claim(NamedTuple):
+class OwnedFields(NamedTuple):
     """The fields of one manager, in the terms of a version; `time` may be empty."""
 
     fields: FieldSet
@@ -69,7 +69,7 @@ class Claim(NamedTuple):
     time: str = ""
 
 
-Claims: TypeAlias = dict[Manager, Claim]
+ManagedFields: TypeAlias = dict[Manager, OwnedFields]
 """All managers of an object. Treat as read-only."""
 
 
@@ -78,9 +78,9 @@ def is_reset(entries: JsonValue) -> bool:
     return entries in ([], [{}])
 
 
-def decode_claims(entries: JsonValue) -> Claims:
+def decode_managed_fields(entries: JsonValue) -> ManagedFields:
     """Read `managedFields`; what makes no sense as a whole says nothing."""
-    found: Claims = {}
+    found: ManagedFields = {}
     for entry in entries or ():
         operation, version = entry.get("operation"), entry.get("apiVersion")
         if operation not in {APPLY, UPDATE} or not version or entry.get("fieldsType") != _TYPE:
@@ -91,7 +91,9 @@ def decode_claims(entries: JsonValue) -> Claims:
             "" if operation == APPLY else version,
             entry.get("subresource") or "",
         )
-        found[manager] = Claim(_fields(entry.get("fieldsV1")), version, entry.get("time") or "")
+        found[manager] = OwnedFields(
+            _fields(entry.get("fieldsV1")), version, entry.get("time") or ""
+        )
     return found
 
 
@@ -105,26 +107,32 @@ def readable(entries: Sequence[JsonObject]) -> JsonValue:
     return msgspec.json.decode(encode(entries))
 
 
-def encode_claims(claims: Claims) -> list[JsonObject]:
+def encode_managed_fields(managed: ManagedFields) -> list[JsonObject]:
     """Return `managedFields` to be stored, as upstream orders it: by operation, time, name."""
     return [
-        _entry(manager, claim)
-        for manager, claim in sorted(claims.items(), key=lambda item: _order(*item))
+        _entry(manager, owned_fields)
+        for manager, owned_fields in sorted(managed.items(), key=lambda item: _order(*item))
     ]
 
 
-def _order(manager: Manager, claim: Claim) -> tuple[str, ...]:
-    return manager.operation, claim.time, manager.name, claim.version, manager.subresource
+def _order(manager: Manager, owned_fields: OwnedFields) -> tuple[str, ...]:
+    return (
+        manager.operation,
+        owned_fields.time,
+        manager.name,
+        owned_fields.version,
+        manager.subresource,
+    )
 
 
-def _entry(manager: Manager, claim: Claim) -> JsonObject:
+def _entry(manager: Manager, owned_fields: OwnedFields) -> JsonObject:
     entry: JsonObject = {}
     if manager.name:
         entry["manager"] = manager.name
-    entry |= {"operation": manager.operation, "apiVersion": claim.version}
-    if claim.time:
-        entry["time"] = claim.time
-    fields = msgspec.json.encode(claim.fields, order="sorted")
+    entry |= {"operation": manager.operation, "apiVersion": owned_fields.version}
+    if owned_fields.time:
+        entry["time"] = owned_fields.time
+    fields = msgspec.json.encode(owned_fields.fields, order="sorted")
     entry |= {"fieldsType": _TYPE, "fieldsV1": _shared(fields)}
     if manager.subresource:
         entry["subresource"] = manager.subresource
@@ -152,24 +160,26 @@ def _timeless(entry: JsonObject) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key != "time"}
 
 
-def capped(claims: Claims) -> Claims:
+def cap_updaters(managed: ManagedFields) -> ManagedFields:
     """Return claims with the oldest updaters as one, when there are more than ten."""
-    updaters = [manager for manager in claims if manager.operation == UPDATE]
-    excess = len(updaters) - _MOST_UPDATERS
+    updaters = [manager for manager in managed if manager.operation == UPDATE]
+    excess = len(updaters) - _MAX_UPDATERS
     if excess <= 0:
-        return claims
-    result = dict(claims)
+        return managed
+    result = dict(managed)
     first: dict[str, Manager] = {}
-    for manager in sorted(updaters, key=lambda one: (claims[one].time, one)):
+    for manager in sorted(updaters, key=lambda one: (managed[one].time, one)):
         if excess <= 0:
             break
-        version = claims[manager].version
+        version = managed[manager].version
         if version not in first:
             first[version] = manager
             continue
         bucket = Manager(_ANCIENT, UPDATE, version)
         older = result.pop(bucket, None) or result.pop(first[version])
-        claim = result.pop(manager)
-        result[bucket] = Claim(union(claim.fields, older.fields), version, claim.time)
+        owned_fields = result.pop(manager)
+        result[bucket] = OwnedFields(
+            union(owned_fields.fields, older.fields), version, owned_fields.time
+        )
         excess -= 1
     return result

@@ -28,14 +28,14 @@ from navarchos.testing.apiserver.schema import Schema
 __all__ = [
     "Comparison",
     "ElementFault",
-    "changed",
+    "compare",
     "element_of",
     "fields_of",
-    "fitted",
+    "fit_to_schema",
     "is_granular_list",
-    "merged",
+    "merge",
     "named_members",
-    "removed",
+    "remove_fields",
     "schema_below",
 ]
 
@@ -168,7 +168,7 @@ def _whole(value: JsonValue, schema: Schema) -> FieldSet:
     return LEAF
 
 
-def changed(old: JsonObject, new: JsonObject, schema: Schema) -> Comparison:
+def compare(old: JsonObject, new: JsonObject, schema: Schema) -> Comparison:
     """Compare two objects.
 
     Raises:
@@ -241,7 +241,7 @@ def _both(is_one: Any, old: JsonValue, new: JsonValue, schema: Schema) -> bool:
     return (old is None or is_one(old, schema)) and (new is None or is_one(new, schema))
 
 
-def merged(live: JsonObject, applied: JsonObject, schema: Schema) -> JsonObject:
+def merge(live: JsonObject, applied: JsonObject, schema: Schema) -> JsonObject:
     """Return an object with what was applied laid over it. Neither is changed.
 
     Raises:
@@ -250,15 +250,15 @@ def merged(live: JsonObject, applied: JsonObject, schema: Schema) -> JsonObject:
     result = dict(live)
     for key, item in applied.items():
         if key in live:
-            result[key] = _merge(live[key], item, schema_below(schema, key))
+            result[key] = _merge_values(live[key], item, schema_below(schema, key))
         else:
             result[key] = item
     return result
 
 
-def _merge(live: JsonValue, applied: JsonValue, schema: Schema) -> JsonValue:
+def _merge_values(live: JsonValue, applied: JsonValue, schema: Schema) -> JsonValue:
     if (live or applied) and _both(_is_map, live, applied, schema):
-        return merged(live or {}, applied or {}, schema)
+        return merge(live or {}, applied or {}, schema)
     if (live or applied) and _both(_is_list, live, applied, schema):
         return _merge_lists(live or [], applied or [], schema)
     return applied
@@ -307,7 +307,7 @@ class _ListMerge:
 
     def _take(self, element: str) -> None:
         was, now = self._before.get(element), self._wanted[element]
-        self._result.append(now if was is None else _merge(was, now, self._items))
+        self._result.append(now if was is None else _merge_values(was, now, self._items))
         self._done.add(element)
         if self._shared and self._shared[0] == element:
             del self._shared[0]
@@ -321,7 +321,7 @@ def _unique(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     return found
 
 
-def removed(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
+def remove_fields(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
     """Return a value without the fields of a set; `None` when nothing is left of it."""
     if not fields:
         return value
@@ -341,7 +341,7 @@ def _remove_keys(value: JsonObject, fields: FieldSet, schema: Schema) -> JsonObj
         if node is None:
             left[key] = item
         elif not is_member(node):
-            left[key] = removed(item, node, schema_below(schema, key))
+            left[key] = remove_fields(item, node, schema_below(schema, key))
     return left
 
 
@@ -352,7 +352,7 @@ def _remove_items(value: list[Any], fields: FieldSet, schema: Schema) -> list[An
         if node is None:
             left.append(item)
         elif not is_member(node):
-            left.append(removed(item, node, _items(schema)))
+            left.append(remove_fields(item, node, _items(schema)))
     return left
 
 
@@ -369,12 +369,12 @@ def named_members(fields: FieldSet, schema: Schema) -> FieldSet:
     return found
 
 
-def fitted(fields: FieldSet, schema: Schema) -> FieldSet:
+def fit_to_schema(fields: FieldSet, schema: Schema) -> FieldSet:
     """Return a set as a schema has it that may have become atomic where it was granular."""
     found: FieldSet = {}
     for element, node in fields.items():
         name = name_of(element)
         child = schema_below(schema, name) if name else _items(schema)
         whole = child.atomic or (child.type == "array" and child.list_type == "atomic")
-        found[element] = LEAF if whole or not node else fitted(node, child)
+        found[element] = LEAF if whole or not node else fit_to_schema(node, child)
     return found

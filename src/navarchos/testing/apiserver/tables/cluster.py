@@ -9,8 +9,8 @@ from navarchos.testing.apiserver.tables.columns import (
     AGE,
     NAME,
     Cell,
-    Column,
     Printer,
+    TableColumn,
     age_since,
     cell_age,
     cell_name,
@@ -55,10 +55,10 @@ def _info(field: str) -> Cell:
 _NODES: Final = Printer(
     (
         NAME,
-        Column("Status"),
-        Column("Roles"),
+        TableColumn("Status"),
+        TableColumn("Roles"),
         AGE,
-        Column("Version"),
+        TableColumn("Version"),
         wide("Internal-IP"),
         wide("External-IP"),
         wide("OS-Image"),
@@ -126,16 +126,16 @@ def _event_count(event: JsonObject) -> int:
 
 _EVENTS: Final = Printer(
     (
-        Column("Last Seen"),
-        Column("Type"),
-        Column("Reason"),
-        Column("Object"),
+        TableColumn("Last Seen"),
+        TableColumn("Type"),
+        TableColumn("Reason"),
+        TableColumn("Object"),
         wide("Subobject"),
         wide("Source"),
-        Column("Message"),
+        TableColumn("Message"),
         wide("First Seen"),
         wide("Count"),
-        Column("Name", priority=1, format="name"),
+        TableColumn("Name", priority=1, format="name"),
     ),
     (
         _last_seen,
@@ -194,11 +194,11 @@ def _subjects(kind: str) -> Callable[[JsonObject], str]:
 _BINDINGS: Final = Printer(
     (
         NAME,
-        Column("Role"),
+        TableColumn("Role"),
         AGE,
-        Column("Users", priority=1),
-        Column("Groups", priority=1),
-        Column("ServiceAccounts", priority=1),
+        TableColumn("Users", priority=1),
+        TableColumn("Groups", priority=1),
+        TableColumn("ServiceAccounts", priority=1),
     ),
     (
         cell_name,
@@ -214,15 +214,15 @@ CLUSTER_PRINTERS: Final = {
     BucketId("nodes", ""): _NODES,
     BucketId("events", ""): _EVENTS,
     BucketId("namespaces", ""): Printer(
-        (NAME, Column("Status"), AGE), (cell_name, field_cell("status", "phase"), cell_age)
+        (NAME, TableColumn("Status"), AGE), (cell_name, field_cell("status", "phase"), cell_age)
     ),
     BucketId("services", ""): Printer(
         (
             NAME,
-            Column("Type"),
-            Column("Cluster-IP"),
-            Column("External-IP"),
-            Column("Port(s)"),
+            TableColumn("Type"),
+            TableColumn("Cluster-IP"),
+            TableColumn("External-IP"),
+            TableColumn("Port(s)"),
             AGE,
             wide("Selector"),
         ),
@@ -237,10 +237,10 @@ CLUSTER_PRINTERS: Final = {
         ),
     ),
     BucketId("configmaps", ""): Printer(
-        (NAME, Column("Data"), AGE), (cell_name, _data_count, cell_age)
+        (NAME, TableColumn("Data"), AGE), (cell_name, _data_count, cell_age)
     ),
     BucketId("secrets", ""): Printer(
-        (NAME, Column("Type"), Column("Data"), AGE),
+        (NAME, TableColumn("Type"), TableColumn("Data"), AGE),
         (cell_name, field_cell("type"), _data_count, cell_age),
     ),
     BucketId("serviceaccounts", ""): Printer(
@@ -250,12 +250,12 @@ CLUSTER_PRINTERS: Final = {
     BucketId("persistentvolumeclaims", ""): Printer(
         (
             NAME,
-            Column("Status"),
-            Column("Volume"),
-            Column("Capacity"),
-            Column("Access Modes"),
-            Column("StorageClass"),
-            Column("VolumeAttributesClass"),
+            TableColumn("Status"),
+            TableColumn("Volume"),
+            TableColumn("Capacity"),
+            TableColumn("Access Modes"),
+            TableColumn("StorageClass"),
+            TableColumn("VolumeAttributesClass"),
             AGE,
             wide("VolumeMode"),
         ),
@@ -274,13 +274,13 @@ CLUSTER_PRINTERS: Final = {
     BucketId("persistentvolumes", ""): Printer(
         (
             NAME,
-            Column("Capacity"),
-            Column("Access Modes"),
-            Column("Reclaim Policy"),
-            Column("Status"),
-            Column("Claim"),
-            Column("StorageClass"),
-            Column("Reason"),
+            TableColumn("Capacity"),
+            TableColumn("Access Modes"),
+            TableColumn("Reclaim Policy"),
+            TableColumn("Status"),
+            TableColumn("Claim"),
+            TableColumn("StorageClass"),
+            TableColumn("Reason"),
             AGE,
             wide("VolumeMode"),
         ),
@@ -300,9 +300,9 @@ CLUSTER_PRINTERS: Final = {
     BucketId("poddisruptionbudgets", "policy"): Printer(
         (
             NAME,
-            Column("Min Available"),
-            Column("Max Unavailable"),
-            Column("Allowed Disruptions", "integer"),
+            TableColumn("Min Available"),
+            TableColumn("Max Unavailable"),
+            TableColumn("Allowed Disruptions", "integer"),
             AGE,
         ),
         (
@@ -314,19 +314,19 @@ CLUSTER_PRINTERS: Final = {
         ),
     ),
     BucketId("leases", "coordination.k8s.io"): Printer(
-        (NAME, Column("Holder"), AGE),
+        (NAME, TableColumn("Holder"), AGE),
         (cell_name, field_cell("spec", "holderIdentity", default=""), cell_age),
     ),
     BucketId("customresourcedefinitions", "apiextensions.k8s.io"): Printer(
-        (NAME, Column("Created At", "date")),
+        (NAME, TableColumn("Created At", "date")),
         (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
     BucketId("clusterroles", "rbac.authorization.k8s.io"): Printer(
-        (NAME, Column("Created At", "date")),
+        (NAME, TableColumn("Created At", "date")),
         (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
     BucketId("roles", "rbac.authorization.k8s.io"): Printer(
-        (NAME, Column("Created At", "date")),
+        (NAME, TableColumn("Created At", "date")),
         (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
     BucketId("rolebindings", "rbac.authorization.k8s.io"): _BINDINGS,
@@ -334,10 +334,10 @@ CLUSTER_PRINTERS: Final = {
     BucketId("storageclasses", "storage.k8s.io"): Printer(
         (
             NAME,
-            Column("Provisioner"),
-            Column("ReclaimPolicy"),
-            Column("VolumeBindingMode"),
-            Column("AllowVolumeExpansion"),
+            TableColumn("Provisioner"),
+            TableColumn("ReclaimPolicy"),
+            TableColumn("VolumeBindingMode"),
+            TableColumn("AllowVolumeExpansion"),
             AGE,
         ),
         (
@@ -350,7 +350,14 @@ CLUSTER_PRINTERS: Final = {
         ),
     ),
     BucketId("volumeattachments", "storage.k8s.io"): Printer(
-        (NAME, Column("Attacher"), Column("PV"), Column("Node"), Column("Attached"), AGE),
+        (
+            NAME,
+            TableColumn("Attacher"),
+            TableColumn("PV"),
+            TableColumn("Node"),
+            TableColumn("Attached"),
+            AGE,
+        ),
         (
             cell_name,
             field_cell("spec", "attacher", default=""),
@@ -363,10 +370,10 @@ CLUSTER_PRINTERS: Final = {
     BucketId("priorityclasses", "scheduling.k8s.io"): Printer(
         (
             NAME,
-            Column("Value", "integer"),
-            Column("Global-Default", "boolean"),
+            TableColumn("Value", "integer"),
+            TableColumn("Global-Default", "boolean"),
             AGE,
-            Column("PreemptionPolicy"),
+            TableColumn("PreemptionPolicy"),
         ),
         (
             cell_name,

@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from navarchos.testing.apiserver.kinds import Column as CustomColumn
-from navarchos.testing.apiserver.kinds import Custom
+from navarchos.testing.apiserver.kinds import CustomKind, PrinterColumn
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig, meta
 from navarchos.testing.apiserver.status import quote
 
@@ -19,8 +18,8 @@ __all__ = [
     "AGE",
     "NAME",
     "Cell",
-    "Column",
     "Printer",
+    "TableColumn",
     "age_since",
     "cell_age",
     "cell_name",
@@ -53,7 +52,7 @@ _STEPS: Final = (  # below the first number: the unit, and the smaller one besid
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class TableColumn:
     """One column; `priority` above 0 is shown by `-o wide` only."""
 
     name: str
@@ -77,23 +76,23 @@ class Column:
 class Printer:
     """How a kind is shown: columns, and one function per column."""
 
-    columns: tuple[Column, ...]
+    columns: tuple[TableColumn, ...]
     cells: tuple[Cell, ...]
 
 
-NAME: Final = Column(
+NAME: Final = TableColumn(
     "Name",
     format="name",
     description="Name must be unique within a namespace.",
 )
-AGE: Final = Column(
+AGE: Final = TableColumn(
     "Age", description="CreationTimestamp is the time when this object was created."
 )
 
 
-def wide(name: str, kind: str = "string") -> Column:
+def wide(name: str, kind: str = "string") -> TableColumn:
     """Return a column that only `-o wide` shows."""
-    return Column(name, kind, priority=1)
+    return TableColumn(name, kind, priority=1)
 
 
 def cell_name(obj: JsonObject) -> JsonValue:
@@ -161,14 +160,14 @@ _STEP: Final = re.compile(
 )
 
 
-def custom_columns(custom: Custom) -> list[JsonObject]:
+def custom_columns(custom: CustomKind) -> list[JsonObject]:
     """Return the column definitions; `Age` alone where none are declared."""
     if not custom.columns:
         return [NAME.to_json(), {**AGE.to_json(), "type": "date"}]
     return [NAME.to_json(), *(_definition(column) for column in custom.columns)]
 
 
-def _definition(column: CustomColumn) -> JsonObject:
+def _definition(column: PrinterColumn) -> JsonObject:
     return {
         "name": column.name,
         "type": column.type,
@@ -179,14 +178,14 @@ def _definition(column: CustomColumn) -> JsonObject:
     }
 
 
-def custom_cells(custom: Custom, obj: JsonObject) -> list[JsonValue]:
+def custom_cells(custom: CustomKind, obj: JsonObject) -> list[JsonValue]:
     """Return the cells of one object."""
     if not custom.columns:
         return [cell_name(obj), cell_age(obj)]
     return [cell_name(obj), *(_cell(column, obj) for column in custom.columns)]
 
 
-def _cell(column: CustomColumn, obj: JsonObject) -> JsonValue:
+def _cell(column: PrinterColumn, obj: JsonObject) -> JsonValue:
     found = [value for value in find_path(obj, column.json_path) if value is not None]
     if not found:
         return None

@@ -20,8 +20,8 @@ from navarchos.testing.apiserver.tables.columns import (
     AGE,
     NAME,
     Cell,
-    Column,
     Printer,
+    TableColumn,
     age_since,
     cell_age,
     cell_name,
@@ -113,9 +113,9 @@ POD_PRINTERS: Final = {
     BucketId("pods", ""): Printer(
         (
             NAME,
-            Column("Ready"),
-            Column("Status"),
-            Column("Restarts"),
+            TableColumn("Ready"),
+            TableColumn("Status"),
+            TableColumn("Restarts"),
             AGE,
             wide("IP"),
             wide("Node"),
@@ -210,7 +210,14 @@ _CRON_PODS: Final = ("spec", "jobTemplate", "spec", "template", "spec", "contain
 
 WORKLOAD_PRINTERS: Final = {
     BucketId("deployments", "apps"): Printer(
-        (NAME, Column("Ready"), Column("Up-to-date"), Column("Available"), AGE, *_EXTRA),
+        (
+            NAME,
+            TableColumn("Ready"),
+            TableColumn("Up-to-date"),
+            TableColumn("Available"),
+            AGE,
+            *_EXTRA,
+        ),
         (
             cell_name,
             _ready_of_wanted,
@@ -223,9 +230,9 @@ WORKLOAD_PRINTERS: Final = {
     BucketId("replicasets", "apps"): Printer(
         (
             NAME,
-            Column("Desired", "integer"),
-            Column("Current", "integer"),
-            Column("Ready", "integer"),
+            TableColumn("Desired", "integer"),
+            TableColumn("Current", "integer"),
+            TableColumn("Ready", "integer"),
             AGE,
             *_EXTRA,
         ),
@@ -239,18 +246,18 @@ WORKLOAD_PRINTERS: Final = {
         ),
     ),
     BucketId("statefulsets", "apps"): Printer(
-        (NAME, Column("Ready"), AGE, wide("Containers"), wide("Images")),
+        (NAME, TableColumn("Ready"), AGE, wide("Containers"), wide("Images")),
         (cell_name, _ready_of_wanted, cell_age, *_EXTRA_CELLS[:2]),
     ),
     BucketId("daemonsets", "apps"): Printer(
         (
             NAME,
-            Column("Desired", "integer"),
-            Column("Current", "integer"),
-            Column("Ready", "integer"),
-            Column("Up-to-date", "integer"),
-            Column("Available", "integer"),
-            Column("Node Selector"),
+            TableColumn("Desired", "integer"),
+            TableColumn("Current", "integer"),
+            TableColumn("Ready", "integer"),
+            TableColumn("Up-to-date", "integer"),
+            TableColumn("Available", "integer"),
+            TableColumn("Node Selector"),
             AGE,
             *_EXTRA,
         ),
@@ -267,17 +274,24 @@ WORKLOAD_PRINTERS: Final = {
         ),
     ),
     BucketId("jobs", "batch"): Printer(
-        (NAME, Column("Status"), Column("Completions"), Column("Duration"), AGE, *_EXTRA),
+        (
+            NAME,
+            TableColumn("Status"),
+            TableColumn("Completions"),
+            TableColumn("Duration"),
+            AGE,
+            *_EXTRA,
+        ),
         (cell_name, _job_status, _completions, _job_duration, cell_age, *_EXTRA_CELLS),
     ),
     BucketId("cronjobs", "batch"): Printer(
         (
             NAME,
-            Column("Schedule"),
-            Column("Timezone"),
-            Column("Suspend", "boolean"),
-            Column("Active", "integer"),
-            Column("Last Schedule"),
+            TableColumn("Schedule"),
+            TableColumn("Timezone"),
+            TableColumn("Suspend", "boolean"),
+            TableColumn("Active", "integer"),
+            TableColumn("Last Schedule"),
             AGE,
             wide("Containers"),
             wide("Images"),
@@ -295,7 +309,7 @@ WORKLOAD_PRINTERS: Final = {
         ),
     ),
     BucketId("controllerrevisions", "apps"): Printer(
-        (NAME, Column("Revision"), AGE),
+        (NAME, TableColumn("Revision"), AGE),
         (cell_name, field_cell("revision", default=0), cell_age),
     ),
 }

@@ -133,7 +133,7 @@ class TypeTable:
         found: JsonObject = {
             "description": f"{name.rpartition('.')[2]}.",
             "type": "object",
-            "properties": {f: self._open(kind) for f, _, kind in self._fields[name]},
+            "properties": {f: self._openapi(kind) for f, _, kind in self._fields[name]},
         }
         if name in self._atomic:
             found["x-kubernetes-map-type"] = "atomic"
@@ -194,23 +194,23 @@ class TypeTable:
             name=base.name,
         )
 
-    def _open(self, kind: str) -> JsonObject:
+    def _openapi(self, kind: str) -> JsonObject:
         if kind.startswith("["):
             inner, _, suffix = kind[1:].rpartition("]")
-            return {"type": "array", "items": self._open(inner), **_merge_extensions(suffix)}
+            return {"type": "array", "items": self._openapi(inner), **_merge_extensions(suffix)}
         if kind.startswith("{"):
             inner, _, suffix = kind[1:].rpartition("}")
-            found: JsonObject = {"type": "object", "additionalProperties": self._open(inner)}
+            found: JsonObject = {"type": "object", "additionalProperties": self._openapi(inner)}
             return {**found, "x-kubernetes-map-type": "atomic"} if suffix else found
         if kind.endswith("~"):
-            return {**self._open(kind[:-1]), "x-kubernetes-patch-strategy": "retainKeys"}
+            return {**self._openapi(kind[:-1]), "x-kubernetes-patch-strategy": "retainKeys"}
         if _scalar(kind) in _SCALARS:
-            return _open_scalar(_scalar(kind))
+            return _openapi_scalar(_scalar(kind))
         name = self.definition_name(kind.removeprefix("*"))
         return {"allOf": [{"$ref": f"#/components/schemas/{name}"}]}
 
 
-def _open_scalar(kind: str) -> JsonObject:
+def _openapi_scalar(kind: str) -> JsonObject:
     written, form = _SCALARS[kind]
     if written == "int-or-string":
         return {"x-kubernetes-int-or-string": True, "format": "int-or-string"}
