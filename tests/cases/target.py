@@ -10,6 +10,7 @@ import yaml
 from tests.cases.waiting import wait_for
 
 from navarchos.client import Client, NotFound, Resource, ResourceClient
+from navarchos.client.options import ListOptions
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.testing.controlplane import AuditEvent
 from navarchos.testing.controlplane.credentials import write_private
@@ -110,9 +111,10 @@ class Target:
         except NotFound:
             return None
 
-    def list(self, kind: str, namespace: str = "", **options: str) -> list[JsonObject]:
+    def list(self, kind: str, namespace: str = "", *, label_selector: str = "") -> list[JsonObject]:
         """Return the objects of a kind."""
-        return self.of(kind).list(namespace, **options).items
+        options = ListOptions(label_selector=label_selector)
+        return self.of(kind).list(namespace, options).items
 
     def patch(
         self, kind: str, name: str, body: JsonObject, namespace: str = "", subresource: str = ""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from navarchos.client import Client, Resource
+from navarchos.client.options import WatchOptions
 from navarchos.meta import Unstructured
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import ClusterOptions
@@ -87,7 +88,7 @@ def test_the_controller_keeps_its_label(
     api_server.install(node("a"))
     program = programs.start("02_label_ready_nodes.py")
     nodes = client.resource(NODES)
-    with nodes.watch(resource_version="0") as events:
+    with nodes.watch(options=WatchOptions(resource_version="0")) as events:
         label = "example.com/open"
         for wanted, cordon in (("true", True), (None, False), ("true", None)):
             for event in events:

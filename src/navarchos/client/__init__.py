@@ -46,6 +46,7 @@ from navarchos.client.errors import (
 )
 from navarchos.client.finalizers import add_finalizer, has_finalizer, remove_finalizer
 from navarchos.client.impersonation import Impersonation
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.owners import (
     AlreadyOwned,
     NotOwned,
@@ -119,6 +120,7 @@ __all__ = [
     "ItemPager",
     "LabelSelectorRequirement",
     "LabelSelectorSpec",
+    "ListOptions",
     "MethodNotAllowed",
     "Mutate",
     "NotFound",
@@ -151,6 +153,7 @@ __all__ = [
     "WatchError",
     "WatchEvent",
     "WatchExpired",
+    "WatchOptions",
     "WatchStream",
     "WriteFence",
     "add_finalizer",

@@ -170,7 +170,7 @@ class Codec(Generic[T]):
         return self.decode_parts((data,))
 
     def decode_parts(
-        self, parts: Iterable[bytes], *, each: Callable[[T], object] | None = None
+        self, parts: Iterable[bytes], *, on_object: Callable[[T], object] | None = None
     ) -> ResourceList[T]:
         """Decode a page while it comes. The objects keep no reference to its bytes (RF-12).
 
@@ -179,7 +179,7 @@ class Codec(Generic[T]):
 
         Args:
             parts: The page.
-            each: Hears of each object soon after it was decoded.
+            on_object: Called with each object soon after it was decoded.
 
         Raises:
             DecodeError: It is no list at all, or a `Table` (RF-13), which has rows
@@ -193,9 +193,9 @@ class Codec(Generic[T]):
             cutter.feed(part)
             while (guess := cutter.guess()) is not None:
                 cutter.settle(right=self._add_items(guess, items, failures))
-                known = _tell(each, items, known)
+                known = _report(on_object, items, known)
         page = self._decode_rest(cutter.rest(), items, failures)
-        _tell(each, items, known)
+        _report(on_object, items, known)
         if failures:
             _log.warning(
                 "objects_not_decoded",
@@ -308,11 +308,11 @@ def resource_version_of(obj: object, data: bytes | msgspec.Raw) -> ResourceVersi
         return ResourceVersion(_peek(data).get("resourceVersion", ""))
 
 
-def _tell(each: Callable[[T], object] | None, items: Sequence[T], known: int) -> int:
-    """Tell of the objects that nobody has heard of; return how many there are now."""
-    if each is not None:
+def _report(on_object: Callable[[T], object] | None, items: Sequence[T], known: int) -> int:
+    """Pass on the objects after the first `known`; return the present number of objects."""
+    if on_object is not None:
         for item in items[known:]:
-            each(item)
+            on_object(item)
     return len(items)
 
 

@@ -6,10 +6,12 @@ from functools import partial
 from typing import Any, Final, Generic, Self, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from navarchos.client.calls import Call, RequestExecutor
 from navarchos.client.decoding import Codec, ResourceList
 from navarchos.client.errors import DecodeError, Expired
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.pager import ItemPager
 from navarchos.client.resource import Resource
 from navarchos.client.watching import WatchStream
@@ -20,6 +22,9 @@ from navarchos.stopping import StopToken
 __all__ = ["ResourceReader", "decode_mapping", "object_key"]
 
 T = TypeVar("T")
+
+_ALL: Final = ListOptions()
+_FROM_NOW: Final = WatchOptions()
 
 
 class ResourceReader(Generic[T]):
@@ -107,41 +112,30 @@ class ResourceReader(Generic[T]):
     def list(
         self,
         namespace: str = "",
+        options: ListOptions = _ALL,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        resource_version: str = "",
-        resource_version_match: str = "",
         timeout: float | None = None,
     ) -> ResourceList[T]:
         """Return all objects of a collection, page by page.
 
-        The list is consistent: every page shows the state of the first one's
-        resourceVersion. When the server has forgotten that in between, everything
-        is asked for once more in one piece (RF-10).
+        The list is consistent: every page shows the state of the first page's
+        resourceVersion. If the server drops that version while the pages are read, the
+        whole list is requested again in one response (RF-10).
 
         Args:
             namespace: Empty for all namespaces.
-            label_selector: Only objects whose labels match.
-            field_selector: Only objects whose fields match.
-            limit: Objects per page; `0` asks for all in one answer.
-            resource_version: Empty for a consistent read; `"0"` for whatever the
-                server has at hand, then usually in one page.
-            resource_version_match: `Exact` or `NotOlderThan`.
-            timeout: For each page.
+            options: The selectors, the version and the size of the pages.
+            timeout: Seconds for each page.
         """
-        asked = _ListOptions(
-            label_selector, field_selector, resource_version, resource_version_match
-        )
-        page = self._page(namespace, asked, limit, "", timeout)
+        page = self._page(namespace, options, timeout)
         items, failures, pages = page.items, page.failures, 1
         version = page.resource_version
         while page.continue_token:
+            following = replace(options, continue_token=page.continue_token)
             try:
-                page = self._page(namespace, asked, limit, page.continue_token, timeout)
+                page = self._page(namespace, following, timeout)
             except Expired:
-                return self._page(namespace, asked, 0, "", timeout)
+                return self._page(namespace, replace(options, limit=0, continue_token=""), timeout)
             pages += 1
             items.extend(page.items)
             failures.extend(page.failures)
@@ -150,110 +144,74 @@ class ResourceReader(Generic[T]):
     def each(
         self,
         namespace: str = "",
+        options: ListOptions = _ALL,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        resource_version: str = "",
-        resource_version_match: str = "",
         timeout: float | None = None,
     ) -> ItemPager[T]:
         """Return the objects that `list` returns, one by one, with the same arguments.
 
-        For collections too large to be held: pages are fetched while objects are
-        being worked on, and forgotten after. Close what is returned, by `with`.
+        For collections that are too large for the memory: pages are fetched while the
+        caller processes objects, and dropped afterwards. Close the result, by `with`.
         """
-        asked = _ListOptions(
-            label_selector, field_selector, resource_version, resource_version_match
-        )
-        return ItemPager(
-            lambda token, stop: self._page(namespace, asked, limit, token, timeout, stop),
-            name=self.resource.plural,
-            stop=self._executor.stop.child(),
-        )
+
+        def fetch(token: str, stop: StopToken) -> ResourceList[T]:
+            return self._page(namespace, replace(options, continue_token=token), timeout, stop)
+
+        return ItemPager(fetch, name=self.resource.plural, stop=self._executor.stop.child())
 
     def list_page(
         self,
         namespace: str = "",
+        options: ListOptions = _ALL,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        resource_version: str = "",
-        resource_version_match: str = "",
-        continue_token: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
-        each: Callable[[T], object] | None = None,
+        on_object: Callable[[T], object] | None = None,
     ) -> ResourceList[T]:
-        """Return one page of what `list` returns, with the same arguments.
+        """Return one page of the result of `list`.
 
-        With the `continue_token` of the page before, resourceVersion and match are
-        not sent: the token carries them. Setting `stop` frees the thread that waits
-        for the page. `each` hears of each object soon after it was decoded, before the
-        page is complete: to give it parts that others have, for instance. It hears of
-        objects of an answer that breaks off, too, which is asked for again.
+        Args:
+            namespace: Empty for all namespaces.
+            options: As for `list`; the `continue_token` selects the page.
+            timeout: Seconds; `None` for the client's default.
+            stop: Setting it unblocks the thread that waits for the page.
+            on_object: Called with each object soon after it was decoded, before the page
+                is complete, for instance to intern its parts. If a response breaks off,
+                the request is repeated, and `on_object` sees its objects twice.
 
         Raises:
             Expired: The token, or the resourceVersion, is too old.
             Stopped: `stop` was set.
         """
-        asked = _ListOptions(
-            label_selector, field_selector, resource_version, resource_version_match
-        )
         token = self._token(stop)
         try:
-            return self._page(namespace, asked, limit, continue_token, timeout, token, each)
+            return self._page(namespace, options, timeout, token, on_object)
         finally:
-            token.stop("the page is there")
+            token.stop("the page has arrived")
 
     def watch(
         self,
         namespace: str = "",
+        options: WatchOptions = _FROM_NOW,
         *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        bookmarks: bool = True,
-        timeout_seconds: int | None = None,
-        send_initial_events: bool = False,
-        stop: StopToken | None = None,
-        idle_timeout: float | None = 75.0,
         timeout: float | None = None,
+        stop: StopToken | None = None,
     ) -> WatchStream[T]:
         """Open a watch; it is open when this returns.
 
         Args:
             namespace: Empty for all namespaces.
-            resource_version: Changes after this one; empty or `"0"` begins with
-                an ADDED for each object there is.
-            label_selector: Only objects whose labels match.
-            field_selector: Only objects whose fields match.
-            bookmarks: Ask for bookmarks.
-            timeout_seconds: When the server is to end the watch; `None` for a
-                random time between 5 and 10 minutes (RF-14).
-            send_initial_events: Ask for a streaming list: ADDED for each object,
-                then a bookmark with `initial_events_end`, then changes.
-            stop: Setting it frees a blocked read, which then raises `Stopped`.
-            idle_timeout: Silence in seconds after which the watch counts as dead,
-                once this server has been seen to send bookmarks of this resource.
-                Before that, and with `None`, it is `timeout_seconds` and five more.
-            timeout: For opening it.
+            options: The selectors, the version to begin at, and the timeouts.
+            timeout: Seconds for opening the watch.
+            stop: Setting it unblocks a read, which then raises `Stopped`.
 
         Raises:
-            Expired: The resourceVersion is too old, said before the stream began.
+            Expired: The resourceVersion is too old, and the server said so before the
+                stream began.
         """
-        ends = timeout_seconds or int(300 * (1 + self._rand()))
-        query = [
-            ("watch", "true"),
-            ("resourceVersion", resource_version),
-            ("labelSelector", label_selector),
-            ("fieldSelector", field_selector),
-            ("allowWatchBookmarks", "true" if bookmarks else ""),
-            ("timeoutSeconds", str(ends)),
-            ("sendInitialEvents", "true" if send_initial_events else ""),
-            ("resourceVersionMatch", "NotOlderThan" if send_initial_events else ""),
-        ]
+        # Random, so that the watches of many clients do not end together (RF-14).
+        ends = options.timeout_seconds or int(300 * (1 + self._rand()))
+        query = options.query(ends)
         call = self._call("watch", "GET", "", namespace, query=query, timeout=timeout)
         token = self._token(stop)
         try:
@@ -261,9 +219,10 @@ class ResourceReader(Generic[T]):
         except BaseException:
             token.stop("the watch could not be opened")
             raise
+        idle_timeout = options.idle_timeout
 
         def silence() -> float:
-            armed = self._sees_bookmarks and bookmarks and idle_timeout is not None
+            armed = self._sees_bookmarks and options.bookmarks and idle_timeout is not None
             return idle_timeout if armed and idle_timeout is not None else ends + 5.0
 
         return WatchStream(
@@ -273,7 +232,7 @@ class ResourceReader(Generic[T]):
             stop=token,
             silence=silence,
             on_bookmark=self._bookmark_seen,
-            is_listing=send_initial_events,
+            is_listing=options.send_initial_events,
         )
 
     def _one(
@@ -290,25 +249,24 @@ class ResourceReader(Generic[T]):
     def _page(
         self,
         namespace: str,
-        asked: "_ListOptions",
-        limit: int,
-        continue_token: str,
+        options: ListOptions,
         timeout: float | None,
         stop: StopToken | None = None,
-        each: Callable[[T], object] | None = None,
+        on_object: Callable[[T], object] | None = None,
     ) -> ResourceList[T]:
-        query, where = asked.query(limit, continue_token), self._where(namespace)
+        where = self._where(namespace)
         call = Call(
             "list",
             "GET",
             self.resource.path(where),
             str(self.resource),
             where,
-            query=query,
+            query=options.query(),
             timeout=timeout,
         )
         token = self._executor.stop if stop is None else stop
-        return self._executor.received(call, token, partial(self._codec.decode_parts, each=each))
+        decode = partial(self._codec.decode_parts, on_object=on_object)
+        return self._executor.received(call, token, decode)
 
     def _call(
         self,
@@ -359,24 +317,6 @@ class ResourceReader(Generic[T]):
 
     def _bookmark_seen(self) -> None:
         self._sees_bookmarks = True
-
-
-class _ListOptions(msgspec.Struct, frozen=True):
-    label_selector: str
-    field_selector: str
-    resource_version: str
-    resource_version_match: str
-
-    def query(self, limit: int, continue_token: str) -> Sequence[tuple[str, str]]:
-        first = not continue_token
-        return [
-            ("labelSelector", self.label_selector),
-            ("fieldSelector", self.field_selector),
-            ("limit", str(limit) if limit else ""),
-            ("continue", continue_token),
-            ("resourceVersion", self.resource_version if first else ""),
-            ("resourceVersionMatch", self.resource_version_match if first else ""),
-        ]
 
 
 def object_key(namespace: str, name: str) -> str:

@@ -81,7 +81,8 @@ class WatchStream(Generic[T]):
     """An open watch: iterate over it, and close it.
 
     ```python
-    with pods.watch(resource_version=version, stop=stop) as events:
+    options = WatchOptions(resource_version=version)
+    with pods.watch(options=options, stop=stop) as events:
         for event in events:
             ...
     ```

@@ -8,6 +8,7 @@ import msgspec
 from navarchos.client import Client
 from navarchos.client.conflicts import retry_on_conflict
 from navarchos.client.errors import NotFound
+from navarchos.client.options import ListOptions
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.drain.cordon import (
     LATE_BINDING,
@@ -149,7 +150,7 @@ class _Drain:
             raise NodeReplaced(self._name)
 
     def _plan(self) -> DrainPlan:
-        pods = self._pods.list(field_selector=pods_on(self._name)).items
+        pods = self._pods.list(options=ListOptions(field_selector=pods_on(self._name))).items
         return classify(pods, self._options, self._daemon_set_exists, now=self._clock.now())
 
     def _daemon_set_exists(self, namespace: str, name: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.resource import Resource
 from navarchos.client.selectors import Selector
 from navarchos.errors import ConfigError
@@ -127,17 +128,16 @@ class ScopedSource(Generic[T]):
             stop: Frees whoever waits.
             each: Hears of each object soon after it was decoded.
         """
-        return self._source.list_page(
-            self._scope.namespace,
+        options = ListOptions(
             label_selector=self._scope.label_selector,
             field_selector=self._scope.field_selector,
             limit=limit,
             resource_version="" if token else version,
             resource_version_match="" if token else match,
             continue_token=token,
-            timeout=timeout,
-            stop=stop,
-            each=each,
+        )
+        return self._source.list_page(
+            self._scope.namespace, options, timeout=timeout, stop=stop, on_object=each
         )
 
     def watch(self, version: str, stop: StopToken, *, streaming: bool = False) -> Stream[T]:
@@ -148,12 +148,11 @@ class ScopedSource(Generic[T]):
             stop: Ends it.
             streaming: Ask for what exists first, and for the bookmark after it.
         """
-        return self._source.watch(
-            self._scope.namespace,
-            resource_version=version,
+        options = WatchOptions(
             label_selector=self._scope.label_selector,
             field_selector=self._scope.field_selector,
+            resource_version=version,
             send_initial_events=streaming,
             idle_timeout=self._idle_timeout,
-            stop=stop,
         )
+        return self._source.watch(self._scope.namespace, options, stop=stop)

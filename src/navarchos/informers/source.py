@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TypeVar
 
 from navarchos.client.errors import DecodeError
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.rbac import PolicyRule
 from navarchos.client.resource import Resource
 from navarchos.stopping import StopToken
@@ -100,40 +101,30 @@ class ListerWatcher(Protocol[T]):
     def list_page(
         self,
         namespace: str = "",
+        options: ListOptions = ...,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        resource_version: str = "",
-        resource_version_match: str = "",
-        continue_token: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
-        each: Callable[[T], object] | None = None,
+        on_object: Callable[[T], object] | None = None,
     ) -> Page[T]:
-        """Return one page; a `limit` of 0 asks for everything at once.
+        """Return one page.
 
-        Setting `stop` frees the thread that waits for the page, with `Stopped`. `each`
-        is called with each of its objects, and may be with others.
+        Setting `stop` unblocks the thread that waits for the page, with `Stopped`.
+        `on_object` is called with each object of the page, and may be called with others.
         """
         ...
 
     def watch(
         self,
         namespace: str = "",
+        options: WatchOptions = ...,
         *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
         stop: StopToken | None = None,
-        idle_timeout: float | None = 75.0,
     ) -> Stream[T]:
-        """Open a watch with bookmarks; return once the server has accepted it.
+        """Open a watch; return once the server has accepted it.
 
-        The source sets the time at which the server ends it, and ends it itself
-        after `idle_timeout` seconds of silence if bookmarks are to be expected
-        (RF-14).
+        The source sets the time at which the server ends the watch. It ends the watch
+        itself after `idle_timeout` seconds of silence if bookmarks are expected (RF-14).
         """
         ...
 

@@ -14,6 +14,7 @@ from navarchos.client import (
     ResourceReader,
     Selector,
 )
+from navarchos.client.options import ListOptions
 from navarchos.errors import NavarchosError
 from navarchos.informers import InformerFactory, Lister, SharedInformer
 from navarchos.meta import identity_of
@@ -359,7 +360,7 @@ class _FromServer(Generic[T]):
 
     def list(self, selector: Selector | None = None, namespace: str = "") -> list[T]:
         wanted = "" if selector is None else str(selector)
-        return self._live.list(namespace, label_selector=wanted).items
+        return self._live.list(namespace, ListOptions(label_selector=wanted)).items
 
 
 class _FromCache(Generic[T]):

@@ -4,12 +4,13 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Literal, Self, TypeVar
+from typing import Final, Generic, Literal, Self, TypeVar
 
 import msgspec
 
 from navarchos.client.decoding import ResourceList
 from navarchos.client.errors import ApiError, DecodeError, Expired, WatchBroken, WatchExpired
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.resource import Resource
 from navarchos.client.status import Status
 from navarchos.client.watching import EventType, WatchEvent
@@ -23,6 +24,9 @@ __all__ = ["FakeSource", "FakeStream", "SourceRequest"]
 T = TypeVar("T", bound=Object)
 
 Verb = Literal["list", "watch"]
+
+_ALL: Final = ListOptions()
+_FROM_NOW: Final = WatchOptions()
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,64 +260,55 @@ class FakeSource(Generic[T]):
     def list_page(
         self,
         namespace: str = "",
+        options: ListOptions = _ALL,
         *,
-        label_selector: str = "",
-        field_selector: str = "",
-        limit: int = 500,
-        resource_version: str = "",
-        resource_version_match: str = "",
-        continue_token: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
-        each: Callable[[T], object] | None = None,
+        on_object: Callable[[T], object] | None = None,
     ) -> ResourceList[T]:
         """Return a page. Selectors are not evaluated; the namespace is.
 
         Of exact versions only the present one is kept; others have expired.
         """
-        del label_selector, field_selector, timeout, stop
+        del timeout, stop
         if self.before_list is not None:
             self.before_list()
+        version, limit, token = options.resource_version, options.limit, options.continue_token
         with self._world_lock:
-            self.requests.append(SourceRequest("list", resource_version, limit, continue_token))
+            self.requests.append(SourceRequest("list", version, limit, token))
             if self._failures.list:
                 raise self._failures.list.popleft()
-            if continue_token:
-                return _told(self._next_page(continue_token, limit), each)
-            self._refuse_future(resource_version)
-            if resource_version_match == "Exact" and int(resource_version) != self._version:
+            if token:
+                return _reported(self._next_page(token, limit), on_object)
+            self._refuse_future(version)
+            if options.resource_version_match == "Exact" and int(version) != self._version:
                 raise Expired(Status(code=410, reason="Expired", message="the version is gone"))
             objects = [
                 obj for obj in self._objects.values() if namespace in {"", obj.metadata.namespace}
             ]
-            # A server with a watch cache takes no notice of limits at version 0.
-            page = self._page(objects, 0 if resource_version == "0" else limit, self.version)
-            return _told(page, each)
+            # A server with a watch cache ignores limits at version 0.
+            page = self._page(objects, 0 if version == "0" else limit, self.version)
+            return _reported(page, on_object)
 
     def watch(
         self,
         namespace: str = "",
+        options: WatchOptions = _FROM_NOW,
         *,
-        resource_version: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        send_initial_events: bool = False,
         stop: StopToken | None = None,
-        idle_timeout: float | None = 75.0,
     ) -> FakeStream[T]:
         """Open a watch. Selectors are not evaluated, nor is silence timed."""
-        del label_selector, field_selector, idle_timeout
+        version, streaming = options.resource_version, options.send_initial_events
         with self._world_lock:
-            request = SourceRequest("watch", resource_version, streaming=send_initial_events)
-            self.requests.append(request)
+            self.requests.append(SourceRequest("watch", version, streaming=streaming))
             if self._failures.watch:
                 raise self._failures.watch.popleft()
-            if send_initial_events and not self.can_stream:
+            if streaming and not self.can_stream:
                 message = "sendInitialEvents is forbidden for watch"
                 raise ApiError(Status(code=422, reason="Invalid", message=message))
-            self._refuse_future(resource_version)
+            self._refuse_future(version)
             stream = FakeStream[T](namespace=namespace, stop=stop, clock=self._clock)
-            self._begin(stream, resource_version, streaming=send_initial_events)
+            self._begin(stream, version, streaming=streaming)
             self.streams.append(stream)
             return stream
 
@@ -376,8 +371,8 @@ class FakeSource(Generic[T]):
         return self._page(self._pages.pop(token), limit, self.version)
 
 
-def _told(page: ResourceList[T], each: Callable[[T], object] | None) -> ResourceList[T]:
-    if each is not None:
+def _reported(page: ResourceList[T], on_object: Callable[[T], object] | None) -> ResourceList[T]:
+    if on_object is not None:
         for obj in page.items:
-            each(obj)
+            on_object(obj)
     return page

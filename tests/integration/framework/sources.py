@@ -3,13 +3,20 @@
 import threading
 from typing import Any
 
+from msgspec.structs import replace
 from tests.integration.framework.kinds import ConfigMap
 from tests.integration.framework.waiting import LIMIT
 
 from navarchos.client import Resource, ResourceClient, WatchStream
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.informers.source import Page
+from navarchos.stopping import StopToken
 
 __all__ = ["GatedWatches"]
+
+
+LIST_ALL = ListOptions()
+WATCH_ALL = WatchOptions()
 
 
 class GatedWatches:
@@ -35,7 +42,7 @@ class GatedWatches:
         from_etcd: bool = False,
     ) -> None:
         self._maps = maps
-        self._limit = {} if seconds is None else {"timeout_seconds": seconds}
+        self._seconds = seconds
         self._from_etcd = from_etcd
         self.pages = 0
         self.watched_from: list[str] = []
@@ -51,15 +58,24 @@ class GatedWatches:
     def streams_lists(self) -> bool:
         return self._maps.streams_lists
 
-    def list_page(self, namespace: str = "", **options: Any) -> Page[ConfigMap]:
+    def list_page(
+        self, namespace: str = "", options: ListOptions = LIST_ALL, **more: Any
+    ) -> Page[ConfigMap]:
         self.pages += 1
         if self._from_etcd:
-            options["resource_version"] = ""
-        return self._maps.list_page(namespace, **options)
+            options = replace(options, resource_version="")
+        return self._maps.list_page(namespace, options, **more)
 
-    def watch(self, namespace: str = "", **options: Any) -> WatchStream[ConfigMap]:
+    def watch(
+        self,
+        namespace: str = "",
+        options: WatchOptions = WATCH_ALL,
+        *,
+        stop: StopToken | None = None,
+    ) -> WatchStream[ConfigMap]:
         if not self.gate.is_set():
             self.is_waiting.set()
             assert self.gate.wait(LIMIT)
-        self.watched_from.append(options["resource_version"])
-        return self._maps.watch(namespace, **self._limit, **options)
+        self.watched_from.append(options.resource_version)
+        options = replace(options, timeout_seconds=self._seconds)
+        return self._maps.watch(namespace, options, stop=stop)

@@ -24,6 +24,7 @@ from navarchos.client import (
     TooManyRequests,
     WatchExpired,
 )
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.pool import PooledResponse, PooledTransport
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
@@ -100,17 +101,19 @@ def test_a_refusal_carries_its_causes(maps: ResourceClient[ConfigMap], namespace
 def test_a_list_in_pages_is_the_whole_list(
     maps: ResourceClient[ConfigMap], namespace: str, seven: list[str]
 ) -> None:
-    found = maps.list(namespace, label_selector="seven", limit=3)
+    found = maps.list(namespace, ListOptions(label_selector="seven", limit=3))
     assert [item.metadata.name for item in found.items] == seven
     assert found.pages == 3
-    assert maps.list(namespace, label_selector="a=b").items == []
-    chosen = maps.list(namespace, field_selector="metadata.name=n3").items
+    assert maps.list(namespace, ListOptions(label_selector="a=b")).items == []
+    chosen = maps.list(namespace, ListOptions(field_selector="metadata.name=n3")).items
     assert [item.metadata.name for item in chosen] == ["n3"]
 
 
 def test_a_watch_follows_what_is_written(maps: ResourceClient[ConfigMap], namespace: str) -> None:
     start = maps.list(namespace).resource_version
-    with maps.watch(namespace, resource_version=start, field_selector="metadata.name=a") as events:
+    with maps.watch(
+        namespace, WatchOptions(resource_version=start, field_selector="metadata.name=a")
+    ) as events:
         maps.create({"metadata": {"name": "a"}}, namespace)
         maps.patch("a", {"data": {"k": "1"}}, namespace)
         maps.delete("a", namespace)
@@ -124,7 +127,9 @@ def test_a_streaming_list_ends_with_its_bookmark(
     maps: ResourceClient[ConfigMap], namespace: str, seven: list[str]
 ) -> None:
     names = []
-    with maps.watch(namespace, send_initial_events=True, label_selector="seven") as events:
+    with maps.watch(
+        namespace, WatchOptions(send_initial_events=True, label_selector="seven")
+    ) as events:
         for event in events:
             if event.initial_events_end:
                 assert event.resource_version
@@ -138,13 +143,13 @@ def test_a_watch_that_the_server_ended_is_resumed_where_it_was(
     maps: ResourceClient[ConfigMap], namespace: str
 ) -> None:
     maps.create({"metadata": {"name": "a"}}, namespace)
-    with maps.watch(namespace, resource_version="0", timeout_seconds=1) as events:
+    with maps.watch(namespace, WatchOptions(resource_version="0", timeout_seconds=1)) as events:
         found = [event for event in events if event.object is not None]
     assert [name_of(event.object) for event in found] == ["a"]
     for name in ("b", "c"):
         maps.create({"metadata": {"name": name}}, namespace)
     last = found[-1].resource_version
-    with maps.watch(namespace, resource_version=last, timeout_seconds=1) as events:
+    with maps.watch(namespace, WatchOptions(resource_version=last, timeout_seconds=1)) as events:
         rest = [(event.type, name_of(event.object)) for event in events if event.object]
     assert rest == [("ADDED", "b"), ("ADDED", "c")]
 
@@ -159,7 +164,9 @@ def test_selectors_choose_on_the_server(maps: ResourceClient[ConfigMap], namespa
         maps.create({"metadata": {"name": name, "labels": labels}}, namespace)
 
     def names(**selectors: str) -> str:
-        return "".join(each.metadata.name for each in maps.list(namespace, **selectors).items)
+        return "".join(
+            each.metadata.name for each in maps.list(namespace, ListOptions(**selectors)).items
+        )
 
     assert names(label_selector="tier") == "ab"
     assert names(label_selector="!tier") == "c"
@@ -178,12 +185,12 @@ def test_selectors_choose_on_the_server(maps: ResourceClient[ConfigMap], namespa
 def test_a_page_of_a_forgotten_list_is_expired(
     our_server: Served, maps: ResourceClient[ConfigMap], namespace: str, seven: list[str]
 ) -> None:
-    page = maps.list_page(namespace, limit=3)
+    page = maps.list_page(namespace, ListOptions(limit=3))
     assert [each.metadata.name for each in page.items] == seven[:3]
     maps.patch(seven[0], {"data": {"k": "1"}}, namespace)
     our_server.forget()
     with pytest.raises(Expired):
-        maps.list_page(namespace, limit=3, continue_token=page.continue_token)
+        maps.list_page(namespace, ListOptions(limit=3, continue_token=page.continue_token))
 
 
 def test_a_watch_from_a_forgotten_version_is_expired(
@@ -193,14 +200,19 @@ def test_a_watch_from_a_forgotten_version_is_expired(
     for name in "ab":
         maps.create({"metadata": {"name": name}}, namespace)
     our_server.forget()
-    with pytest.raises((WatchExpired, Expired)), maps.watch(resource_version=start) as events:
+    with (
+        pytest.raises((WatchExpired, Expired)),
+        maps.watch(options=WatchOptions(resource_version=start)) as events,
+    ):
         next(events)
 
 
 def test_stop_frees_a_quiet_watch(maps: ResourceClient[ConfigMap], namespace: str) -> None:
     stop = StopToken()
     timer = threading.Timer(0.05, stop.stop)
-    with maps.watch(namespace, bookmarks=False, label_selector="none", stop=stop) as events:
+    with maps.watch(
+        namespace, WatchOptions(bookmarks=False, label_selector="none"), stop=stop
+    ) as events:
         timer.start()
         with pytest.raises(Stopped):
             next(events)

@@ -11,6 +11,7 @@ from tests.integration.framework.waiting import LIMIT, RESTARTS, Seen
 from tests.servers import Served
 
 from navarchos.client import Client, ResourceClient, Selector
+from navarchos.client.options import ListOptions
 from navarchos.informers import InformerFactory, SharedInformer, field_index
 from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
@@ -220,7 +221,10 @@ def test_a_lister_chooses_what_the_server_chooses(
             maps.patch(name, {"metadata": {"labels": {"tier": tier}}}, namespace)
     assert informer.catch_up(LIMIT)
     for text in ("tier", "!tier", "tier=web", "tier!=web", "tier in (web,db)", "tier notin (db)"):
-        asked = {each.metadata.name for each in maps.list(namespace, label_selector=text).items}
+        asked = {
+            each.metadata.name
+            for each in maps.list(namespace, ListOptions(label_selector=text)).items
+        }
         selector = Selector.parse(text)
         found = informer.lister.list(selector, namespace)
         assert asked, "a selector that finds nothing shows nothing"

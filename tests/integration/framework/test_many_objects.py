@@ -16,6 +16,7 @@ from tests.servers import IN_PROCESS, Served, serve
 
 from navarchos.backoff import Backoff
 from navarchos.client import Client
+from navarchos.client.options import ListOptions
 from navarchos.informers import SharedInformer, Tombstone, deletion_key
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, key_of
@@ -80,7 +81,7 @@ class Crowd:
 
     def truth(self) -> dict[str, tuple[str, str]]:
         """Return uid and version of each object, as an ordinary list has them."""
-        found = self.client.resource(NAMES).list(NAMESPACE, limit=0).items
+        found = self.client.resource(NAMES).list(NAMESPACE, ListOptions(limit=0)).items
         return {key_of(obj): (obj.metadata.uid, obj.metadata.resource_version) for obj in found}
 
     def raw_size(self) -> float:

@@ -14,6 +14,7 @@ from tests.seeds import runs
 from tests.servers import IN_PROCESS, Served
 
 from navarchos.client import Client, ResourceClient
+from navarchos.client.options import ListOptions
 from navarchos.informers import SharedInformer
 from navarchos.stopping import StopToken
 from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireFaultKind
@@ -42,7 +43,7 @@ class Setting:
 
     def is_right(self, informer: SharedInformer[Any]) -> bool:
         """Tell whether a cache equals the server's list."""
-        found = self.direct.list(self.namespace, label_selector="test=yes").items
+        found = self.direct.list(self.namespace, ListOptions(label_selector="test=yes")).items
         return _versions(informer.store.values()) == _versions(found)
 
     def change(self, number: int) -> None:

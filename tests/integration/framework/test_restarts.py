@@ -13,6 +13,7 @@ from tests.integration.framework.waiting import LIMIT, RESTARTS, Seen
 from tests.servers import IN_PROCESS, Served, serve
 
 from navarchos.client import Client, ResourceClient, WatchExpired
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.informers import SharedInformer
 from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
@@ -58,7 +59,7 @@ def test_a_client_goes_on_with_a_server_that_comes_back(
     our_server.restart()
     assert maps.get("a", namespace).metadata.uid == created.metadata.uid
     start = maps.list(namespace).resource_version
-    with maps.watch(namespace, resource_version=start) as events:
+    with maps.watch(namespace, WatchOptions(resource_version=start)) as events:
         create("b")
         event = next(event for event in events if event.object is not None)
     assert event.object is not None
@@ -71,16 +72,17 @@ def test_a_server_that_comes_back_has_forgotten_its_events_and_knows_its_pages(
     """Events were in its memory; objects as they were are in etcd."""
     for name in ("a", "b", "c"):
         create(name)
-    chosen = {"label_selector": "test=yes"}
-    first = maps.list_page(namespace, limit=2, **chosen)
+    chosen = ListOptions(label_selector="test=yes", limit=2)
+    first = maps.list_page(namespace, chosen)
     create("d")
     our_server.restart()
     with (
-        maps.watch(namespace, resource_version=first.resource_version) as events,
+        maps.watch(namespace, WatchOptions(resource_version=first.resource_version)) as events,
         pytest.raises(WatchExpired),
     ):
         next(iter(events))
-    second = maps.list_page(namespace, limit=2, continue_token=first.continue_token, **chosen)
+    following = ListOptions(label_selector="test=yes", limit=2, continue_token=first.continue_token)
+    second = maps.list_page(namespace, following)
     assert [each.metadata.name for each in (*first.items, *second.items)] == ["a", "b", "c"]
 
 

@@ -14,6 +14,7 @@ from navarchos.client import (
     create_or_patch,
     create_or_update,
 )
+from navarchos.client.options import ListOptions
 from navarchos.errors import ConfigError
 from navarchos.meta import Object
 
@@ -91,9 +92,9 @@ def test_an_object_that_is_renamed_or_moved_is_refused_and_nothing_written(
         upsert(maps, "a", change)
     assert (caught.value.name, caught.value.value) == (f"metadata.{field}", "another")
     whole = maps.projected(dict)
-    assert [found["data"] for found in whole.list(limit=0).items if "data" in found] == (
-        [{"x": "1"}] if present else []
-    )
+    assert [
+        found["data"] for found in whole.list(options=ListOptions(limit=0)).items if "data" in found
+    ] == ([{"x": "1"}] if present else [])
 
 
 @UPSERTS

@@ -194,7 +194,7 @@ def test_a_list_that_breaks_off_is_asked_for_again_from_its_beginning(connect: M
         return answers.pop(0)
 
     heard: list[Thing] = []
-    found = connect(send).resource(THINGS).list_page(each=heard.append)
+    found = connect(send).resource(THINGS).list_page(on_object=heard.append)
     assert [item.metadata.name for item in found.items] == [f"t-{number}" for number in numbers]
     assert heard[-500:] == found.items
     assert 600 < len(heard) < 1_000  # of the answer that broke off, too

@@ -9,6 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from navarchos.client import BufferedResponse, Client, Expired, HttpRequest, Resource
+from navarchos.client.options import ListOptions
 from navarchos.client.pager import PAGES_AHEAD
 from navarchos.errors import Stopped
 from navarchos.meta import Object
@@ -62,7 +63,9 @@ def threads() -> list[str]:
 def test_all_objects_come_in_order_and_pages_are_asked_for_by_token_alone(connect: Make) -> None:
     pages = Pages(30)
     client: Client = connect(pages)
-    with client.resource(PODS).each(limit=2, resource_version="4", label_selector="a=b") as found:
+    with client.resource(PODS).each(
+        options=ListOptions(limit=2, resource_version="4", label_selector="a=b")
+    ) as found:
         assert [pod.metadata.name for pod in found] == [f"p{n}" for n in range(60)]
         assert list(found) == []
     assert threads() == []

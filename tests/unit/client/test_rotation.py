@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from tests.clocks import JumpingClock
 
 from navarchos.client import Client, Resource
+from navarchos.client.options import WatchOptions
 from navarchos.client.rotation import CertificateFiles
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object
@@ -181,7 +182,7 @@ def test_a_watch_that_is_current_is_left_alone(
     client: Client = connect(url, clock=fake_clock, **folder.settings)
     folder.become("two")
     fake_clock.advance(60.0)
-    with client.resource(MAPS).watch(resource_version="1") as events:
+    with client.resource(MAPS).watch(options=WatchOptions(resource_version="1")) as events:
         server.stream(1).stream(event(2))
         next(events)
         fake_clock.advance(60.0)

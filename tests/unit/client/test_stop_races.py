@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from navarchos.client import Client, Resource
+from navarchos.client.options import WatchOptions
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 
@@ -77,7 +78,9 @@ def _names(client: Client, stop: StopToken) -> set[str]:
     names: set[str] = set()
 
     def follow() -> None:
-        with client.resource(PODS).watch(stop=stop, timeout_seconds=600) as events:
+        with client.resource(PODS).watch(
+            options=WatchOptions(timeout_seconds=600), stop=stop
+        ) as events:
             for event in events:
                 assert event.object is not None
                 names.add(event.object["metadata"]["name"])

@@ -25,6 +25,7 @@ from navarchos.client import (
     create_or_patch,
     create_or_update,
 )
+from navarchos.client.options import ListOptions
 from navarchos.errors import ConfigError
 from navarchos.meta import Object, ObjectMeta
 
@@ -114,10 +115,12 @@ def test_a_list_in_pages_has_the_first_ones_version_and_sends_it_once(connect: M
     pods = connect(server).resource(PODS)
     found = pods.list(
         "web",
-        label_selector="a=b",
-        limit=2,
-        resource_version="5",
-        resource_version_match="NotOlderThan",
+        ListOptions(
+            label_selector="a=b",
+            limit=2,
+            resource_version="5",
+            resource_version_match="NotOlderThan",
+        ),
     )
     assert [pod.metadata.name for pod in found.items] == ["a", "b", "c"]
     assert [failure.name for failure in found.failures] == ["x"]
@@ -137,7 +140,7 @@ def test_an_expired_token_makes_it_one_full_list_at_the_version_asked_for(connec
         (410, {"code": 410, "reason": "Expired"}),
         {"metadata": {"resourceVersion": "9"}, "items": [{}, {}, {}]},
     )
-    found = connect(server).resource(PODS).list(resource_version="5", limit=1)
+    found = connect(server).resource(PODS).list(options=ListOptions(resource_version="5", limit=1))
     assert (len(found.items), found.resource_version, found.pages) == (3, "9", 1)
     assert server.line == "GET /api/v1/pods?resourceVersion=5"
 
@@ -146,7 +149,11 @@ def test_one_page_shows_where_the_next_begins(connect: Make) -> None:
     server = Recorder(
         {"metadata": {"resourceVersion": "5", "continue": "t", "remainingItemCount": 4}}
     )
-    page = connect(server).resource(PODS).list_page(limit=1, field_selector="spec.nodeName=n")
+    page = (
+        connect(server)
+        .resource(PODS)
+        .list_page(options=ListOptions(limit=1, field_selector="spec.nodeName=n"))
+    )
     assert (page.continue_token, page.remaining) == ("t", 4)
     assert server.line == "GET /api/v1/pods?fieldSelector=spec.nodeName%3Dn&limit=1"
 

@@ -21,6 +21,7 @@ from navarchos.client import (
     WatchExpired,
     WatchStream,
 )
+from navarchos.client.options import WatchOptions
 from navarchos.errors import Stopped
 from navarchos.meta import Object
 from navarchos.stopping import StopToken
@@ -69,8 +70,8 @@ def cut(peer: Any) -> None:
     peer.socket.shutdown(socket.SHUT_RDWR)
 
 
-def watch(client: Client, **options: Any) -> WatchStream[Pod]:
-    return client.resource(PODS).watch(**options)
+def watch(client: Client, *, stop: StopToken | None = None, **options: Any) -> WatchStream[Pod]:
+    return client.resource(PODS).watch(options=WatchOptions(**options), stop=stop)
 
 
 def test_events_come_typed_in_order_and_the_end_is_an_end(serve: Make, connect: Make) -> None:
@@ -101,8 +102,12 @@ def test_the_request_asks_for_what_a_reflector_needs(connect: Make, json_answer:
         return json_answer({})
 
     pods = connect(answer).resource(PODS)
-    pods.watch("web", resource_version="7", label_selector="a=b,c", timeout_seconds=300).close()
-    pods.watch(send_initial_events=True, bookmarks=True, timeout_seconds=9).close()
+    pods.watch(
+        "web", WatchOptions(resource_version="7", label_selector="a=b,c", timeout_seconds=300)
+    ).close()
+    pods.watch(
+        options=WatchOptions(send_initial_events=True, bookmarks=True, timeout_seconds=9)
+    ).close()
     assert targets == [
         (
             "/api/v1/namespaces/web/pods?watch=true&resourceVersion=7&labelSelector=a%3Db%2Cc"
@@ -252,9 +257,12 @@ def test_a_server_that_has_shown_bookmarks_is_trusted_to_send_them(
         peer.wait_until_closed()
 
     pods = connect(serve(script).url).resource(PODS)
-    with pods.watch(timeout_seconds=600) as events:
+    with pods.watch(options=WatchOptions(timeout_seconds=600)) as events:
         assert [e.type for e in events] == ["BOOKMARK"]
-    with pytest.raises(WatchBroken), pods.watch(idle_timeout=0.05, timeout_seconds=600) as events:
+    with (
+        pytest.raises(WatchBroken),
+        pods.watch(options=WatchOptions(idle_timeout=0.05, timeout_seconds=600)) as events,
+    ):
         next(events)
 
 

@@ -19,6 +19,7 @@ from navarchos.client import (
     WatchBroken,
     WatchStream,
 )
+from navarchos.client.options import WatchOptions
 from navarchos.meta import Object
 from navarchos.testing.apiserver import ApiServer, Fault
 
@@ -67,7 +68,7 @@ def test_a_watch_that_goes_wrong_is_broken_and_can_be_resumed(
     nodes = client.resource(NODES)
     start = nodes.list().resource_version
     # Seen to send bookmarks, the server is not given long when it falls silent.
-    with nodes.watch(resource_version=start) as events:
+    with nodes.watch(options=WatchOptions(resource_version=start)) as events:
         assert next(e for e in events if e.type == "BOOKMARK").resource_version
     server.faults.add(Fault(verb="watch", **{fault: 1}))  # type: ignore[arg-type]  # numbers all
     labels: list[str] = []
@@ -82,14 +83,14 @@ def test_a_watch_that_goes_wrong_is_broken_and_can_be_resumed(
                     return
 
     def follow_and_change() -> None:
-        with nodes.watch(resource_version=start, idle_timeout=0.3) as events:
+        with nodes.watch(options=WatchOptions(resource_version=start, idle_timeout=0.3)) as events:
             for value in "abc":
                 nodes.patch("n0", {"metadata": {"labels": {"a": value}}})
             follow(events)
 
     with pytest.raises(WatchBroken):
         follow_and_change()
-    with nodes.watch(resource_version=versions[-1]) as events:
+    with nodes.watch(options=WatchOptions(resource_version=versions[-1])) as events:
         follow(events)
     assert labels == ["a", "b", "c"]
 

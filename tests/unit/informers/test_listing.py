@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from navarchos.client import ApiError, Expired
 from navarchos.client.errors import error_from_status
@@ -121,8 +122,8 @@ def test_a_cheap_list_that_came_in_pages_keeps_to_pages(
     monkeypatch.setattr(
         source,
         "list_page",
-        lambda *args, **options: whole(
-            *args, **{**options, "limit": next(pages), "resource_version": ""}
+        lambda namespace, options, **more: whole(
+            namespace, replace(options, limit=next(pages), resource_version=""), **more
         ),
     )
     found = full_list.fetch(stop)

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Final
 
 from navarchos.client import Client, NotFound
+from navarchos.client.options import ListOptions
 from navarchos.client.rbac import PolicyRule
 from navarchos.drain import DAEMON_SETS, PODS, DaemonSet, DrainOptions, DrainPlan, classify, pods_on
 from navarchos.informers import SharedInformer
@@ -49,7 +50,9 @@ class Survey:
         Raises:
             DecodeError: A pod could not be read: it may be one that has to go.
         """
-        found = self._pods.list(field_selector=pods_on(drain.spec.node_name), timeout=_TIMEOUT)
+        found = self._pods.list(
+            options=ListOptions(field_selector=pods_on(drain.spec.node_name)), timeout=_TIMEOUT
+        )
         if found.failures:
             raise found.failures[0]
         return classify(found.items, options, self._exists, now=now)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.client import ClientError, ResourceClient
+from navarchos.client.options import ListOptions
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.drain import DAEMON_SETS, PODS, Budget, Pod, budgets_of, full_name, pods_on
@@ -116,6 +117,6 @@ class BudgetLookup:
         return seen is not None and self._clock.monotonic() - seen.at < _FRESH
 
     def _look_at(self, name: str) -> None:
-        found = self._pods.list(field_selector=pods_on(name), timeout=_TIMEOUT)
+        found = self._pods.list(options=ListOptions(field_selector=pods_on(name)), timeout=_TIMEOUT)
         budgets = budgets_over(found.items, self._budgets)
         self._seen[name] = _NodeBudgets(self._clock.monotonic(), budgets)

@@ -14,6 +14,7 @@ from navarchos.client import (
     WatchBroken,
     WatchExpired,
 )
+from navarchos.client.options import WatchOptions
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import BucketId, Change
@@ -136,7 +137,9 @@ class _Follower:
                 stop.wait(_RETRY_SECONDS)
 
     def _watch(self, stop: StopToken) -> None:
-        with self._client.watch(resource_version=self._version, stop=stop) as events:
+        with self._client.watch(
+            options=WatchOptions(resource_version=self._version), stop=stop
+        ) as events:
             for event in events:
                 if event.object is not None and event.type != "BOOKMARK":
                     self._take(event.type, event.object)

@@ -26,6 +26,7 @@ from navarchos.client import (
     WatchExpired,
     retry_on_conflict,
 )
+from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.informers import SharedInformer
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import COMMON_FAULTS, ApiServer, Fault
@@ -144,12 +145,12 @@ def test_a_watch_that_ends_within_a_line_is_broken(
 ) -> None:
     start = maps.list("default").resource_version
     # Seen to send bookmarks, the server is not given long when it falls silent.
-    with maps.watch("default", resource_version=start) as events:
+    with maps.watch("default", WatchOptions(resource_version=start)) as events:
         assert next(event for event in events if event.type == "BOOKMARK")
     for name in "ab":
         maps.create(config_map(name), "default")
     server.faults.add(fault)
-    with maps.watch("default", resource_version=start, idle_timeout=0.3) as events:
+    with maps.watch("default", WatchOptions(resource_version=start, idle_timeout=0.3)) as events:
         assert key_of(next(events)) == "default/a"
         with pytest.raises(WatchBroken):
             next(events)
@@ -161,7 +162,7 @@ def test_a_watch_that_is_refused_with_410_is_expired(
     server.faults.add(Fault(verb="watch", status=410))
     with (
         pytest.raises((WatchExpired, Expired)),
-        maps.watch("default", resource_version="1") as events,
+        maps.watch("default", WatchOptions(resource_version="1")) as events,
     ):
         next(events)
 
@@ -172,7 +173,7 @@ def test_a_page_that_is_forgotten_begins_the_list_anew(
     for number in range(5):
         maps.create(config_map(f"n{number}"), "default")
     server.faults.add(Fault(expire_continue=True))
-    found = maps.list("default", limit=2)
+    found = maps.list("default", ListOptions(limit=2))
     assert [item["metadata"]["name"] for item in found.items] == [f"n{n}" for n in range(5)]
     assert server.faults.pending == ()
 

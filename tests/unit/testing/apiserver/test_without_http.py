@@ -15,6 +15,7 @@ from navarchos.client import (
     TooManyRequests,
     WatchBroken,
 )
+from navarchos.client.options import WatchOptions
 from navarchos.errors import ConfigError, Stopped
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Fault
@@ -109,7 +110,7 @@ def test_an_answer_that_is_lost_was_given(server: ApiServer, client: Client) -> 
 
 def watched(client: Client, **options: Any) -> Iterator[str]:
     """Yield the names that a watch tells of, from the beginning on."""
-    with client.resource(NODES).watch(**options) as stream:
+    with client.resource(NODES).watch(options=WatchOptions(**options)) as stream:
         for event in stream:
             if event.object is not None:
                 yield event.object["metadata"]["name"]
@@ -157,7 +158,9 @@ def test_a_watch_ends_when_its_time_is_up_and_tells_what_comes_before(
 def test_a_blocked_watch_is_freed_by_its_token(server: ApiServer, client: Client) -> None:
     stop, ended = StopToken(), StopToken()
     version = client.resource(NODES).list().resource_version
-    stream = client.resource(NODES).watch(resource_version=str(version), stop=stop)
+    stream = client.resource(NODES).watch(
+        options=WatchOptions(resource_version=str(version)), stop=stop
+    )
     threads = ThreadGroup("reader", stop=ended)
 
     def read() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from navarchos.client import Client, RequestTimeout, WatchBroken
+from navarchos.client.options import WatchOptions
 from navarchos.informers import SharedInformer
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Change, Fault
@@ -222,7 +223,9 @@ def test_a_watch_that_falls_silent_is_given_up_when_its_reader_says_so(
     server.faults.add(Fault(verb="watch", stall_after=0, times=1))
     failures: list[Exception] = []
     with server.client() as client:
-        stream = client.resource(NODES).watch(resource_version="1", timeout_seconds=600)
+        stream = client.resource(NODES).watch(
+            options=WatchOptions(resource_version="1", timeout_seconds=600)
+        )
 
         def read() -> None:
             with pytest.raises(WatchBroken) as raised:
