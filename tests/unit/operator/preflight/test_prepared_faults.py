@@ -135,6 +135,23 @@ def as_many_replicas_as_nodes(cluster: Any, broken: bool) -> None:
         cluster.pod(f"db-{node}", node, app="db", affinity=apart)
 
 
+@fault("NoOtherNode", Severity.DELAYS)
+def pods_that_exclude_others_from_their_nodes(cluster: Any, broken: bool) -> None:
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    for node in ("other", "far") if broken else ("other",):
+        cluster.pod(f"db-{node}", node, app="db", affinity=apart)
+
+
+@fault("NoOtherNode", Severity.DELAYS)
+def cordons_on_all_other_nodes(cluster: Any, broken: bool) -> None:
+    cluster.node("other", "a", unschedulable=True)
+    cluster.node("far", "b", unschedulable=True)
+    key = "node.kubernetes.io/unschedulable"
+    tolerations = [] if broken else [{"key": key, "operator": "Exists"}]
+    cluster.pod("web-1", app="web", tolerations=tolerations)
+
+
 def _volume(cluster: Any, key: str, value: str) -> None:
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     cluster.add(
