@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.model.scheduling import Process, Scheduler
 
-from navarchos.leaderelection import Timing
+from navarchos.leaderelection import LeaseTiming
 from navarchos.testing.apiserver.handler import Call
 from navarchos.testing.apiserver.store import Change
 
@@ -14,7 +14,7 @@ __all__ = ["LEASE", "LEASES", "TIMING", "LeaseWatcher", "is_guarded"]
 LEASE: Final = ("kube-system", "navarchos-leader-election")
 LEASES: Final = "leases"
 
-TIMING: Final = Timing(retry_period=4.0)
+TIMING: Final = LeaseTiming(retry_period=4.0)
 """As shipped, with half as many renewals, which are most of the requests of a run."""
 
 _ON_THE_WAY: Final = 0.1
@@ -58,7 +58,7 @@ class LeaseWatcher:
                 f"and {self.holder or 'nobody'} holds the lease"
             )
         age = self._scheduler.seconds - self._renewed_at
-        if age > TIMING.holds_for + _ON_THE_WAY:
+        if age > TIMING.valid_for + _ON_THE_WAY:
             self._report(
                 f"{process.name} wrote ({call.verb} {call.resource} {call.name}) {age:.1f} s "
                 "after its lease was renewed"

@@ -18,7 +18,7 @@ __all__ = [
     "InvalidEvent",
     "Reference",
     "Reporter",
-    "Snapshot",
+    "SeriesSnapshot",
     "new_event",
     "next_in_series",
 ]
@@ -176,7 +176,7 @@ class EventFacts:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class SeriesSnapshot:
     """A series as it stood when it was taken for writing.
 
     Attributes:
@@ -196,7 +196,7 @@ class Snapshot:
     stored: bool
 
 
-def new_event(event: Snapshot, reporter: Reporter) -> dict[str, object]:
+def new_event(event: SeriesSnapshot, reporter: Reporter) -> dict[str, object]:
     """Return the body that creates an event.
 
     The deprecated fields (count, timestamps, source) stay out: this version of
@@ -219,7 +219,7 @@ def new_event(event: Snapshot, reporter: Reporter) -> dict[str, object]:
     return body if event.count == 1 else body | next_in_series(event)
 
 
-def next_in_series(event: Snapshot) -> dict[str, object]:
+def next_in_series(event: SeriesSnapshot) -> dict[str, object]:
     """Return the merge patch that tells of repeats; no other field may change."""
     series = {"count": event.count, "lastObservedTime": format_micro_time(event.last_at)}
     return {"series": series}

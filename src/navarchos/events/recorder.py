@@ -25,11 +25,11 @@ from navarchos.events.model import (
     InvalidEvent,
     Reference,
     Reporter,
-    Snapshot,
+    SeriesSnapshot,
     new_event,
     next_in_series,
 )
-from navarchos.events.series_tracker import EventBook, Outcome
+from navarchos.events.series_tracker import EventSeriesTracker, RecordResult
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed
@@ -62,7 +62,7 @@ class Recorder(Protocol):
         ...
 
 
-class _Dropped(StrEnum):
+class _DropReason(StrEnum):
     """Why an event does not reach the server: the values of the metric's label."""
 
     INVALID = "invalid"
@@ -115,7 +115,7 @@ class EventRecorder:
         self._clock = clock
         self._dropped = _dropped_counters(instruments or Instruments())
         self._work = threading.Condition(threading.Lock())
-        self._book = EventBook(clock.monotonic())  # guarded by _work
+        self._tracker = EventSeriesTracker(clock.monotonic())  # guarded by _work
         self._writing = False  # guarded by _work; a snapshot is with the thread
         self._deadline: float | None = None  # guarded by _work; set by close()
         self._threads: ThreadGroup | None = None  # guarded by _work; set by start()
@@ -150,7 +150,7 @@ class EventRecorder:
             regarding = Reference.to(resource, obj)
             facts = EventFacts.of(regarding, type, reason, message, action, related)
         except (KeyFailed, InvalidEvent) as error:
-            self._dropped[_Dropped.INVALID].inc()
+            self._dropped[_DropReason.INVALID].inc()
             _log.warning("event_invalid", reason=reason, error=str(error))
             return
         self._count(self._take_down(facts), facts)
@@ -165,7 +165,7 @@ class EventRecorder:
             if self._threads is not None:
                 raise AlreadyStarted("the event recorder")
             self._threads = ThreadGroup("events", stop=stop.child(), clock=self._clock)
-            if len(self._book):
+            if len(self._tracker):
                 self._run_locked()
         self._threads.stop.on_stop(self._wake)
 
@@ -173,7 +173,7 @@ class EventRecorder:
         """Wait until nothing waits to be written; return whether that came true."""
         deadline = self._clock.monotonic() + timeout
         with self._work:
-            while len(self._book) or self._writing:
+            while len(self._tracker) or self._writing:
                 left = deadline - self._clock.monotonic()
                 if left <= 0:
                     return False
@@ -195,32 +195,32 @@ class EventRecorder:
         with self._work:
             if self._deadline is None:
                 self._deadline = self._clock.monotonic() + timeout
-                self._book.flush()
+                self._tracker.flush()
             threads = self._threads
             self._work.notify_all()
         ended = threads.join(timeout) if threads is not None else True
         if threads is not None:
             threads.stop.stop("the event recorder is closed")
         with self._work:
-            lost = self._book.clear() if ended else 0
-        self._dropped[_Dropped.SHUTDOWN].inc(lost)
+            lost = self._tracker.clear() if ended else 0
+        self._dropped[_DropReason.SHUTDOWN].inc(lost)
         return ended and not lost
 
-    def _take_down(self, facts: EventFacts) -> Outcome | None:
+    def _take_down(self, facts: EventFacts) -> RecordResult | None:
         with self._work:
             if self._deadline is not None:
                 return None
-            outcome = self._book.record(facts, at=self._clock.now(), now=self._clock.monotonic())
-            if self._threads is not None and len(self._book):
+            outcome = self._tracker.record(facts, at=self._clock.now(), now=self._clock.monotonic())
+            if self._threads is not None and len(self._tracker):
                 self._run_locked()
             self._work.notify_all()
         return outcome
 
-    def _count(self, outcome: Outcome | None, facts: EventFacts) -> None:
-        if outcome is Outcome.FILTERED:
-            self._dropped[_Dropped.FILTERED].inc()
-        elif outcome is Outcome.NO_ROOM:
-            self._dropped[_Dropped.QUEUE_FULL].inc()
+    def _count(self, outcome: RecordResult | None, facts: EventFacts) -> None:
+        if outcome is RecordResult.FILTERED:
+            self._dropped[_DropReason.FILTERED].inc()
+        elif outcome is RecordResult.NO_ROOM:
+            self._dropped[_DropReason.QUEUE_FULL].inc()
             _log.warning("event_queue_full", reason=facts.reason)
 
     def _run_locked(self) -> None:
@@ -242,18 +242,18 @@ class EventRecorder:
             if error is not None and not again:
                 self._given_up(event, error)
 
-    def _next(self) -> Snapshot | None:
+    def _next(self) -> SeriesSnapshot | None:
         """Wait for something to write; `None` is the end."""
         with self._work:
             while not self._is_over_locked():
                 now = self._clock.monotonic()
-                event = self._book.take(now)
+                event = self._tracker.take(now)
                 if event is not None:
                     self._writing = True
                     return event
                 if self._deadline is not None:
                     return None
-                due = self._book.next_due()
+                due = self._tracker.next_due()
                 self._clock.wait(self._work, None if due is None else due - now)
             return None
 
@@ -262,7 +262,7 @@ class EventRecorder:
         late = self._deadline is not None and self._clock.monotonic() >= self._deadline
         return late or self._threads.stop.is_set()
 
-    def _write(self, event: Snapshot) -> ClientError | None:
+    def _write(self, event: SeriesSnapshot) -> ClientError | None:
         with self._work:
             deadline = self._deadline
         left = None if deadline is None else max(deadline - self._clock.monotonic(), 0.001)
@@ -272,20 +272,20 @@ class EventRecorder:
             return error
         return None
 
-    def _settle_locked(self, event: Snapshot, error: ClientError | None) -> bool:
+    def _settle_locked(self, event: SeriesSnapshot, error: ClientError | None) -> bool:
         """Enter the result; return whether a failed event will be tried again (EV-12)."""
         if error is None:
-            self._book.wrote(event)
+            self._tracker.written(event)
             return False
         if isinstance(error, TransportError):
             pause = _PAUSE * (1 + _JITTER * uniform())
-            return self._book.failed(event, again_at=self._clock.monotonic() + pause)
-        self._book.give_up(event)
+            return self._tracker.failed(event, again_at=self._clock.monotonic() + pause)
+        self._tracker.give_up(event)
         return False
 
-    def _given_up(self, event: Snapshot, error: ClientError) -> None:
+    def _given_up(self, event: SeriesSnapshot, error: ClientError) -> None:
         refused = not isinstance(error, TransportError)
-        self._dropped[_Dropped.REFUSED if refused else _Dropped.UNREACHABLE].inc()
+        self._dropped[_DropReason.REFUSED if refused else _DropReason.UNREACHABLE].inc()
         if is_namespace_terminating(error):
             return  # a namespace that goes takes its events with it (EV-12)
         _log.warning(
@@ -298,11 +298,11 @@ class EventRecorder:
         )
 
 
-def _dropped_counters(instruments: Instruments) -> dict[_Dropped, Counter]:
+def _dropped_counters(instruments: Instruments) -> dict[_DropReason, Counter]:
     family = instruments.counter(
         "navarchos_events_dropped_total", "Events that did not reach the server.", ("reason",)
     )
-    return {reason: family.labels(reason=reason.value) for reason in _Dropped}
+    return {reason: family.labels(reason=reason.value) for reason in _DropReason}
 
 
 RBAC: Final = (PolicyRule(EVENTS, ("create", "patch")),)
@@ -322,7 +322,7 @@ class EventSink:
         self._events = client.resource(EVENTS)
         self._reporter = reporter
 
-    def write(self, event: Snapshot, *, timeout: float | None) -> None:
+    def write(self, event: SeriesSnapshot, *, timeout: float | None) -> None:
         """Bring the server up to date; repeating it changes nothing.
 
         Events expire on the server (after an hour by default); a series that
@@ -345,7 +345,7 @@ class EventSink:
             if event.count > 1:
                 self._patch(event, timeout)
 
-    def _patch(self, event: Snapshot, timeout: float | None) -> None:
+    def _patch(self, event: SeriesSnapshot, timeout: float | None) -> None:
         self._events.patch(
             event.name, next_in_series(event), event.facts.namespace, timeout=timeout
         )

@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 from enum import Enum, auto
 from typing import Final
 
-from navarchos.events.model import EventFacts, Snapshot
+from navarchos.events.model import EventFacts, SeriesSnapshot
 
 __all__ = [
     "FINISH_AFTER",
     "QUEUE_LIMIT",
     "REFRESH_EVERY",
     "TRIES",
-    "EventBook",
     "EventNames",
-    "Outcome",
+    "EventSeriesTracker",
+    "RecordResult",
     "SpamFilter",
 ]
 
@@ -39,7 +39,7 @@ REFRESH_EVERY: Final = 1800.0
 _SERIES_LIMIT: Final = 4096
 
 
-class Outcome(Enum):
+class RecordResult(Enum):
     """What became of an event that was recorded."""
 
     QUEUED = auto()
@@ -54,23 +54,23 @@ class _Series:
     name: str
     first_at: datetime
     last_at: datetime
-    touched: float  # monotonic instant of the last occurrence
+    last_seen: float  # monotonic instant of the last occurrence
     count: int = 1
     written: int = 0  # the count that the server knows; 0 before the first write
     queued: bool = False  # in _ready, in _waiting, or with the writer
     failures: int = 0
 
     @property
-    def has_news(self) -> bool:
+    def is_dirty(self) -> bool:
         return self.count > self.written
 
-    def snapshot(self) -> Snapshot:
-        return Snapshot(
+    def snapshot(self) -> SeriesSnapshot:
+        return SeriesSnapshot(
             self.facts, self.name, self.count, self.first_at, self.last_at, self.written > 0
         )
 
 
-class EventBook:
+class EventSeriesTracker:
     """Decides what is written and when; does nothing itself.
 
     The first event is written, the second turns it into a series and is written
@@ -95,7 +95,7 @@ class EventBook:
         """Return how many series wait to be written."""
         return len(self._ready) + len(self._waiting)
 
-    def record(self, facts: EventFacts, *, at: datetime, now: float) -> Outcome:
+    def record(self, facts: EventFacts, *, at: datetime, now: float) -> RecordResult:
         """Take an event down.
 
         Args:
@@ -106,22 +106,22 @@ class EventBook:
         known = self._series.get(facts.key)
         if known is not None:
             self._repeat(known, at, now)
-            return Outcome.COUNTED
+            return RecordResult.COUNTED
         if not self._spam.allow((facts.subject, facts.type), now):
-            return Outcome.FILTERED
+            return RecordResult.FILTERED
         if len(self) >= QUEUE_LIMIT:
-            return Outcome.NO_ROOM
+            return RecordResult.NO_ROOM
         name = self._names.name(facts.regarding.name, at)
-        series = _Series(facts, name, first_at=at, last_at=at, touched=now)
+        series = _Series(facts, name, first_at=at, last_at=at, last_seen=now)
         self._series[facts.key] = series
         self._queue(series)
         self._make_room()
-        return Outcome.QUEUED
+        return RecordResult.QUEUED
 
-    def take(self, now: float) -> Snapshot | None:
+    def take(self, now: float) -> SeriesSnapshot | None:
         """Hand out what is to be written next, if anything is.
 
-        Every snapshot comes back by `wrote`, `failed` or `give_up`.
+        Every snapshot comes back by `written`, `failed` or `give_up`.
         """
         while self._waiting and self._waiting[0][0] <= now:
             self._ready.append(heapq.heappop(self._waiting)[2])
@@ -135,17 +135,17 @@ class EventBook:
             due += [self._next_finish, self._next_refresh]
         return min(due, default=None)
 
-    def wrote(self, event: Snapshot) -> None:
+    def written(self, event: SeriesSnapshot) -> None:
         """The server has it. What was counted meanwhile is not lost (RT-30)."""
         series = self._series[event.facts.key]
         series.written = event.count
         series.failures = 0
         series.queued = False
         # The second occurrence is news to people; after it only the count grows.
-        if series.has_news and (event.count == 1 or self._flushing):
+        if series.is_dirty and (event.count == 1 or self._flushing):
             self._queue(series)
 
-    def failed(self, event: Snapshot, *, again_at: float) -> bool:
+    def failed(self, event: SeriesSnapshot, *, again_at: float) -> bool:
         """No answer came: keep it for another try, unless it had all of them."""
         series = self._series[event.facts.key]
         series.failures += 1
@@ -155,7 +155,7 @@ class EventBook:
         heapq.heappush(self._waiting, (again_at, next(self._ticket), series))
         return True
 
-    def give_up(self, event: Snapshot) -> None:
+    def give_up(self, event: SeriesSnapshot) -> None:
         """Forget the series; the next event of its kind begins a new one."""
         del self._series[event.facts.key]
 
@@ -165,12 +165,12 @@ class EventBook:
         self._ready.extend(series for _, _, series in sorted(self._waiting))
         self._waiting.clear()
         for series in self._series.values():
-            if series.has_news and not series.queued:
+            if series.is_dirty and not series.queued:
                 self._queue(series)
 
     def clear(self) -> int:
         """Forget everything; return how many series had news that is lost."""
-        lost = sum(series.has_news for series in self._series.values())
+        lost = sum(series.is_dirty for series in self._series.values())
         self._series.clear()
         self._ready.clear()
         self._waiting.clear()
@@ -179,7 +179,7 @@ class EventBook:
     def _repeat(self, series: _Series, at: datetime, now: float) -> None:
         series.count += 1
         series.last_at = at
-        series.touched = now
+        series.last_seen = now
         self._series.move_to_end(series.facts.key)
         if series.count == 2 and not series.queued:
             self._queue(series)
@@ -194,8 +194,8 @@ class EventBook:
         if not refresh and not finish:
             return
         for series in [series for series in self._series.values() if not series.queued]:
-            idle = now - series.touched > FINISH_AFTER
-            if series.has_news and (idle or refresh):
+            idle = now - series.last_seen > FINISH_AFTER
+            if series.is_dirty and (idle or refresh):
                 self._queue(series)  # forgotten by a later sweep, once it is written
             elif idle:
                 del self._series[series.facts.key]

@@ -22,12 +22,12 @@ from navarchos.leaderelection.candidacy import (
 )
 from navarchos.leaderelection.elector import HEALTH_CHECK, LeaderElector
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
-from navarchos.leaderelection.lease import LeaseRecord, Timing
+from navarchos.leaderelection.lease import LeaseRecord, LeaseTiming
 from navarchos.leaderelection.lock import (
     LEASES,
     LeaseLock,
+    LeaseWatch,
     Lock,
-    VacancyWatch,
     lease_rbac,
     unique_identity,
 )
@@ -43,10 +43,10 @@ __all__ = [
     "LeaseLost",
     "LeaseNotRenewed",
     "LeaseRecord",
+    "LeaseTiming",
+    "LeaseWatch",
     "Lock",
     "NotLeading",
-    "Timing",
-    "VacancyWatch",
     "candidate_identity",
     "candidate_rbac",
     "lease_rbac",

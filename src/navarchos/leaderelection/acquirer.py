@@ -10,18 +10,24 @@ from prometheus_client import Counter
 
 from navarchos.client import ClientError, Conflict, NotFound
 from navarchos.clock import Clock
-from navarchos.leaderelection.lease import LeaseRecord, Timing, coordinated, ours, released
+from navarchos.leaderelection.lease import (
+    LeaseRecord,
+    LeaseTiming,
+    coordinated_record,
+    released_record,
+    renewed_record,
+)
 from navarchos.leaderelection.lock import Lock
 from navarchos.logs import get_logger
 
-__all__ = ["Attempt", "Claim", "CoordinatedClaim", "Observation"]
+__all__ = ["CoordinatedLeaseAcquirer", "LeaseAcquirer", "LeaseAttempt", "ObservedLease"]
 
 _RELEASE_TRIES: Final = 10
 
 _log = get_logger(__name__)
 
 
-class Observation:
+class ObservedLease:
     """The record seen last and the local moment at which it changed (LE-07).
 
     Threads: safe from any thread; one writes, many read.
@@ -107,7 +113,7 @@ class Observation:
             return self._clock.monotonic() < self._at + duration
 
 
-class Attempt(Enum):
+class LeaseAttempt(Enum):
     """How an attempt ended."""
 
     HELD = auto()  # the lease is ours, renewed just now
@@ -115,33 +121,38 @@ class Attempt(Enum):
     FAILED = auto()  # we could not find out, or lost a race
 
 
-class Claim:
+class LeaseAcquirer:
     """Attempts on one lock. Knows no loops, threads or callbacks.
 
     Threads: owned by one.
     """
 
     def __init__(
-        self, lock: Lock, timing: Timing, observation: Observation, clock: Clock, slowpath: Counter
+        self,
+        lock: Lock,
+        timing: LeaseTiming,
+        observation: ObservedLease,
+        clock: Clock,
+        slowpath: Counter,
     ) -> None:
         self._lock = lock
         self._timing = timing
-        self._observation = observation
+        self._observed = observation
         self._clock = clock
         self._slowpath = slowpath
 
-    def attempt(self, *, deadline: float | None = None) -> Attempt:
+    def attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
         """Take the lease, or renew it (LE-08).
 
         Args:
             deadline: Monotonic instant at which no request may be under way any
                 more; `None` for candidates, who risk nothing.
         """
-        before = self._observation.record
-        if before is not None and self._observation.is_ours and self._observation.is_valid():
+        before = self._observed.record
+        if before is not None and self._observed.is_ours and self._observed.is_valid():
             # Nobody may have changed it, so the version we know is good (LE-10).
             if self._update(before, deadline):
-                return Attempt.HELD
+                return LeaseAttempt.HELD
             self._slowpath.inc()
         return self._attempt_after_reading(deadline)
 
@@ -157,7 +168,7 @@ class Claim:
                 if current.holder_identity != self._lock.identity:
                     # What we remember does not count: between our last renewal and
                     # now somebody may have begun to lead (LE-18, RT-18).
-                    self._observation.see(current)
+                    self._observed.see(current)
                     return False
                 given_back = self._released(current)
                 sent_at = self._clock.monotonic()
@@ -167,23 +178,23 @@ class Claim:
             except ClientError as error:
                 _log.warning("lease_not_released", lease=self._lock.describe(), error=str(error))
                 return False
-            self._observation.wrote(given_back, sent_at=sent_at)
+            self._observed.wrote(given_back, sent_at=sent_at)
             return True
         return False
 
-    def _attempt_after_reading(self, deadline: float | None) -> Attempt:
+    def _attempt_after_reading(self, deadline: float | None) -> LeaseAttempt:
         try:
             current = self._lock.get(timeout=self._timeout(deadline))
         except NotFound:
-            return Attempt.HELD if self._create(deadline) else Attempt.FAILED
+            return LeaseAttempt.HELD if self._create(deadline) else LeaseAttempt.FAILED
         except ClientError as error:
             self._failed("lease_not_read", error)
-            return Attempt.FAILED
-        self._observation.see(current)
+            return LeaseAttempt.FAILED
+        self._observed.see(current)
         holder = current.holder_identity
-        if holder and holder != self._lock.identity and self._observation.is_valid():
-            return Attempt.TAKEN
-        return Attempt.HELD if self._update(current, deadline) else Attempt.FAILED
+        if holder and holder != self._lock.identity and self._observed.is_valid():
+            return LeaseAttempt.TAKEN
+        return LeaseAttempt.HELD if self._update(current, deadline) else LeaseAttempt.FAILED
 
     def _create(self, deadline: float | None) -> bool:
         return self._write(self._lock.create, None, deadline)
@@ -201,14 +212,16 @@ class Claim:
         except ClientError as error:
             self._failed("lease_not_written", error)
             return False
-        self._observation.wrote(record, sent_at=sent_at)
+        self._observed.wrote(record, sent_at=sent_at)
         return True
 
     def _record(self, before: LeaseRecord | None) -> LeaseRecord:
-        return ours(self._lock.identity, self._timing.lease_duration, self._clock.now(), before)
+        return renewed_record(
+            self._lock.identity, self._timing.lease_duration, self._clock.now(), before
+        )
 
     def _released(self, current: LeaseRecord) -> LeaseRecord:
-        return released(self._clock.now(), current)
+        return released_record(self._clock.now(), current)
 
     def _timeout(self, deadline: float | None) -> float:
         """A running request cannot be cancelled, so it must not outlive us (LE-13)."""
@@ -221,7 +234,7 @@ class Claim:
         _log.warning(event, lease=self._lock.describe(), error=str(error))
 
 
-class CoordinatedClaim(Claim):
+class CoordinatedLeaseAcquirer(LeaseAcquirer):
     """Attempts on a lock whose holder somebody else names: the API server (LE-22).
 
     Never creates a lease and never takes one: it keeps what names us, while it is valid
@@ -230,14 +243,14 @@ class CoordinatedClaim(Claim):
     Args:
         withdraw: Ends our candidacy. Called before the lease is given back, or we would
             be elected again.
-        rest: See `Claim`.
+        rest: See `LeaseAcquirer`.
     """
 
     def __init__(self, withdraw: Callable[[], None], *rest: Any) -> None:
         super().__init__(*rest)
         self._withdraw = withdraw
 
-    def attempt(self, *, deadline: float | None = None) -> Attempt:
+    def attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
         """Keep the lease if it is ours."""
         try:
             current = self._lock.get(timeout=self._timeout(deadline))
@@ -245,23 +258,23 @@ class CoordinatedClaim(Claim):
             # One that does not exist is nothing to tell: nobody was elected yet.
             if not isinstance(error, NotFound):
                 self._failed("lease_not_read", error)
-            return Attempt.FAILED
-        self._observation.see(current)
-        if not self._observation.is_valid():
-            return Attempt.FAILED
+            return LeaseAttempt.FAILED
+        self._observed.see(current)
+        if not self._observed.is_valid():
+            return LeaseAttempt.FAILED
         if current.holder_identity != self._lock.identity or current.preferred_holder:
-            return Attempt.TAKEN
-        return Attempt.HELD if self._update(current, deadline) else Attempt.FAILED
+            return LeaseAttempt.TAKEN
+        return LeaseAttempt.HELD if self._update(current, deadline) else LeaseAttempt.FAILED
 
     def release(self) -> bool:
         """Withdraw, then let the lease end: the server names the next one within seconds."""
         self._withdraw()
         # The lease goes on to name us, and the fence must not open again for that.
-        self._observation.give_up()
+        self._observed.give_up()
         return super().release()
 
     def _record(self, before: LeaseRecord | None) -> LeaseRecord:
-        return coordinated(super()._record(before), before)
+        return coordinated_record(super()._record(before), before)
 
     def _released(self, current: LeaseRecord) -> LeaseRecord:
         # It goes on to name us: Kubernetes' coordinator follows the holder of a lease

@@ -13,7 +13,7 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
 from navarchos.informers import SharedInformer
-from navarchos.leaderelection.leader_task import Pause
+from navarchos.leaderelection.leader_task import InterruptibleSleep
 from navarchos.leaderelection.lock import LEASES
 from navarchos.logs import get_logger
 from navarchos.meta import format_micro_time
@@ -126,7 +126,7 @@ class Candidacy:
         }
         self._clock = clock
         self._stop = StopToken(clock=clock)
-        self._pause = Pause(clock)
+        self._pause = InterruptibleSleep(clock)
         self._threads = ThreadGroup("candidacy", stop=self._stop, clock=clock)
         self._informer = SharedInformer(
             client.resource(LEASE_CANDIDATES),
@@ -138,13 +138,13 @@ class Candidacy:
         self._informer.add_handler(
             on_add=lambda found, _: self._look(found),
             on_update=lambda _, found: self._look(found),
-            on_delete=lambda _: self._pause.cut_short(),
+            on_delete=lambda _: self._pause.wake(),
         )
 
     def start(self) -> None:
         """Begin to stand for election."""
         self._informer.start()
-        self._threads.start("", self._stand)
+        self._threads.start("", self._keep_candidate)
 
     def withdraw(self) -> None:
         """Stand no more; waits for a request that is under way, and removes the candidate."""
@@ -159,7 +159,7 @@ class Candidacy:
         except ClientError as error:
             _log.warning("candidate_not_removed", candidate=self._name, error=str(error))
 
-    def _stand(self) -> None:
+    def _keep_candidate(self) -> None:
         failures = 0
         while not self._stop.is_set():
             try:
@@ -176,11 +176,11 @@ class Candidacy:
             # Not the whole object: the server writes its ping time at the same moment.
             self._candidates.patch(self._name, {"spec": renewed}, timeout=_REQUEST_LIMIT)
         except NotFound:
-            self._name_somebody()
+            self._write_placeholder_holder()
             body = {"metadata": {"name": self._name}, "spec": {**self._spec, **renewed}}
             self._candidates.create(body, timeout=_REQUEST_LIMIT)
 
-    def _name_somebody(self) -> None:
+    def _write_placeholder_holder(self) -> None:
         """Let a lease that names nobody, as ordinary election leaves it, name nobody real.
 
         The API server of Kubernetes 1.36 dies when a candidate stands for such a lease.
@@ -205,4 +205,4 @@ class Candidacy:
         spec = found.get("spec") or {}
         # Times have six digits each, so they compare as texts do.
         if (spec.get("pingTime") or "") > (spec.get("renewTime") or ""):
-            self._pause.cut_short()
+            self._pause.wake()

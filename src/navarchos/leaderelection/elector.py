@@ -11,17 +11,22 @@ from prometheus_client import Gauge
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStarted, ThreadCrashed
 from navarchos.instrument import Instruments
-from navarchos.leaderelection.acquirer import Attempt, Claim, CoordinatedClaim, Observation
+from navarchos.leaderelection.acquirer import (
+    CoordinatedLeaseAcquirer,
+    LeaseAcquirer,
+    LeaseAttempt,
+    ObservedLease,
+)
 from navarchos.leaderelection.candidacy import Candidacy
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
-from navarchos.leaderelection.leader_task import GuardedWork, Pause
-from navarchos.leaderelection.lease import JITTER, Timing
+from navarchos.leaderelection.leader_task import InterruptibleSleep, LeaderTask
+from navarchos.leaderelection.lease import JITTER, LeaseTiming
 from navarchos.leaderelection.lock import Lock
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["HEALTH_CHECK", "LeaderElector", "LeaderNews"]
+__all__ = ["HEALTH_CHECK", "LeaderChangeNotifier", "LeaderElector"]
 
 HEALTH_CHECK: Final = "leaderElection"
 """The name under which `check` is registered, as upstream (LE-19)."""
@@ -47,9 +52,9 @@ class LeaderElector:
 
     Args:
         lock: What is competed for; not shared with another elector.
-        lease_duration: See `Timing`.
-        renew_deadline: See `Timing`.
-        retry_period: See `Timing`.
+        lease_duration: See `LeaseTiming`.
+        renew_deadline: See `LeaseTiming`.
+        retry_period: See `LeaseTiming`.
         release_on_cancel: Give the lease back after a stop, so that another
             candidate acts within its retry period.
         on_started_leading: The work, or what starts it. It has a thread of its own,
@@ -86,7 +91,7 @@ class LeaderElector:
         instruments: Instruments | None = None,
         name: str = "",
     ) -> None:
-        self._timing = Timing(lease_duration, renew_deadline, retry_period)
+        self._timing = LeaseTiming(lease_duration, renew_deadline, retry_period)
         self._lock = lock
         self._work = on_started_leading
         self._on_stopped_leading = on_stopped_leading
@@ -96,32 +101,32 @@ class LeaderElector:
         self._rand = rand
         instruments = instruments or Instruments()
         self._status = _status_gauge(instruments, name or lock.describe())
-        self._observation = Observation(lock.identity, lease_duration, clock)
+        self._observed = ObservedLease(lock.identity, lease_duration, clock)
         self._slowpath = instruments.counter(
             "leader_election_slowpath_total",
             "Renewals that had to read the lease first.",
             ("name",),
         ).labels(name=name or lock.describe())
-        self._claim = Claim(lock, self._timing, self._observation, clock, self._slowpath)
-        self._pause = Pause(clock)
-        self._news = LeaderNews(on_new_leader, clock)
+        self._acquirer = LeaseAcquirer(lock, self._timing, self._observed, clock, self._slowpath)
+        self._pause = InterruptibleSleep(clock)
+        self._news = LeaderChangeNotifier(on_new_leader, clock)
         self._run_lock = threading.Lock()
         self._threads: ThreadGroup | None = None  # set once, by run(), under _run_lock
 
     def is_leader(self) -> bool:
         """Tell whether the lease named us when it was last seen (LE-20)."""
-        return self._observation.is_ours
+        return self._observed.is_ours
 
     def get_leader(self) -> str:
         """Return who held the lease when it was last seen; for people, not decisions."""
-        return self._observation.holder
+        return self._observed.holder
 
     def try_now(self) -> None:
         """Let a candidate try at once: there is news that the lease is free.
 
         Does nothing for a leader.
         """
-        self._pause.cut_short()
+        self._pause.wake()
 
     def fence(self) -> float:
         """Return for how many seconds the lease is ours beyond doubt.
@@ -152,7 +157,7 @@ class LeaderElector:
         """
         if not self.is_leader():
             return
-        age = self._clock.monotonic() - self._observation.at
+        age = self._clock.monotonic() - self._observed.at
         if age > self._timing.lease_duration + tolerance:
             raise LeaseNotRenewed(self._lock.describe(), age)
 
@@ -185,9 +190,9 @@ class LeaderElector:
             ending.callback(self._news.end)
             ending.callback(self._status.set, 0)
             if candidacy is not None:
-                self._claim = CoordinatedClaim(
+                self._acquirer = CoordinatedLeaseAcquirer(
                     candidacy.withdraw,
-                    *(self._lock, self._timing, self._observation, self._clock, self._slowpath),
+                    *(self._lock, self._timing, self._observed, self._clock, self._slowpath),
                 )
                 ending.callback(candidacy.withdraw)
                 candidacy.start()
@@ -212,24 +217,24 @@ class LeaderElector:
         _log.info("lease_awaited", lease=self._lock.describe(), identity=self._lock.identity)
         period = self._timing.retry_period
         # An answer that comes after the lease's time tells nothing: it is tried again.
-        while not (self._attempt() is Attempt.HELD and self._left() > 0):
+        while not (self._attempt() is LeaseAttempt.HELD and self._left() > 0):
             if self._pause.wait(stop, period + self._rand() * JITTER * period):
                 return False
         if not stop.is_set():
             return True
         # Won while stopping: nothing is started any more (RT-29).
         if self._release_on_cancel:
-            self._claim.release()
-        self._observation.give_up()
+            self._acquirer.release()
+        self._observed.give_up()
         return False
 
     def _lead(self, stop: StopToken, threads: ThreadGroup) -> None:
-        work = GuardedWork(self._work, stop, self._work_timeout, self._clock)
+        work = LeaderTask(self._work, stop, self._work_timeout, self._clock)
         with ExitStack() as ending:
             ending.callback(self._tell_stopped)
             # Whatever ends this block, the work must not go on (PF-22).
             ending.callback(work.cancel, "no longer leading")
-            ending.callback(self._observation.give_up)
+            ending.callback(self._observed.give_up)
             self._status.set(1)
             self._tell_started()
             work.start(threads)
@@ -237,11 +242,11 @@ class LeaderElector:
             if kept:
                 self._give_back(work)
         if not kept:
-            raise LeaseLost(self._lock.describe(), self._lock.identity, self._observation.holder)
+            raise LeaseLost(self._lock.describe(), self._lock.identity, self._observed.holder)
         if work.failure is not None:
             raise ThreadCrashed("nav-elect-work") from work.failure
 
-    def _renew(self, work: GuardedWork) -> bool:
+    def _renew(self, work: LeaderTask) -> bool:
         """Renew until the work is over; False when the lease is lost (LE-12)."""
         while work.wait(self._timing.retry_period):
             allowed = min(self._timing.renew_deadline, self._left())
@@ -249,33 +254,33 @@ class LeaderElector:
                 return False
         return True
 
-    def _renew_once(self, deadline: float, work: GuardedWork) -> bool:
+    def _renew_once(self, deadline: float, work: LeaderTask) -> bool:
         while self._clock.monotonic() < deadline:
             attempt = self._attempt(deadline=deadline)
-            if attempt is Attempt.HELD and self._left() > 0:
+            if attempt is LeaseAttempt.HELD and self._left() > 0:
                 return True
-            if attempt is Attempt.TAKEN:
+            if attempt is LeaseAttempt.TAKEN:
                 break
             left = deadline - self._clock.monotonic()
             if not work.wait(min(self._timing.retry_period, max(left, 0.0))):
                 return True  # over in order: nothing to hold the lease for
-        _log.error("lease_lost", lease=self._lock.describe(), holder=self._observation.holder)
+        _log.error("lease_lost", lease=self._lock.describe(), holder=self._observed.holder)
         return False
 
     def _left(self) -> float:
         """Seconds for which the lease is ours whatever others see; not above 0 if it is not."""
-        renewed_at = self._observation.renewed_at
+        renewed_at = self._observed.renewed_at
         if renewed_at is None:
             return 0.0
-        return renewed_at + self._timing.holds_for - self._clock.monotonic()
+        return renewed_at + self._timing.valid_for - self._clock.monotonic()
 
-    def _attempt(self, *, deadline: float | None = None) -> Attempt:
+    def _attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
         assert self._threads is not None
-        attempt = self._claim.attempt(deadline=deadline)
-        self._news.report(self._observation.holder, self._threads)
+        attempt = self._acquirer.attempt(deadline=deadline)
+        self._news.report(self._observed.holder, self._threads)
         return attempt
 
-    def _give_back(self, work: GuardedWork) -> None:
+    def _give_back(self, work: LeaderTask) -> None:
         """Release the lease, unless guarded work still runs (LE-17)."""
         work.cancel("leadership is given back")
         if not self._release_on_cancel:
@@ -283,7 +288,7 @@ class LeaderElector:
         if not work.join(0):
             _log.warning("lease_kept", lease=self._lock.describe(), why="the work has not ended")
             return
-        if self._claim.release():
+        if self._acquirer.release():
             _log.info("lease_released", lease=self._lock.describe())
 
     def _tell_started(self) -> None:
@@ -306,7 +311,7 @@ def _status_gauge(instruments: Instruments, name: str) -> Gauge:
     return gauge
 
 
-class LeaderNews:
+class LeaderChangeNotifier:
     """Calls a listener with each new leader, in order, on a thread of its own (LE-16).
 
     Threads: `report` and `end` from one thread.

@@ -8,10 +8,10 @@ from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["GuardedWork", "Pause"]
+__all__ = ["InterruptibleSleep", "LeaderTask"]
 
 
-class GuardedWork:
+class LeaderTask:
     """Runs the work on a thread of its own and knows whether leading may go on.
 
     It may until the work has failed, or until a stop was asked for and the work
@@ -110,10 +110,10 @@ class GuardedWork:
         return self._stopped_at + self._grace
 
 
-class Pause:
-    """Waits for a time, a stop, or for `cut_short`.
+class InterruptibleSleep:
+    """Waits for a time, a stop, or for `wake`.
 
-    Threads: `wait` from one thread, `cut_short` from any.
+    Threads: `wait` from one thread, `wake` from any.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -121,7 +121,7 @@ class Pause:
         self._changed = threading.Condition(threading.Lock())
         self._is_over = False  # guarded by _changed
 
-    def cut_short(self) -> None:
+    def wake(self) -> None:
         """End the pause, or the next one if there is none now."""
         with self._changed:
             self._is_over = True
@@ -130,7 +130,7 @@ class Pause:
     def wait(self, stop: StopToken, seconds: float) -> bool:
         """Wait, and return whether `stop` is set."""
         deadline = self._clock.monotonic() + seconds
-        withdraw = stop.on_stop(self.cut_short)
+        withdraw = stop.on_stop(self.wake)
         try:
             with self._changed:
                 while not self._is_over and (left := deadline - self._clock.monotonic()) > 0:

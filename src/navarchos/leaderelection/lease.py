@@ -12,7 +12,15 @@ from navarchos.errors import ConfigError
 from navarchos.meta import format_micro_time
 from navarchos.structs import prepare_decoding
 
-__all__ = ["JITTER", "LeaseRecord", "Timing", "coordinated", "ours", "read_record", "released"]
+__all__ = [
+    "JITTER",
+    "LeaseRecord",
+    "LeaseTiming",
+    "coordinated_record",
+    "read_record",
+    "released_record",
+    "renewed_record",
+]
 
 
 @prepare_decoding
@@ -66,7 +74,9 @@ def read_record(spec: object) -> LeaseRecord:
     return msgspec.convert(present, LeaseRecord)
 
 
-def ours(identity: str, duration: float, now: datetime, before: LeaseRecord | None) -> LeaseRecord:
+def renewed_record(
+    identity: str, duration: float, now: datetime, before: LeaseRecord | None
+) -> LeaseRecord:
     """Return the record by which we renew a lease, or take it over (LE-09).
 
     Args:
@@ -92,7 +102,7 @@ def ours(identity: str, duration: float, now: datetime, before: LeaseRecord | No
     )
 
 
-def coordinated(record: LeaseRecord, before: LeaseRecord | None) -> LeaseRecord:
+def coordinated_record(record: LeaseRecord, before: LeaseRecord | None) -> LeaseRecord:
     """Return a record of ours for a lease that the server gave us: its strategy stays.
 
     The server names a holder without saying since when, and counts no transitions.
@@ -104,7 +114,7 @@ def coordinated(record: LeaseRecord, before: LeaseRecord | None) -> LeaseRecord:
     )
 
 
-def released(now: datetime, before: LeaseRecord) -> LeaseRecord:
+def released_record(now: datetime, before: LeaseRecord) -> LeaseRecord:
     """Return the record of a lease that anybody may take at once (LE-17)."""
     return LeaseRecord(
         lease_duration_seconds=1,
@@ -119,7 +129,7 @@ JITTER: Final = 1.2
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LeaseTiming:
     """How long a lease lasts, and how hard its holder tries to keep it (LE-01).
 
     Attributes:
@@ -161,7 +171,7 @@ class Timing:
         return max(1.0, self.renew_deadline / 2)
 
     @property
-    def holds_for(self) -> float:
+    def valid_for(self) -> float:
         """Seconds from sending a renewal until we must have stopped without another.
 
         Others may begin a lease duration after they noticed our renewal, which

@@ -14,7 +14,7 @@ from navarchos.errors import ConfigError, NotStarted
 from navarchos.informers import SharedInformer
 from navarchos.leaderelection.lease import LeaseRecord, read_record
 
-__all__ = ["LEASES", "LeaseLock", "Lock", "VacancyWatch", "lease_rbac", "unique_identity"]
+__all__ = ["LEASES", "LeaseLock", "LeaseWatch", "Lock", "lease_rbac", "unique_identity"]
 
 LEASES: Final[Resource[dict[str, object]]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=dict
@@ -178,7 +178,7 @@ class LeaseLock:
         return fields | {"labels": labels} if labels else fields
 
 
-class VacancyWatch:
+class LeaseWatch:
     """Watches one Lease and tells when it names nobody, or us.
 
     Upstream has no such thing: there a candidate finds out at its next try, up to 4.4 s

@@ -10,7 +10,7 @@ from navarchos.runtime.cached_client import (
     CacheNotCaughtUp,
     ClientProvider,
     Reader,
-    Readers,
+    ReaderFactory,
     list_all,
 )
 from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
@@ -44,7 +44,7 @@ from navarchos.runtime.predicates import (
     resource_version_changed,
     when,
 )
-from navarchos.runtime.reconcile_context import Pass, current_pass
+from navarchos.runtime.reconcile_context import ReconcileContext, current_reconcile
 from navarchos.runtime.reconciler import (
     DONE,
     ReconcileObjects,
@@ -92,10 +92,10 @@ __all__ = [
     "Manager",
     "ManagerOptions",
     "MetricsSecurity",
-    "Pass",
     "Predicate",
     "Reader",
-    "Readers",
+    "ReaderFactory",
+    "ReconcileContext",
     "ReconcileObjects",
     "Reconciler",
     "Request",
@@ -108,7 +108,7 @@ __all__ = [
     "annotations_changed",
     "any_of",
     "changed",
-    "current_pass",
+    "current_reconcile",
     "find_condition",
     "format_duration",
     "generation_changed",

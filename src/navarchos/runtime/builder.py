@@ -167,7 +167,7 @@ class Builder:
         return self
 
     def with_reconcile_timeout(self, seconds: float) -> Self:
-        """Ask a reconcile to end after so many seconds; see `Pass`."""
+        """Ask a reconcile to end after so many seconds; see `ReconcileContext`."""
         self._timeout = seconds
         return self
 

@@ -25,7 +25,7 @@ __all__ = [
     "CachedClient",
     "ClientProvider",
     "Reader",
-    "Readers",
+    "ReaderFactory",
     "ServerClient",
     "list_all",
 ]
@@ -310,7 +310,7 @@ class ServerClient(Protocol):
         ...
 
 
-class Readers:
+class ReaderFactory:
     """Decides for each kind whether it is read out of the cache (CL-12).
 
     As controller-runtime's client does: typed reads go to the cache; `Unstructured`

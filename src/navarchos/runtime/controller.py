@@ -9,9 +9,9 @@ from navarchos.client import ClientError, Conflict
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStarted, ConfigError, NavarchosError, Stopped
 from navarchos.instrument import Instruments
-from navarchos.runtime.reconcile_context import Pass, TimeLimit, open_pass
+from navarchos.runtime.reconcile_context import ReconcileContext, TimeLimit, reconcile_scope
 from navarchos.runtime.reconciler import Reconciler, Request, Result, TerminalError
-from navarchos.runtime.source_group import Intake
+from navarchos.runtime.source_group import SourceGroup
 from navarchos.runtime.sources import Source
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
@@ -56,7 +56,7 @@ class Controller:
             that a key that never rests is reconciled all the same. Each counts as a
             retry in the queue's metrics, as every delayed add does.
         reconcile_timeout: Seconds that a reconcile may take until its stop token is
-            set (see `Pass`); `None` for no limit. It then ends in an error like any
+            set (see `ReconcileContext`); `None` for no limit. It then ends in an error like any
             other, as soon as it looks.
         recover: Go on after a panic; without, it ends the controller and with it
             the manager.
@@ -102,7 +102,7 @@ class Controller:
         self._recover = recover
         self._kind = kind
         self._clock = clock
-        self._intake = Intake(
+        self._sources = SourceGroup(
             name, self.queue.add, debounce=debounce, timeout=cache_sync_timeout, clock=clock
         )
         self._started_lock = threading.Lock()
@@ -116,7 +116,7 @@ class Controller:
         Raises:
             AlreadyStopped: The controller has ended.
         """
-        self._intake.add(source)
+        self._sources.add(source)
 
     def warm_up(self, stop: StopToken) -> None:
         """Start the sources and wait until they have fed what exists; reconcile nothing.
@@ -125,13 +125,13 @@ class Controller:
             SyncTimeout: Sources did not feed what exists in time; names them.
             Stopped: `stop` was set first.
         """
-        self._intake.begin()
-        self._intake.wait(stop)
+        self._sources.begin()
+        self._sources.wait(stop)
 
     def close(self) -> None:
         """End what `warm_up` began; `run` does so by itself."""
         self.queue.shut_down()
-        self._intake.stop()
+        self._sources.stop()
 
     def run(self, stop: StopToken) -> None:
         """Reconcile until told to stop; then finish what is in hand and return.
@@ -164,7 +164,7 @@ class Controller:
             _log.debug("controller_stopped_before_sync", controller=self.name)
         finally:
             working.stop("the controller has ended")
-            self._intake.stop()
+            self._sources.stop()
             _log.info("controller_stopped", controller=self.name)
 
     def _work(self, stop: StopToken) -> None:
@@ -175,7 +175,7 @@ class Controller:
                 self._reconcile(loan, stop)
 
     def _reconcile(self, loan: Loan[Request], stop: StopToken) -> None:
-        opened = open_pass(
+        opened = reconcile_scope(
             self.name, self._kind, loan.key, stop=stop, limit=self._limit, clock=self._clock
         )
         with opened as current, _log_lines_of(current):
@@ -230,7 +230,7 @@ class Controller:
             _log.error("reconcile_failed", attempt=attempt, exc_info=error)
 
 
-def _log_lines_of(current: Pass) -> AbstractContextManager[None]:
+def _log_lines_of(current: ReconcileContext) -> AbstractContextManager[None]:
     fields = {
         "controller": current.controller,
         "kind": current.kind,

@@ -13,7 +13,7 @@ from navarchos.leaderelection import (
     Coordination,
     LeaderElector,
     LeaseLock,
-    VacancyWatch,
+    LeaseWatch,
     candidate_identity,
     unique_identity,
 )
@@ -104,7 +104,7 @@ class Election:
             instruments=instruments,
             name=options.name,
         )
-        self._vacancy = VacancyWatch(
+        self._lease_watch = LeaseWatch(
             self._client,
             options.namespace,
             options.name,
@@ -138,13 +138,13 @@ class Election:
 
     def _compete(self) -> None:
         try:
-            self._vacancy.start()
+            self._lease_watch.start()
             self._elector.run(self._stop, self._candidacy())
         except Exception as error:  # noqa: BLE001 - the manager raises it
             self._fail(error)
         finally:
             self._client.close()
-            self._vacancy.stop(None)
+            self._lease_watch.stop(None)
 
     def _candidacy(self) -> Candidacy | None:
         """Return what we stand for election with, where the server elects."""
@@ -175,7 +175,7 @@ class Election:
 
     def _begin(self, stop: StopToken) -> None:
         # A leader knows who leads; its own renewals would be all that it heard.
-        self._vacancy.stop(0)
+        self._lease_watch.stop(0)
         self._lead(stop)
 
 

@@ -17,8 +17,8 @@ from navarchos.clock import Clock
 from navarchos.errors import AlreadyStarted, ConfigError
 from navarchos.logs import get_logger
 from navarchos.runtime.httpserver import (
-    Answer,
     Guard,
+    HttpResponse,
     HttpServer,
     Query,
     Route,
@@ -27,13 +27,13 @@ from navarchos.runtime.httpserver import (
 )
 from navarchos.stopping import StopToken
 
-__all__ = ["Checks", "MetricsPages", "Probes", "Profiling", "Servers", "Site"]
+__all__ = ["Checks", "Endpoint", "HttpServers", "MetricsPages", "Probes", "Profiling"]
 
 _log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class Endpoint:
     """What one server serves, where, and to whom; see `parse_address` and `HttpServer`."""
 
     address: str
@@ -42,7 +42,7 @@ class Site:
     guard: Guard | None = None
 
 
-class Servers:
+class HttpServers:
     """Named servers that start and stop together; those without an address are off.
 
     Args:
@@ -53,7 +53,7 @@ class Servers:
         ConfigError: An address cannot be used; nothing is bound then.
     """
 
-    def __init__(self, wanted: Mapping[str, Site], *, clock: Clock) -> None:
+    def __init__(self, wanted: Mapping[str, Endpoint], *, clock: Clock) -> None:
         self._servers: Final[dict[str, HttpServer]] = {}
         try:
             for name, site in wanted.items():
@@ -119,16 +119,16 @@ class MetricsPages:
                 raise ConfigError("path", path, "another page has this path")
             self._pages[path] = route
 
-    def route(self, path: str, query: Query) -> Answer:
+    def route(self, path: str, query: Query) -> HttpResponse:
         """Answer a request."""
         with self._pages_lock:
             page = self._pages.get(path)
         if page is None:
-            return Answer.text(404, "not found: try /metrics\n")
+            return HttpResponse.text(404, "not found: try /metrics\n")
         return page(path, query)
 
-    def _metrics(self, _path: str, _query: Query) -> Answer:
-        return Answer(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+    def _metrics(self, _path: str, _query: Query) -> HttpResponse:
+        return HttpResponse(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
 
 
 Check = Callable[[], None]
@@ -163,7 +163,7 @@ class Checks:
         with self._checks_lock:
             self._frozen = True
 
-    def answer(self, name: str, query: Query) -> Answer:
+    def answer(self, name: str, query: Query) -> HttpResponse:
         """Run one check, or all of them if `name` is empty."""
         with self._checks_lock:
             checks = dict(self._checks) or {"ping": _ping}
@@ -172,7 +172,7 @@ class Checks:
         excluded = set(query.get("exclude", ()))
         return self._all(checks, excluded, verbose="verbose" in query)
 
-    def _all(self, checks: dict[str, Check], excluded: set[str], *, verbose: bool) -> Answer:
+    def _all(self, checks: dict[str, Check], excluded: set[str], *, verbose: bool) -> HttpResponse:
         lines, failed = [], False
         for name, check in sorted(checks.items()):
             if name in excluded:
@@ -191,9 +191,9 @@ class Checks:
             for name in sorted(excluded - set(checks))
         ]
         if not failed and not verbose:
-            return Answer.text(200, "ok")
+            return HttpResponse.text(200, "ok")
         verdict = f"{self.path.strip('/')} check {'failed' if failed else 'passed'}"
-        return Answer.text(500 if failed else 200, "\n".join([*lines, verdict, ""]))
+        return HttpResponse.text(500 if failed else 200, "\n".join([*lines, verdict, ""]))
 
 
 class Probes:
@@ -203,21 +203,21 @@ class Probes:
         self.healthz: Final = Checks("/healthz")
         self.readyz: Final = Checks("/readyz")
 
-    def route(self, path: str, query: Query) -> Answer:
+    def route(self, path: str, query: Query) -> HttpResponse:
         """Answer a request."""
         for checks in (self.healthz, self.readyz):
             rest = path.removeprefix(checks.path)
             if rest != path and (not rest or rest.startswith("/")):
                 return checks.answer(rest.strip("/"), query)
-        return Answer.text(404, "not found: try /healthz or /readyz\n")
+        return HttpResponse.text(404, "not found: try /healthz or /readyz\n")
 
 
-def _one(name: str, checks: dict[str, Check]) -> Answer:
+def _one(name: str, checks: dict[str, Check]) -> HttpResponse:
     check = checks.get(name)
     if check is None:
-        return Answer.text(404, f"no check called {name}\n")
+        return HttpResponse.text(404, f"no check called {name}\n")
     reason = _run(check)
-    return Answer.text(200, "ok") if reason is None else Answer.text(500, f"{reason}\n")
+    return HttpResponse.text(200, "ok") if reason is None else HttpResponse.text(500, f"{reason}\n")
 
 
 def _run(check: Check) -> str | None:
@@ -260,23 +260,23 @@ class Profiling:
         self._clock = clock
         self._one_at_a_time = threading.Lock()
 
-    def route(self, path: str, query: Query) -> Answer:
+    def route(self, path: str, query: Query) -> HttpResponse:
         """Answer a request."""
         if path == "/debug/threads":
-            return Answer.text(200, _threads())
+            return HttpResponse.text(200, _threads())
         if path == "/debug/profile":
             return self._profile(query)
-        return Answer.text(404 if path.strip("/") not in {"", "debug"} else 200, _INDEX)
+        return HttpResponse.text(404 if path.strip("/") not in {"", "debug"} else 200, _INDEX)
 
-    def _profile(self, query: Query) -> Answer:
+    def _profile(self, query: Query) -> HttpResponse:
         text = query.get("seconds", [str(_SECONDS)])[-1]
         seconds = _number(text)
         if not 0 < seconds <= _LONGEST:
-            return Answer.text(400, f"seconds={text}: a number up to {_LONGEST:g}\n")
+            return HttpResponse.text(400, f"seconds={text}: a number up to {_LONGEST:g}\n")
         if not self._one_at_a_time.acquire(blocking=False):
-            return Answer.text(409, "a profile is being taken\n")
+            return HttpResponse.text(409, "a profile is being taken\n")
         try:
-            return Answer.text(200, self._sample(seconds))
+            return HttpResponse.text(200, self._sample(seconds))
         finally:
             self._one_at_a_time.release()
 

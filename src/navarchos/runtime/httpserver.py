@@ -17,7 +17,15 @@ from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["Answer", "Guard", "HttpServer", "Query", "Route", "ServerCertificate", "parse_address"]
+__all__ = [
+    "Guard",
+    "HttpResponse",
+    "HttpServer",
+    "Query",
+    "Route",
+    "ServerCertificate",
+    "parse_address",
+]
 
 _log = get_logger(__name__)
 
@@ -31,7 +39,7 @@ Query = dict[str, list[str]]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class HttpResponse:
     """What a route answers."""
 
     status: int
@@ -40,15 +48,17 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def text(cls, status: int, text: str, headers: Mapping[str, str] | None = None) -> "Answer":
+    def text(
+        cls, status: int, text: str, headers: Mapping[str, str] | None = None
+    ) -> "HttpResponse":
         """Return a plain text."""
         return cls(status, text.encode(), headers=headers or {})
 
 
-Route = Callable[[str, Query], Answer]
+Route = Callable[[str, Query], HttpResponse]
 """Answers path and query."""
 
-Guard = Callable[[str, str], Answer | None]
+Guard = Callable[[str, str], HttpResponse | None]
 """Refuses a path to who sends such a header `Authorization`, or says nothing."""
 
 
@@ -277,7 +287,7 @@ def _handler(server: str, route: Route, guard: Guard | None) -> type[BaseHTTPReq
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - as inherited
             _log.debug("http_request", server=server, line=format % args)
 
-        def _ask(self) -> Answer:
+        def _ask(self) -> HttpResponse:
             url = urlsplit(self.path)
             try:
                 if guard is not None:
@@ -287,7 +297,7 @@ def _handler(server: str, route: Route, guard: Guard | None) -> type[BaseHTTPReq
                 return route(url.path, parse_qs(url.query, keep_blank_values=True))
             except Exception as error:  # noqa: BLE001 - one bad answer must not end the server
                 _log.error("http_route_failed", server=server, path=url.path, exc_info=error)
-                return Answer.text(500, "internal error: see the log\n")
+                return HttpResponse.text(500, "internal error: see the log\n")
 
     return Handler
 

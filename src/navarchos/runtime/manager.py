@@ -16,16 +16,16 @@ from navarchos.instrument import Instruments
 from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
 from navarchos.logs import get_logger
 from navarchos.parallel import parallelize
-from navarchos.runtime.cached_client import CachedClient, Reader, Readers
+from navarchos.runtime.cached_client import CachedClient, Reader, ReaderFactory
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.election import Election
-from navarchos.runtime.endpoints import MetricsPages, Probes, Profiling, Servers, Site
+from navarchos.runtime.endpoints import Endpoint, HttpServers, MetricsPages, Probes, Profiling
 from navarchos.runtime.groups import Runnable, RunnableGroup
 from navarchos.runtime.httpserver import Route, ServerCertificate
 from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
 from navarchos.runtime.signals import SignalHandling
 from navarchos.runtime.startup import catch_up, wait_for_kinds
-from navarchos.runtime.token_reviewer import Reviewer
+from navarchos.runtime.token_reviewer import TokenReviewer
 from navarchos.stopping import StopToken
 
 __all__ = ["Manager"]
@@ -106,7 +106,7 @@ class Manager:
             clock=clock,
             instruments=self.instruments,
         )
-        self._readers = Readers(
+        self._readers = ReaderFactory(
             client,
             self.informers,
             uncached=self.options.uncached,
@@ -135,11 +135,11 @@ class Manager:
         """The server as a leader sees it: requests that may change something raise
         `NotLeading` while this process may not act."""
         self._pages = MetricsPages(self.instruments.registry)
-        self._servers = Servers(
+        self._servers = HttpServers(
             {
                 "metrics": self._metrics_site(),
-                "health": Site(self.options.health_address, self.probes.route),
-                "profiling": Site(
+                "health": Endpoint(self.options.health_address, self.probes.route),
+                "profiling": Endpoint(
                     self.options.profiling_address, Profiling(self._stop, clock).route
                 ),
             },
@@ -179,7 +179,7 @@ class Manager:
         return self.informer(resource).lister
 
     def reader(self, resource: Resource[T]) -> Reader[T]:
-        """Return reads of a kind out of its cache, or from the server (see `Readers`).
+        """Return reads of a kind out of its cache, or from the server (see `ReaderFactory`).
 
         Caches nothing by itself: ask for an informer, or let a controller watch the kind.
         """
@@ -412,14 +412,16 @@ class Manager:
 
     # Parts
 
-    def _metrics_site(self) -> Site:
+    def _metrics_site(self) -> Endpoint:
         address, security = self.options.metrics_address, self.options.metrics_security
         if security is None:
-            return Site(address, self._pages.route)
+            return Endpoint(address, self._pages.route)
         certificate = ServerCertificate(security.cert_file, security.key_file)
         # Unfenced: a standby is scraped, too.
-        guard = Reviewer(self._unfenced, clock=self.clock).guard if security.authorize else None
-        return Site(address, self._pages.route, certificate, guard)
+        guard = (
+            TokenReviewer(self._unfenced, clock=self.clock).guard if security.authorize else None
+        )
+        return Endpoint(address, self._pages.route, certificate, guard)
 
     def _prepare_election(self) -> Election | None:
         if self.options.leader_election is None:

@@ -54,7 +54,7 @@ class MetricsSecurity:
         cert_file: Certificate chain in PEM; see `ServerCertificate` for renewals.
         key_file: Its key.
         authorize: Ask the API server whether the token of a request may `get` its path;
-            see `Reviewer`. Takes the rights `navarchos.runtime.token_reviewer.RBAC`.
+            see `TokenReviewer`. Takes the rights `navarchos.runtime.token_reviewer.RBAC`.
     """
 
     cert_file: Path

@@ -13,11 +13,11 @@ from navarchos.errors import ConfigError, NotStarted
 from navarchos.runtime.reconciler import Request
 from navarchos.stopping import StopToken
 
-__all__ = ["Pass", "TimeLimit", "current_pass", "open_pass"]
+__all__ = ["ReconcileContext", "TimeLimit", "current_reconcile", "reconcile_scope"]
 
 
 @dataclass(frozen=True, slots=True)
-class Pass:
+class ReconcileContext:
     """A reconcile in hand.
 
     A thread cannot be killed. What a pass may not outlast, it has to ask about: wait
@@ -48,10 +48,10 @@ class Pass:
         return max(0.0, self.deadline - self.clock.monotonic())
 
 
-_current: contextvars.ContextVar[Pass] = contextvars.ContextVar("navarchos_pass")
+_current: contextvars.ContextVar[ReconcileContext] = contextvars.ContextVar("navarchos_pass")
 
 
-def current_pass() -> Pass:
+def current_reconcile() -> ReconcileContext:
     """Return the pass that this thread is in.
 
     Raises:
@@ -64,7 +64,7 @@ def current_pass() -> Pass:
 
 
 @contextmanager
-def open_pass(
+def reconcile_scope(
     controller: str,
     kind: str,
     request: Request,
@@ -72,11 +72,11 @@ def open_pass(
     stop: StopToken,
     limit: "TimeLimit | None",
     clock: Clock,
-) -> Iterator[Pass]:
+) -> Iterator[ReconcileContext]:
     """Make a pass the current one of this thread, until the block ends."""
     token = stop.child()
     deadline = limit.begin(token) if limit is not None else None
-    opened = Pass(controller, kind, request, uuid.uuid4().hex, token, deadline, clock)
+    opened = ReconcileContext(controller, kind, request, uuid.uuid4().hex, token, deadline, clock)
     former = _current.set(opened)
     try:
         yield opened

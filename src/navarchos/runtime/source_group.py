@@ -10,11 +10,11 @@ from navarchos.clock import Clock
 from navarchos.errors import AlreadyStopped
 from navarchos.informers import SyncTimeout
 from navarchos.runtime.reconciler import Request
-from navarchos.runtime.sources import Requests, Source
+from navarchos.runtime.sources import RequestQueue, Source
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["Intake"]
+__all__ = ["SourceGroup"]
 
 _log = logs.get_logger(__name__)
 
@@ -40,7 +40,7 @@ class _Debounced:
         self._add(key, after=self._seconds, priority=priority)
 
 
-class _Feed:
+class _SourceState:
     """A source, and how far it has come."""
 
     def __init__(self, source: Source) -> None:
@@ -48,7 +48,7 @@ class _Feed:
         self.state = _State.NEW  # guarded by the intake's _changed
 
 
-class Intake:
+class SourceGroup:
     """The sources of one controller.
 
     Promises: each source is started once, whoever asks (CT-06), all at the same time
@@ -75,13 +75,13 @@ class Intake:
         clock: Clock,
     ) -> None:
         self._controller = controller
-        self._requests: Requests = _Debounced(add, debounce)
+        self._requests: RequestQueue = _Debounced(add, debounce)
         self._timeout = timeout
         self._clock = clock
         self._stop = StopToken(clock=clock)
         self._threads = ThreadGroup(f"feed-{controller}", stop=self._stop, clock=clock)
         self._changed = threading.Condition(threading.Lock())
-        self._feeds: list[_Feed] = []  # guarded by _changed
+        self._feeds: list[_SourceState] = []  # guarded by _changed
         self._failure: Exception | None = None  # guarded by _changed
         self._begun = False  # guarded by _changed
         self._ended = False  # guarded by _changed
@@ -92,7 +92,7 @@ class Intake:
         Raises:
             AlreadyStopped: The controller has ended.
         """
-        feed = _Feed(source)
+        feed = _SourceState(source)
         with self._changed:
             self._raise_if_ended_locked()
             self._feeds.append(feed)
@@ -149,7 +149,7 @@ class Intake:
         else:
             self._threads.join()
 
-    def _feed(self, feed: _Feed) -> None:
+    def _feed(self, feed: _SourceState) -> None:
         try:
             self._start(feed)
             self._follow(feed)
@@ -160,7 +160,7 @@ class Intake:
                 self._failure = self._failure or error
                 self._changed.notify_all()
 
-    def _start(self, feed: _Feed) -> None:
+    def _start(self, feed: _SourceState) -> None:
         with self._changed:
             self._raise_if_ended_locked()
             feed.state = _State.STARTING
@@ -172,7 +172,7 @@ class Intake:
         feed.source.stop()
         raise AlreadyStopped(f"controller {self._controller}")
 
-    def _follow(self, feed: _Feed) -> None:
+    def _follow(self, feed: _SourceState) -> None:
         if feed.source.wait_for_sync(None, self._stop):
             with self._changed:
                 feed.state = _State.SYNCED

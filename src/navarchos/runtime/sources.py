@@ -22,7 +22,7 @@ __all__ = [
     "EnqueueOwners",
     "InformerSource",
     "RequestMap",
-    "Requests",
+    "RequestQueue",
     "Source",
 ]
 
@@ -108,7 +108,7 @@ LOW_PRIORITY: Final = -100
 """Of requests that no change stands behind: the initial list, resyncs (CT-17)."""
 
 
-class Requests(Protocol):
+class RequestQueue(Protocol):
     """The receiving end of a queue."""
 
     def add(self, key: Request, *, priority: int = 0) -> None:
@@ -124,7 +124,7 @@ class Source(Protocol):
         """For errors: what is late when it does not sync."""
         ...
 
-    def start(self, requests: Requests) -> None:
+    def start(self, requests: RequestQueue) -> None:
         """Begin to feed. Called once, on a thread for this source; should not block.
 
         One that does not return within the controller's cache sync timeout is an
@@ -161,7 +161,7 @@ class InformerSource(Generic[T]):
         self._mapping = mapping
         self._predicate = all_of(*predicates)
         self._registration: Registration[T] | None = None
-        self._requests: Requests | None = None
+        self._requests: RequestQueue | None = None
 
     @property
     def resource(self) -> Resource[T]:
@@ -173,7 +173,7 @@ class InformerSource(Generic[T]):
         """The informer's name."""
         return self.informer.name
 
-    def start(self, requests: Requests) -> None:
+    def start(self, requests: RequestQueue) -> None:
         """Register with the informer.
 
         Raises:
@@ -239,7 +239,7 @@ class Channel:
     def __init__(self) -> None:
         self._early_lock = threading.Lock()
         self._early: dict[Request, int] = {}  # guarded by _early_lock; highest priority
-        self._requests: Requests | None = None  # guarded by _early_lock
+        self._requests: RequestQueue | None = None  # guarded by _early_lock
 
     def send(self, request: Request, *, priority: int = 0) -> None:
         """Ask for a look."""
@@ -250,7 +250,7 @@ class Channel:
                 return
         requests.add(request, priority=priority)
 
-    def connect(self, requests: Requests | None) -> None:
+    def connect(self, requests: RequestQueue | None) -> None:
         """Deliver to a queue from now on, beginning with what is kept; `None` keeps.
 
         Raises:
@@ -279,7 +279,7 @@ class ChannelSource:
         """As given."""
         return self._name
 
-    def start(self, requests: Requests) -> None:
+    def start(self, requests: RequestQueue) -> None:
         """Connect the channel."""
         self._channel.connect(requests)
 

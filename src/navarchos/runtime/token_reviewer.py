@@ -17,9 +17,9 @@ from navarchos.client.rbac import ACCESS_REVIEWS, PolicyRule
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.logs import get_logger
 from navarchos.meta import Object
-from navarchos.runtime.httpserver import Answer
+from navarchos.runtime.httpserver import HttpResponse
 
-__all__ = ["RBAC", "Reviewer"]
+__all__ = ["RBAC", "TokenReviewer"]
 
 V = TypeVar("V")
 
@@ -58,10 +58,10 @@ _TOKEN_REVIEWS: Final = Resource(
 )
 
 RBAC: Final = (PolicyRule(_TOKEN_REVIEWS, ("create",)), PolicyRule(ACCESS_REVIEWS, ("create",)))
-"""What a `Reviewer` asks of the server."""
+"""What a `TokenReviewer` asks of the server."""
 
 
-class Reviewer:
+class TokenReviewer:
     """Lets those look at a page who may `get` its path as a `nonResourceURL`.
 
     Promises: nobody passes whom the server did not let pass: no answer is no. Without a
@@ -85,7 +85,7 @@ class Reviewer:
         self._users: _Memory[_User | None] = _Memory(clock)
         self._answers: _Memory[bool] = _Memory(clock)
 
-    def guard(self, path: str, authorization: str) -> Answer | None:
+    def guard(self, path: str, authorization: str) -> HttpResponse | None:
         """Return the refusal, or `None` for a request that may be answered.
 
         Args:
@@ -99,17 +99,17 @@ class Reviewer:
             user = self._user(token)
         except ClientError as error:
             _log.error("access_not_reviewed", path=path, error=str(error))
-            return Answer.text(500, "Authentication failed\n")
+            return HttpResponse.text(500, "Authentication failed\n")
         if user is None:
             return _unauthorized()
         try:
             allowed = self._is_allowed(user, path)
         except ClientError as error:
             _log.error("access_not_reviewed", path=path, user=user.username, error=str(error))
-            return Answer.text(500, f"Authorization for user {user.username} failed\n")
+            return HttpResponse.text(500, f"Authorization for user {user.username} failed\n")
         if allowed:
             return None
-        return Answer.text(403, f"Authorization denied for user {user.username}\n")
+        return HttpResponse.text(403, f"Authorization denied for user {user.username}\n")
 
     def _user(self, token: str) -> _User | None:
         key = hashlib.sha256(token.encode()).digest()
@@ -175,5 +175,5 @@ def _bearer(authorization: str) -> str:
     return token.strip() if scheme.lower() == "bearer" else ""
 
 
-def _unauthorized() -> Answer:
-    return Answer.text(401, "Unauthorized\n", {"WWW-Authenticate": "Bearer"})
+def _unauthorized() -> HttpResponse:
+    return HttpResponse.text(401, "Unauthorized\n", {"WWW-Authenticate": "Bearer"})

@@ -17,7 +17,7 @@ from navarchos.errors import ConfigError
 from navarchos.events import EventType
 from navarchos.leaderelection import Coordination, LeaseLost, NotLeading
 from navarchos.runtime import LeaderElectionOptions, ManagerOptions
-from navarchos.runtime.httpserver import Answer
+from navarchos.runtime.httpserver import HttpResponse
 from navarchos.stopping import StopToken
 from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 from navarchos.testing.managers import running_manager
@@ -277,12 +277,12 @@ def test_pages_of_one_s_own_stand_beside_the_metrics_and_never_in_their_place(
     replica: MakeReplica,
 ) -> None:
     one = replica("one")
-    one.manager.add_metrics_page("/state", lambda _, query: Answer.text(200, query["of"][0]))
+    one.manager.add_metrics_page("/state", lambda _, query: HttpResponse.text(200, query["of"][0]))
     for taken in ("/metrics", "/state"):
         with pytest.raises(ConfigError, match="another page has this path"):
-            one.manager.add_metrics_page(taken, lambda *_: Answer.text(200, "mine"))
+            one.manager.add_metrics_page(taken, lambda *_: HttpResponse.text(200, "mine"))
     with pytest.raises(ConfigError, match="must begin with a slash"):
-        one.manager.add_metrics_page("state", lambda *_: Answer.text(200, "mine"))
+        one.manager.add_metrics_page("state", lambda *_: HttpResponse.text(200, "mine"))
     one.start()
     assert one.manager.elected.wait(LIMIT)
     assert one.get("/state?of=things") == (200, "things")

@@ -12,7 +12,7 @@ from navarchos.events.model import (
     InvalidEvent,
     Reference,
     Reporter,
-    Snapshot,
+    SeriesSnapshot,
     new_event,
     next_in_series,
 )
@@ -106,8 +106,8 @@ def test_events_live_with_their_object_or_in_default() -> None:
     assert node.namespace == "default"
 
 
-def snapshot(count: int = 1) -> Snapshot:
-    return Snapshot(facts(), "sweep.1", count, AT, LATER, stored=False)
+def snapshot(count: int = 1) -> SeriesSnapshot:
+    return SeriesSnapshot(facts(), "sweep.1", count, AT, LATER, stored=False)
 
 
 @pytest.mark.rule("EV-18")

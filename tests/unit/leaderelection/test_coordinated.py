@@ -9,7 +9,7 @@ import pytest
 from navarchos.client import Conflict, Status
 from navarchos.errors import ConfigError
 from navarchos.leaderelection import Coordination, LeaseRecord, NotLeading
-from navarchos.leaderelection.acquirer import Attempt, CoordinatedClaim
+from navarchos.leaderelection.acquirer import CoordinatedLeaseAcquirer, LeaseAttempt
 from navarchos.leaderelection.candidacy import candidate_identity
 from navarchos.testing import FakeClock
 
@@ -35,7 +35,7 @@ class Desk:
         self.lock = candidate.lock
         self.lease = candidate.lock.lease
         self.withdrawn: list[int] = []
-        self.claim = CoordinatedClaim(
+        self.claim = CoordinatedLeaseAcquirer(
             lambda: self.withdrawn.append(len(self.lock.calls)),
             *(self.lock, elector._timing, elector._observation, clock, elector._slowpath),
         )
@@ -48,7 +48,7 @@ def desk(candidate: Callable[..., Any], fake_clock: FakeClock) -> Desk:
 
 @pytest.mark.rule("LE-22")
 def test_a_lease_that_does_not_exist_is_not_created(desk: Desk) -> None:
-    assert desk.claim.attempt() is Attempt.FAILED
+    assert desk.claim.attempt() is LeaseAttempt.FAILED
     assert desk.lock.calls == ["get"]
 
 
@@ -60,19 +60,19 @@ def test_a_lease_that_does_not_name_us_is_never_taken_expired_or_not(
     desk.lease.write(named(holder))
     for seconds in (0, 60):
         fake_clock.advance(seconds)
-        assert desk.claim.attempt() is not Attempt.HELD
+        assert desk.claim.attempt() is not LeaseAttempt.HELD
     assert desk.lock.calls == ["get", "get"]
 
 
 @pytest.mark.rule("LE-22")
 def test_who_is_named_holds_the_lease_once_it_has_renewed_it(desk: Desk) -> None:
     desk.lease.write(named("a", lease_transitions=4))
-    assert desk.claim.attempt() is Attempt.HELD
+    assert desk.claim.attempt() is LeaseAttempt.HELD
     record = desk.lease.record
     assert (record.holder_identity, record.lease_duration_seconds) == ("a", 15)
     assert (record.strategy, record.lease_transitions) == ("OldestEmulationVersion", 4)
     assert record.acquire_time is not None
-    assert desk.claim.attempt() is Attempt.HELD
+    assert desk.claim.attempt() is LeaseAttempt.HELD
     assert desk.lease.record.acquire_time == record.acquire_time
 
 
@@ -87,26 +87,26 @@ def test_an_expired_lease_is_not_renewed_though_it_names_us(
             raise Conflict(Status(code=409))
 
     desk.lock.before = fail
-    assert desk.claim.attempt() is Attempt.FAILED
+    assert desk.claim.attempt() is LeaseAttempt.FAILED
     desk.lock.before = None
     fake_clock.advance(5.1)
-    assert desk.claim.attempt() is Attempt.FAILED
+    assert desk.claim.attempt() is LeaseAttempt.FAILED
     assert desk.lock.calls == ["get", "update", "get"]
 
 
 @pytest.mark.rule("LE-22")
 def test_a_lease_for_which_somebody_else_is_preferred_is_not_renewed(desk: Desk) -> None:
     desk.lease.write(named("a"))
-    assert desk.claim.attempt() is Attempt.HELD
+    assert desk.claim.attempt() is LeaseAttempt.HELD
     desk.lease.write(named("a", preferred_holder="b"))
-    assert desk.claim.attempt() is Attempt.TAKEN
+    assert desk.claim.attempt() is LeaseAttempt.TAKEN
     assert desk.lock.calls == ["get", "update", "get"]
 
 
 @pytest.mark.rule("LE-22")
 def test_who_gives_the_lease_back_withdraws_first(desk: Desk) -> None:
     desk.lease.write(named("a"))
-    assert desk.claim.attempt() is Attempt.HELD
+    assert desk.claim.attempt() is LeaseAttempt.HELD
     calls = len(desk.lock.calls)
     assert desk.claim.release()
     assert desk.withdrawn == [calls]

@@ -313,7 +313,7 @@ def test_a_leader_with_an_expired_lease_is_unhealthy(
 ) -> None:
     a = candidate()
     a.elector.check()
-    a.elector._claim.attempt()
+    a.elector._acquirer.attempt()
     a.elector.check()
     fake_clock.advance(15)
     a.elector.check()

@@ -8,7 +8,7 @@ import pytest
 from navarchos.client import RequestTimeout
 from navarchos.errors import Stopped
 from navarchos.leaderelection import LeaseLost, LeaseRecord, NotLeading
-from navarchos.leaderelection.acquirer import Observation
+from navarchos.leaderelection.acquirer import ObservedLease
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 
@@ -187,13 +187,13 @@ def test_work_that_outstays_its_time_can_write_no_more(
 def test_a_renewal_counts_no_more_once_another_name_is_seen_or_written(
     fake_clock: FakeClock,
 ) -> None:
-    ours = LeaseRecord(holder_identity="a", lease_duration_seconds=15)
-    known = Observation("a", 15.0, fake_clock)
-    known.wrote(ours, sent_at=1.0)
-    known.see(ours)
+    renewed_record = LeaseRecord(holder_identity="a", lease_duration_seconds=15)
+    known = ObservedLease("a", 15.0, fake_clock)
+    known.wrote(renewed_record, sent_at=1.0)
+    known.see(renewed_record)
     assert known.renewed_at == 1.0
     known.see(LeaseRecord(holder_identity="b"))
     assert known.renewed_at is None
-    known.wrote(ours, sent_at=2.0)
+    known.wrote(renewed_record, sent_at=2.0)
     known.wrote(LeaseRecord(), sent_at=3.0)
     assert known.renewed_at is None

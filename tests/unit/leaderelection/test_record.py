@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from navarchos.leaderelection import LeaseRecord
-from navarchos.leaderelection.lease import ours, read_record, released
+from navarchos.leaderelection.lease import read_record, released_record, renewed_record
 
 THEN = datetime(2026, 1, 1, tzinfo=UTC)
 NOW = datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
@@ -68,7 +68,7 @@ HELD = LeaseRecord(
 
 @pytest.mark.rule("LE-09")
 def test_a_renewal_keeps_when_it_began_and_how_often_it_changed() -> None:
-    renewed = ours("a", 15, NOW, HELD)
+    renewed = renewed_record("a", 15, NOW, HELD)
     assert renewed == msgspec.structs.replace(HELD, renew_time=NOW)
 
 
@@ -76,22 +76,22 @@ def test_a_renewal_keeps_when_it_began_and_how_often_it_changed() -> None:
 @pytest.mark.rule("PF-27")
 @pytest.mark.parametrize("before", [HELD, msgspec.structs.replace(HELD, holder_identity="")])
 def test_a_take_over_begins_now_and_counts(before: LeaseRecord) -> None:
-    taken = ours("b", 15, NOW, before)
+    taken = renewed_record("b", 15, NOW, before)
     assert (taken.acquire_time, taken.renew_time) == (NOW, NOW)
     assert (taken.holder_identity, taken.lease_transitions) == ("b", 4)
 
 
 @pytest.mark.rule("LE-08")
 def test_the_first_holder_is_no_transition() -> None:
-    assert ours("a", 15, NOW, None).lease_transitions == 0
+    assert renewed_record("a", 15, NOW, None).lease_transitions == 0
 
 
 def test_the_claim_is_rounded_up_to_whole_seconds() -> None:
-    assert ours("a", 0.5, NOW, None).lease_duration_seconds == 1
+    assert renewed_record("a", 0.5, NOW, None).lease_duration_seconds == 1
 
 
 @pytest.mark.rule("LE-17")
 def test_a_released_lease_names_nobody_for_a_second() -> None:
-    assert released(NOW, HELD) == LeaseRecord(
+    assert released_record(NOW, HELD) == LeaseRecord(
         lease_duration_seconds=1, acquire_time=NOW, renew_time=NOW, lease_transitions=3
     )

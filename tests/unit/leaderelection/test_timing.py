@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from navarchos.errors import ConfigError
-from navarchos.leaderelection import Timing
+from navarchos.leaderelection import LeaseTiming
 
 
 @pytest.mark.rule("LE-01")
 def test_the_defaults_are_those_of_client_go() -> None:
-    assert Timing() == Timing(lease_duration=15, renew_deadline=10, retry_period=2)
+    assert LeaseTiming() == LeaseTiming(lease_duration=15, renew_deadline=10, retry_period=2)
 
 
 @pytest.mark.rule("LE-01")
@@ -28,7 +28,7 @@ def test_the_defaults_are_those_of_client_go() -> None:
 )
 def test_durations_that_break_the_argument_are_refused(given: Any, name: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        Timing(**given)
+        LeaseTiming(**given)
     assert caught.value.name == name
     assert isinstance(caught.value, ValueError)
 
@@ -38,13 +38,13 @@ def test_durations_that_break_the_argument_are_refused(given: Any, name: str) ->
 def test_a_request_may_take_half_the_deadline_and_a_second_at_least(
     renew_deadline: float, timeout: float
 ) -> None:
-    timing = Timing(renew_deadline=renew_deadline, retry_period=1)
+    timing = LeaseTiming(renew_deadline=renew_deadline, retry_period=1)
     assert timing.request_timeout == timeout
 
 
 @pytest.mark.rule("LE-13")
-@pytest.mark.parametrize(("timing", "seconds"), [(Timing(), 12), (Timing(11, 10, 2), 11)])
+@pytest.mark.parametrize(("timing", "seconds"), [(LeaseTiming(), 12), (LeaseTiming(11, 10, 2), 11)])
 def test_a_renewal_holds_until_others_could_begin_at_the_latest(
-    timing: Timing, seconds: float
+    timing: LeaseTiming, seconds: float
 ) -> None:
-    assert timing.holds_for == seconds
+    assert timing.valid_for == seconds

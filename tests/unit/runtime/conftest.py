@@ -11,7 +11,7 @@ import structlog
 from navarchos.client import ClientConfig, Resource
 from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion
 from navarchos.runtime import DONE, Reconciler, Request, Result
-from navarchos.runtime.sources import Requests
+from navarchos.runtime.sources import RequestQueue
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.testing.source import FakeSource
@@ -72,9 +72,9 @@ class Feed:
             self.synced.stop()
         self.starts = 0
         self.stops = 0
-        self.requests: Requests | None = None
+        self.requests: RequestQueue | None = None
 
-    def start(self, requests: Requests) -> None:
+    def start(self, requests: RequestQueue) -> None:
         self.starts += 1
         self.requests = requests
 

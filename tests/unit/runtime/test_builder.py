@@ -227,7 +227,7 @@ def test_a_controller_has_safe_settings_by_default(manager: Manager, script: Scr
     assert not controller.wants_warm_up
     assert controller._recover
     assert controller._limit is None
-    assert controller._intake._timeout == 120
+    assert controller._sources._timeout == 120
     assert isinstance(controller.queue, PriorityQueue)
 
 

@@ -13,7 +13,7 @@ import pytest
 import structlog
 
 from navarchos.errors import ConfigError
-from navarchos.runtime.httpserver import Answer, Guard, HttpServer, ServerCertificate
+from navarchos.runtime.httpserver import Guard, HttpResponse, HttpServer, ServerCertificate
 from navarchos.testing.controlplane.credentials import Authority, KeyPair
 
 HOST = "127.0.0.1"
@@ -59,7 +59,7 @@ def serve(mounted: Mounted) -> Iterator[Callable[..., HttpServer]]:
     made: list[HttpServer] = []
 
     def start(
-        route: Callable[..., Answer] = lambda path, _: Answer.text(200, path),
+        route: Callable[..., HttpResponse] = lambda path, _: HttpResponse.text(200, path),
         guard: Guard | None = None,
     ) -> HttpServer:
         certificate = ServerCertificate(mounted.certificate, mounted.key)
@@ -160,10 +160,10 @@ def test_a_stop_sends_the_answer_under_way_and_waits_for_no_handshake(
 ) -> None:
     entered, gate = threading.Event(), threading.Event()
 
-    def route(path: str, _: object) -> Answer:
+    def route(path: str, _: object) -> HttpResponse:
         entered.set()
         gate.wait(20)
-        return Answer.text(200, "done")
+        return HttpResponse.text(200, "done")
 
     server = serve(route)
     with socket.create_connection((HOST, server.port)):
@@ -183,11 +183,11 @@ def test_a_guard_is_asked_before_the_page_and_one_that_fails_lets_nobody_pass(
 ) -> None:
     asked: list[tuple[str, str]] = []
 
-    def guard(path: str, authorization: str) -> Answer | None:
+    def guard(path: str, authorization: str) -> HttpResponse | None:
         asked.append((path, authorization))
         if path == "/broken":
             raise ZeroDivisionError
-        return None if authorization == "Bearer good" else Answer.text(403, "no")
+        return None if authorization == "Bearer good" else HttpResponse.text(403, "no")
 
     server = serve(guard=guard)
     assert get(server, "/a?b=c", "Bearer good")[:2] == (200, "/a")

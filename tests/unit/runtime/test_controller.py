@@ -22,13 +22,13 @@ from navarchos.instrument import Instruments
 from navarchos.runtime import (
     DONE,
     Controller,
-    Pass,
+    ReconcileContext,
     Request,
     Result,
     TerminalError,
-    current_pass,
+    current_reconcile,
 )
-from navarchos.runtime.sources import Requests
+from navarchos.runtime.sources import RequestQueue
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.workqueue import ItemExponential
@@ -150,7 +150,7 @@ class Gated(Feed):
         super().__init__(name=name)
         self.gate = StopToken(clock=clock)
 
-    def start(self, requests: Requests) -> None:
+    def start(self, requests: RequestQueue) -> None:
         self.gate.wait()
         super().start(requests)
 
@@ -187,7 +187,7 @@ def test_a_source_whose_start_blocks_is_an_error_of_its_own(bench: Bench) -> Non
 
 def test_a_source_whose_start_fails_ends_the_controller_with_that_error(bench: Bench) -> None:
     class Broken(Feed):
-        def start(self, requests: Requests) -> None:
+        def start(self, requests: RequestQueue) -> None:
             raise ZeroDivisionError
 
     controller = bench.controller()
@@ -514,8 +514,8 @@ def test_every_line_of_a_reconcile_carries_its_id(bench: Bench) -> None:
 
 @pytest.mark.rule("CT-16")
 def test_a_pass_knows_itself_while_it_lasts(bench: Bench) -> None:
-    seen: list[Pass] = []
-    bench.script.before = lambda _: seen.append(current_pass())
+    seen: list[ReconcileContext] = []
+    bench.script.before = lambda _: seen.append(current_reconcile())
     bench.start(kind="Thing")
     bench.send("a")
     (opened,) = seen
@@ -524,7 +524,7 @@ def test_a_pass_knows_itself_while_it_lasts(bench: Bench) -> None:
     assert (opened.deadline, opened.time_left()) == (None, None)
     assert opened.stop.reason == "the reconcile has ended"
     with pytest.raises(NotStarted):
-        current_pass()
+        current_reconcile()
 
 
 @pytest.mark.rule("CT-15")
@@ -532,9 +532,9 @@ def test_a_pass_that_takes_too_long_is_asked_to_end_and_comes_again(bench: Bench
     left: list[float | None] = []
 
     def obedient(_: Request) -> None:
-        left.append(current_pass().time_left())
-        current_pass().stop.wait()
-        current_pass().stop.raise_if_set()
+        left.append(current_reconcile().time_left())
+        current_reconcile().stop.wait()
+        current_reconcile().stop.raise_if_set()
 
     bench.script.before = obedient
     _, running = bench.start(reconcile_timeout=10)
@@ -558,7 +558,7 @@ def test_a_pass_that_takes_too_long_is_asked_to_end_and_comes_again(bench: Bench
 
 @pytest.mark.rule("CT-15")
 def test_a_stop_of_the_controller_is_no_timeout(bench: Bench) -> None:
-    bench.script.before = lambda _: current_pass().stop.wait()
+    bench.script.before = lambda _: current_reconcile().stop.wait()
     _, running = bench.start(reconcile_timeout=10)
     bench.send("a")
     assert running.end() is None
@@ -584,8 +584,8 @@ def test_each_reconcile_counts_once(bench: Bench) -> None:
 def test_failures_are_counted_by_what_they_are(bench: Bench) -> None:
     def obedient(request: Request) -> None:
         if request.name == "slow":
-            current_pass().stop.wait()
-            current_pass().stop.raise_if_set()
+            current_reconcile().stop.wait()
+            current_reconcile().stop.raise_if_set()
 
     bench.script.before = obedient
     bench.script.answers = [

@@ -7,15 +7,15 @@ import pytest
 import structlog
 
 from navarchos.errors import ConfigError
-from navarchos.runtime.httpserver import Answer, HttpServer, Query, parse_address
+from navarchos.runtime.httpserver import HttpResponse, HttpServer, Query, parse_address
 
-Route = Callable[[str, Query], Answer]
+Route = Callable[[str, Query], HttpResponse]
 
 
-def echo(path: str, query: Query) -> Answer:
+def echo(path: str, query: Query) -> HttpResponse:
     if path == "/broken":
         raise ZeroDivisionError
-    return Answer.text(200, f"{path} {sorted(query.items())}")
+    return HttpResponse.text(200, f"{path} {sorted(query.items())}")
 
 
 @pytest.fixture
@@ -63,9 +63,9 @@ def test_a_route_that_fails_harms_no_other_request(serve: Callable[..., HttpServ
 def test_requests_are_answered_side_by_side(serve: Callable[..., HttpServer]) -> None:
     both = threading.Barrier(2)
 
-    def route(path: str, query: Query) -> Answer:
+    def route(path: str, query: Query) -> HttpResponse:
         both.wait(20)
-        return Answer.text(200, "")
+        return HttpResponse.text(200, "")
 
     server = serve(route)
     other = threading.Thread(target=get, args=(server, "/"))
@@ -80,10 +80,10 @@ def test_a_stop_waits_for_the_answer_under_way_but_not_for_silent_clients(
 ) -> None:
     entered, gate = threading.Event(), threading.Event()
 
-    def route(path: str, query: Query) -> Answer:
+    def route(path: str, query: Query) -> HttpResponse:
         entered.set()
         gate.wait(20)
-        return Answer.text(200, "done")
+        return HttpResponse.text(200, "done")
 
     server = serve(route)
     with socket.create_connection(("127.0.0.1", server.port)) as silent:

@@ -12,7 +12,7 @@ from tests.integration.framework.waiting import LIMIT
 from tests.replicas import Replica
 
 from navarchos.runtime import DONE, Controller, Reconciler, Request, Result
-from navarchos.runtime.sources import Requests
+from navarchos.runtime.sources import RequestQueue
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Fault
 
@@ -92,7 +92,7 @@ def test_without_election_it_begins_with_what_was_written_while_caches_were_fill
 
         name = "last-word"
 
-        def start(self, requests: Requests) -> None:
+        def start(self, requests: RequestQueue) -> None:
             server.install(
                 {
                     "apiVersion": "v1",

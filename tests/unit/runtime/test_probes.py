@@ -2,7 +2,7 @@ import pytest
 
 from navarchos.errors import AlreadyStarted, ConfigError
 from navarchos.runtime.endpoints import Probes
-from navarchos.runtime.httpserver import Answer
+from navarchos.runtime.httpserver import HttpResponse
 
 
 def fine() -> None:
@@ -14,7 +14,7 @@ def broken() -> None:
 
 
 def ask(probes: Probes, path: str, **query: list[str]) -> tuple[int, str]:
-    answer: Answer = probes.route(path, query)
+    answer: HttpResponse = probes.route(path, query)
     return answer.status, answer.body.decode()
 
 

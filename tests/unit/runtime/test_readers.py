@@ -9,7 +9,7 @@ from tests.unit.runtime.conftest import config_maps
 from navarchos.client import Client, ClientConfig, NotFound, Resource, Selector
 from navarchos.informers import InformerFactory, KindNotCached
 from navarchos.meta import Object
-from navarchos.runtime import Manager, ManagerOptions, Reader, Readers
+from navarchos.runtime import Manager, ManagerOptions, Reader, ReaderFactory
 from navarchos.testing.apiserver import ApiServer
 
 
@@ -67,15 +67,15 @@ def asks_the_server(server: ApiServer, reader: Reader[Any]) -> bool:
 def test_typed_reads_come_out_of_the_cache(
     server: ApiServer, client: Client, informers: InformerFactory
 ) -> None:
-    assert not asks_the_server(server, Readers(client, informers).reader(MAPS))
+    assert not asks_the_server(server, ReaderFactory(client, informers).reader(MAPS))
 
 
 @pytest.mark.rule("CL-12")
 def test_untyped_reads_go_to_the_server_unless_enabled(
     server: ApiServer, client: Client, informers: InformerFactory
 ) -> None:
-    assert asks_the_server(server, Readers(client, informers).reader(UNTYPED))
-    enabled = Readers(client, informers, cache_untyped=True)
+    assert asks_the_server(server, ReaderFactory(client, informers).reader(UNTYPED))
+    enabled = ReaderFactory(client, informers, cache_untyped=True)
     assert not asks_the_server(server, enabled.reader(UNTYPED))
 
 
@@ -83,7 +83,7 @@ def test_untyped_reads_go_to_the_server_unless_enabled(
 def test_kinds_that_are_named_are_read_from_the_server_in_any_projection(
     server: ApiServer, client: Client, informers: InformerFactory
 ) -> None:
-    named = Readers(client, informers, uncached=[MAPS.projected(Object)], cache_untyped=True)
+    named = ReaderFactory(client, informers, uncached=[MAPS.projected(Object)], cache_untyped=True)
     assert asks_the_server(server, named.reader(MAPS))
     assert asks_the_server(server, named.reader(UNTYPED))
 
@@ -93,7 +93,7 @@ def test_a_kind_that_nobody_caches_is_refused_and_not_cached(
     server: ApiServer, client: Client
 ) -> None:
     before = sum(server.requests_by(AGENT).values())
-    reader = Readers(client, InformerFactory(client)).reader(MAPS)
+    reader = ReaderFactory(client, InformerFactory(client)).reader(MAPS)
     for _ in range(2):
         with pytest.raises(KindNotCached):
             reader.get("a", "default")

@@ -9,7 +9,7 @@ import pytest
 
 from navarchos.client import Conflict, ConnectFailed, ServerError, Status
 from navarchos.leaderelection import LeaseRecord
-from navarchos.leaderelection.acquirer import Attempt, Claim
+from navarchos.leaderelection.acquirer import LeaseAcquirer, LeaseAttempt
 from navarchos.testing import FakeClock
 
 Make = Callable[..., Any]
@@ -27,14 +27,14 @@ class Desk:
     """A claim of candidate `a`, its lock and its lease."""
 
     def __init__(self, candidate: Any, clock: FakeClock) -> None:
-        self.claim: Claim = candidate.elector._claim
+        self.claim: LeaseAcquirer = candidate.elector._acquirer
         self.elector = candidate.elector
         self.lock = candidate.lock
         self.lease = candidate.lock.lease
         self.clock = clock
         self.candidate = candidate
 
-    def attempt(self, *, deadline: float | None = None) -> Attempt:
+    def attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
         return self.claim.attempt(deadline=deadline)
 
     def fail_once(self, verb: str, error: Exception) -> None:
@@ -53,7 +53,7 @@ def desk(candidate: Make, fake_clock: FakeClock) -> Desk:
 
 @pytest.mark.rule("LE-08")
 def test_a_lease_that_does_not_exist_is_created(desk: Desk) -> None:
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
     assert desk.lock.calls == ["get", "create"]
     assert desk.lease.record.holder_identity == "a"
     assert desk.lease.record.lease_transitions == 0
@@ -62,7 +62,7 @@ def test_a_lease_that_does_not_exist_is_created(desk: Desk) -> None:
 @pytest.mark.rule("LE-08")
 def test_losing_the_race_to_create_is_a_failure(desk: Desk) -> None:
     desk.lock.before = lambda verb: desk.lease.write(OTHERS) if verb == "create" else None
-    assert desk.attempt() is Attempt.FAILED
+    assert desk.attempt() is LeaseAttempt.FAILED
     assert not desk.elector.is_leader()
 
 
@@ -70,18 +70,18 @@ def test_losing_the_race_to_create_is_a_failure(desk: Desk) -> None:
 @pytest.mark.parametrize("error", [ServerError(Status(code=500)), ConnectFailed("no route")])
 def test_an_error_is_a_failure_and_never_raised(desk: Desk, error: Exception) -> None:
     desk.fail_once("get", error)
-    assert desk.attempt() is Attempt.FAILED
+    assert desk.attempt() is LeaseAttempt.FAILED
 
 
 @pytest.mark.rule("LE-07")
 @pytest.mark.rule("PF-23")
 def test_a_lease_counts_from_when_we_saw_it_change_however_old_its_times(desk: Desk) -> None:
     desk.lease.write(OTHERS)
-    assert desk.attempt() is Attempt.TAKEN
+    assert desk.attempt() is LeaseAttempt.TAKEN
     desk.clock.advance(14.9)
-    assert desk.attempt() is Attempt.TAKEN
+    assert desk.attempt() is LeaseAttempt.TAKEN
     desk.clock.advance(0.1)
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
     assert desk.lease.record.lease_transitions == 4
 
 
@@ -90,10 +90,10 @@ def test_each_renewal_of_another_starts_the_wait_anew(desk: Desk) -> None:
     for second in range(3):
         renewed = msgspec.structs.replace(OTHERS, renew_time=THEN.replace(second=second))
         desk.lease.write(renewed)
-        assert desk.attempt() is Attempt.TAKEN
+        assert desk.attempt() is LeaseAttempt.TAKEN
         desk.clock.advance(14)
     desk.clock.advance(1)
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
 
 
 @pytest.mark.rule("LE-07")
@@ -101,30 +101,30 @@ def test_the_holders_duration_counts_and_not_ours(desk: Desk) -> None:
     desk.lease.write(msgspec.structs.replace(OTHERS, lease_duration_seconds=60))
     desk.attempt()
     desk.clock.advance(59)
-    assert desk.attempt() is Attempt.TAKEN
+    assert desk.attempt() is LeaseAttempt.TAKEN
     desk.clock.advance(1)
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
 
 
 @pytest.mark.rule("PF-28")
 def test_a_lease_that_names_a_holder_and_nothing_else_is_not_stolen(desk: Desk) -> None:
     desk.lease.write(LeaseRecord(holder_identity="b"))
-    assert desk.attempt() is Attempt.TAKEN
+    assert desk.attempt() is LeaseAttempt.TAKEN
     desk.clock.advance(15)
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
 
 
 @pytest.mark.rule("LE-08")
 def test_a_lease_without_holder_may_be_taken_at_once(desk: Desk) -> None:
     desk.lease.write(msgspec.structs.replace(OTHERS, holder_identity=""))
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
     assert desk.lease.record.lease_transitions == 4
 
 
 @pytest.mark.rule("LE-09")
 def test_our_own_lease_of_a_former_life_is_renewed(desk: Desk) -> None:
     desk.lease.write(msgspec.structs.replace(OTHERS, holder_identity="a"))
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
     assert desk.lease.record.acquire_time == THEN
     assert desk.lease.record.lease_transitions == 3
 
@@ -133,7 +133,7 @@ def test_our_own_lease_of_a_former_life_is_renewed(desk: Desk) -> None:
 @pytest.mark.rule("PF-26")
 def test_a_leader_renews_without_reading(desk: Desk) -> None:
     for _ in range(3):
-        assert desk.attempt() is Attempt.HELD
+        assert desk.attempt() is LeaseAttempt.HELD
     assert desk.lock.calls == ["get", "create", "update", "update"]
     assert desk.candidate.metric("leader_election_slowpath_total") == 0
 
@@ -143,8 +143,8 @@ def test_a_renewal_that_fails_reads_and_tries_again_at_once(desk: Desk) -> None:
     desk.attempt()
     desk.attempt()
     desk.fail_once("update", Conflict(Status(code=409)))
-    assert desk.attempt() is Attempt.HELD
-    assert desk.attempt() is Attempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
+    assert desk.attempt() is LeaseAttempt.HELD
     assert desk.lock.calls == ["get", "create", "update", "update", "get", "update", "update"]
     assert desk.candidate.metric("leader_election_slowpath_total") == 1
 
@@ -161,7 +161,7 @@ def test_a_leader_whose_lease_has_run_out_reads_first(desk: Desk) -> None:
 def test_a_leader_sees_that_another_has_taken_over(desk: Desk) -> None:
     desk.attempt()
     desk.lease.write(OTHERS)
-    assert desk.attempt() is Attempt.TAKEN
+    assert desk.attempt() is LeaseAttempt.TAKEN
     assert not desk.elector.is_leader()
     assert desk.elector.get_leader() == "b"
 

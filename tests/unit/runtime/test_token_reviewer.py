@@ -8,8 +8,8 @@ import pytest
 import structlog
 
 from navarchos.client import BufferedResponse, Client, ClientConfig, FunctionTransport, HttpRequest
-from navarchos.runtime.httpserver import Answer
-from navarchos.runtime.token_reviewer import Reviewer
+from navarchos.runtime.httpserver import HttpResponse
+from navarchos.runtime.token_reviewer import TokenReviewer
 from navarchos.testing import FakeClock
 
 WHO = {"username": "prometheus", "uid": "u", "groups": ["scrapers"], "extra": {"a": ["b"]}}
@@ -59,21 +59,21 @@ def reviews() -> Reviews:
 
 
 @pytest.fixture
-def reviewer(reviews: Reviews, clock: FakeClock) -> Reviewer:
+def reviewer(reviews: Reviews, clock: FakeClock) -> TokenReviewer:
     config = ClientConfig("http://nowhere")
     client = Client(config, transport=FunctionTransport(reviews.answer), clock=clock)
-    return Reviewer(client, clock=clock)
+    return TokenReviewer(client, clock=clock)
 
 
-def refusal(reviewer: Reviewer, path: str, authorization: str) -> tuple[int, str]:
+def refusal(reviewer: TokenReviewer, path: str, authorization: str) -> tuple[int, str]:
     answer = reviewer.guard(path, authorization)
-    assert isinstance(answer, Answer)
+    assert isinstance(answer, HttpResponse)
     return answer.status, answer.body.decode()
 
 
 @pytest.mark.rule("MG-16")
 def test_who_may_get_the_path_passes_and_is_described_to_the_server_whole(
-    reviewer: Reviewer, reviews: Reviews
+    reviewer: TokenReviewer, reviews: Reviews
 ) -> None:
     assert reviewer.guard("/metrics", "Bearer good") is None
     attributes = {"path": "/metrics", "verb": "get"}
@@ -85,7 +85,7 @@ def test_who_may_get_the_path_passes_and_is_described_to_the_server_whole(
 
 
 @pytest.mark.rule("MG-16")
-def test_without_the_right_to_that_path_the_answer_is_403(reviewer: Reviewer) -> None:
+def test_without_the_right_to_that_path_the_answer_is_403(reviewer: TokenReviewer) -> None:
     assert refusal(reviewer, "/state", "Bearer good") == (
         403,
         "Authorization denied for user prometheus\n",
@@ -95,7 +95,7 @@ def test_without_the_right_to_that_path_the_answer_is_403(reviewer: Reviewer) ->
 @pytest.mark.rule("MG-16")
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic Z29vZA==", "good"])
 def test_without_a_token_nobody_is_asked_and_the_answer_is_401(
-    reviewer: Reviewer, reviews: Reviews, header: str
+    reviewer: TokenReviewer, reviews: Reviews, header: str
 ) -> None:
     answer = reviewer.guard("/metrics", header)
     assert answer is not None
@@ -108,7 +108,9 @@ def test_without_a_token_nobody_is_asked_and_the_answer_is_401(
 
 
 @pytest.mark.rule("MG-16")
-def test_a_token_that_the_server_does_not_know_is_401(reviewer: Reviewer, reviews: Reviews) -> None:
+def test_a_token_that_the_server_does_not_know_is_401(
+    reviewer: TokenReviewer, reviews: Reviews
+) -> None:
     assert refusal(reviewer, "/metrics", "bearer made-up") == (401, "Unauthorized\n")
     assert reviews.count("subjectaccessreviews") == 0
 
@@ -122,7 +124,7 @@ def test_a_token_that_the_server_does_not_know_is_401(reviewer: Reviewer, review
     ],
 )
 def test_a_server_that_fails_lets_nobody_pass_and_is_asked_again(
-    reviewer: Reviewer, reviews: Reviews, failing: str, text: str
+    reviewer: TokenReviewer, reviews: Reviews, failing: str, text: str
 ) -> None:
     reviews.failing = failing
     with structlog.testing.capture_logs() as logs:
@@ -137,7 +139,7 @@ def test_a_server_that_fails_lets_nobody_pass_and_is_asked_again(
 
 @pytest.mark.rule("MG-16")
 def test_answers_are_remembered_for_a_while(
-    reviewer: Reviewer, reviews: Reviews, clock: FakeClock
+    reviewer: TokenReviewer, reviews: Reviews, clock: FakeClock
 ) -> None:
     def ask(*paths: str) -> tuple[int, int]:
         reviews.asked.clear()
@@ -157,7 +159,7 @@ def test_answers_are_remembered_for_a_while(
 
 @pytest.mark.rule("MG-16")
 def test_a_right_that_was_taken_ends_within_minutes(
-    reviewer: Reviewer, reviews: Reviews, clock: FakeClock
+    reviewer: TokenReviewer, reviews: Reviews, clock: FakeClock
 ) -> None:
     assert reviewer.guard("/metrics", "Bearer good") is None
     reviews.tokens.clear()
@@ -169,7 +171,7 @@ def test_a_right_that_was_taken_ends_within_minutes(
     assert refusal(reviewer, "/metrics", "Bearer good")[0] == 403
 
 
-def test_made_up_tokens_do_not_fill_the_memory(reviewer: Reviewer, reviews: Reviews) -> None:
+def test_made_up_tokens_do_not_fill_the_memory(reviewer: TokenReviewer, reviews: Reviews) -> None:
     reviewer.guard("/metrics", "Bearer made-up-first")
     for number in range(1100):
         reviewer.guard("/metrics", f"Bearer made-up-{number}")

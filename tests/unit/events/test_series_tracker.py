@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from navarchos.events.model import EventFacts, EventType, Reference, Snapshot
+from navarchos.events.model import EventFacts, EventType, Reference, SeriesSnapshot
 from navarchos.events.series_tracker import (
     FINISH_AFTER,
     QUEUE_LIMIT,
     REFRESH_EVERY,
     TRIES,
-    EventBook,
-    Outcome,
+    EventSeriesTracker,
+    RecordResult,
 )
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -29,9 +29,9 @@ class Scribe:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.book = EventBook(self.now)
+        self.book = EventSeriesTracker(self.now)
 
-    def record(self, event: EventFacts) -> Outcome:
+    def record(self, event: EventFacts) -> RecordResult:
         return self.book.record(event, at=START + timedelta(seconds=self.now), now=self.now)
 
     def write(self) -> list[int]:
@@ -39,10 +39,10 @@ class Scribe:
         counts = []
         while (event := self.book.take(self.now)) is not None:
             counts.append(event.count)
-            self.book.wrote(event)
+            self.book.written(event)
         return counts
 
-    def take(self) -> Snapshot:
+    def take(self) -> SeriesSnapshot:
         event = self.book.take(self.now)
         assert event is not None
         return event
@@ -107,7 +107,7 @@ def test_what_is_counted_while_a_write_is_in_flight_is_kept(scribe: Scribe) -> N
     first = scribe.take()
     scribe.record(facts())
     scribe.record(facts())
-    scribe.book.wrote(first)
+    scribe.book.written(first)
     assert scribe.write() == [3]
 
 
@@ -148,9 +148,9 @@ def test_a_failing_event_does_not_hold_up_others(scribe: Scribe) -> None:
 @pytest.mark.rule("EV-01")
 def test_an_event_without_room_is_refused(scribe: Scribe) -> None:
     for n in range(QUEUE_LIMIT):
-        assert scribe.record(facts(name=f"n{n}")) is Outcome.QUEUED
-    assert scribe.record(facts(name="one-more")) is Outcome.NO_ROOM
-    assert scribe.record(facts(name="n0")) is Outcome.COUNTED
+        assert scribe.record(facts(name=f"n{n}")) is RecordResult.QUEUED
+    assert scribe.record(facts(name="one-more")) is RecordResult.NO_ROOM
+    assert scribe.record(facts(name="n0")) is RecordResult.COUNTED
 
 
 @pytest.mark.rule("EV-07")
@@ -159,14 +159,14 @@ def test_a_repeat_is_known_before_the_limit_is_asked(scribe: Scribe) -> None:
     for _ in range(100):
         scribe.record(facts("R0"))
     fresh = [scribe.record(facts(f"R{n}")) for n in range(1, 26)]
-    assert fresh == [Outcome.QUEUED] * 24 + [Outcome.FILTERED]
-    assert scribe.record(facts("R0")) is Outcome.COUNTED
+    assert fresh == [RecordResult.QUEUED] * 24 + [RecordResult.FILTERED]
+    assert scribe.record(facts("R0")) is RecordResult.COUNTED
 
 
 @pytest.mark.rule("EV-10")
 def test_an_object_that_talks_too_much_is_filtered(scribe: Scribe) -> None:
     outcomes = [scribe.record(facts(f"R{n}")) for n in range(26)]
-    assert outcomes == [Outcome.QUEUED] * 25 + [Outcome.FILTERED]
+    assert outcomes == [RecordResult.QUEUED] * 25 + [RecordResult.FILTERED]
 
 
 @pytest.mark.rule("EV-07")
@@ -174,12 +174,12 @@ def test_the_4096_series_used_last_are_remembered(scribe: Scribe) -> None:
     for n in range(4096):
         scribe.record(facts(name=f"n{n}"))
         scribe.write()
-    assert scribe.record(facts(name="n0")) is Outcome.COUNTED
+    assert scribe.record(facts(name="n0")) is RecordResult.COUNTED
     scribe.write()
     scribe.record(facts(name="one-more"))
     scribe.write()
-    assert scribe.record(facts(name="n0")) is Outcome.COUNTED
-    assert scribe.record(facts(name="n1")) is Outcome.QUEUED
+    assert scribe.record(facts(name="n0")) is RecordResult.COUNTED
+    assert scribe.record(facts(name="n1")) is RecordResult.QUEUED
 
 
 def test_flushing_writes_all_that_the_server_does_not_know(scribe: Scribe) -> None:
@@ -227,7 +227,10 @@ def test_the_server_never_hears_a_count_twice_and_in_the_end_hears_them_all(
     recorded = failures = 0
     for what, argument in steps:
         if what == "record":
-            recorded += scribe.record(facts(str(argument))) in {Outcome.QUEUED, Outcome.COUNTED}
+            recorded += scribe.record(facts(str(argument))) in {
+                RecordResult.QUEUED,
+                RecordResult.COUNTED,
+            }
         elif what == "wait":
             scribe.now += float(argument)
         elif (event := scribe.book.take(scribe.now)) is None:
@@ -238,10 +241,10 @@ def test_the_server_never_hears_a_count_twice_and_in_the_end_hears_them_all(
         else:
             assert event.count > stored.get(event.name, 0)
             stored[event.name] = event.count
-            scribe.book.wrote(event)
+            scribe.book.written(event)
     scribe.book.flush()
     while (event := scribe.book.take(scribe.now)) is not None:
         assert event.count > stored.get(event.name, 0)
         stored[event.name] = event.count
-        scribe.book.wrote(event)
+        scribe.book.written(event)
     assert sum(stored.values()) == recorded
