@@ -298,7 +298,7 @@ def _follow(
         if seen not in last[-1:]:
             last.append(seen)
             _tell(seen, as_json=as_json)
-        return seen.phase in {DrainPhase.COMPLETED, DrainPhase.FAILED}
+        return seen.phase.is_final
 
     def taken_up() -> bool:
         return poll() or _find(follower, made).status.phase is not None

@@ -20,7 +20,6 @@ from navarchos.operator.api.v1alpha1 import (
     GROUP,
     NODE_DRAINS,
     NODE_REPLACEMENTS,
-    DrainPhase,
     NodeDrain,
     NodeReplacement,
 )
@@ -43,7 +42,7 @@ def is_stripped(drain: NodeDrain) -> bool:
     Who finds the mark of the latter and needs the report all the same, after a crash in
     between, asks the server.
     """
-    if drain.status.phase not in {DrainPhase.COMPLETED, DrainPhase.FAILED}:
+    if not drain.status.is_final:
         return False
     return is_handed_over(drain) or controller_of(drain.metadata) is None
 

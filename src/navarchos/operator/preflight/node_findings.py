@@ -14,7 +14,6 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PlanNode
-from navarchos.operator.replacements.attempt_drain import has_ended
 from navarchos.operator.replacements.snapshot import rollout_uid
 from navarchos.operator.rollouts.plan import selector_of
 
@@ -116,7 +115,7 @@ def _busy(
                 next_action="leave the node out of one of them, unless both are meant",
             )
     for drain in drains:
-        if not drain.metadata.owner_references and not has_ended(drain):
+        if not drain.metadata.owner_references and not drain.status.is_final:
             yield PlanFinding(
                 severity=Severity.NOTE,
                 reason=FindingReason.NODE_BUSY,

@@ -38,7 +38,6 @@ from navarchos.operator.preflight.pod_findings import (
     finding_of_unplaceable,
 )
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
-from navarchos.operator.replacements.attempt_drain import has_ended
 from navarchos.operator.replacements.budgets import budgets_over
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.replacements.waiting import WaitReason
@@ -221,7 +220,7 @@ def _snapshot(planned: Iterable[_Planned], state: ClusterState) -> ClusterSnapsh
         orphaned=frozenset(
             drain.spec.node_name
             for drain in state.drains
-            if not has_ended(drain)
+            if not drain.status.is_final
             and drain.spec.node_name in nodes
             and (owner := controller_of(drain.metadata)) is not None
             and owner.uid not in alive

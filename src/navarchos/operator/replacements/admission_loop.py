@@ -19,7 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.objects import Objects
 from navarchos.operator.replacements.admission import admit_with_budgets
-from navarchos.operator.replacements.attempt_drain import belongs_to, drain_name, has_ended
+from navarchos.operator.replacements.attempt_drain import belongs_to, drain_name
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
@@ -155,7 +155,7 @@ class AdmissionLoop:
             orphaned=frozenset(
                 drain.spec.node_name
                 for drain in self._objects.drains.list()
-                if not has_ended(drain)
+                if not drain.status.is_final
                 and drain.spec.node_name in nodes
                 and (owner := controller_of(drain.metadata)) is not None
                 and owner.uid not in alive

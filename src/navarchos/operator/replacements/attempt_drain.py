@@ -1,7 +1,5 @@
 """The NodeDrain of an attempt: its name, its manifest, whose it is. Pure."""
 
-from typing import Final
-
 import msgspec
 
 from navarchos.client.nulls import without_nulls
@@ -9,7 +7,7 @@ from navarchos.client.owners import owner_reference
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
-    DrainPhase,
+    DrainCondition,
     NodeDrain,
     NodeReplacement,
     Step,
@@ -18,17 +16,12 @@ from navarchos.operator.names import DRAIN_FINALIZER, child_name
 from navarchos.runtime.conditions import is_true
 
 __all__ = [
-    "NODE_CORDONED",
     "belongs_to",
     "drain_manifest",
     "drain_name",
     "earlier_drain_names",
-    "has_ended",
     "is_cordoned",
 ]
-
-NODE_CORDONED: Final = "NodeCordoned"
-"""The condition by which a drain says that no new pod comes to its node."""
 
 
 def drain_name(replacement: NodeReplacement) -> str:
@@ -88,11 +81,6 @@ def belongs_to(drain: NodeDrain, replacement: NodeReplacement) -> bool:
     return owner is not None and owner.uid == replacement.metadata.uid
 
 
-def has_ended(drain: NodeDrain) -> bool:
-    """Tell whether the drain will not change any more by itself."""
-    return drain.status.phase in {DrainPhase.COMPLETED, DrainPhase.FAILED}
-
-
 def is_cordoned(drain: NodeDrain) -> bool:
     """Tell whether the drain has closed its node to new pods."""
-    return is_true(drain.status.conditions, NODE_CORDONED)
+    return is_true(drain.status.conditions, DrainCondition.NODE_CORDONED)

@@ -13,7 +13,6 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.objects import NODE_INDEX, Objects
 from navarchos.operator.replacements.admission_loop import AdmissionLoop
-from navarchos.operator.replacements.attempt_drain import has_ended
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
@@ -95,7 +94,7 @@ def _admission_inputs(replacement: NodeReplacement) -> object:
 
 def _slot_state(drain: NodeDrain) -> object:
     """Return what decides whether the drain holds a slot."""
-    return has_ended(drain), is_on_hold(drain), is_refused(drain)
+    return drain.status.is_final, is_on_hold(drain), is_refused(drain)
 
 
 def _node_inputs(node: Node) -> object:

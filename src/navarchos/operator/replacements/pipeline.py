@@ -29,7 +29,6 @@ from navarchos.operator.replacements.attempt_drain import (
     drain_manifest,
     drain_name,
     earlier_drain_names,
-    has_ended,
 )
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.status import (
@@ -247,7 +246,7 @@ class Pipeline:
         return replacement.status
 
     def _propagate_pause(self, replacement: NodeReplacement, drain: NodeDrain) -> None:
-        if drain.spec.paused != replacement.spec.paused and not has_ended(drain):
+        if drain.spec.paused != replacement.spec.paused and not drain.status.is_final:
             self._objects.drains.patch_any_version(
                 drain, {"spec": {"paused": replacement.spec.paused}}
             )

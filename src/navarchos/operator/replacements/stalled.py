@@ -12,8 +12,14 @@ from typing import Final
 
 from navarchos.errors import ConfigError
 from navarchos.meta import EPOCH
-from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeReplacement, NodeRollout
-from navarchos.operator.drains.status import NODE_DRAINED, DrainReason
+from navarchos.operator.api.v1alpha1 import (
+    DrainCondition,
+    DrainPhase,
+    NodeDrain,
+    NodeReplacement,
+    NodeRollout,
+)
+from navarchos.operator.drains.status import DrainReason
 from navarchos.operator.history import count_failures, drain_spans, max_failures, mean_duration
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, rollout_uid
 from navarchos.runtime.conditions import find_condition
@@ -42,7 +48,7 @@ class StalledNodes:
 
 def is_on_hold(drain: NodeDrain) -> bool:
     """Tell whether the time of a drain is up, and it keeps trying."""
-    drained = find_condition(drain.status.conditions, NODE_DRAINED)
+    drained = find_condition(drain.status.conditions, DrainCondition.NODE_DRAINED)
     return drained is not None and drained.reason == DrainReason.HOLDING
 
 

@@ -7,6 +7,7 @@ import msgspec
 
 from navarchos.operator.api.v1alpha1 import (
     AttemptFailure,
+    DrainCondition,
     NodeDrain,
     NodeReplacement,
     NodeReplacementStatus,
@@ -16,7 +17,6 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.history import NODE_GONE
 from navarchos.operator.names import RESUME_ANNOTATION
-from navarchos.operator.replacements.attempt_drain import NODE_CORDONED
 from navarchos.operator.replacements.waiting import WaitReason
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
 from navarchos.structs import differs_only_in
@@ -216,7 +216,7 @@ def only_pod_counts_changed(before: NodeReplacementStatus, after: NodeReplacemen
 def _cordoned(
     replacement: NodeReplacement, drain: NodeDrain, now: datetime
 ) -> tuple[Condition, ...]:
-    found = find_condition(drain.status.conditions, NODE_CORDONED)
+    found = find_condition(drain.status.conditions, DrainCondition.NODE_CORDONED)
     if found is None:
         return replacement.status.conditions
     is_so = found.status == "True"
@@ -224,7 +224,7 @@ def _cordoned(
         replacement.status.conditions,
         _condition(
             replacement,
-            "NodeCordoned",
+            DrainCondition.NODE_CORDONED,
             is_so=is_so,
             # The reasons that were published in 2019.
             reason="NodeCordoned" if is_so else "ErrorCordoningNode",

@@ -21,6 +21,7 @@ from navarchos.operator.api.v1alpha1.common import (
 from navarchos.operator.api.v1alpha1.node_drain import (
     NODE_DRAINS,
     Blocker,
+    DrainCondition,
     DrainPhase,
     NodeDrain,
     NodeDrainSpec,
@@ -59,6 +60,7 @@ __all__ = [
     "BlockedPod",
     "Blocker",
     "ControlPlanePolicy",
+    "DrainCondition",
     "DrainPhase",
     "DrainSpec",
     "EscalationAction",

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, assert_never
 
 import msgspec
 from msgspec import Meta
@@ -21,6 +21,7 @@ from navarchos.runtime.conditions import Condition
 __all__ = [
     "NODE_DRAINS",
     "Blocker",
+    "DrainCondition",
     "DrainPhase",
     "NodeDrain",
     "NodeDrainSpec",
@@ -29,12 +30,31 @@ __all__ = [
 
 
 class DrainPhase(StrEnum):
-    """Where a drain stands."""
+    """The phase of a drain."""
 
     PENDING = "Pending"
     DRAINING = "Draining"
     COMPLETED = "Completed"
     FAILED = "Failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the drain has ended."""
+        match self:
+            case DrainPhase.COMPLETED | DrainPhase.FAILED:
+                return True
+            case DrainPhase.PENDING | DrainPhase.DRAINING:
+                return False
+            case _:
+                assert_never(self)
+
+
+class DrainCondition(StrEnum):
+    """The condition types of a drain."""
+
+    NODE_CORDONED = "NodeCordoned"
+    NODE_DRAINED = "NodeDrained"
+    PAUSED = "Paused"
 
 
 class NodeDrainSpec(DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -95,6 +115,11 @@ class NodeDrainStatus(
     failed_pods: tuple[PodNote, ...] = ()
     evicted_owners: tuple[OwnerKey, ...] = ()
     conditions: tuple[Condition, ...] = ()
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the drain has ended; False for a drain without a phase."""
+        return self.phase is not None and self.phase.is_final
 
 
 class NodeDrain(Object, frozen=True):

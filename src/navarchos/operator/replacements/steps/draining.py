@@ -18,7 +18,7 @@ def decide(drain: NodeDrain | None) -> Decision:
     if drain is None:
         return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
     status = drain.status
-    ended = status.phase in {DrainPhase.COMPLETED, DrainPhase.FAILED}
+    ended = status.is_final
     if ended and status.reason == NODE_GONE:
         return CompleteWithoutNode()
     if drain.metadata.deletion_timestamp is not None:

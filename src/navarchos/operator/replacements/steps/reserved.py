@@ -2,7 +2,7 @@
 
 from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, Step
 from navarchos.operator.nodes import Node
-from navarchos.operator.replacements.attempt_drain import has_ended, is_cordoned
+from navarchos.operator.replacements.attempt_drain import is_cordoned
 from navarchos.operator.replacements.steps.actions import (
     Advance,
     CompleteWithoutNode,
@@ -31,6 +31,6 @@ def follow(drain: NodeDrain) -> Decision:
     """Decide from the drain, once it exists."""
     if drain.metadata.deletion_timestamp is not None:
         return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
-    if has_ended(drain):
+    if drain.status.is_final:
         return Advance(Step.DRAINING)
     return Advance(Step.CORDONED) if is_cordoned(drain) else NoAction()
