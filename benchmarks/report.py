@@ -11,7 +11,7 @@ from benchmarks.contests import AT_MOST, Figures, Outcome
 __all__ = ["as_json", "keep", "shown", "table", "targets"]
 
 _MEBIBYTE: Final = 2**20
-_MEMORY: Final = frozenset({"resident", "settled", "peak"})
+_MEMORY: Final = frozenset({"resident", "after_gc", "peak"})
 _SECONDS: Final = frozenset({"cpu", "cpu_sync", "cpu_server", "seconds"})
 
 

@@ -51,9 +51,9 @@ def watch_events(served: Served, sizes: Sizes) -> Outcome:
         },
         figures=figures,
         targets=(
-            Target("CPU per update, of client-go JSON's", 0.6, ratio("cpu_us")),
+            Target("CPU per update, relative to client-go JSON", 0.6, ratio("cpu_us")),
             Target(
-                "CPU per update, of client-go protobuf's",
+                "CPU per update, relative to client-go protobuf",
                 0.6,
                 ratio("cpu_us", "protobuf"),
             ),
@@ -74,7 +74,7 @@ def follow(command: tuple[str, ...], served: Served, sizes: Sizes) -> Run:
     """Let one informer follow changes; gives microseconds of CPU per update, and latencies."""
     with Subject(command) as subject:
         subject.report("synced")
-        subject.report("settled")
+        subject.report("after_gc")
         subject.order()
         made = churn(served, rate=sizes.rate, seconds=sizes.follow_seconds)
         subject.order(str(made))

@@ -63,8 +63,8 @@ def idle(sizes: Sizes, serve: Serve) -> Outcome:
         figures=figures,
         targets=(
             Target(f"peak, {name}", 100, largest.median("peak") / _MEBIBYTE, "MiB"),
-            Target(f"of a core, {name}", 5, largest.median("percent_of_a_core"), "%"),
-            Target("resident, of that on the smallest cluster", 1.5, growth),
+            Target(f"share of a core, {name}", 5, largest.median("percent_of_a_core"), "%"),
+            Target("resident, relative to the smallest cluster", 1.5, growth),
         ),
     )
 
@@ -102,7 +102,9 @@ def rollout(sizes: Sizes, serve: Serve) -> Outcome:
         targets=(
             Target("requests per node", 2 * per_node + 12, run["requests_per_node"], "requests"),
             Target("CPU of the manager per pod", 30, run["cpu_ms_per_pod"], "ms"),
-            Target("wall, of what grace and limit dictate", 1.05, run["seconds"] / dictated),
+            Target(
+                "wall time, relative to grace periods and limit", 1.05, run["seconds"] / dictated
+            ),
         ),
     )
 

@@ -29,7 +29,7 @@ def queues(sizes: Sizes) -> Outcome:
         figures |= contest(sizes.slow_rounds, contenders)
     return Outcome(
         row="queues",
-        title=f"work queues, {sizes.keys:,} keys; {sizes.delayed:,} that wait",
+        title=f"work queues, {sizes.keys:,} keys; {sizes.delayed:,} delayed",
         sizes={"keys": sizes.keys, "delayed": sizes.delayed, "rounds": sizes.slow_rounds},
         figures=figures,
         targets=[target for name in _KINDS.values() for target in _targets(figures, name, sizes)],
@@ -48,10 +48,10 @@ def delay(keys: int, command: tuple[str, ...]) -> Run:
     """Let keys wait; gives what they keep, and what three seconds of waiting take."""
     with Subject([*command, "delayed", str(keys)]) as subject:
         began, added = subject.report("began"), subject.report("added")
-        settled, waited = subject.report("settled"), subject.report("waited")
+        collected, waited = subject.report("after_gc"), subject.report("waited")
     return {
         "add_cpu_us": added["cpu"] / keys * 1e6,
-        "kept_mb": (settled["resident"] - began["resident"]) / _MEGABYTE,
+        "kept_mb": (collected["resident"] - began["resident"]) / _MEGABYTE,
         "idle_cpu_ms": waited["cpu"] * 1e3,
     }
 

@@ -69,7 +69,11 @@ def _grow(served: Served, sizes: Sizes) -> Outcome:
 
 
 def _targets(across: str, quantity: str, points: Sequence[tuple[float, float]]) -> Iterator[Target]:
-    """Yield that one more costs no more at the end than before; the name has the slope."""
+    """Yield a target for each line: its last step costs no more than the step before it.
+
+    The name of the target states the slope.
+    """
     (fewer, less), (most, more) = points[-2:]
-    what = f"{quantity} per 1,000 {across}: {slope(points) * 1e3:.3g}; for each, at the end"
+    per_thousand = f"{quantity} per 1,000 {across}: {slope(points) * 1e3:.3g}"
+    what = f"{per_thousand}; last step relative to the one before"
     yield Target(what, _LINEAR, (more / most) / (less / fewer))

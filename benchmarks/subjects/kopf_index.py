@@ -13,7 +13,7 @@ from benchmarks.subjects.reporting import Reporter
 
 
 def main() -> None:
-    """Report the stages `synced` and `settled`."""
+    """Report the stages `synced` and `after_gc`."""
     count, os.environ["KUBECONFIG"] = int(sys.argv[1]), sys.argv[2]
     reporter = Reporter()
     import kopf

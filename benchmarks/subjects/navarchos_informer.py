@@ -56,7 +56,7 @@ class Heard:
 
 
 def main(when_synced: Callable[[Reporter], object] = lambda _reporter: None) -> None:
-    """Report the stages `synced`, `settled` and, for each time that it is asked to, `followed`.
+    """Report the stages `synced`, `after_gc` and, for each time that it is asked to, `followed`.
 
     Args:
         when_synced: Called after the first.

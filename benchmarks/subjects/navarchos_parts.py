@@ -17,7 +17,7 @@ from navarchos.operator.nodes import NODES
 
 
 def main() -> None:
-    """Report the stages `synced` and `settled`."""
+    """Report the stages `synced` and `after_gc`."""
     what, kubeconfig, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
     logs.configure(level="warning")
     reporter = Reporter()

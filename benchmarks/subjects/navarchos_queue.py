@@ -71,7 +71,7 @@ def delayed(queue: DelayingQueue[str] | PriorityQueue[str], count: int) -> None:
 
 
 def main() -> None:
-    """Report the stages `cycled`; or `began`, `added`, `settled` and `waited`."""
+    """Report the stages `cycled`; or `began`, `added`, `after_gc` and `waited`."""
     kind, what, *numbers = sys.argv[1:]
     if what == "delayed":
         delayed(PriorityQueue() if kind == "priority" else DelayingQueue(), *map(int, numbers))

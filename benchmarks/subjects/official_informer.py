@@ -13,7 +13,7 @@ from benchmarks.subjects.reporting import Reporter
 
 
 def main() -> None:
-    """Report the stages `synced` and `settled`."""
+    """Report the stages `synced` and `after_gc`."""
     count, kubeconfig = int(sys.argv[1]), sys.argv[2]
     reporter = Reporter()
     # The package has no types, and says that it has.

@@ -51,7 +51,7 @@ class Reporter:
         self.begin()
         gc.collect()
         ctypes.CDLL(None).malloc_trim(0)
-        self.end("settled")
+        self.end("after_gc")
 
     def order(self) -> str | None:
         """Wait for whoever measures; `None` when there is nobody any more."""

@@ -53,7 +53,7 @@ func (r *Reporter) Settle() {
 	r.Begin()
 	runtime.GC()
 	debug.FreeOSMemory()
-	r.End("settled", nil)
+	r.End("after_gc", nil)
 }
 
 // Order waits for whoever measures; false when there is nobody any more.
