@@ -16,11 +16,11 @@ from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.cluster import ClusterOptions, Span
+from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.controllers import cloud, kubelets, node_lifecycle
 from navarchos.testing.cluster.kinds import Node
 from navarchos.testing.cluster.nodes import Machine
 from navarchos.testing.cluster.options import Agent
-from navarchos.testing.cluster.world import World
 from navarchos.threads import ThreadGroup
 
 __all__ = ["PACE", "Machines"]
@@ -71,7 +71,7 @@ class Machines:
             self._cleanup.callback(client.close)
         options = ManagerOptions(metrics_address="0", health_address="0", component="simulator")
         manager = Manager(clients[Agent.CONTROLLERS], options=options)
-        world = World(manager, clients, PACE, SYSTEM_CLOCK, self._stop)
+        world = SimulatorContext(manager, clients, PACE, SYSTEM_CLOCK, self._stop)
         if self._kubelets:
             kubelets.install(world, serves=_is_of_a_case, collects=False)
             node_lifecycle.install_heartbeats(world, serves=_is_of_a_case)

@@ -13,7 +13,7 @@ from navarchos.testing.cluster.kinds import BudgetStatus, Pod
 
 __all__ = [
     "DELETION_TIMEOUT",
-    "Health",
+    "RequiredHealth",
     "disrupted_pods",
     "healthy_pods",
     "is_urgent",
@@ -27,7 +27,7 @@ DELETION_TIMEOUT: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class RequiredHealth:
     """What a budget asks for: so many pods healthy of so many expected."""
 
     expected: int
@@ -55,7 +55,7 @@ def required_health(
     max_unavailable: int | str | None,
     pods: int,
     scale: Callable[[], int],
-) -> Health:
+) -> RequiredHealth:
     """Return how many pods a budget expects, and how many have to be healthy.
 
     Args:
@@ -67,11 +67,11 @@ def required_health(
     """
     if max_unavailable is not None:
         expected = scale()
-        return Health(expected, max(0, expected - resolve(max_unavailable, expected)))
+        return RequiredHealth(expected, max(0, expected - resolve(max_unavailable, expected)))
     if isinstance(min_available, str):
         expected = scale()
-        return Health(expected, resolve(min_available, expected))
-    return Health(pods, min_available or 0)
+        return RequiredHealth(expected, resolve(min_available, expected))
+    return RequiredHealth(pods, min_available or 0)
 
 
 def disrupted_pods(
@@ -105,7 +105,7 @@ def healthy_pods(pods: Iterable[Pod], disrupted: Mapping[str, datetime]) -> int:
 
 
 def status_of(
-    health: Health, healthy: int, disrupted: Mapping[str, datetime], generation: int
+    health: RequiredHealth, healthy: int, disrupted: Mapping[str, datetime], generation: int
 ) -> BudgetStatus:
     """Return the status that follows from the counts."""
     spare = healthy - health.desired

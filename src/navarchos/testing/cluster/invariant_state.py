@@ -14,9 +14,9 @@ import msgspec
 
 from navarchos.client.selectors import LabelSelectorSpec, Selector
 from navarchos.placement import LabelAnchor, anchor_of, anchors_of
-from navarchos.testing.cluster.budgets import Health, required_health
+from navarchos.testing.cluster.budgets import RequiredHealth, required_health
 
-__all__ = ["Books", "BudgetRecord", "PodRecord"]
+__all__ = ["BudgetRecord", "InvariantState", "PodRecord"]
 
 JsonObject = Mapping[str, Any]
 
@@ -63,7 +63,7 @@ class PodRecord:
     budgets: tuple[BudgetRecord, ...] = ()
 
 
-class Books:
+class InvariantState:
     """Running counts over one cluster. Not thread-safe: its owner locks."""
 
     def __init__(self) -> None:
@@ -141,7 +141,7 @@ class Books:
         self._scales.pop(uid, None)
         self._parents.pop(uid, None)
 
-    def required(self, budget: BudgetRecord) -> Health:
+    def required(self, budget: BudgetRecord) -> RequiredHealth:
         """Return what a budget asks for now."""
         return required_health(
             min_available=budget.spec.get("minAvailable"),

@@ -24,7 +24,7 @@ from typing import Any, Final
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.testing.apiserver import Change
-from navarchos.testing.cluster.invariant_state import Books, PodRecord
+from navarchos.testing.cluster.invariant_state import InvariantState, PodRecord
 from navarchos.testing.cluster.options import is_simulator
 
 __all__ = ["InvariantChecker", "Violation"]
@@ -70,7 +70,7 @@ class InvariantChecker:
         self._tolerance = late_binding_tolerance
         self._clock = clock
         self._books_lock = threading.Lock()
-        self._books = Books()  # guarded by _books_lock
+        self._state = InvariantState()  # guarded by _books_lock
         self._cordons: dict[str, float] = {}  # guarded by _books_lock; since when, by node
         self._violations: list[Violation] = []  # guarded by _books_lock
         self._counts: Counter[str] = Counter()  # guarded by _books_lock
@@ -101,16 +101,16 @@ class InvariantChecker:
 
     def _workload_locked(self, change: Change) -> None:
         if change.type == "DELETED":
-            self._books.remove_workload(change.object["metadata"]["uid"])
+            self._state.remove_workload(change.object["metadata"]["uid"])
         else:
-            self._books.set_workload(change.object)
+            self._state.set_workload(change.object)
 
     def _budget_locked(self, change: Change) -> None:
         if change.type == "DELETED":
             metadata = change.object["metadata"]
-            self._books.remove_budget(f"{metadata['namespace']}/{metadata['name']}")
+            self._state.remove_budget(f"{metadata['namespace']}/{metadata['name']}")
         else:
-            self._books.set_budget(change.object)
+            self._state.set_budget(change.object)
 
     def _node_locked(self, change: Change) -> None:
         name = change.object["metadata"]["name"]
@@ -123,11 +123,11 @@ class InvariantChecker:
     def _pod_locked(self, change: Change) -> None:
         metadata = change.object["metadata"]
         if change.type == "DELETED":
-            gone = self._books.remove_pod(f"{metadata['namespace']}/{metadata['name']}")
+            gone = self._state.remove_pod(f"{metadata['namespace']}/{metadata['name']}")
             if gone is not None and not gone.is_terminating:
                 self._judge_end_locked(change, gone, gone)
             return
-        old, new = self._books.set_pod(change.object)
+        old, new = self._state.set_pod(change.object)
         if old is None or old.uid != new.uid:
             self._judge_binding_locked(new)
             return
@@ -166,7 +166,7 @@ class InvariantChecker:
         if change.request is None or is_simulator(change.request.user_agent):
             return
         for budget in old.budgets:
-            required = self._books.required(budget)
+            required = self._state.required(budget)
             if budget.healthy < required.desired:
                 self._report_locked(
                     "BudgetViolated",

@@ -39,7 +39,7 @@ from navarchos.testing.cluster.pods import (
 from navarchos.testing.cluster.workloads import (
     AGENT,
     NAMESPACES,
-    Plan,
+    WorkloadPlan,
     budget_manifest,
     plan_workloads,
     template_of,
@@ -106,7 +106,7 @@ class _Populating:
         manifests += self._bare_pods()
         return Population(self._machines, [*NAMESPACES, AGENT.namespace, "default"], manifests)
 
-    def _workload(self, plan: Plan) -> Iterator[JsonObject]:
+    def _workload(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
         if plan.budget is not None:
             yield budget_manifest(plan, self._identity(), _settled_budget(plan))
         match plan.kind:
@@ -117,7 +117,7 @@ class _Populating:
             case _:
                 yield from self._job(plan)
 
-    def _deployment(self, plan: Plan) -> Iterator[JsonObject]:
+    def _deployment(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
         deployment = workload_manifest(plan, self._identity(), self._deployment_status(plan))
         yield deployment
         digest = template_hash(deployment["spec"]["template"])
@@ -141,7 +141,7 @@ class _Populating:
         for node in nodes:
             yield self._pod(replica_set, plan.namespace, node)
 
-    def _stateful_set(self, plan: Plan) -> Iterator[JsonObject]:
+    def _stateful_set(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
         status = {
             **_counts(plan),
             "currentReplicas": plan.replicas,
@@ -154,7 +154,7 @@ class _Populating:
             pod = stateful_pod(_owner(owner), plan.namespace, owner["spec"]["template"], ordinal)
             yield self._running(pod, next(self._ring).name)
 
-    def _job(self, plan: Plan) -> Iterator[JsonObject]:
+    def _job(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
         status = {
             "active": plan.replicas,
             "ready": plan.replicas,
@@ -169,7 +169,7 @@ class _Populating:
         for _ in range(plan.replicas):
             yield self._pod(owner, plan.namespace, next(self._ring).name)
 
-    def _daemon_set(self, plan: Plan) -> Iterator[JsonObject]:
+    def _daemon_set(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
         count = len(self._machines)
         status = {
             "currentNumberScheduled": count,
@@ -199,7 +199,7 @@ class _Populating:
 
     def _bare_pods(self) -> Iterator[JsonObject]:
         for number in range(1, self._options.bare_pods + 1):
-            plan = Plan(kind="Job", namespace="default", name=f"bare-{number}", replicas=1)
+            plan = WorkloadPlan(kind="Job", namespace="default", name=f"bare-{number}", replicas=1)
             pod = {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -237,7 +237,7 @@ class _Populating:
     def _uid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
-    def _deployment_status(self, plan: Plan) -> JsonObject:
+    def _deployment_status(self, plan: WorkloadPlan) -> JsonObject:
         when = format_time(self._now)
         times = {"lastTransitionTime": when, "lastUpdateTime": when}
         return {
@@ -255,12 +255,12 @@ class _Populating:
         }
 
 
-def _counts(plan: Plan) -> dict[str, int]:
+def _counts(plan: WorkloadPlan) -> dict[str, int]:
     names = ("replicas", "readyReplicas", "availableReplicas")
     return {"observedGeneration": 1, **dict.fromkeys(names, plan.replicas)}
 
 
-def _settled_budget(plan: Plan) -> JsonObject:
+def _settled_budget(plan: WorkloadPlan) -> JsonObject:
     rule: Mapping[str, int | str] = plan.budget or {}
     health = required_health(
         min_available=rule.get("minAvailable"),

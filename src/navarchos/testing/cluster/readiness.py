@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from navarchos.informers import SharedInformer
+from navarchos.testing.cluster.context import SimulatorContext, terminating
 from navarchos.testing.cluster.controllers.daemonsets import plan
 from navarchos.testing.cluster.controllers.replicasets import status_of
 from navarchos.testing.cluster.kinds import (
@@ -16,33 +17,32 @@ from navarchos.testing.cluster.kinds import (
     StatefulSet,
 )
 from navarchos.testing.cluster.pods import mirror_name
-from navarchos.testing.cluster.world import World, terminating
 from navarchos.testing.server import Server
 
-__all__ = ["unsettled"]
+__all__ = ["missing_for_readiness"]
 
 
-def unsettled(world: World, server: Server) -> str:
+def missing_for_readiness(context: SimulatorContext, server: Server) -> str:
     """Return the first thing that is not at rest yet, in words; "" if everything is.
 
     A cache that is behind may look settled, so what the caches say counts only when
     they hold exactly what the server has. (An informer's own `catch_up` would list
     kinds anew in which nothing happens.)
     """
-    unsynced = next((c for c in _caches(world) if not c.has_synced()), None)
+    unsynced = next((c for c in _caches(context) if not c.has_synced()), None)
     if unsynced is not None:
         return f"the first list of {unsynced.resource}"
     # Once more when they have caught up: what they said before may be about older objects.
     # The first look is for speed alone, because to compare everything takes a while.
-    return _unrested(world) or _behind(world, server) or _unrested(world)
+    return _unrested(context) or _behind(context, server) or _unrested(context)
 
 
-def _unrested(world: World) -> str:
-    return _pods(world) or _static_pods(world) or _workloads(world)
+def _unrested(context: SimulatorContext) -> str:
+    return _pods(context) or _static_pods(context) or _workloads(context)
 
 
-def _behind(world: World, server: Server) -> str:
-    for cache in _caches(world):
+def _behind(context: SimulatorContext, server: Server) -> str:
+    for cache in _caches(context):
         cached = {o.metadata.uid: o.metadata.resource_version for o in cache.store.values()}
         resource = cache.resource
         stored = {
@@ -54,21 +54,21 @@ def _behind(world: World, server: Server) -> str:
     return ""
 
 
-def _caches(world: World) -> tuple[SharedInformer[Any], ...]:
+def _caches(context: SimulatorContext) -> tuple[SharedInformer[Any], ...]:
     return (
-        world.nodes,
-        world.pods,
-        world.deployments,
-        world.replica_sets,
-        world.stateful_sets,
-        world.daemon_sets,
-        world.jobs,
-        world.budgets,
+        context.nodes,
+        context.pods,
+        context.deployments,
+        context.replica_sets,
+        context.stateful_sets,
+        context.daemon_sets,
+        context.jobs,
+        context.budgets,
     )
 
 
-def _pods(world: World) -> str:
-    for pod in world.pods.store.values():
+def _pods(context: SimulatorContext) -> str:
+    for pod in context.pods.store.values():
         if pod.is_finished:
             continue
         if pod.is_terminating or not pod.is_ready:
@@ -76,22 +76,22 @@ def _pods(world: World) -> str:
     return ""
 
 
-def _static_pods(world: World) -> str:
-    for node in world.nodes.store.values():
+def _static_pods(context: SimulatorContext) -> str:
+    for node in context.nodes.store.values():
         name = mirror_name(node.metadata.name)
-        if f"kube-system/{name}" not in world.pods.store:
+        if f"kube-system/{name}" not in context.pods.store:
             return f"pod kube-system/{name}"
     return ""
 
 
-def _workloads(world: World) -> str:
+def _workloads(context: SimulatorContext) -> str:
     checks: tuple[tuple[SharedInformer[Any], Callable[[Any], bool]], ...] = (
-        (world.deployments, _has_come_up),
-        (world.replica_sets, partial(_has_its_pods, world)),
-        (world.stateful_sets, partial(_has_its_pods, world)),
-        (world.daemon_sets, partial(_is_everywhere, world)),
-        (world.jobs, _has_begun),
-        (world.budgets, _is_up_to_date),
+        (context.deployments, _has_come_up),
+        (context.replica_sets, partial(_has_its_pods, context)),
+        (context.stateful_sets, partial(_has_its_pods, context)),
+        (context.daemon_sets, partial(_is_everywhere, context)),
+        (context.jobs, _has_begun),
+        (context.budgets, _is_up_to_date),
     )
     for cache, rests in checks:
         for found in cache.store.values():
@@ -100,8 +100,8 @@ def _workloads(world: World) -> str:
     return ""
 
 
-def _has_its_pods(world: World, owner: ReplicaSet | StatefulSet) -> bool:
-    pods = world.pods_of(owner.metadata.uid)
+def _has_its_pods(context: SimulatorContext, owner: ReplicaSet | StatefulSet) -> bool:
+    pods = context.pods_of(owner.metadata.uid)
     counts = status_of(pods, owner.metadata.generation)
     return counts.ready_replicas == owner.spec.replicas and counts == owner.status
 
@@ -115,12 +115,12 @@ def _has_come_up(deployment: Deployment) -> bool:
     )
 
 
-def _is_everywhere(world: World, daemon_set: DaemonSet) -> bool:
+def _is_everywhere(context: SimulatorContext, daemon_set: DaemonSet) -> bool:
     metadata = daemon_set.metadata
     wanted = plan(
         daemon_set.spec.template,
-        world.nodes.store.values(),
-        world.pods_of(metadata.uid),
+        context.nodes.store.values(),
+        context.pods_of(metadata.uid),
         generation=metadata.generation,
     )
     status = wanted.status

@@ -13,6 +13,7 @@ from navarchos.logs import get_logger
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.clock import FakeClock
+from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.controllers import (
     cloud,
     daemonsets,
@@ -29,8 +30,7 @@ from navarchos.testing.cluster.invariants import InvariantChecker, Violation
 from navarchos.testing.cluster.nodes import Machine
 from navarchos.testing.cluster.options import Agent, ClusterOptions
 from navarchos.testing.cluster.population import install_owned, populate
-from navarchos.testing.cluster.readiness import unsettled
-from navarchos.testing.cluster.world import World
+from navarchos.testing.cluster.readiness import missing_for_readiness
 from navarchos.testing.server import Server
 from navarchos.threads import ThreadGroup
 
@@ -139,7 +139,7 @@ class Cluster:
         self._cleanup = ExitStack()
         self._cleanup.callback(server.subscribe(self._checker.observe))
         self._machines: tuple[Machine, ...] = ()
-        self._world: World | None = None
+        self._world: SimulatorContext | None = None
         self._cloud: cloud.Cloud | None = None
 
     def __enter__(self) -> Self:
@@ -199,7 +199,7 @@ class Cluster:
             ),
             clock=self._clock,
         )
-        self._world = World(manager, clients, self.options, self._clock, self._stop)
+        self._world = SimulatorContext(manager, clients, self.options, self._clock, self._stop)
         self._install(self._world)
         self._threads.start("manager", lambda: manager.run(self._stop))
 
@@ -227,7 +227,7 @@ class Cluster:
             if isinstance(self._clock, FakeClock):
                 self._clock.settle()
             began = self._clock.monotonic()
-            waiting_for = unsettled(self._world, self._server)
+            waiting_for = missing_for_readiness(self._world, self._server)
             if not waiting_for:
                 return True
             if not self._pause(began, deadline):
@@ -266,20 +266,20 @@ class Cluster:
             self._cleanup.callback(clients[agent].close)
         return clients
 
-    def _install(self, world: World) -> None:
+    def _install(self, context: SimulatorContext) -> None:
         is_controlled = Agent.CONTROLLERS in self._agents
         if is_controlled:
             for controller in _CONTROLLERS:
-                controller.install(world)
-            node_lifecycle.install_taints(world)
+                controller.install(context)
+            node_lifecycle.install_taints(context)
         if Agent.SCHEDULER in self._agents:
-            scheduler.install(world)
+            scheduler.install(context)
         if Agent.KUBELET in self._agents:
-            kubelets.install(world, collects=is_controlled)
+            kubelets.install(context, collects=is_controlled)
             if not is_controlled:
-                node_lifecycle.install_heartbeats(world)
+                node_lifecycle.install_heartbeats(context)
         if Agent.CLOUD in self._agents:
-            self._cloud = cloud.install(world, self._machines)
+            self._cloud = cloud.install(context, self._machines)
 
 
 def _namespace(name: str) -> dict[str, object]:

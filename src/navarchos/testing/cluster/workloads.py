@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 __all__ = [
     "AGENT",
     "NAMESPACES",
-    "Plan",
+    "WorkloadPlan",
     "budget_manifest",
     "plan_workloads",
     "template_of",
@@ -19,11 +19,11 @@ JsonObject = dict[str, Any]
 NAMESPACES: Final = ("shop", "search", "billing", "media")
 _APPS: Final = ("web", "api", "cart", "index", "mail", "report", "feed", "auth")
 
-Kind = Literal["Deployment", "StatefulSet", "DaemonSet", "Job"]
+WorkloadKind = Literal["Deployment", "StatefulSet", "DaemonSet", "Job"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class WorkloadPlan:
     """One workload.
 
     Attributes:
@@ -38,7 +38,7 @@ class Plan:
         critical: Whether it belongs to the system and tolerates every taint.
     """
 
-    kind: Kind
+    kind: WorkloadKind
     namespace: str
     name: str
     replicas: int
@@ -53,7 +53,7 @@ class Plan:
         return {"app": self.name}
 
 
-AGENT: Final = Plan(
+AGENT: Final = WorkloadPlan(
     kind="DaemonSet",
     namespace="kube-system",
     name="node-agent",
@@ -85,7 +85,7 @@ _RECIPES: Final = (
 )
 
 
-def plan_workloads(total: int) -> list[Plan]:
+def plan_workloads(total: int) -> list[WorkloadPlan]:
     """Return workloads with `total` pods together, those of DaemonSets not counted.
 
     A StatefulSet with a budget comes first and a Job second; Deployments of several
@@ -97,7 +97,7 @@ def plan_workloads(total: int) -> list[Plan]:
     """
     ledger = max(1, min(5, total // 8, total) if total >= 16 else min(2, total))
     plans = [
-        Plan(
+        WorkloadPlan(
             kind="StatefulSet",
             namespace="billing",
             name="ledger",
@@ -108,18 +108,18 @@ def plan_workloads(total: int) -> list[Plan]:
     left = total - ledger
     if left >= 2:
         batch = min(4, max(1, left // 12))
-        plans.append(Plan(kind="Job", namespace="media", name="transcode", replicas=batch))
+        plans.append(WorkloadPlan(kind="Job", namespace="media", name="transcode", replicas=batch))
         left -= batch
     return [*plans, *_deployments(left)]
 
 
-def _deployments(total: int) -> Iterator[Plan]:
+def _deployments(total: int) -> Iterator[WorkloadPlan]:
     number = 0
     while total > 0:
         recipe = _RECIPES[number % len(_RECIPES)]
         turn, app = divmod(number, len(_APPS))
         replicas = min(recipe.replicas, total)
-        yield Plan(
+        yield WorkloadPlan(
             kind="Deployment",
             namespace=NAMESPACES[number % len(NAMESPACES)],
             name=_APPS[app] if not turn else f"{_APPS[app]}-{turn + 1}",
@@ -134,7 +134,7 @@ def _deployments(total: int) -> Iterator[Plan]:
         number += 1
 
 
-def template_of(plan: Plan) -> JsonObject:
+def template_of(plan: WorkloadPlan) -> JsonObject:
     """Return the pod template of a workload."""
     container: JsonObject = {
         "name": plan.name,
@@ -155,7 +155,7 @@ def template_of(plan: Plan) -> JsonObject:
     return {"metadata": {"labels": plan.labels}, "spec": spec}
 
 
-def workload_manifest(plan: Plan, metadata: JsonObject, status: JsonObject) -> JsonObject:
+def workload_manifest(plan: WorkloadPlan, metadata: JsonObject, status: JsonObject) -> JsonObject:
     """Return the workload object itself.
 
     Args:
@@ -189,7 +189,7 @@ def workload_manifest(plan: Plan, metadata: JsonObject, status: JsonObject) -> J
     }
 
 
-def budget_manifest(plan: Plan, metadata: JsonObject, status: JsonObject) -> JsonObject:
+def budget_manifest(plan: WorkloadPlan, metadata: JsonObject, status: JsonObject) -> JsonObject:
     """Return the disruption budget of a workload that has one."""
     return {
         "apiVersion": "policy/v1",

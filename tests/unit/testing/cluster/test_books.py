@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from navarchos.meta import ObjectMeta
-from navarchos.testing.cluster.invariant_state import Books, BudgetRecord, read_pod
+from navarchos.testing.cluster.invariant_state import BudgetRecord, InvariantState, read_pod
 from navarchos.testing.cluster.kinds import (
     Node,
     NodeStatus,
@@ -64,7 +64,7 @@ def budget(name: str, app: str) -> dict[str, Any]:
 def test_a_budgets_counts_equal_a_full_scan_after_any_changes(
     changes: list[tuple[Any, ...]],
 ) -> None:
-    books = Books()
+    books = InvariantState()
     pods: dict[str, dict[str, Any]] = {}
     budgets: dict[str, str] = {}
     for what, name, *facts in changes:
@@ -113,7 +113,7 @@ def calls(work: Callable[[], object]) -> int:
 def test_entering_a_pod_costs_the_same_with_ten_budgets_and_with_a_thousand() -> None:
     costs = []
     for count in (10, 1000):
-        books = Books()
+        books = InvariantState()
         for number in range(count):
             books.set_budget(budget(f"budget-{number}", f"app-{number}"))
         pod = raw("pod-1", 1, "app-7", True, False, "owner")
@@ -125,7 +125,7 @@ def test_entering_a_pod_costs_the_same_with_ten_budgets_and_with_a_thousand() ->
 def test_entering_a_budget_costs_the_same_with_ten_pods_of_others_and_with_a_thousand() -> None:
     costs = []
     for count in (10, 1000):
-        books = Books()
+        books = InvariantState()
         for number in range(count):
             books.set_pod(raw(f"pod-{number}", 1, f"app-{number}", True, False, "owner"))
         one = budget("budget", "app-7")

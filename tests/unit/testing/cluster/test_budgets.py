@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from navarchos.testing.cluster.budgets import (
-    Health,
+    RequiredHealth,
     disrupted_pods,
     healthy_pods,
     required_health,
@@ -18,7 +18,7 @@ from navarchos.testing.cluster.kinds import Pod
 MakePod = Callable[..., Pod]
 
 
-def required(*, pods: int = 5, scale: int = 5, **rule: int | str | None) -> Health:
+def required(*, pods: int = 5, scale: int = 5, **rule: int | str | None) -> RequiredHealth:
     return required_health(
         min_available=rule.get("min_available"),
         max_unavailable=rule.get("max_unavailable"),
@@ -41,20 +41,20 @@ def test_text_without_a_percent_sign_is_no_rule() -> None:
 
 
 def test_a_plain_minimum_counts_the_pods_that_exist() -> None:
-    assert required(min_available=3, pods=2, scale=9) == Health(expected=2, desired=3)
+    assert required(min_available=3, pods=2, scale=9) == RequiredHealth(expected=2, desired=3)
 
 
 def test_a_relative_minimum_is_of_what_the_controllers_want() -> None:
-    assert required(min_available="50%", pods=1, scale=5) == Health(expected=5, desired=3)
+    assert required(min_available="50%", pods=1, scale=5) == RequiredHealth(expected=5, desired=3)
 
 
 @pytest.mark.parametrize(("rule", "desired"), [(1, 4), ("25%", 3), ("100%", 0), (9, 0)])
 def test_a_maximum_is_taken_off_what_the_controllers_want(rule: int | str, desired: int) -> None:
-    assert required(max_unavailable=rule) == Health(expected=5, desired=desired)
+    assert required(max_unavailable=rule) == RequiredHealth(expected=5, desired=desired)
 
 
 def test_a_budget_without_a_rule_asks_for_nothing() -> None:
-    assert required() == Health(expected=5, desired=0)
+    assert required() == RequiredHealth(expected=5, desired=0)
 
 
 def test_terminating_disrupted_and_unready_pods_are_not_healthy(
@@ -70,7 +70,7 @@ def test_terminating_disrupted_and_unready_pods_are_not_healthy(
 
 
 def test_what_is_spare_may_be_disrupted(now: datetime) -> None:
-    status = status_of(Health(expected=5, desired=3), 5, {"x": now}, 7)
+    status = status_of(RequiredHealth(expected=5, desired=3), 5, {"x": now}, 7)
     assert (status.disruptions_allowed, status.current_healthy, status.desired_healthy) == (2, 5, 3)
     assert (status.expected_pods, status.observed_generation) == (5, 7)
     assert status.disrupted_pods == {"x": now}
@@ -80,7 +80,7 @@ def test_what_is_spare_may_be_disrupted(now: datetime) -> None:
 def test_nothing_may_be_disrupted_without_a_surplus_or_without_expected_pods(
     expected: int, desired: int, healthy: int
 ) -> None:
-    assert status_of(Health(expected, desired), healthy, {}, 1).disruptions_allowed == 0
+    assert status_of(RequiredHealth(expected, desired), healthy, {}, 1).disruptions_allowed == 0
 
 
 def test_an_eviction_is_remembered_until_its_pod_terminates_or_time_is_up(

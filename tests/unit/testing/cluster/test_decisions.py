@@ -9,7 +9,7 @@ import pytest
 
 from navarchos.testing.cluster.budgets import is_urgent
 from navarchos.testing.cluster.controllers import daemonsets, jobs, replicasets, statefulsets
-from navarchos.testing.cluster.controllers.jobs import Backoff, Verdict
+from navarchos.testing.cluster.controllers.jobs import JobBackoff, JobResult
 from navarchos.testing.cluster.controllers.statefulsets import stateful_pod
 from navarchos.testing.cluster.kinds import BudgetStatus, Job, Node, Pod, WorkloadStatus
 from navarchos.testing.cluster.pods import Owner, from_template, mirror_pod
@@ -30,7 +30,7 @@ def names(pods: tuple[Pod, ...]) -> list[str]:
 
 def test_a_terminating_or_finished_pod_is_replaced_at_once(make_pod: MakePod) -> None:
     pods = [make_pod("a"), make_pod("b", terminating=True), make_pod("c", phase="Failed")]
-    assert replicasets.next_step(pods, 3) == replicasets.Step(create=2)
+    assert replicasets.next_step(pods, 3) == replicasets.ReplicaStep(create=2)
 
 
 def test_the_least_useful_pods_are_taken_away_first(make_pod: MakePod) -> None:
@@ -81,17 +81,17 @@ def test_a_stateful_pod_comes_back_under_its_name_once_the_old_one_is_gone(
     make_pod: MakePod,
 ) -> None:
     going = [make_pod("db-0"), make_pod("db-1", terminating=True), make_pod("db-2")]
-    assert statefulsets.next_step("db", going, 3) == statefulsets.Step()
+    assert statefulsets.next_step("db", going, 3) == statefulsets.StatefulSetStep()
     gone = [make_pod("db-0"), make_pod("db-2")]
-    assert statefulsets.next_step("db", gone, 3) == statefulsets.Step(create=(1,))
+    assert statefulsets.next_step("db", gone, 3) == statefulsets.StatefulSetStep(create=(1,))
 
 
 def test_ordered_pods_wait_for_those_before_them(make_pod: MakePod) -> None:
-    assert statefulsets.next_step("db", [], 3) == statefulsets.Step(create=(0,))
+    assert statefulsets.next_step("db", [], 3) == statefulsets.StatefulSetStep(create=(0,))
     starting = [make_pod("db-0", ready=False)]
-    assert statefulsets.next_step("db", starting, 3) == statefulsets.Step()
+    assert statefulsets.next_step("db", starting, 3) == statefulsets.StatefulSetStep()
     started = [make_pod("db-0")]
-    assert statefulsets.next_step("db", started, 3) == statefulsets.Step(create=(1,))
+    assert statefulsets.next_step("db", started, 3) == statefulsets.StatefulSetStep(create=(1,))
 
 
 def test_parallel_pods_do_not_wait(make_pod: MakePod) -> None:
@@ -159,19 +159,24 @@ def job(
 def test_a_job_runs_as_many_pods_as_are_still_missing(make_pod: MakePod) -> None:
     pods = [make_pod("a", phase="Succeeded"), make_pod("b")]
     step = jobs.plan(job(parallelism=3, completions=3), pods, ())
-    assert (step.create, step.tally.active, step.tally.ready, step.tally.succeeded) == (1, 1, 1, 1)
+    assert (step.create, step.counts.active, step.counts.ready, step.counts.succeeded) == (
+        1,
+        1,
+        1,
+        1,
+    )
 
 
 def test_a_success_is_counted_once(make_pod: MakePod) -> None:
     pods = [make_pod("a", phase="Succeeded")]
     wanted = job(parallelism=2, completions=2, status={"succeeded": 1})
     step = jobs.plan(wanted, pods, {"uid-a"})
-    assert (step.create, step.tally.succeeded, step.successes) == (1, 1, frozenset())
+    assert (step.create, step.counts.succeeded, step.successes) == (1, 1, frozenset())
 
 
 def test_a_job_that_is_done_creates_nothing_and_says_so_in_the_order_that_servers_want() -> None:
     step = jobs.plan(job(parallelism=2, completions=2, status={"succeeded": 2}), [], ())
-    assert (step.create, step.verdict) == (0, Verdict.COMPLETE)
+    assert (step.create, step.result) == (0, JobResult.COMPLETE)
     assert step.conditions == ("SuccessCriteriaMet", "Complete")
 
 
@@ -185,25 +190,25 @@ def test_a_job_is_not_complete_before_its_last_pod_is_gone(make_pod: MakePod) ->
 def test_an_evicted_pod_of_a_job_is_run_again_and_counts_as_failed(make_pod: MakePod) -> None:
     pods = [make_pod("a"), make_pod("b", terminating=True)]
     step = jobs.plan(job(parallelism=2, completions=2), pods, ())
-    assert (step.create, step.tally.failed, step.tally.terminating) == (1, 1, 1)
+    assert (step.create, step.counts.failed, step.counts.terminating) == (1, 1, 1)
 
 
 def test_a_job_that_replaces_failed_pods_only_waits_until_one_has_ended(make_pod: MakePod) -> None:
     wanted = job(parallelism=2, completions=2, podReplacementPolicy="Failed")
     going = [make_pod("a"), make_pod("b", terminating=True)]
     step = jobs.plan(wanted, going, ())
-    assert (step.create, step.tally.failed) == (0, 0)
+    assert (step.create, step.counts.failed) == (0, 0)
     gone = [make_pod("a"), make_pod("b", phase="Failed", terminating=True)]
     step = jobs.plan(wanted, gone, ())
-    assert (step.create, step.tally.failed) == (1, 1)
+    assert (step.create, step.counts.failed) == (1, 1)
 
 
 def test_a_job_fails_when_more_pods_have_failed_than_it_allows(make_pod: MakePod) -> None:
     pods = [make_pod("a", phase="Failed"), make_pod("b", phase="Failed"), make_pod("c")]
     allowed = jobs.plan(job(completions=3, backoffLimit=2), pods, ())
-    assert (allowed.verdict, allowed.tally.failed) == (None, 2)
+    assert (allowed.result, allowed.counts.failed) == (None, 2)
     step = jobs.plan(job(completions=3, backoffLimit=1), pods, ())
-    assert (step.verdict, step.create, names(step.delete)) == (Verdict.FAILED, 0, ["c"])
+    assert (step.result, step.create, names(step.delete)) == (JobResult.FAILED, 0, ["c"])
     assert step.conditions == ("FailureTarget",)
     last = jobs.plan(job(completions=3, backoffLimit=1), pods[:2], ())
     assert last.conditions == ("FailureTarget", "Failed")
@@ -212,7 +217,7 @@ def test_a_job_fails_when_more_pods_have_failed_than_it_allows(make_pod: MakePod
 def test_a_verdict_stays_though_the_counts_would_say_otherwise(make_pod: MakePod) -> None:
     conditions = [{"type": "FailureTarget", "status": "True"}]
     failing = job(completions=1, status={"conditions": conditions})
-    assert jobs.plan(failing, [make_pod("a")], ()).verdict is Verdict.FAILED
+    assert jobs.plan(failing, [make_pod("a")], ()).result is JobResult.FAILED
 
 
 def test_without_completions_one_success_is_enough_once_the_others_have_ended(
@@ -222,8 +227,8 @@ def test_without_completions_one_success_is_enough_once_the_others_have_ended(
     assert jobs.plan(queue, [], ()).create == 3
     pods = [make_pod("a", phase="Succeeded"), make_pod("b")]
     running = jobs.plan(queue, pods, ())
-    assert (running.create, running.delete, running.verdict) == (0, (), None)
-    assert jobs.plan(queue, pods[:1], ()).verdict is Verdict.COMPLETE
+    assert (running.create, running.delete, running.result) == (0, (), None)
+    assert jobs.plan(queue, pods[:1], ()).result is JobResult.COMPLETE
 
 
 def test_a_job_that_wants_fewer_pods_at_once_takes_some_away(make_pod: MakePod) -> None:
@@ -233,7 +238,7 @@ def test_a_job_that_wants_fewer_pods_at_once_takes_some_away(make_pod: MakePod) 
 
 
 def test_each_further_failure_doubles_the_wait_and_a_success_ends_it(make_pod: MakePod) -> None:
-    backoff, wanted = Backoff(), job(completions=9)
+    backoff, wanted = JobBackoff(), job(completions=9)
     assert backoff.left(0.0, speed=1.0) == 0.0
     waits = []
     for number in range(8):

@@ -13,11 +13,11 @@ from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import ClusterOptions, Span
+from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.controllers import kubelets
 from navarchos.testing.cluster.kinds import Node
 from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.pod_lifecycle import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
-from navarchos.testing.cluster.world import World
 from navarchos.threads import ThreadGroup
 
 LIMIT = 30.0
@@ -62,7 +62,7 @@ def start(scene: Scene, cleanup: ExitStack, **options: Any) -> None:
         options=ManagerOptions(metrics_address="0", health_address="0", component="simulator"),
     )
     paces = {"pod_start": NOW, "pod_termination": NOW, "pod_quarantine": NOW, **options}
-    world = World(manager, clients, ClusterOptions(**paces), SYSTEM_CLOCK, stop)
+    world = SimulatorContext(manager, clients, ClusterOptions(**paces), SYSTEM_CLOCK, stop)
     kubelets.install(world, serves=is_ours, collects=False)
     threads = ThreadGroup("kubelets", stop=stop)
     cleanup.callback(threads.join, LIMIT)

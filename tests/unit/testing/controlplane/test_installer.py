@@ -89,7 +89,9 @@ def test_a_build_of_another_version_is_not_kept(world: World) -> None:
     assert not world.cache.path("etcd").exists()
 
 
-def test_when_no_way_works_the_message_names_each_way_and_its_error(world: World) -> None:
+def test_when_no_way_works_the_message_names_each_way_and_its_error(
+    world: World,
+) -> None:
     with pytest.raises(BinariesMissing) as caught:
         world.obtainer().obtain([ETCD])
     text = str(caught.value)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from navarchos.client import Conflict, NotFound, ignore_already_exists
 from navarchos.logs import get_logger
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.kinds import NODES, Node
 from navarchos.testing.cluster.nodes import Machine, node_manifest, successor
 from navarchos.testing.cluster.options import Agent
-from navarchos.testing.cluster.world import World
 
 __all__ = ["Cloud", "install"]
 
@@ -46,9 +46,9 @@ class Cloud(Reconciler):
     that others read.
     """
 
-    def __init__(self, world: World, machines: Sequence[Machine]) -> None:
-        self._world = world
-        self._nodes = world.writer(Agent.CLOUD, NODES)
+    def __init__(self, context: SimulatorContext, machines: Sequence[Machine]) -> None:
+        self._world = context
+        self._nodes = context.writer(Agent.CLOUD, NODES)
         self._places = {m.name: _Place(m) for m in machines}
         self._last_number = max((m.number for m in machines), default=0)
         self._replaced_lock = threading.Lock()
@@ -111,9 +111,9 @@ class Cloud(Reconciler):
         return max(0.0, place.due - now)
 
 
-def install(world: World, machines: Sequence[Machine]) -> Cloud:
+def install(context: SimulatorContext, machines: Sequence[Machine]) -> Cloud:
     """Add the controller to the manager."""
-    cloud = Cloud(world, machines)
-    if world.options.terminate_label:
-        Builder(world.manager, "cloud").for_(NODES).build(cloud)
+    cloud = Cloud(context, machines)
+    if context.options.terminate_label:
+        Builder(context.manager, "cloud").for_(NODES).build(cloud)
     return cloud

@@ -13,6 +13,7 @@ import msgspec
 from navarchos.client.taints import Toleration
 from navarchos.placement import NodeAffinityRule, untolerated_taints
 from navarchos.runtime import Builder, Request
+from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
 from navarchos.testing.cluster.kinds import (
     DAEMON_SETS,
@@ -26,13 +27,12 @@ from navarchos.testing.cluster.kinds import (
     Template,
 )
 from navarchos.testing.cluster.pods import DAEMON_TOLERATIONS, from_template
-from navarchos.testing.cluster.world import World, status_patch
 
-__all__ = ["DaemonSets", "Plan", "install", "plan", "tolerations_of"]
+__all__ = ["DaemonSetPlan", "DaemonSets", "install", "plan", "tolerations_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DaemonSetPlan:
     """Nodes that lack a pod, pods that are too many, and the status to show."""
 
     create: tuple[str, ...]
@@ -42,7 +42,7 @@ class Plan:
 
 def plan(
     template: Template, nodes: Iterable[Node], pods: Iterable[Pod], *, generation: int = 0
-) -> Plan:
+) -> DaemonSetPlan:
     """Return what is missing and what is too much.
 
     Every node that they may come to and whose taints they tolerate gets one, cordoned
@@ -76,7 +76,7 @@ def plan(
         desired_number_scheduled=wanted,
         number_ready=ready,
     )
-    return Plan(tuple(create), tuple(delete), status)
+    return DaemonSetPlan(tuple(create), tuple(delete), status)
 
 
 def tolerations_of(template: Template) -> tuple[Toleration, ...]:
@@ -100,10 +100,10 @@ def _surplus(held: list[Pod]) -> list[Pod]:
 class DaemonSets(WorkloadReconciler[DaemonSet]):
     """Creates the pods that nodes lack."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, DAEMON_SETS, world.daemon_sets)
+    def __init__(self, context: SimulatorContext) -> None:
+        super().__init__(context, DAEMON_SETS, context.daemon_sets)
 
-    def keep_up(self, found: DaemonSet) -> None:
+    def sync(self, found: DaemonSet) -> None:
         """Create the pods that nodes lack, and delete those that do not belong."""
         step = self._plan(found)
         template, namespace = found.spec.template, found.metadata.namespace
@@ -130,24 +130,24 @@ class DaemonSets(WorkloadReconciler[DaemonSet]):
     def requests_for(self, node: Node) -> Iterable[Request]:
         """Map a node that changed to every DaemonSet."""
         del node
-        for each in self.world.daemon_sets.lister.list():
+        for each in self.context.daemon_sets.lister.list():
             yield Request(each.metadata.namespace, each.metadata.name)
 
-    def _plan(self, found: DaemonSet) -> Plan:
+    def _plan(self, found: DaemonSet) -> DaemonSetPlan:
         metadata = found.metadata
         return plan(
             found.spec.template,
-            self.world.nodes.lister.list(),
-            self.world.pods_of(metadata.uid),
+            self.context.nodes.lister.list(),
+            self.context.pods_of(metadata.uid),
             generation=metadata.generation,
         )
 
 
-def install(world: World) -> None:
+def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    reconciler = DaemonSets(world)
+    reconciler = DaemonSets(context)
     (
-        Builder(world.manager, "daemonset")
+        Builder(context.manager, "daemonset")
         .for_(DAEMON_SETS)
         .owns(PODS)
         .watches(NODES, map=reconciler.requests_for)

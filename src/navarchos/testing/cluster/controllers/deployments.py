@@ -10,6 +10,7 @@ import msgspec
 
 from navarchos.meta import format_time
 from navarchos.runtime import Builder
+from navarchos.testing.cluster.context import BY_OWNER, SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.replicasets import (
     same_template,
     template_hash,
@@ -24,7 +25,6 @@ from navarchos.testing.cluster.kinds import (
     WorkloadStatus,
 )
 from navarchos.testing.cluster.options import Agent
-from navarchos.testing.cluster.world import BY_OWNER, World, status_patch
 
 __all__ = ["Deployments", "install", "summed"]
 
@@ -32,11 +32,11 @@ __all__ = ["Deployments", "install", "summed"]
 class Deployments(WorkloadReconciler[Deployment]):
     """Keeps the ReplicaSets of a Deployment at the sizes that it wants."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, DEPLOYMENTS, world.deployments)
-        self._sets = world.writer(Agent.CONTROLLERS, REPLICA_SETS)
+    def __init__(self, context: SimulatorContext) -> None:
+        super().__init__(context, DEPLOYMENTS, context.deployments)
+        self._sets = context.writer(Agent.CONTROLLERS, REPLICA_SETS)
 
-    def keep_up(self, found: Deployment) -> None:
+    def sync(self, found: Deployment) -> None:
         """Create the ReplicaSet of the template, or scale all as they should be."""
         owned = self._owned(found)
         current = _current(found, owned)
@@ -61,7 +61,7 @@ class Deployments(WorkloadReconciler[Deployment]):
         )
 
     def _owned(self, found: Deployment) -> list[ReplicaSet]:
-        return self.world.replica_sets.lister.by_index(BY_OWNER, found.metadata.uid)
+        return self.context.replica_sets.lister.by_index(BY_OWNER, found.metadata.uid)
 
     def _create(self, owner: Deployment) -> None:
         metadata, spec = owner.metadata, msgspec.to_builtins(owner.spec)
@@ -75,7 +75,7 @@ class Deployments(WorkloadReconciler[Deployment]):
             "spec": with_hash(spec, digest),
         }
         created = self._sets.create(replica_set, metadata.namespace)
-        self.world.replica_sets.observe_write(created)
+        self.context.replica_sets.observe_write(created)
 
     def _scale(self, found: ReplicaSet, replicas: int) -> None:
         if found.spec.replicas == replicas:
@@ -83,12 +83,12 @@ class Deployments(WorkloadReconciler[Deployment]):
         metadata = found.metadata
         body = {"spec": {"replicas": replicas}}
         scaled = self._sets.patch(metadata.name, body, metadata.namespace, uid=metadata.uid)
-        self.world.replica_sets.observe_write(scaled)
+        self.context.replica_sets.observe_write(scaled)
 
     def _available(self, found: Deployment, status: WorkloadStatus) -> dict[str, object]:
         # Upstream's default strategy lets a quarter be away.
         enough = status.available_replicas >= found.spec.replicas - found.spec.replicas // 4
-        when = format_time(self.world.clock.now())
+        when = format_time(self.context.clock.now())
         return {
             "type": "Available",
             "status": "True" if enough else "False",
@@ -114,11 +114,11 @@ def _current(found: Deployment, owned: list[ReplicaSet]) -> ReplicaSet | None:
     return next((each for each in owned if same_template(wanted, each.spec.template)), None)
 
 
-def install(world: World) -> None:
+def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
-        Builder(world.manager, "deployment")
+        Builder(context.manager, "deployment")
         .for_(DEPLOYMENTS)
         .owns(REPLICA_SETS)
-        .build(Deployments(world))
+        .build(Deployments(context))
     )

@@ -31,6 +31,17 @@ from navarchos.testing.cluster.budgets import (
     required_health,
     status_of,
 )
+from navarchos.testing.cluster.context import (
+    BY_LABEL,
+    BY_OWNER,
+    STATUS_DELAY,
+    Debouncer,
+    SimulatorContext,
+    label_key,
+    labels_of_pod,
+    status_patch,
+    terminating,
+)
 from navarchos.testing.cluster.kinds import (
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
@@ -45,17 +56,6 @@ from navarchos.testing.cluster.kinds import (
     StatefulSet,
 )
 from navarchos.testing.cluster.options import Agent
-from navarchos.testing.cluster.world import (
-    BY_LABEL,
-    BY_OWNER,
-    STATUS_DELAY,
-    Patience,
-    World,
-    label_key,
-    labels_of_pod,
-    status_patch,
-    terminating,
-)
 
 __all__ = ["Disruption", "NoScale", "Scales", "install"]
 
@@ -85,8 +85,8 @@ class _Scale(NamedTuple):
 class Scales:
     """Looks scales up in the caches of workloads."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
+    def __init__(self, context: SimulatorContext) -> None:
+        self._world = context
 
     def of(self, pods: Iterable[Pod]) -> int:
         """Return how many pods the controllers of `pods` want together.
@@ -138,13 +138,13 @@ _CATCH_UP_TIMEOUT: Final = 5.0
 class Disruption(Reconciler):
     """Computes budgets; writes at once what changes what is allowed."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._budgets = world.writer(Agent.CONTROLLERS, DISRUPTION_BUDGETS)
-        self._patience = Patience(STATUS_DELAY, world.clock)
-        self._timeout = max(_LEAST_TIMEOUT, world.durations.scaled(DELETION_TIMEOUT))
+    def __init__(self, context: SimulatorContext) -> None:
+        self._world = context
+        self._budgets = context.writer(Agent.CONTROLLERS, DISRUPTION_BUDGETS)
+        self._patience = Debouncer(STATUS_DELAY, context.clock)
+        self._timeout = max(_LEAST_TIMEOUT, context.durations.scaled(DELETION_TIMEOUT))
         self._confirmed = _Confirmed()
-        self._scales = Scales(world)
+        self._scales = Scales(context)
 
     def reconcile(self, request: Request) -> Result:
         """Recompute one budget."""
@@ -339,11 +339,11 @@ def _condition(status: BudgetStatus, now: datetime) -> dict[str, object]:
     }
 
 
-def install(world: World) -> None:
+def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    reconciler = Disruption(world)
+    reconciler = Disruption(context)
     (
-        Builder(world.manager, "disruption")
+        Builder(context.manager, "disruption")
         .for_(DISRUPTION_BUDGETS)
         .watches(PODS, map=reconciler.requests_for)
         .watches(DEPLOYMENTS, map=reconciler.requests_beside)

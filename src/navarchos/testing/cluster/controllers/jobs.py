@@ -16,21 +16,21 @@ from typing import Final
 from navarchos.client import NotFound, ignore_terminating_namespace
 from navarchos.meta import format_time
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster.context import SimulatorContext, terminating
 from navarchos.testing.cluster.controllers.replicasets import next_step
 from navarchos.testing.cluster.controllers.workload_reconciler import PodControl, owner_of
 from navarchos.testing.cluster.kinds import JOBS, PODS, Job, Pod
 from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.pods import from_template
-from navarchos.testing.cluster.world import World, terminating
 
-__all__ = ["Backoff", "Jobs", "Plan", "Tally", "Verdict", "install", "is_over", "plan"]
+__all__ = ["JobBackoff", "JobCounts", "JobPlan", "JobResult", "Jobs", "install", "is_over", "plan"]
 
 _FIRST_DELAY: Final = 10.0
 _LONGEST_DELAY: Final = 600.0
 """Simulated seconds between a failure and the next try; they double in between."""
 
 
-class Verdict(StrEnum):
+class JobResult(StrEnum):
     """How a Job comes to its end: the type of the condition that it ends with."""
 
     COMPLETE = "Complete"
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tally:
+class JobCounts:
     """The counts of a Job's status."""
 
     active: int
@@ -49,7 +49,7 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class JobPlan:
     """Pods to create or to delete, and what the status should say.
 
     Attributes:
@@ -63,15 +63,15 @@ class Plan:
 
     create: int
     delete: tuple[Pod, ...]
-    tally: Tally
+    counts: JobCounts
     failures: frozenset[str] = frozenset()
     successes: frozenset[str] = frozenset()
-    verdict: Verdict | None = None
+    result: JobResult | None = None
 
     @property
     def is_settled(self) -> bool:
         """Whether none of its pods runs any more."""
-        return not self.tally.active and not self.tally.terminating
+        return not self.counts.active and not self.counts.terminating
 
     @property
     def conditions(self) -> tuple[str, ...]:
@@ -80,19 +80,21 @@ class Plan:
         First it is said how the Job will end, and that it has once its last pod is gone:
         servers refuse `Complete` before `SuccessCriteriaMet`.
         """
-        if self.verdict is None:
+        if self.result is None:
             return ()
-        first = "SuccessCriteriaMet" if self.verdict is Verdict.COMPLETE else "FailureTarget"
-        return (first, self.verdict.value) if self.is_settled else (first,)
+        first = "SuccessCriteriaMet" if self.result is JobResult.COMPLETE else "FailureTarget"
+        return (first, self.result.value) if self.is_settled else (first,)
 
     def differs_from(self, job: Job) -> bool:
         """Tell whether the status says something else."""
         shown = job.status
-        counts = Tally(shown.active, shown.ready, shown.succeeded, shown.failed, shown.terminating)
-        return self.tally != counts or not true_conditions(job).issuperset(self.conditions)
+        counts = JobCounts(
+            shown.active, shown.ready, shown.succeeded, shown.failed, shown.terminating
+        )
+        return self.counts != counts or not true_conditions(job).issuperset(self.conditions)
 
 
-def plan(job: Job, pods: Iterable[Pod], counted: Collection[str]) -> Plan:
+def plan(job: Job, pods: Iterable[Pod], counted: Collection[str]) -> JobPlan:
     """Return what is missing for a Job to come to its end.
 
     Args:
@@ -106,38 +108,38 @@ def plan(job: Job, pods: Iterable[Pod], counted: Collection[str]) -> Plan:
     successes = frozenset(p.metadata.uid for p in fresh if p.status.phase == "Succeeded")
     failures = frozenset(p.metadata.uid for p in fresh if _has_failed(job, p))
     active = [pod for pod in pods if pod.is_active]
-    tally = Tally(
+    counts = JobCounts(
         active=len(active),
         ready=sum(pod.is_ready for pod in active),
         succeeded=job.status.succeeded + len(successes),
         failed=job.status.failed + len(failures),
         terminating=sum(pod.is_terminating and not pod.is_finished for pod in pods),
     )
-    verdict = _verdict(job, tally)
-    wanted = 0 if verdict is not None else _wanted(job, tally)
+    result = _verdict(job, counts)
+    wanted = 0 if result is not None else _wanted(job, counts)
     step = next_step(active, wanted)
     # Who asks for it waits until a pod has ended before another one takes its place.
-    held = tally.terminating if _waits_for_the_end(job) else 0
+    held = counts.terminating if _waits_for_the_end(job) else 0
     create = max(0, step.create - held)
-    return Plan(create, step.delete, tally, failures, successes, verdict)
+    return JobPlan(create, step.delete, counts, failures, successes, result)
 
 
-def _verdict(job: Job, tally: Tally) -> Verdict | None:
+def _verdict(job: Job, counts: JobCounts) -> JobResult | None:
     shown = true_conditions(job)
-    if "FailureTarget" in shown or tally.failed > job.spec.backoff_limit:
-        return Verdict.FAILED
+    if "FailureTarget" in shown or counts.failed > job.spec.backoff_limit:
+        return JobResult.FAILED
     if job.spec.completions is None:
-        is_complete = tally.succeeded > 0 and not tally.active
+        is_complete = counts.succeeded > 0 and not counts.active
     else:
-        is_complete = tally.succeeded >= job.spec.completions
-    return Verdict.COMPLETE if is_complete or "SuccessCriteriaMet" in shown else None
+        is_complete = counts.succeeded >= job.spec.completions
+    return JobResult.COMPLETE if is_complete or "SuccessCriteriaMet" in shown else None
 
 
-def _wanted(job: Job, tally: Tally) -> int:
+def _wanted(job: Job, counts: JobCounts) -> int:
     if job.spec.completions is not None:
-        return min(job.spec.parallelism, job.spec.completions - tally.succeeded)
+        return min(job.spec.parallelism, job.spec.completions - counts.succeeded)
     # A work queue: once a pod has succeeded the others come to their end, and no new one.
-    return min(tally.active, job.spec.parallelism) if tally.succeeded else job.spec.parallelism
+    return min(counts.active, job.spec.parallelism) if counts.succeeded else job.spec.parallelism
 
 
 def _has_failed(job: Job, pod: Pod) -> bool:
@@ -158,10 +160,10 @@ def true_conditions(job: Job) -> set[str]:
 
 def is_over(job: Job) -> bool:
     """Tell whether a Job has come to its end."""
-    return not true_conditions(job).isdisjoint(Verdict)
+    return not true_conditions(job).isdisjoint(JobResult)
 
 
-class Backoff:
+class JobBackoff:
     """How long a Job waits after its pods have failed.
 
     Ten seconds after the first failure, twice as long after each further one, ten
@@ -173,7 +175,7 @@ class Backoff:
         self._in_a_row = 0
         self._last = 0.0
 
-    def note(self, step: Plan, now: float) -> None:
+    def note(self, step: JobPlan, now: float) -> None:
         """Take the ends of pods into account; those that were noted count once."""
         if step.successes - self._noted:
             self._in_a_row = 0
@@ -191,8 +193,8 @@ class Backoff:
 
 
 _WHY: Final = {
-    Verdict.COMPLETE: ("CompletionsReached", "Reached expected number of succeeded pods"),
-    Verdict.FAILED: ("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
+    JobResult.COMPLETE: ("CompletionsReached", "Reached expected number of succeeded pods"),
+    JobResult.FAILED: ("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
 }
 
 
@@ -202,16 +204,16 @@ class _Memory:
 
     uid: str
     counted: set[str] = field(default_factory=set)  # pods whose end the status counts
-    backoff: Backoff = field(default_factory=Backoff)
+    backoff: JobBackoff = field(default_factory=JobBackoff)
 
 
 class Jobs(Reconciler):
     """Creates pods until enough have succeeded. One worker: it keeps its count."""
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._jobs = world.writer(Agent.CONTROLLERS, JOBS)
-        self._pods = PodControl(world)
+    def __init__(self, context: SimulatorContext) -> None:
+        self._world = context
+        self._jobs = context.writer(Agent.CONTROLLERS, JOBS)
+        self._pods = PodControl(context)
         self._memories: dict[Request, _Memory] = {}
 
     def reconcile(self, request: Request) -> Result:
@@ -236,10 +238,10 @@ class Jobs(Reconciler):
                 memory.counted |= step.successes | step.failures
         return Result(requeue_after=left) if left else DONE
 
-    def _plan(self, found: Job, memory: _Memory) -> Plan:
+    def _plan(self, found: Job, memory: _Memory) -> JobPlan:
         return plan(found, self._world.pods_of(found.metadata.uid), memory.counted)
 
-    def _act(self, found: Job, step: Plan) -> None:
+    def _act(self, found: Job, step: JobPlan) -> None:
         owner, namespace = owner_of(JOBS, found), found.metadata.namespace
         with ignore_terminating_namespace():
             for _ in range(step.create):
@@ -247,21 +249,21 @@ class Jobs(Reconciler):
         for pod in step.delete:
             self._pods.delete(pod)
 
-    def _write_status(self, found: Job, step: Plan) -> None:
+    def _write_status(self, found: Job, step: JobPlan) -> None:
         when = format_time(self._world.clock.now())
-        tally = step.tally
+        counts = step.counts
         status: dict[str, object] = {
-            "active": tally.active,
-            "ready": tally.ready,
-            "succeeded": tally.succeeded,
-            "failed": tally.failed,
-            "terminating": tally.terminating,
+            "active": counts.active,
+            "ready": counts.ready,
+            "succeeded": counts.succeeded,
+            "failed": counts.failed,
+            "terminating": counts.terminating,
         }
         if found.status.start_time is None:
             status["startTime"] = when
-        if step.verdict is not None:
-            status["conditions"] = _conditions(step, step.verdict, when)
-            if step.verdict is Verdict.COMPLETE and step.is_settled:
+        if step.result is not None:
+            status["conditions"] = _conditions(step, step.result, when)
+            if step.result is JobResult.COMPLETE and step.is_settled:
                 status["completionTime"] = when
         metadata = found.metadata
         body = {"status": status}
@@ -269,8 +271,8 @@ class Jobs(Reconciler):
         self._world.jobs.observe_write(written)
 
 
-def _conditions(step: Plan, verdict: Verdict, when: str) -> list[dict[str, object]]:
-    reason, message = _WHY[verdict]
+def _conditions(step: JobPlan, result: JobResult, when: str) -> list[dict[str, object]]:
+    reason, message = _WHY[result]
     return [
         {
             "type": kind,
@@ -284,6 +286,6 @@ def _conditions(step: Plan, verdict: Verdict, when: str) -> list[dict[str, objec
     ]
 
 
-def install(world: World) -> None:
+def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    Builder(world.manager, "job").for_(JOBS).owns(PODS).build(Jobs(world))
+    Builder(context.manager, "job").for_(JOBS).owns(PODS).build(Jobs(context))

@@ -12,11 +12,11 @@ from typing import Final
 
 from navarchos.client import Conflict, NotFound, ignore_already_exists
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster.context import BY_NODE, SimulatorContext
 from navarchos.testing.cluster.kinds import NODES, PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent, Span
 from navarchos.testing.cluster.pod_lifecycle import Stage, StageTimers, next_stage, told_span
 from navarchos.testing.cluster.pods import finished_status, mirror_pod, running_status
-from navarchos.testing.cluster.world import BY_NODE, World
 
 __all__ = ["Kubelets", "Serves", "StaticPods", "install"]
 
@@ -29,11 +29,11 @@ _FIRST_POD_ADDRESS: Final = int(IPv4Address("100.96.0.1"))
 class Kubelets(Reconciler):
     """Starts and ends pods in simulated time."""
 
-    def __init__(self, world: World, serves: Serves | None, *, collects: bool) -> None:
-        self._world = world
+    def __init__(self, context: SimulatorContext, serves: Serves | None, *, collects: bool) -> None:
+        self._world = context
         self._serves = serves
         self._collects = collects
-        self._pods = world.writer(Agent.KUBELET, PODS)
+        self._pods = context.writer(Agent.KUBELET, PODS)
         self._timers: StageTimers[Request] = StageTimers()
         self._addresses_lock = threading.Lock()
         self._addresses = itertools.count(_FIRST_POD_ADDRESS)  # guarded by _addresses_lock
@@ -132,10 +132,10 @@ class Kubelets(Reconciler):
 class StaticPods(Reconciler):
     """Shows the static pod of each node, as its kubelet does (a mirror pod)."""
 
-    def __init__(self, world: World, serves: Serves | None) -> None:
-        self._world = world
+    def __init__(self, context: SimulatorContext, serves: Serves | None) -> None:
+        self._world = context
         self._serves = serves
-        self._pods = world.writer(Agent.KUBELET, PODS)
+        self._pods = context.writer(Agent.KUBELET, PODS)
 
     def reconcile(self, request: Request) -> Result:
         """Create the mirror pod of one node if it is missing."""
@@ -158,7 +158,9 @@ class StaticPods(Reconciler):
             yield Request("", owner.name)
 
 
-def install(world: World, *, serves: Serves | None = None, collects: bool = True) -> None:
+def install(
+    context: SimulatorContext, *, serves: Serves | None = None, collects: bool = True
+) -> None:
     """Add both controllers to the manager.
 
     Args:
@@ -167,17 +169,17 @@ def install(world: World, *, serves: Serves | None = None, collects: bool = True
         collects: Whether pods whose node is gone are collected, too. Leave that out
             where the cluster has a collector of its own.
     """
-    kubelets = Kubelets(world, serves, collects=collects)
-    static_pods = StaticPods(world, serves)
+    kubelets = Kubelets(context, serves, collects=collects)
+    static_pods = StaticPods(context, serves)
     (
-        Builder(world.manager, "kubelet")
+        Builder(context.manager, "kubelet")
         .watches(PODS, map=kubelets.requests_for)
         .watches(NODES, map=kubelets.requests_on)
         .with_workers(4)
         .build(kubelets)
     )
     (
-        Builder(world.manager, "static-pods")
+        Builder(context.manager, "static-pods")
         .for_(NODES)
         .watches(PODS, map=static_pods.requests_for)
         .build(static_pods)

@@ -8,11 +8,11 @@ from navarchos.client import Conflict, NotFound, Resource, ignore_already_exists
 from navarchos.meta import format_time
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.stopping import StopToken
+from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.controllers.kubelets import Serves
 from navarchos.testing.cluster.kinds import NODES
 from navarchos.testing.cluster.nodes import taints_of
 from navarchos.testing.cluster.options import Agent
-from navarchos.testing.cluster.world import World
 
 __all__ = ["Heartbeats", "NodeTaints", "install_heartbeats", "install_taints"]
 
@@ -23,9 +23,9 @@ class NodeTaints(Reconciler):
     The taint with which a real server registers nodes goes once they are ready.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._nodes = world.writer(Agent.CONTROLLERS, NODES)
+    def __init__(self, context: SimulatorContext) -> None:
+        self._world = context
+        self._nodes = context.writer(Agent.CONTROLLERS, NODES)
 
     def reconcile(self, request: Request) -> Result:
         """Bring the taints of one node in line with its cordon."""
@@ -47,9 +47,9 @@ class NodeTaints(Reconciler):
         return DONE
 
 
-def install_taints(world: World) -> None:
+def install_taints(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    Builder(world.manager, "node-taints").for_(NODES).build(NodeTaints(world))
+    Builder(context.manager, "node-taints").for_(NODES).build(NodeTaints(context))
 
 
 _LEASES: Final = Resource(
@@ -69,10 +69,10 @@ class Heartbeats:
         serves: Which nodes are the simulator's; all without it.
     """
 
-    def __init__(self, world: World, serves: Serves | None) -> None:
-        self._world = world
+    def __init__(self, context: SimulatorContext, serves: Serves | None) -> None:
+        self._world = context
         self._serves = serves
-        self._leases = world.writer(Agent.KUBELET, _LEASES)
+        self._leases = context.writer(Agent.KUBELET, _LEASES)
 
     def run(self, stop: StopToken) -> None:
         """Renew until told to stop."""
@@ -96,6 +96,6 @@ class Heartbeats:
                 self._leases.create({"metadata": {"name": name}, "spec": spec}, _NAMESPACE)
 
 
-def install_heartbeats(world: World, *, serves: Serves | None = None) -> None:
+def install_heartbeats(context: SimulatorContext, *, serves: Serves | None = None) -> None:
     """Let the manager run them."""
-    world.manager.add(Heartbeats(world, serves))
+    context.manager.add(Heartbeats(context, serves))

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from navarchos.runtime import Builder
+from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
 from navarchos.testing.cluster.kinds import (
     PODS,
@@ -21,12 +22,11 @@ from navarchos.testing.cluster.kinds import (
     WorkloadStatus,
 )
 from navarchos.testing.cluster.pods import from_template
-from navarchos.testing.cluster.world import World, status_patch
 
 __all__ = [
     "HASH_LABEL",
     "ReplicaSets",
-    "Step",
+    "ReplicaStep",
     "install",
     "next_step",
     "same_template",
@@ -41,14 +41,14 @@ HASH_LABEL = "pod-template-hash"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReplicaStep:
     """So many pods to create, and which ones to delete; at most one of the two."""
 
     create: int = 0
     delete: tuple[Pod, ...] = ()
 
 
-def next_step(pods: Iterable[Pod], replicas: int) -> Step:
+def next_step(pods: Iterable[Pod], replicas: int) -> ReplicaStep:
     """Return how to get from the pods that exist to `replicas` active ones.
 
     Terminating and finished pods do not count, as upstream: a pod that is evicted
@@ -58,8 +58,8 @@ def next_step(pods: Iterable[Pod], replicas: int) -> Step:
     active = [pod for pod in pods if pod.is_active]
     missing = replicas - len(active)
     if missing >= 0:
-        return Step(create=missing)
-    return Step(delete=tuple(sorted(active, key=_usefulness)[:-missing]))
+        return ReplicaStep(create=missing)
+    return ReplicaStep(delete=tuple(sorted(active, key=_usefulness)[:-missing]))
 
 
 def _usefulness(pod: Pod) -> tuple[bool, bool, float, str]:
@@ -122,13 +122,13 @@ def _without_hash(template: Template) -> Mapping[str, object]:
 class ReplicaSets(WorkloadReconciler[ReplicaSet]):
     """Creates and deletes pods; counts them in the status."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, REPLICA_SETS, world.replica_sets)
+    def __init__(self, context: SimulatorContext) -> None:
+        super().__init__(context, REPLICA_SETS, context.replica_sets)
 
-    def keep_up(self, found: ReplicaSet) -> None:
+    def sync(self, found: ReplicaSet) -> None:
         """Create or delete pods until there are as many as wanted."""
         metadata, spec = found.metadata, found.spec
-        step = next_step(self.world.pods_of(metadata.uid), spec.replicas)
+        step = next_step(self.context.pods_of(metadata.uid), spec.replicas)
         for _ in range(step.create):
             self.pods.create(from_template(spec.template, self.owner(found), metadata.namespace))
         for pod in step.delete:
@@ -137,18 +137,18 @@ class ReplicaSets(WorkloadReconciler[ReplicaSet]):
     def status_of(self, found: ReplicaSet) -> Mapping[str, object] | None:
         """Count the pods."""
         metadata = found.metadata
-        status = status_of(self.world.pods_of(metadata.uid), metadata.generation)
+        status = status_of(self.context.pods_of(metadata.uid), metadata.generation)
         if status == found.status:
             return None
         return status_patch(status, fullyLabeledReplicas=status.replicas)
 
 
-def install(world: World) -> None:
+def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
-        Builder(world.manager, "replicaset")
+        Builder(context.manager, "replicaset")
         .for_(REPLICA_SETS)
         .owns(PODS)
         .with_workers(2)
-        .build(ReplicaSets(world))
+        .build(ReplicaSets(context))
     )

@@ -6,11 +6,11 @@ from typing import Final
 from navarchos.client import ApiError, Conflict, NotFound
 from navarchos.informers import Tombstone
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.kinds import PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.placement import Placement
 from navarchos.testing.cluster.pods import unschedulable_status
-from navarchos.testing.cluster.world import World
 
 __all__ = ["Scheduler", "install"]
 
@@ -25,19 +25,19 @@ class Scheduler(Reconciler):
     each change of a pod or node is entered exactly once and in order.
     """
 
-    def __init__(self, world: World) -> None:
-        self._world = world
-        self._pods = world.writer(Agent.SCHEDULER, PODS)
+    def __init__(self, context: SimulatorContext) -> None:
+        self._world = context
+        self._pods = context.writer(Agent.SCHEDULER, PODS)
         self._placement = Placement()
         placement = self._placement
         self._feeds = (
-            world.nodes.add_handler(
+            context.nodes.add_handler(
                 on_add=lambda node, _initial: placement.set_node(node),
                 on_update=lambda _old, node: placement.set_node(node),
                 on_delete=lambda gone: placement.remove_node(_name_of(gone)),
                 name="scheduler-books",
             ),
-            world.pods.add_handler(
+            context.pods.add_handler(
                 on_add=lambda pod, _initial: placement.set_pod(pod),
                 on_update=self._pod_changed,
                 on_delete=self._pod_gone,
@@ -124,11 +124,11 @@ def _name_of(gone: Node | Tombstone[Node]) -> str:
     return gone.key if isinstance(gone, Tombstone) else gone.metadata.name
 
 
-def install(world: World) -> None:
+def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    reconciler = Scheduler(world)
+    reconciler = Scheduler(context)
     (
-        Builder(world.manager, "scheduler")
+        Builder(context.manager, "scheduler")
         .watches(PODS, map=reconciler.requests_for)
         .with_workers(2)
         .build(reconciler)

@@ -8,26 +8,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from navarchos.runtime import Builder
+from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.replicasets import status_of
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
 from navarchos.testing.cluster.kinds import PODS, STATEFUL_SETS, Pod, StatefulSet, Template
 from navarchos.testing.cluster.pods import Owner, from_template
-from navarchos.testing.cluster.world import World, status_patch
 
-__all__ = ["StatefulSets", "Step", "install", "next_step", "stateful_pod"]
+__all__ = ["StatefulSetStep", "StatefulSets", "install", "next_step", "stateful_pod"]
 
 JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StatefulSetStep:
     """Ordinals to create and pods to delete."""
 
     create: tuple[int, ...] = ()
     delete: tuple[Pod, ...] = ()
 
 
-def next_step(name: str, pods: Iterable[Pod], replicas: int, *, ordered: bool = True) -> Step:
+def next_step(
+    name: str, pods: Iterable[Pod], replicas: int, *, ordered: bool = True
+) -> StatefulSetStep:
     """Return what to do about the pods of the set `name`.
 
     Args:
@@ -45,13 +47,13 @@ def next_step(name: str, pods: Iterable[Pod], replicas: int, *, ordered: bool = 
             create.append(ordinal)
         elif pod.is_finished and not pod.is_terminating:
             # Upstream deletes a finished pod to make room for its successor.
-            return Step(delete=(pod,))
+            return StatefulSetStep(delete=(pod,))
         if ordered and (pod is None or not pod.is_ready or pod.is_terminating):
-            return Step(create=tuple(create))
+            return StatefulSetStep(create=tuple(create))
     if create:
-        return Step(create=tuple(create))
+        return StatefulSetStep(create=tuple(create))
     surplus = sorted((p for p in found.values() if not p.is_terminating), key=_ordinal)
-    return Step(delete=tuple(surplus[-1:] if ordered else surplus))
+    return StatefulSetStep(delete=tuple(surplus[-1:] if ordered else surplus))
 
 
 def stateful_pod(owner: Owner, namespace: str, template: Template, ordinal: int) -> JsonObject:
@@ -73,15 +75,15 @@ def _ordinal(pod: Pod) -> int:
 class StatefulSets(WorkloadReconciler[StatefulSet]):
     """Brings a pod that is gone back under its name."""
 
-    def __init__(self, world: World) -> None:
-        super().__init__(world, STATEFUL_SETS, world.stateful_sets)
+    def __init__(self, context: SimulatorContext) -> None:
+        super().__init__(context, STATEFUL_SETS, context.stateful_sets)
 
-    def keep_up(self, found: StatefulSet) -> None:
+    def sync(self, found: StatefulSet) -> None:
         """Create the next pods, or delete what is in their way or too much."""
         metadata, spec = found.metadata, found.spec
         step = next_step(
             metadata.name,
-            self.world.pods_of(metadata.uid),
+            self.context.pods_of(metadata.uid),
             spec.replicas,
             ordered=spec.pod_management_policy == "OrderedReady",
         )
@@ -96,18 +98,18 @@ class StatefulSets(WorkloadReconciler[StatefulSet]):
     def status_of(self, found: StatefulSet) -> Mapping[str, object] | None:
         """Count the pods."""
         metadata = found.metadata
-        status = status_of(self.world.pods_of(metadata.uid), metadata.generation)
+        status = status_of(self.context.pods_of(metadata.uid), metadata.generation)
         if status == found.status:
             return None
         counts = {"currentReplicas": status.replicas, "updatedReplicas": status.replicas}
         return status_patch(status, **counts)
 
 
-def install(world: World) -> None:
+def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
-        Builder(world.manager, "statefulset")
+        Builder(context.manager, "statefulset")
         .for_(STATEFUL_SETS)
         .owns(PODS)
-        .build(StatefulSets(world))
+        .build(StatefulSets(context))
     )

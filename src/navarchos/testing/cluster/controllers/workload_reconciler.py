@@ -13,10 +13,10 @@ from navarchos.client import Conflict, NotFound, Resource, ignore_terminating_na
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object
 from navarchos.runtime import DONE, Reconciler, Request, Result
+from navarchos.testing.cluster.context import STATUS_DELAY, Debouncer, SimulatorContext, terminating
 from navarchos.testing.cluster.kinds import PODS, Pod
 from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.pods import Owner
-from navarchos.testing.cluster.world import STATUS_DELAY, Patience, World, terminating
 
 __all__ = ["PodControl", "WorkloadReconciler", "owner_of"]
 
@@ -26,9 +26,9 @@ W = TypeVar("W", bound=Object)
 class PodControl:
     """Creates and deletes the pods of workloads (upstream's `RealPodControl`)."""
 
-    def __init__(self, world: World) -> None:
-        self._cache = world.pods
-        self._pods = world.writer(Agent.CONTROLLERS, PODS)
+    def __init__(self, context: SimulatorContext) -> None:
+        self._cache = context.pods
+        self._pods = context.writer(Agent.CONTROLLERS, PODS)
 
     def create(self, pod: Mapping[str, Any]) -> None:
         """Create a pod; it is in the cache afterwards."""
@@ -54,16 +54,18 @@ class WorkloadReconciler(Reconciler, Generic[W]):
         cache: Its cache.
     """
 
-    def __init__(self, world: World, resource: Resource[W], cache: SharedInformer[W]) -> None:
-        self.world = world
-        self.pods = PodControl(world)
+    def __init__(
+        self, context: SimulatorContext, resource: Resource[W], cache: SharedInformer[W]
+    ) -> None:
+        self.context = context
+        self.pods = PodControl(context)
         self._resource = resource
         self._cache = cache
-        self._writer = world.writer(Agent.CONTROLLERS, resource)
-        self._patience = Patience(STATUS_DELAY, world.clock)
+        self._writer = context.writer(Agent.CONTROLLERS, resource)
+        self._patience = Debouncer(STATUS_DELAY, context.clock)
 
     @abstractmethod
-    def keep_up(self, found: W) -> None:
+    def sync(self, found: W) -> None:
         """Create what is missing and delete what is too much."""
 
     @abstractmethod
@@ -77,7 +79,7 @@ class WorkloadReconciler(Reconciler, Generic[W]):
             self._patience.over(request)
             return DONE
         with ignore_terminating_namespace():
-            self.keep_up(found)
+            self.sync(found)
         return self._show(request, self.status_of(found))
 
     def owner(self, found: W) -> Owner:

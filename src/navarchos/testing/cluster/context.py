@@ -21,8 +21,8 @@ __all__ = [
     "BY_NODE",
     "BY_OWNER",
     "STATUS_DELAY",
-    "Patience",
-    "World",
+    "Debouncer",
+    "SimulatorContext",
     "label_key",
     "labels_of_pod",
     "status_patch",
@@ -42,7 +42,7 @@ STATUS_DELAY: Final = 0.5
 """Seconds for which a status that tells nobody what to do may lag behind."""
 
 
-class World:
+class SimulatorContext:
     """One cache per kind, and a client per component.
 
     Args:
@@ -90,7 +90,7 @@ class World:
         return self.pods.lister.by_index(BY_OWNER, uid)
 
 
-class Patience:
+class Debouncer:
     """Lets a write wait a little, since what it says may soon be wrong again.
 
     A pod that moves makes its owner's counts go down and up; a status that waits
