@@ -53,8 +53,8 @@ class FakeClock:
         self._monotonic = 1_000.0  # guarded by _changed
         self._waiters: dict[int, _Waiter] = {}  # guarded by _changed; by thread ident
         self._waits = 0  # guarded by _changed; number of waits that have begun
-        # Threads that are older than this clock use another one, for example those of a
-        # server that several tests share.
+        # Threads that are older than this clock use another one, for example the threads
+        # of a server that several tests share.
         self._foreign = weakref.WeakSet(threading.enumerate())
 
     def monotonic(self) -> float:
@@ -112,8 +112,8 @@ class FakeClock:
     def settle(self, *, threads: int = 0) -> None:
         """Return when every thread of the library is parked in this clock.
 
-        Threads are those whose name begins with `nav-`, except the calling one and
-        those that are older than this clock.
+        Only threads whose name begins with `nav-` count, without the calling thread and
+        without threads that are older than this clock.
 
         Args:
             threads: At least so many threads must be parked; for threads that the

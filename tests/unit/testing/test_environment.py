@@ -46,7 +46,7 @@ def test_no_variable_and_no_default_file_chooses_the_cluster(
 
 def test_what_is_neither_a_server_nor_a_file_is_refused_by_name(tmp_path: Path) -> None:
     with (
-        pytest.raises(ConfigError, match="in-process, real, or the path of a kubeconfig"),
+        pytest.raises(ConfigError, match="in-process, real, or the path of an existing kubeconfig"),
         environment(tmp_path / "reel"),
     ):
         pass

@@ -1,10 +1,10 @@
-"""A simulated cluster: everything of Kubernetes but the API server itself.
+"""A simulated cluster: all parts of Kubernetes except the API server.
 
 Begin with `Cluster`. Nodes, a scheduler, kubelets, the controllers of workloads and
-budgets, and a cloud that replaces machines run against an API server, in this process
-or real, in time that passes `speed` times as fast. A checker watches every write for broken
-invariants. What is decided stands in pure modules of its own; `controllers` holds
-the reconcilers, written on this project's framework.
+budgets, and a cloud that replaces machines run against an in-process or a real API
+server, in time that passes `speed` times as fast. A checker observes every write and
+reports violated invariants. The package `controllers` holds the reconcilers, written on
+this project's framework.
 """
 
 from navarchos.testing.cluster.invariants import InvariantChecker, Violation

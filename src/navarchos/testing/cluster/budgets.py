@@ -1,7 +1,7 @@
-"""The arithmetic of disruption budgets, as upstream's disruption controller does it.
+"""The arithmetic of disruption budgets, as in upstream's disruption controller.
 
-Source: `pkg/controller/disruption/disruption.go`. Pure functions: the controller
-feeds them from its caches, the invariant checker from its own books.
+Source: `pkg/controller/disruption/disruption.go`. These are pure functions: the controller
+calls them with objects of its caches, the invariant checker with its own counts.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -23,12 +23,12 @@ __all__ = [
 ]
 
 DELETION_TIMEOUT: Final = 120.0
-"""Seconds after which an eviction that no deletion followed is forgotten."""
+"""Seconds after which a granted eviction without a deletion is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequiredHealth:
-    """What a budget asks for: so many pods healthy of so many expected."""
+    """The pods that a budget expects, and how many of them must be healthy."""
 
     expected: int
     desired: int
@@ -40,7 +40,7 @@ def resolve(value: int | str, total: int) -> int:
     Upstream rounds both `minAvailable` and `maxUnavailable` up.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The value is neither a number nor a percentage.
     """
     if isinstance(value, int):
         return value
@@ -56,14 +56,14 @@ def required_health(
     pods: int,
     scale: Callable[[], int],
 ) -> RequiredHealth:
-    """Return how many pods a budget expects, and how many have to be healthy.
+    """Return how many pods a budget expects, and how many must be healthy.
 
     Args:
         min_available: `spec.minAvailable`.
-        max_unavailable: `spec.maxUnavailable`; it wins where both are given.
-        pods: How many pods the selector matches now.
-        scale: Sum of the replicas that the controllers of those pods want. Asked
-            only where the rule needs it: a plain `minAvailable` does not.
+        max_unavailable: `spec.maxUnavailable`, which has precedence.
+        pods: Number of matching pods.
+        scale: Returns the desired replicas of the controllers of these pods. Called only if
+            the rule needs it; a plain `minAvailable` does not.
     """
     if max_unavailable is not None:
         expected = scale()
@@ -81,10 +81,10 @@ def disrupted_pods(
     *,
     timeout: float = DELETION_TIMEOUT,
 ) -> dict[str, datetime]:
-    """Return the evictions that the server has granted and no deletion shows yet.
+    """Return the granted evictions whose pods are not yet terminating.
 
-    A pod that terminates, or is gone, needs no entry any more; one whose deletion
-    has not come within `timeout` seconds will not come.
+    The entry of a terminating or missing pod is dropped, and so is an entry older than
+    `timeout` seconds: its deletion is not expected any more.
     """
     limit = timedelta(seconds=timeout)
     return {
@@ -97,7 +97,7 @@ def disrupted_pods(
 
 
 def healthy_pods(pods: Iterable[Pod], disrupted: Mapping[str, datetime]) -> int:
-    """Count the pods that are ready and on no way out."""
+    """Count the pods that are ready and neither terminating nor evicted."""
     return sum(
         pod.is_ready and not pod.is_terminating and pod.metadata.name not in disrupted
         for pod in pods
@@ -107,7 +107,7 @@ def healthy_pods(pods: Iterable[Pod], disrupted: Mapping[str, datetime]) -> int:
 def status_of(
     health: RequiredHealth, healthy: int, disrupted: Mapping[str, datetime], generation: int
 ) -> BudgetStatus:
-    """Return the status that follows from the counts."""
+    """Return the budget's status for these counts."""
     spare = healthy - health.desired
     return BudgetStatus(
         observed_generation=generation,
@@ -120,10 +120,11 @@ def status_of(
 
 
 def is_urgent(old: BudgetStatus, new: BudgetStatus) -> bool:
-    """Tell whether a status has to be written at once.
+    """Return whether a status must be written immediately.
 
-    It has to when the server would decide otherwise by it: what is allowed, what is
-    observed, and whether enough is healthy for pods that are not ready to go.
+    It must be if the eviction API would decide differently: the allowed disruptions or the
+    observed generation changed, or enough pods became healthy, or too few, to evict pods
+    that are not ready.
     """
     return (
         old.disruptions_allowed != new.disruptions_allowed

@@ -1,4 +1,4 @@
-"""What the simulator's controllers share: caches, indexes, writers, pace."""
+"""Shared parts of the simulator's controllers: caches, indexes, clients and durations."""
 
 import threading
 from collections.abc import Hashable, Iterable, Mapping
@@ -39,18 +39,18 @@ BY_LABEL: Final = "label"
 """Index: labels with their namespace; see `labels_of_pod`, `labels_of_budget`."""
 
 STATUS_DELAY: Final = 0.5
-"""Seconds for which a status that tells nobody what to do may lag behind."""
+"""Seconds by which the write of a status that no other controller acts on is delayed."""
 
 
 class SimulatorContext:
-    """One cache per kind, and a client per component.
+    """One cache per kind and one client per component.
 
     Args:
         manager: Runs the controllers; its informers are the caches.
-        clients: Who writes, by component.
-        options: The cluster's.
-        clock: Everybody's time.
-        stop: Set when the simulator is to stop.
+        clients: The client of each component.
+        options: The options of the cluster.
+        clock: The clock of all controllers.
+        stop: Set when the simulator stops.
     """
 
     def __init__(
@@ -82,19 +82,19 @@ class SimulatorContext:
         self.budgets.add_indexers({BY_LABEL: labels_of_budget})
 
     def writer(self, agent: Agent, resource: Resource[T]) -> ResourceClient[T]:
-        """Return the verbs of a resource, as used by that component."""
+        """Return the client of a resource that this component writes with."""
         return self._clients[agent].resource(resource)
 
     def pods_of(self, uid: str) -> list[Pod]:
-        """Return the pods of the controller with that uid, own writes included."""
+        """Return the pods of the controller with this uid, including our own writes."""
         return self.pods.lister.by_index(BY_OWNER, uid)
 
 
 class Debouncer:
-    """Lets a write wait a little, since what it says may soon be wrong again.
+    """Delays a write because its content may change back soon.
 
-    A pod that moves makes its owner's counts go down and up; a status that waits
-    half a second is often the one that is there already.
+    When a pod moves, its owner's counts go down and up again. After half a second the
+    status is often equal to the stored one, and the write is not needed.
 
     Threads: safe from any thread.
     """
@@ -105,17 +105,17 @@ class Debouncer:
         self._due_lock = threading.Lock()
         self._due: dict[Hashable, float] = {}  # guarded by _due_lock
 
-    def left(self, key: Hashable) -> float:
-        """Return the seconds until `key` may be written; 0 once it may.
+    def due_in(self, key: Hashable) -> float:
+        """Return the seconds until `key` should be written; 0 when the write is due.
 
-        The first call starts the wait, `over` ends it.
+        The first call starts the delay; `clear` removes it.
         """
         now = self._clock.monotonic()
         with self._due_lock:
             return max(0.0, self._due.setdefault(key, now + self._delay) - now)
 
-    def over(self, key: Hashable) -> None:
-        """Note that nothing waits to be written under `key`."""
+    def clear(self, key: Hashable) -> None:
+        """Remove the delay of `key`: nothing is waiting to be written."""
         with self._due_lock:
             self._due.pop(key, None)
 
@@ -126,7 +126,7 @@ def label_key(namespace: str, key: str, value: str) -> str:
 
 
 def terminating(obj: Object) -> bool:
-    """Tell whether the deletion of an object has been asked for."""
+    """Return whether an object is being deleted."""
     return obj.metadata.deletion_timestamp is not None
 
 
@@ -148,9 +148,9 @@ def labels_of_pod(pod: Pod) -> Iterable[str]:
 
 
 def labels_of_budget(budget: Budget) -> Iterable[str]:
-    """Index budgets by one label that their pods must have; by namespace without one.
+    """Index budgets by one label that their pods must have, otherwise by namespace.
 
-    So the budgets of a pod are found by its labels and its namespace.
+    The budgets of a pod are therefore found by its labels and its namespace.
     """
     namespace, spec = budget.metadata.namespace, budget.spec.selector
     if spec is None:
@@ -166,5 +166,5 @@ def owner_of_object(obj: Object) -> Iterable[str]:
 
 
 def status_patch(status: msgspec.Struct, **more: object) -> Mapping[str, object]:
-    """Return a status, and fields that are only written, as the body of a merge patch."""
+    """Return the body of a merge patch: a status and additional fields."""
     return {"status": {**msgspec.to_builtins(status), **more}}

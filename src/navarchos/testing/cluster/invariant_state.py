@@ -1,8 +1,8 @@
-"""The invariant checker's own books: pods, budgets, scales and cordons.
+"""The state that the invariant checker computes itself: pods, budgets and scales.
 
-Kept from the server's changes alone and one step at a time, so that a rule is
-judged by what really is, not by what a controller wrote into a status. Objects
-come as decoded JSON: this is on the path of every write of the server.
+The state is updated from the server's changes only, so a rule is checked against the
+objects and not against a status that a controller wrote. Objects are decoded JSON,
+because this code runs on every write of the server.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ JsonObject = Mapping[str, Any]
 
 @dataclass(slots=True, eq=False)
 class BudgetRecord:
-    """A budget and the running counts of the pods that it matches."""
+    """A budget with the current counts of its matching pods."""
 
     name: str
     spec: JsonObject
@@ -36,19 +36,19 @@ class BudgetRecord:
 
 @dataclass(slots=True, eq=False)
 class PodRecord:
-    """What the rules need of a pod.
+    """The facts of a pod that the rules need.
 
     Attributes:
-        uid: Its identity.
+        uid: The uid.
         name: `namespace/name`.
-        namespace: Its namespace.
-        labels: The labels by which budgets were matched.
-        node: Where it is bound; empty while it is not.
-        is_terminating: Whether its deletion has been asked for.
-        is_healthy: Ready, and not terminating.
-        owner: Uid of its controller.
-        fixture: `DaemonSet` or `mirror` for a pod that no drain may move, or "".
-        budgets: Those that match it.
+        namespace: The namespace.
+        labels: The labels.
+        node: The node that the pod is bound to; empty for an unbound pod.
+        is_terminating: Whether the pod is being deleted.
+        is_healthy: Whether the pod is ready and not terminating.
+        owner: The uid of the pod's controller.
+        fixture: `DaemonSet` or `mirror` for a pod that must not be evicted, otherwise "".
+        budgets: The matching budgets.
     """
 
     uid: str
@@ -64,18 +64,21 @@ class PodRecord:
 
 
 class InvariantState:
-    """Running counts over one cluster. Not thread-safe: its owner locks."""
+    """The current counts of one cluster.
+
+    Threads: not thread-safe; the owner holds a lock.
+    """
 
     def __init__(self) -> None:
         self.pods: dict[str, PodRecord] = {}
-        self._pods_at: dict[LabelAnchor, dict[str, None]] = {}  # names, in the order they came
+        self._pods_at: dict[LabelAnchor, dict[str, None]] = {}  # names in the order of arrival
         self._budgets: dict[str, BudgetRecord] = {}
         self._budgets_at: dict[LabelAnchor, dict[str, BudgetRecord]] = {}
         self._scales: dict[str, int] = {}  # wanted replicas by the owner's uid
         self._parents: dict[str, str] = {}  # Deployment by ReplicaSet, both by uid
 
     def set_pod(self, obj: JsonObject) -> tuple[PodRecord | None, PodRecord]:
-        """Enter a pod as it is now; returns the records before and after."""
+        """Store the current state of a pod and return the records before and after."""
         new = read_pod(obj)
         old = self.pods.get(new.name)
         if old is not None and old.uid == new.uid and old.labels == new.labels:
@@ -92,7 +95,7 @@ class InvariantState:
         return old, new
 
     def remove_pod(self, name: str) -> PodRecord | None:
-        """Strike a pod off; returns its last record."""
+        """Remove a pod and return its last record."""
         old = self.pods.pop(name, None)
         if old is not None:
             self._unlist(old)
@@ -100,13 +103,13 @@ class InvariantState:
         return old
 
     def set_budget(self, obj: JsonObject) -> None:
-        """Enter a budget as it is now, and count its pods anew if its spec changed."""
+        """Store the current state of a budget and count its pods again if its spec changed."""
         metadata, spec = obj["metadata"], obj.get("spec") or {}
         namespace = metadata["namespace"]
         name = f"{namespace}/{metadata['name']}"
         known = self._budgets.get(name)
         if known is not None and known.spec == spec:
-            return  # nearly every change is one of status alone
+            return  # almost all changes concern the status only
         self.remove_budget(name)
         selector = _selector(spec.get("selector"))
         record = BudgetRecord(name, spec, selector, anchor_of(namespace, selector))
@@ -117,7 +120,7 @@ class InvariantState:
             _count_in(record, pod, 1)
 
     def remove_budget(self, name: str) -> None:
-        """Strike the budget `namespace/name` off."""
+        """Remove the budget `namespace/name`."""
         gone = self._budgets.pop(name, None)
         if gone is None:
             return
@@ -128,7 +131,7 @@ class InvariantState:
             pod.budgets = tuple(budget for budget in pod.budgets if budget is not gone)
 
     def set_workload(self, obj: JsonObject) -> None:
-        """Enter how many pods a ReplicaSet, Deployment or StatefulSet wants."""
+        """Store the desired replicas of a ReplicaSet, Deployment or StatefulSet."""
         metadata = obj["metadata"]
         replicas = obj.get("spec", {}).get("replicas")
         self._scales[metadata["uid"]] = 1 if replicas is None else replicas
@@ -137,12 +140,12 @@ class InvariantState:
             self._parents[metadata["uid"]] = parent["uid"]
 
     def remove_workload(self, uid: str) -> None:
-        """Strike a workload off."""
+        """Remove a workload."""
         self._scales.pop(uid, None)
         self._parents.pop(uid, None)
 
     def required(self, budget: BudgetRecord) -> RequiredHealth:
-        """Return what a budget asks for now."""
+        """Return the health that a budget requires now."""
         return required_health(
             min_available=budget.spec.get("minAvailable"),
             max_unavailable=budget.spec.get("maxUnavailable"),
@@ -151,7 +154,7 @@ class InvariantState:
         )
 
     def _scale(self, budget: BudgetRecord) -> int:
-        # A Deployment counts once, however many of its ReplicaSets have pods.
+        # A Deployment counts once, even if several of its ReplicaSets have pods.
         top = {self._parents.get(uid, uid) for uid in budget.owners}
         return sum(self._scales.get(uid, 0) for uid in top)
 
@@ -180,7 +183,7 @@ class InvariantState:
 
 
 def read_pod(obj: JsonObject) -> PodRecord:
-    """Return the record of a pod, budgets not filled in."""
+    """Return the record of a pod without its budgets."""
     metadata = obj["metadata"]
     conditions = (obj.get("status") or {}).get("conditions") or ()
     terminating = metadata.get("deletionTimestamp") is not None
@@ -209,7 +212,7 @@ def _controller(metadata: JsonObject) -> JsonObject:
 
 
 def _selector(spec: object) -> Selector:
-    # policy/v1: without a selector a budget matches nothing, an empty one everything.
+    # policy/v1: a budget without a selector matches no pod, an empty selector all pods.
     if spec is None:
         return Selector.nothing()
     return Selector.from_spec(msgspec.convert(spec, LabelSelectorSpec))

@@ -1,18 +1,16 @@
-"""What must never happen in a cluster, checked after every write.
+"""The invariants of a cluster, checked after every write.
 
-The rules:
+- **Budgets.** No voluntary disruption reduces the healthy pods of a budget below the
+  required number. A disruption is the deletion of a healthy pod, through the eviction API
+  or not. Deletions by the simulator's components, the garbage collector and an
+  installation are not voluntary.
+- **Cordons.** No pod is bound to a node that has been unschedulable for longer than a
+  scheduler's cache may lag, except pods of DaemonSets and mirror pods.
+- **Fixtures.** No pod of a DaemonSet and no mirror pod is evicted: it would be created
+  again on the same node.
 
-- **Budgets.** No voluntary disruption takes the healthy pods that a budget matches
-  below what it asks for. A disruption is a deletion of a healthy pod, through the
-  eviction API or not; what the simulator's own components, the garbage collector
-  and an installation do is not voluntary.
-- **Cordons.** No pod is bound to a node that has been unschedulable for longer than
-  a scheduler's cache may lag. Pods of DaemonSets and mirror pods may.
-- **Fixtures.** The eviction API is not used on pods of DaemonSets and mirror pods:
-  moving them is useless, they come back to the same node.
-
-What is healthy and what is asked for come from the checker's own books, not from
-the status that the disruption controller writes.
+The checker computes the numbers of healthy and required pods itself and does not use the
+status that the disruption controller writes.
 """
 
 import threading
@@ -36,13 +34,13 @@ _WORKLOADS: Final = frozenset({"replicasets", "deployments", "statefulsets"})
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """An invariant that was broken.
+    """A violated invariant.
 
     Attributes:
         what: `BudgetViolated`, `BoundToCordonedNode` or `FixtureEvicted`.
         object: The pod, as `namespace/name`.
-        detail: The facts in one line, for people.
-        at: When.
+        detail: The facts in one readable line.
+        at: The time of the violation.
     """
 
     what: str
@@ -52,18 +50,18 @@ class Violation:
 
 
 class InvariantChecker:
-    """Listens to a server's changes and keeps what was broken.
+    """Observes a server's changes and records violations.
 
     Args:
-        late_binding_tolerance: Seconds after a cordon in which a pod may still be
+        late_binding_tolerance: Seconds after a cordon during which a pod may still be
             bound to the node.
-        clock: Its time.
+        clock: The clock.
 
-    Threads: safe from any thread. `observe` is called by the server while it holds
-    its store, and takes a lock of its own below that one.
+    Threads: safe from any thread. The server calls `observe` while it holds the lock of
+    its store; `observe` takes another lock after that one.
 
-    Cost: a few dictionary look-ups per change; a change of a budget's selector
-    counts the pods of its namespace once.
+    Cost: a few dictionary look-ups per change. A changed selector of a budget counts the
+    pods of its namespace once.
     """
 
     def __init__(self, *, late_binding_tolerance: float, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -148,11 +146,11 @@ class InvariantChecker:
             self._report_locked(
                 "BoundToCordonedNode",
                 pod,
-                f"bound to {pod.node}, which has been cordoned for {age:.1f} s",
+                f"bound to node {pod.node}, which has been cordoned for {age:.1f} s",
             )
 
     def _judge_end_locked(self, change: Change, old: PodRecord, new: PodRecord) -> None:
-        """Judge that a pod has been told to go, or is gone without having been told."""
+        """Check a pod that starts to terminate, or that was removed without terminating."""
         if change.request is not None and change.request.verb == "evict":
             self._counts["evicted"] += 1
             if new.fixture:
@@ -162,7 +160,7 @@ class InvariantChecker:
             self._judge_disruption_locked(change, old, new)
 
     def _judge_disruption_locked(self, change: Change, old: PodRecord, new: PodRecord) -> None:
-        """Judge the end of a healthy pod; the books show it as no longer healthy."""
+        """Check the deletion of a healthy pod; the state no longer counts it as healthy."""
         if change.request is None or is_simulator(change.request.user_agent):
             return
         for budget in old.budgets:
@@ -171,8 +169,8 @@ class InvariantChecker:
                 self._report_locked(
                     "BudgetViolated",
                     new,
-                    f"budget {budget.name} needs {required.desired} healthy pods of "
-                    f"{required.expected} and has {budget.healthy} since "
+                    f"budget {budget.name} requires {required.desired} healthy pods of "
+                    f"{required.expected} and has {budget.healthy} after "
                     f"{change.request.verb} by {change.request.user_agent or 'an unnamed client'}",
                 )
 

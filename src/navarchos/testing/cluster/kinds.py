@@ -53,7 +53,7 @@ Template = Mapping[str, object]
 
 
 class StatusCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The part of a condition that decisions read."""
+    """The fields of a condition that decisions read."""
 
     type: str
     status: str = ""
@@ -61,7 +61,7 @@ class StatusCondition(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Metadata of a pod: what the framework and the controllers need."""
+    """The metadata of a pod that the framework and the controllers need."""
 
     name: str = ""
     namespace: str = ""
@@ -77,7 +77,7 @@ class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
 
 @prepare_decoding
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Where a pod may run, and where it does."""
+    """The spec of a pod: its constraints and its node."""
 
     node_name: str = ""
     node_selector: Mapping[str, str] = {}
@@ -91,7 +91,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
-    """What a pod is doing."""
+    """The status of a pod."""
 
     phase: str = "Pending"
     conditions: tuple[StatusCondition, ...] = ()
@@ -106,17 +106,17 @@ class Pod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def is_terminating(self) -> bool:
-        """Whether its deletion has been asked for."""
+        """Whether the pod is being deleted."""
         return self.metadata.deletion_timestamp is not None
 
     @property
     def is_finished(self) -> bool:
-        """Whether all of its containers have ended for good."""
+        """Whether the pod has succeeded or failed."""
         return self.status.phase in {"Succeeded", "Failed"}
 
     @property
     def is_active(self) -> bool:
-        """Whether it counts for its controller: neither finished nor terminating."""
+        """Whether the pod counts for its controller: neither finished nor terminating."""
         return not self.is_terminating and not self.is_finished
 
     @property
@@ -126,12 +126,12 @@ class Pod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def owner(self) -> OwnerReference | None:
-        """Its controller, if it has one."""
+        """The pod's controller, or `None`."""
         return next((o for o in self.metadata.owner_references if o.controller), None)
 
 
 class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """Whether new pods may come to a node."""
+    """The spec of a node: cordon and taints."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -139,14 +139,14 @@ class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class NodeAddress(msgspec.Struct, frozen=True, gc=False):
-    """How a node is reached."""
+    """An address of a node."""
 
     type: str = ""
     address: str = ""
 
 
 class NodeStatus(msgspec.Struct, frozen=True, gc=False):
-    """Room and health of a node."""
+    """Capacity and conditions of a node."""
 
     addresses: tuple[NodeAddress, ...] = ()
     allocatable: Mapping[str, str | int] = {}
@@ -166,13 +166,13 @@ class Node(Object, frozen=True):
 
     @property
     def internal_address(self) -> str:
-        """Its internal address; empty if it has none."""
+        """The internal address, or an empty string."""
         addresses = (a.address for a in self.status.addresses if a.type == "InternalIP")
         return next(addresses, "")
 
 
 class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """How many pods of which kind. ReplicaSets, Deployments, sets of both kinds."""
+    """The spec of a ReplicaSet, Deployment or StatefulSet."""
 
     replicas: int = 1
     selector: LabelSelectorSpec = LabelSelectorSpec()
@@ -181,7 +181,7 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_onl
 
 
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """What was written last: a status is written again only when it differs."""
+    """The last written status; a status is written only if it differs."""
 
     observed_generation: int = 0
     replicas: int = 0
@@ -211,7 +211,7 @@ class StatefulSet(Object, frozen=True):
 
 
 class DaemonSetStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Counts over nodes."""
+    """The status of a DaemonSet: counts of nodes."""
 
     observed_generation: int = 0
     current_number_scheduled: int = 0
@@ -240,7 +240,7 @@ class JobSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
 
 
 class JobStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """How far a Job is."""
+    """The status of a Job."""
 
     active: int = 0
     ready: int = 0
@@ -259,7 +259,7 @@ class Job(Object, frozen=True):
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """What a budget protects. Without a selector it protects nothing."""
+    """The spec of a budget. A budget without a selector matches no pod."""
 
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
@@ -269,7 +269,7 @@ class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
 class BudgetStatus(
     msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=False
 ):
-    """What the eviction API decides by. `disrupted_pods` is by pod name."""
+    """The status that the eviction API uses. `disrupted_pods` is keyed by pod name."""
 
     observed_generation: int = 0
     disrupted_pods: Mapping[str, datetime] = {}

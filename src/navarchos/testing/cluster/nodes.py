@@ -1,4 +1,4 @@
-"""The shapes of nodes: names, roles, zones, capacity."""
+"""The nodes of a simulated cluster: names, roles, zones and capacity."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -47,18 +47,18 @@ MASTER_TAINT: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What the cloud runs: a machine that registers itself as a node.
+    """A machine of the cloud that registers itself as a node.
 
     Attributes:
         name: The node's name.
-        role: Value of the role label.
-        zone: Value of the zone label.
-        number: Unique in the cluster; addresses and the provider's id follow.
-        labels: More labels of the node.
-        taints: Taints that the node registers with.
-        pods: How many pods it takes.
-        cpu: Its processors.
-        annotations: More annotations of the node.
+        role: The value of the role label.
+        zone: The value of the zone label.
+        number: Unique in the cluster; the address and the provider id are derived from it.
+        labels: Additional labels of the node.
+        taints: The taints that the node registers with.
+        pods: The maximum number of pods.
+        cpu: The number of processors.
+        annotations: Additional annotations of the node.
     """
 
     name: str
@@ -73,20 +73,20 @@ class Machine:
 
     @property
     def address(self) -> str:
-        """Its internal address."""
+        """The internal address."""
         return f"10.{self.number >> 16 & 255}.{self.number >> 8 & 255}.{self.number & 255}"
 
     @property
     def provider_id(self) -> str:
-        """Its name at the cloud."""
+        """The `providerID` of the node."""
         return f"simulated:///{self.zone}/i-{self.number:08x}"
 
 
 def role_counts(others: int) -> dict[str, int]:
-    """Return how many nodes of each role there are beside the important one.
+    """Return the number of nodes of each role, without the important node.
 
-    All four roles are present from five on; a fifth are support nodes, a third spot
-    workers, and there are three masters once that is no big share.
+    All four roles exist from five nodes on. A fifth of the nodes are support nodes and a
+    third of the rest spot workers; from 15 nodes on there are three masters.
     """
     if others < 4:
         order = ("worker", "spot-worker", "support")[:others]
@@ -101,12 +101,12 @@ def role_counts(others: int) -> dict[str, int]:
 def machines(count: int, pods_per_node: int) -> list[Machine]:
     """Return the machines of a new cluster, `important-node` first.
 
-    The important node is a support node, so that it matches by name and by role.
+    The important node is a support node, so that it can be selected by name and by role.
     """
     roles = ["support"]
     for role, number in role_counts(count - 1).items():
         roles += [role] * number
-    # Room for twice the mean: a part of the nodes can be away at any time.
+    # Capacity for twice the mean: some of the nodes may be missing at any time.
     pods = max(110, 2 * pods_per_node)
     cpu = max(8, math.ceil(pods_per_node / 4))
     return [
@@ -132,17 +132,17 @@ def replacement_name(name: str, generation: int) -> str:
 
 
 def successor(machine: Machine, generation: int, number: int) -> Machine:
-    """Return the machine that comes instead: same place and purpose, another name."""
+    """Return the machine that replaces this one: the same zone and role, another name."""
     return replace(machine, name=replacement_name(machine.name, generation), number=number)
 
 
 def node_manifest(machine: Machine, *, at: datetime, uid: str = "") -> JsonObject:
-    """Return the node as which a machine registers itself, ready for pods.
+    """Return the Ready node that a machine registers.
 
     Args:
-        machine: Whose node it is.
-        at: When it came up.
-        uid: For nodes that are installed; otherwise the server gives one.
+        machine: The machine.
+        at: The time of the registration.
+        uid: The uid of an installed node; empty if the server assigns one.
     """
     metadata: JsonObject = {
         "name": machine.name,
@@ -215,18 +215,18 @@ def _conditions(at: datetime) -> Sequence[JsonObject]:
 
 
 def registered_at(position: int, now: datetime) -> datetime:
-    """Return when the node at `position` of the line joined.
+    """Return the registration time of the node at `position`.
 
-    Thirty days ago and later, seven minutes apart.
+    The first node registered thirty days ago, the others seven minutes apart.
     """
     return now - timedelta(days=30) + timedelta(minutes=7 * position)
 
 
 def taints_of(node: Node, now: datetime) -> tuple[Taint, ...]:
-    """Return the taints that a node should have: that of the cordon, and its others.
+    """Return the desired taints of a node: the taint of a cordon and the other taints.
 
-    A real server registers nodes with a taint that they are not ready; it goes once they
-    are, as with upstream's node lifecycle controller.
+    A real server registers nodes with a not-ready taint. It is removed when the node is
+    Ready, as upstream's node lifecycle controller does.
     """
     kept = tuple(taint for taint in node.spec.taints if not _is_outlived(taint, node))
     if node.spec.unschedulable and all(taint.key != CORDON_TAINT for taint in kept):

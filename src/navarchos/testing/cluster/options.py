@@ -1,4 +1,4 @@
-"""What a simulated cluster is made of, and how long things take in it."""
+"""The options of a simulated cluster, its durations, and its components' user agents."""
 
 import hashlib
 import math
@@ -13,7 +13,7 @@ __all__ = ["PREFIX", "Agent", "ClusterOptions", "Durations", "Span", "is_simulat
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A duration somewhere between two bounds, in simulated seconds."""
+    """A range of durations, in simulated seconds."""
 
     low: float
     high: float
@@ -21,27 +21,26 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """The size and the pace of a cluster.
+    """The size and the speed of a cluster.
 
     Attributes:
-        nodes: How many nodes; one of them is named `important-node`.
-        pods_per_node: Mean number of pods on a node, those of the DaemonSet and
-            the mirror pods included; at least one workload pod per node is made.
-        speed: Simulated seconds per second. Every simulated duration is divided
-            by it; requests take what they take.
-        seed: Same seed, same cluster and same durations by object name.
-        terminate_label: A node that bears this label is given back: the cloud
-            deletes the machine and boots another one. Empty turns that off.
-        bare_pods: Pods without a controller, in namespace `default`.
-        late_binding_tolerance: For so many (real) seconds after a cordon a pod
-            may still be bound to the node: a scheduler decides on its cache.
+        nodes: Number of nodes; one of them is named `important-node`.
+        pods_per_node: Mean number of pods per node, including the DaemonSet's pod and the
+            mirror pod; every node has at least one workload pod.
+        speed: Simulated seconds per real second. All simulated durations are divided by
+            it; requests are not accelerated.
+        seed: The same seed gives the same cluster and the same durations by object name.
+        terminate_label: The cloud deletes the machine of a node with this label and boots
+            another one. Empty switches this off.
+        bare_pods: Number of pods without a controller, in namespace `default`.
+        late_binding_tolerance: Real seconds after a cordon during which a pod may still be
+            bound to the node, because a scheduler decides on its cache.
         pod_start: From binding to Ready.
-        pod_termination: From the request to terminate to the end, never longer
-            than the grace period.
-        pod_quarantine: How long a pod may name a node that does not exist.
+        pod_termination: From the deletion request to the end, at most the grace period.
+        pod_quarantine: How long a pod of a missing node stays before it is collected.
         job_pod_run: How long a pod of a Job runs until it succeeds.
         machine_termination: From the label to the deletion of the node.
-        machine_boot: From that deletion to the replacement's registration.
+        machine_boot: From the deletion of the node to the registration of its replacement.
     """
 
     nodes: int = 12
@@ -70,25 +69,25 @@ class ClusterOptions:
 
 
 class Durations:
-    """Simulated durations as real seconds. Pure: the same key, the same draw."""
+    """Simulated durations in real seconds. The same key always gives the same duration."""
 
     def __init__(self, *, speed: float, seed: int) -> None:
         self._speed = speed
         self._seed = seed
 
     def scaled(self, simulated: float) -> float:
-        """Return how many real seconds `simulated` ones take."""
+        """Return the real seconds of a number of simulated seconds."""
         return simulated / self._speed
 
     def draw(self, span: Span, key: str, *, limit: float | None = None) -> float:
-        """Return a duration within `span`, chosen by `key`, in real seconds.
+        """Return a duration within `span`, determined by `key`, in real seconds.
 
         Args:
-            span: The bounds.
-            key: What the duration is for, such as `start/shop/web-1`.
-            limit: No more than so many simulated seconds.
+            span: The range.
+            key: The purpose of the duration, such as `start/shop/web-1`.
+            limit: The maximum, in simulated seconds.
         """
-        # Not `hash()`: that one differs from process to process.
+        # `hash()` would differ from process to process.
         digest = hashlib.blake2b(f"{self._seed}/{key}".encode(), digest_size=4).digest()
         share = int.from_bytes(digest) / 0xFFFF_FFFF
         drawn = span.low + share * (span.high - span.low)
@@ -96,14 +95,14 @@ class Durations:
 
 
 PREFIX: Final = "navarchos-simulator/"
-"""The user agent of every request of the simulator begins like this."""
+"""The prefix of the simulator's user agents."""
 
 
 class Agent(StrEnum):
-    """A component, as its requests name it.
+    """A component of the simulator, with the user agent of its requests.
 
-    `CONTROLLERS` are those of workloads, budgets and node taints, and the collector of
-    pods whose node is gone.
+    `CONTROLLERS` are the controllers of workloads, budgets and node taints, and the
+    collector of pods whose node does not exist.
     """
 
     CONTROLLERS = PREFIX + "controller-manager"
@@ -113,5 +112,5 @@ class Agent(StrEnum):
 
 
 def is_simulator(user_agent: str) -> bool:
-    """Tell whether a request came from the simulator itself."""
+    """Return whether a request was sent by the simulator."""
     return user_agent.startswith(PREFIX)

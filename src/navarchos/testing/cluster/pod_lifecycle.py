@@ -1,4 +1,4 @@
-"""What happens to a pod next, and when: the kubelet's decisions."""
+"""The stages of a pod's life and their times: the decisions of a kubelet."""
 
 import threading
 from collections.abc import Hashable, Mapping
@@ -16,8 +16,8 @@ __all__ = [
     "TERMINATES_AFTER",
     "Stage",
     "StageTimers",
+    "annotated_span",
     "next_stage",
-    "told_span",
 ]
 
 K = TypeVar("K", bound=Hashable)
@@ -33,21 +33,21 @@ TERMINATES_AFTER: Final = "kwok.x-k8s.io/terminates-after"
 
 
 class Stage(StrEnum):
-    """What happens to a pod by itself, after a while."""
+    """A stage that a pod enters by itself after some time."""
 
     START = "start"
     FINISH = "finish"
     TERMINATE = "terminate"
     COLLECT = "collect"
-    """Its node is gone, so nobody will report its end."""
+    """Its node does not exist, so no kubelet reports its end."""
 
 
 def next_stage(pod: Pod, *, node_exists: bool) -> Stage | None:
-    """Return what happens to a pod next; `None` if nothing does by itself.
+    """Return the next stage of a pod, or `None` if the pod does not change by itself.
 
     Args:
         pod: The pod.
-        node_exists: Whether the node that it is bound to is there.
+        node_exists: Whether the pod's node exists.
     """
     if not pod.spec.node_name:
         return None
@@ -62,26 +62,26 @@ def next_stage(pod: Pod, *, node_exists: bool) -> Stage | None:
     return Stage.FINISH if pod.status.phase == "Running" and runs_to_its_end else None
 
 
-_TOLD: Final[Mapping[Stage, str]] = {
+_ANNOTATIONS: Final[Mapping[Stage, str]] = {
     Stage.START: STARTS_AFTER,
     Stage.FINISH: RUNS_FOR,
     Stage.TERMINATE: TERMINATES_AFTER,
 }
 
 
-def told_span(pod: Pod, stage: Stage) -> Span | None:
-    """Return how long a stage takes by the pod's annotations, in simulated seconds.
+def annotated_span(pod: Pod, stage: Stage) -> Span | None:
+    """Return the duration of a stage from the pod's annotations, in simulated seconds.
 
-    They are the ones that kwok goes by (`navarchos.testing.controlplane.kwok`), so
-    that a pod keeps its pace whoever runs it.
+    kwok uses the same annotations (`navarchos.testing.controlplane.kwok`), so a pod has
+    the same durations with both.
 
     Raises:
-        ValueError: The annotation is no duration.
+        ValueError: The annotation is not a duration.
     """
-    told = pod.metadata.annotations.get(_TOLD.get(stage, ""))
-    if told is None:
+    value = pod.metadata.annotations.get(_ANNOTATIONS.get(stage, ""))
+    if value is None:
         return None
-    seconds = parse_duration(told)
+    seconds = parse_duration(value)
     return Span(seconds, seconds)
 
 
@@ -93,10 +93,10 @@ class _Timer:
 
 
 class StageTimers(Generic[K]):
-    """When the next stage of each pod is due; it starts when it is first asked for.
+    """The times at which the next stage of each pod is due.
 
-    A pod that another one has taken the name of, or that is at another stage by
-    now, starts anew.
+    A timer starts at the first request for it. It starts again for another pod of the same
+    name, or for another stage.
 
     Threads: safe from any thread.
     """
@@ -106,7 +106,7 @@ class StageTimers(Generic[K]):
         self._timers: dict[K, _Timer] = {}  # guarded by _timers_lock
 
     def due(self, key: K, uid: str, stage: Stage, at: float) -> float:
-        """Return when the stage is due; `at` if it has not been asked for before."""
+        """Return when the stage is due: `at` for the first request."""
         with self._timers_lock:
             timer = self._timers.get(key)
             if timer is None or (timer.uid, timer.stage) != (uid, stage):
@@ -114,7 +114,7 @@ class StageTimers(Generic[K]):
             return timer.due
 
     def forget(self, key: K) -> None:
-        """Drop the timer of a pod that needs none."""
+        """Remove the timer of a pod."""
         with self._timers_lock:
             self._timers.pop(key, None)
 

@@ -1,7 +1,7 @@
-"""The shapes of pods: made from templates, starting, running, finished.
+"""The pods of a simulated cluster: created from templates, running, finished.
 
-Pure functions from facts to JSON. They are used by the controllers at run time and
-by the population that is installed at the beginning, so both look the same.
+These are pure functions that return JSON. The controllers and the initial population use
+the same functions, so their pods look the same.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ DAEMON_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
         ("unschedulable", "NoSchedule"),
     )
 )
-"""What the DaemonSet controller adds to each of its pods."""
+"""The tolerations that the DaemonSet controller adds to each pod."""
 
 
 class Owner(NamedTuple):
@@ -75,10 +75,10 @@ def from_template(
     Args:
         template: The owner's `spec.template`.
         owner: The controller, which becomes the only owner.
-        namespace: Where to.
-        name: Its name; the server appends to the owner's name when empty.
-        labels: Added to those of the template.
-        spec: Fields that take the place of the template's.
+        namespace: The pod's namespace.
+        name: The pod's name; if empty, the server generates one from the owner's name.
+        labels: Labels in addition to the template's.
+        spec: Fields that replace fields of the template.
     """
     shared = template.get("metadata")
     metadata: JsonObject = dict(shared) if isinstance(shared, Mapping) else {}
@@ -104,9 +104,9 @@ def mirror_name(node: str) -> str:
 
 
 def mirror_pod(node: str, node_uid: str) -> JsonObject:
-    """Return what the kubelet of `node` shows of a static pod of its own.
+    """Return the mirror pod by which the kubelet of `node` shows a static pod.
 
-    Nobody but that kubelet can stop it; deleting the object changes nothing.
+    Deleting the mirror pod does not stop the static pod; only the kubelet can.
     """
     owner = Owner("v1", "Node", node, node_uid)
     return {
@@ -179,7 +179,7 @@ def running_status_of(
 
 
 def finished_status(containers: Sequence[Container], *, at: datetime) -> JsonObject:
-    """Return the change of status of a pod whose containers have all succeeded."""
+    """Return the status change of a pod whose containers have all succeeded."""
     when = format_time(at)
     completed = {"exitCode": 0, "reason": "Completed", "finishedAt": when}
     not_ready = {"status": "False", "reason": "PodCompleted", "lastTransitionTime": when}
@@ -208,7 +208,7 @@ def finished_status(containers: Sequence[Container], *, at: datetime) -> JsonObj
 
 
 def unschedulable_status(message: str, *, at: datetime) -> JsonObject:
-    """Return the change of status that tells why a pod is still without a node."""
+    """Return the status change with the reason why a pod has no node yet."""
     return {
         "conditions": [
             {

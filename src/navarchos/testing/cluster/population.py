@@ -59,9 +59,9 @@ class Population:
     """The manifests of a new cluster, and the machines behind its nodes.
 
     Attributes:
-        machines: What the cloud runs.
-        namespaces: Names of the namespaces that are used.
-        manifests: Everything in them and the nodes; owners before what they own.
+        machines: The machines of the cloud.
+        namespaces: The names of the namespaces.
+        manifests: All objects, owners before their children.
     """
 
     def __init__(
@@ -73,31 +73,31 @@ class Population:
 
 
 def populate(options: ClusterOptions, now: datetime) -> Population:
-    """Return the cluster that `options` describe, as of `now`. Same seed, same cluster."""
-    return _Populating(options, now).build()
+    """Return the population for `options` at the time `now`; the seed determines it."""
+    return _PopulationBuilder(options, now).build()
 
 
-class _Populating:
+class _PopulationBuilder:
     def __init__(self, options: ClusterOptions, now: datetime) -> None:
         self._options = options
         self._now = now
-        self._random = random.Random(options.seed)  # noqa: S311 - names, no secrets
+        self._random = random.Random(options.seed)  # noqa: S311 - generates names, not secrets
         self._addresses = itertools.count(_FIRST_POD_ADDRESS)
         self._machines = machines(options.nodes, options.pods_per_node)
         self._nodes: dict[str, JsonObject] = {}
-        # Falls back to all machines: a tiny cluster may have tainted ones only.
+        # All machines if every one is tainted, which happens in a tiny cluster.
         self._open = [m for m in self._machines if not m.taints] or self._machines
         self._ring = itertools.cycle(self._open)
 
     def build(self) -> Population:
         count = len(self._machines)
-        # Shuffled, so that the oldest first is not the order of names.
+        # Shuffled, so that the order by age differs from the order by name.
         line = self._random.sample(range(count), count)
         for machine, position in zip(self._machines, line, strict=True):
             at = registered_at(position, self._now)
             self._nodes[machine.name] = node_manifest(machine, at=at, uid=self._uid())
         manifests = list(self._nodes.values())
-        # Two pods per node are those of the DaemonSet and of the kubelet itself.
+        # Each node also has a pod of the DaemonSet and a mirror pod.
         total = count * max(1, self._options.pods_per_node - 2)
         for plan in plan_workloads(total):
             manifests += self._workload(plan)
@@ -217,7 +217,7 @@ class _Populating:
         return self._running(pod, node)
 
     def _running(self, pod: JsonObject, node: str) -> JsonObject:
-        """Finish a pod: named, identified, bound and ready."""
+        """Return a pod with a name and a uid, bound and ready."""
         metadata: JsonObject = {**pod["metadata"], **self._identity(generation=0)}
         if "name" not in metadata:
             suffix = "".join(self._random.choices(_NAME_LETTERS, k=5))
@@ -284,23 +284,24 @@ _OWNERS: Final = {
 
 
 def install_owned(server: Server, manifests: Sequence[JsonObject]) -> None:
-    """Create objects that say by uid which of the others owns them.
+    """Create objects whose owner references contain the uids of other objects.
 
-    The in-process server keeps uids as they are given. A real one gives its own, and
-    owners are named by those: so owners are created first, and looked at.
+    The in-process server keeps given uids. A real server assigns new ones, which the
+    owner references of the children must contain. Owners are therefore created first, and
+    their uids are read.
 
     Args:
-        server: Where to.
-        manifests: Objects with uids, owners before what they own.
+        server: The server.
+        manifests: Objects with uids, owners before their children.
     """
-    given: dict[str, str] = {}  # the server's uid of an owner, where it is another one
+    given: dict[str, str] = {}  # the uid that the server assigned to an owner, if different
     for generation in _generations(manifests):
         server.install(*(_with_owners(manifest, given) for manifest in generation))
         given.update(_other_uids(server, generation))
 
 
 def _generations(manifests: Iterable[JsonObject]) -> list[list[JsonObject]]:
-    """Sort objects by how many owners are above them."""
+    """Group objects by the depth of their owners."""
     depths: dict[str, int] = {}
     found: dict[int, list[JsonObject]] = defaultdict(list)
     for manifest in manifests:

@@ -1,4 +1,4 @@
-"""Whether a cluster is at rest: every workload has what it wants."""
+"""Check whether a cluster is ready: every workload has its desired pods."""
 
 from collections.abc import Callable
 from functools import partial
@@ -23,17 +23,16 @@ __all__ = ["missing_for_readiness"]
 
 
 def missing_for_readiness(context: SimulatorContext, server: Server) -> str:
-    """Return the first thing that is not at rest yet, in words; "" if everything is.
+    """Return the first part that is not ready, in words, or "" if everything is ready.
 
-    A cache that is behind may look settled, so what the caches say counts only when
-    they hold exactly what the server has. (An informer's own `catch_up` would list
-    kinds anew in which nothing happens.)
+    An outdated cache may look ready, so the caches count only if they equal the server's
+    objects. (`catch_up` of an informer would list kinds again that did not change.)
     """
     unsynced = next((c for c in _caches(context) if not c.has_synced()), None)
     if unsynced is not None:
         return f"the first list of {unsynced.resource}"
-    # Once more when they have caught up: what they said before may be about older objects.
-    # The first look is for speed alone, because to compare everything takes a while.
+    # Check again after the comparison, because the first check may have used older objects.
+    # The first check only avoids the comparison, which takes longer.
     return _unrested(context) or _behind(context, server) or _unrested(context)
 
 

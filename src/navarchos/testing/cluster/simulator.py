@@ -1,4 +1,4 @@
-"""The simulator as a whole: population, controllers, checker."""
+"""The simulated cluster: population, controllers and invariant checker."""
 
 import math
 from collections.abc import Collection, Mapping
@@ -46,21 +46,21 @@ _CONTROLLERS: Final = (
     jobs,
     disruption,
 )
-_LOOK_PERIOD: Final = 0.05
+_CHECK_PERIOD: Final = 0.05
 _STOP_TIMEOUT: Final = 10.0
-_WORTH_FREEZING: Final = 2_000
-"""Pods from which on it is worth a full collection that later ones leave them out."""
+_MIN_PODS_TO_FREEZE: Final = 2_000
+"""Number of pods from which `gc.freeze` saves more than the full collection before it costs."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterStats:
-    """What has happened in a cluster since it was made.
+    """Counters of a cluster since its construction.
 
     Attributes:
-        evictions_granted: Pods that the eviction API has let go.
+        evictions_granted: Pods evicted through the eviction API.
         evictions_refused: Evictions answered with 429, among the server's latest requests.
-        pods_moved: Pods that the scheduler has bound.
-        nodes_replaced: Machines that the cloud has replaced.
+        pods_moved: Pods bound by the scheduler.
+        nodes_replaced: Machines replaced by the cloud.
     """
 
     evictions_granted: int
@@ -70,7 +70,7 @@ class ClusterStats:
 
 
 class Cluster:
-    """A simulated cluster on an API server, in this process or real.
+    """A simulated cluster on an in-process or a real API server.
 
     ```python
     with ApiServer() as server, Cluster(server) as cluster:
@@ -79,12 +79,12 @@ class Cluster:
         cluster.wait_until_ready(30)
     ```
 
-    Everything but the API server: a scheduler, kubelets, the controllers of
-    workloads, budgets and node taints, and a cloud that replaces machines. They
-    talk to the server over HTTP as real ones do, on this project's framework. A
-    checker looks at every write (`navarchos.testing.cluster.invariants`).
+    The cluster consists of a scheduler, kubelets, the controllers of workloads, budgets and
+    node taints, and a cloud that replaces machines. They use this project's framework and
+    send HTTP requests to the server, as the real components do. A checker observes every
+    write (`navarchos.testing.cluster.invariants`).
 
-    It lives by the server's clock. In virtual time,
+    The cluster uses the server's clock. In virtual time,
 
     ```python
     clock = FakeClock()
@@ -96,28 +96,30 @@ class Cluster:
         clock.advance(3600)
     ```
 
-    all that falls due happens at its time, and at no other: time stands still until
-    everybody has come to rest. Several things that are due at the same moment happen
-    in any order, and pods whose names the server makes up draw other durations in
-    each run: give a `Span` without width, or a kwok annotation, where that matters.
+    every event happens exactly at its due time: time does not advance before all threads
+    are parked. The order of events with the same due time is not defined, and pods with
+    generated names have different durations in each run. Use a `Span` with equal bounds or
+    a kwok annotation where this matters.
 
-    Promises: what `populate` installs is settled, so nothing moves until somebody
-    moves it; after `stop` no thread and no connection is left.
+    Promises: the objects that `populate` installs are in their final state, so nothing
+    changes until a client changes something. After `stop` no thread and no connection is
+    left.
 
-    Does not promise: rolling updates, volumes, network, failures of its own.
+    Does not promise: rolling updates, volumes, networking, spontaneous failures.
 
-    Lifecycle: construct, `populate`, `start`, `stop`; or as a context manager, which
-    stops. Construct it before anybody else writes to the server: the checker's
-    books begin with what is there then.
+    Lifecycle: construct, `populate`, `start`, `stop`; or use it as a context manager, which
+    stops it. Construct the cluster before other clients write to the server: the checker
+    begins with the state at that time.
 
-    Threads: every method is safe from any thread, each at most once but the
-    properties and `wait_until_ready`.
+    Threads: every method is safe from any thread, and is called at most once, except for
+    the properties and `wait_until_ready`.
 
     Args:
-        server: Where. It is to have nobody else who does what `agents` do.
-        options: Size and pace.
-        agents: Which parts run. On a `ControlPlane` with controllers and scheduler of
-            its own ask for `Agent.KUBELET` and `Agent.CLOUD`.
+        server: The server, which must have no other component with the role of one of
+            `agents`.
+        options: Size and speed.
+        agents: The components to run. On a `ControlPlane` with controllers and scheduler
+            use `Agent.KUBELET` and `Agent.CLOUD`.
     """
 
     def __init__(
@@ -139,7 +141,7 @@ class Cluster:
         self._cleanup = ExitStack()
         self._cleanup.callback(server.subscribe(self._checker.observe))
         self._machines: tuple[Machine, ...] = ()
-        self._world: SimulatorContext | None = None
+        self._context: SimulatorContext | None = None
         self._cloud: cloud.Cloud | None = None
 
     def __enter__(self) -> Self:
@@ -150,12 +152,12 @@ class Cluster:
 
     @property
     def violations(self) -> list[Violation]:
-        """The invariants that were broken so far, oldest first."""
+        """The violated invariants so far, oldest first."""
         return self._checker.violations
 
     @property
     def stats(self) -> ClusterStats:
-        """Counters."""
+        """The counters of this cluster."""
         return ClusterStats(
             evictions_granted=self._checker.count("evicted"),
             evictions_refused=sum(
@@ -167,10 +169,10 @@ class Cluster:
         )
 
     def populate(self) -> None:
-        """Install namespaces, nodes, workloads and pods, settled and running.
+        """Install namespaces, nodes, workloads and running pods.
 
-        Where the controllers are somebody else's, who would make the same pods meanwhile,
-        only what nobody owns is installed: wait until it is ready.
+        If the server has its own workload controllers, only objects without an owner are
+        installed, because those controllers create the pods: wait until they are ready.
         """
         population = populate(self.options, self._clock.now())
         self._machines = population.machines
@@ -186,40 +188,41 @@ class Cluster:
         """Start the controllers. The server must be listening.
 
         Raises:
-            AlreadyStarted: For the second time.
+            AlreadyStarted: The cluster was started before.
         """
-        if self._world is not None:
+        if self._context is not None:
             raise AlreadyStarted("the cluster")
         clients = self._clients()
         manager = Manager(
             clients[Agent.CONTROLLERS],
             options=ManagerOptions(
                 component="simulator",
-                freeze_caches=self.options.nodes * self.options.pods_per_node >= _WORTH_FREEZING,
+                freeze_caches=self.options.nodes * self.options.pods_per_node
+                >= _MIN_PODS_TO_FREEZE,
             ),
             clock=self._clock,
         )
-        self._world = SimulatorContext(manager, clients, self.options, self._clock, self._stop)
-        self._install(self._world)
+        self._context = SimulatorContext(manager, clients, self.options, self._clock, self._stop)
+        self._install(self._context)
         self._threads.start("manager", lambda: manager.run(self._stop))
 
     def wait_until_ready(self, timeout: float | None = None) -> bool:
-        """Wait until every cache is filled and every workload has what it wants.
+        """Wait until all caches are filled and every workload has its desired pods.
 
-        In virtual time it moves the clock, no further than needed.
+        In virtual time the call moves the clock as far as needed.
 
         Args:
-            timeout: Longest wait in seconds; `None` waits without limit.
+            timeout: Maximum wait in seconds; `None` waits without limit.
 
         Returns:
-            False when the time passed, or the cluster was stopped, first; in virtual
-            time also when nothing is under way that could change it.
+            `False` if the timeout passed or the cluster was stopped; in virtual time also
+            if no pending event could make the cluster ready.
 
         Raises:
-            NotStarted: There is nothing to wait for.
+            NotStarted: The cluster was not started.
             ThreadCrashed: The manager of the controllers has failed.
         """
-        if self._world is None:
+        if self._context is None:
             raise NotStarted("the cluster")
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while not self._stop.is_set():
@@ -227,7 +230,7 @@ class Cluster:
             if isinstance(self._clock, FakeClock):
                 self._clock.settle()
             began = self._clock.monotonic()
-            waiting_for = missing_for_readiness(self._world, self._server)
+            waiting_for = missing_for_readiness(self._context, self._server)
             if not waiting_for:
                 return True
             if not self._pause(began, deadline):
@@ -236,21 +239,21 @@ class Cluster:
         return False
 
     def stop(self) -> None:
-        """Stop the controllers and wait for their threads. Harmless when repeated."""
+        """Stop the controllers and wait for their threads. May be called repeatedly."""
         self._stop.stop("the cluster is stopped")
         if not self._threads.join(_STOP_TIMEOUT):
             _log.error("cluster_threads_left", threads=self._threads.running())
         self._cleanup.close()
 
     def _pause(self, began: float, deadline: float | None) -> bool:
-        """Wait before the next look; False if there is to be none."""
+        """Wait before the next check; return `False` if no further check makes sense."""
         now = self._clock.monotonic()
         left = math.inf if deadline is None else deadline - now
         if left <= 0:
             return False
         if not isinstance(self._clock, FakeClock):
-            # A look at a large cluster takes a while: no more than half the time is spent so.
-            self._stop.wait(max(_LOOK_PERIOD, now - began))
+            # Checking a large cluster takes a while: spend at most half of the time on it.
+            self._stop.wait(max(_CHECK_PERIOD, now - began))
             return True
         until_next = self._clock.next_deadline()
         step = left if until_next is None else min(left, until_next)

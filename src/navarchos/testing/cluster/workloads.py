@@ -1,4 +1,4 @@
-"""Which workloads a cluster runs: a deterministic mix that fills it."""
+"""The workloads of a simulated cluster: a deterministic mix that fills it."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ class WorkloadPlan:
     """One workload.
 
     Attributes:
-        kind: What controls its pods.
-        namespace: Where it is.
-        name: Its name, which is also the value of its pods' label `app`.
-        replicas: How many pods.
-        budget: Rule of its disruption budget, `None` for none.
-        empty_dir: Whether its pods keep data on their node.
-        is_packed: Whether two of its pods share a node at first, so that the drain of
-            that node meets the budget.
-        critical: Whether it belongs to the system and tolerates every taint.
+        kind: The kind of the controller.
+        namespace: The namespace.
+        name: The name, also the value of the pods' label `app`.
+        replicas: The number of pods.
+        budget: The rule of the disruption budget; `None` without a budget.
+        empty_dir: Whether the pods have an emptyDir volume.
+        is_packed: Whether two of the pods start on one node, so that a drain of that node
+            is limited by the budget.
+        critical: Whether the workload is part of the system and tolerates every taint.
     """
 
     kind: WorkloadKind
@@ -49,7 +49,7 @@ class WorkloadPlan:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels that select its pods."""
+        """The labels that select the pods."""
         return {"app": self.name}
 
 
@@ -72,8 +72,8 @@ class _Recipe:
     is_packed: bool = False
 
 
-# The strict budgets are on small deployments: with several pods on nodes that are
-# drained at once, each refusal costs its client a retry of some seconds.
+# Only small Deployments have strict budgets: if several of their pods are on nodes that are
+# drained at the same time, each refused eviction costs a retry of some seconds.
 _RECIPES: Final = (
     _Recipe(6, {"maxUnavailable": "34%"}),
     _Recipe(3, {"maxUnavailable": 1}, is_packed=True),
@@ -86,14 +86,14 @@ _RECIPES: Final = (
 
 
 def plan_workloads(total: int) -> list[WorkloadPlan]:
-    """Return workloads with `total` pods together, those of DaemonSets not counted.
+    """Return workloads with `total` pods, not counting pods of DaemonSets.
 
-    A StatefulSet with a budget comes first and a Job second; Deployments of several
-    sizes, with and without budgets, fill up. Every budget can be met: none asks for
-    as many pods as its workload has.
+    The first workload is a StatefulSet with a budget and the second one a Job; the others
+    are Deployments of several sizes, with and without budgets. Every budget allows at
+    least one disruption.
 
     Args:
-        total: How many pods; 1 or more.
+        total: The number of pods, at least 1.
     """
     ledger = max(1, min(5, total // 8, total) if total >= 16 else min(2, total))
     plans = [
@@ -124,10 +124,10 @@ def _deployments(total: int) -> Iterator[WorkloadPlan]:
             namespace=NAMESPACES[number % len(NAMESPACES)],
             name=_APPS[app] if not turn else f"{_APPS[app]}-{turn + 1}",
             replicas=replicas,
-            # A truncated last deployment might not be able to meet its budget.
+            # The budget of a truncated last Deployment might not allow any disruption.
             budget=recipe.budget if replicas == recipe.replicas else None,
             empty_dir=recipe.empty_dir,
-            # Once is enough: each refusal costs a drain some seconds.
+            # One packed workload is enough: each refused eviction costs a drain some seconds.
             is_packed=recipe.is_packed and number < len(_RECIPES),
         )
         total -= replicas
@@ -159,9 +159,9 @@ def workload_manifest(plan: WorkloadPlan, metadata: JsonObject, status: JsonObje
     """Return the workload object itself.
 
     Args:
-        plan: What it is.
-        metadata: Its identity beside name, namespace and labels.
-        status: What it looks like already.
+        plan: The plan of the workload.
+        metadata: Metadata in addition to name, namespace and labels.
+        status: The initial status.
     """
     spec: JsonObject = {"template": template_of(plan), "selector": {"matchLabels": plan.labels}}
     if plan.kind in {"Deployment", "StatefulSet"}:

@@ -145,7 +145,7 @@ class Lookup:
     on the PATH must be of the pinned minor release or newer.
 
     Args:
-        environ: Environment variables; by default those of the process.
+        environ: Environment variables; by default the environment of the process.
         cache: The cache; by default in `cache_directory`.
         version_of: Returns the version that a program reports.
     """

@@ -76,7 +76,7 @@ class Subscription:
 
         Raises:
             SelfJoin: Called by the listener.
-            ThreadCrashed: The listener has failed; nobody was called after that.
+            ThreadCrashed: The listener has failed; it is not called again.
         """
         self._stop.stop("the subscription is closed")
         self._threads.join()

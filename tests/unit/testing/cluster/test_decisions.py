@@ -239,17 +239,17 @@ def test_a_job_that_wants_fewer_pods_at_once_takes_some_away(make_pod: MakePod) 
 
 def test_each_further_failure_doubles_the_wait_and_a_success_ends_it(make_pod: MakePod) -> None:
     backoff, wanted = JobBackoff(), job(completions=9)
-    assert backoff.left(0.0, speed=1.0) == 0.0
+    assert backoff.remaining(0.0, speed=1.0) == 0.0
     waits = []
     for number in range(8):
         step = jobs.plan(wanted, [make_pod(f"pod-{number}", phase="Failed")], ())
         backoff.note(step, 100.0)
         backoff.note(step, 105.0)  # what was noted counts once
-        waits.append(backoff.left(100.0, speed=1.0))
+        waits.append(backoff.remaining(100.0, speed=1.0))
     assert waits == [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0]
-    assert backoff.left(130.0, speed=10.0) == 30.0
+    assert backoff.remaining(130.0, speed=10.0) == 30.0
     backoff.note(jobs.plan(wanted, [make_pod("good", phase="Succeeded")], ()), 140.0)
-    assert backoff.left(140.0, speed=1.0) == 0.0
+    assert backoff.remaining(140.0, speed=1.0) == 0.0
 
 
 @pytest.mark.parametrize(

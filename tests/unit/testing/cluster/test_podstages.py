@@ -16,8 +16,8 @@ from navarchos.testing.cluster.pod_lifecycle import (
     TERMINATES_AFTER,
     Stage,
     StageTimers,
+    annotated_span,
     next_stage,
-    told_span,
 )
 
 MakePod = Callable[..., Pod]
@@ -59,14 +59,14 @@ def test_a_pod_may_tell_how_long_a_stage_takes(
     make_pod: MakePod, stage: Stage, annotation: str
 ) -> None:
     told = make_pod(annotations={annotation: "1m500ms"})
-    assert told_span(told, stage) == Span(60.5, 60.5)
-    assert [other for other in Stage if told_span(told, other)] == [stage]
-    assert told_span(make_pod(), stage) is None
+    assert annotated_span(told, stage) == Span(60.5, 60.5)
+    assert [other for other in Stage if annotated_span(told, other)] == [stage]
+    assert annotated_span(make_pod(), stage) is None
 
 
 def test_a_pace_that_is_no_duration_is_refused(make_pod: MakePod) -> None:
     with pytest.raises(ValueError, match="'soon' is no duration"):
-        told_span(make_pod(annotations={STARTS_AFTER: "soon"}), Stage.START)
+        annotated_span(make_pod(annotations={STARTS_AFTER: "soon"}), Stage.START)
 
 
 def test_a_timer_keeps_its_first_time_until_the_stage_or_the_pod_is_another() -> None:

@@ -1,11 +1,10 @@
-"""The cloud: machines that are given back, and the ones that come instead.
+"""The cloud: terminates machines and boots their replacements.
 
-A node that bears the terminate label is given back: after a while its machine is
-gone and with it the node, and after the time of a boot its successor registers,
-with the same role, zone and taints and the name's next generation: `node-1`,
-`node-1-r1`, `node-1-r2`. Which machines run is known to the cloud alone, so it is
-memory here and not read from the API; a node that somebody else deletes does not
-come back.
+The machine of a node with the terminate label is terminated after some time, and the node
+is deleted. After the time of a boot, a replacement registers with the same role, zone and
+taints and the next generation of the name: `node-1`, `node-1-r1`, `node-1-r2`. Only the
+cloud knows its machines, so they are kept in memory and not read from the API. A node that
+another client deletes is not replaced.
 """
 
 import threading
@@ -27,10 +26,10 @@ _log = get_logger(__name__)
 
 @dataclass(slots=True)
 class _Place:
-    """Room for one machine: it runs there, or its successor boots.
+    """The slot of one machine, which runs or whose replacement boots.
 
-    `generation` counts the machines in this place; `due` is when what goes on with
-    it comes to its end, `None` while nothing does.
+    `generation` counts the machines of this slot. `due` is the end of the current
+    termination or boot, otherwise `None`.
     """
 
     machine: Machine
@@ -42,12 +41,12 @@ class _Place:
 class Cloud(Reconciler):
     """Terminates and boots machines.
 
-    Threads: one worker. It alone changes the places; the lock is for the count
-    that others read.
+    Threads: one worker, which alone changes the places. The lock guards the count that
+    other threads read.
     """
 
     def __init__(self, context: SimulatorContext, machines: Sequence[Machine]) -> None:
-        self._world = context
+        self._context = context
         self._nodes = context.writer(Agent.CLOUD, NODES)
         self._places = {m.name: _Place(m) for m in machines}
         self._last_number = max((m.number for m in machines), default=0)
@@ -56,19 +55,19 @@ class Cloud(Reconciler):
 
     @property
     def replaced(self) -> int:
-        """How many machines have been replaced so far."""
+        """The number of replaced machines."""
         with self._replaced_lock:
             return self._replaced
 
     def reconcile(self, request: Request) -> Result:
-        """Go on with one machine."""
+        """Continue the termination or the boot of one machine."""
         place = self._places.get(request.name)
         if place is None:
             return DONE
         if place.is_gone:
             return self._boot(request.name, place)
-        node = self._world.nodes.lister.find(request.name)
-        if node is None or self._world.options.terminate_label not in node.metadata.labels:
+        node = self._context.nodes.lister.find(request.name)
+        if node is None or self._context.options.terminate_label not in node.metadata.labels:
             place.due = None
             return DONE
         return self._terminate(node, place)
@@ -91,9 +90,9 @@ class Cloud(Reconciler):
             return Result(requeue_after=left)
         generation = place.generation + 1
         machine = successor(place.machine, generation, self._last_number + 1)
-        manifest = node_manifest(machine, at=self._world.clock.now())
+        manifest = node_manifest(machine, at=self._context.clock.now())
         with ignore_already_exists():
-            self._world.nodes.observe_write(self._nodes.create(manifest))
+            self._context.nodes.observe_write(self._nodes.create(manifest))
         del self._places[name]
         self._places[machine.name] = _Place(machine, generation)
         self._last_number = machine.number
@@ -102,12 +101,12 @@ class Cloud(Reconciler):
         return DONE
 
     def _left(self, place: _Place, stage: str) -> float:
-        """Return the seconds until the stage ends; it begins with the first call."""
-        options, now = self._world.options, self._world.clock.monotonic()
+        """Return the seconds until the stage ends; the first call starts the stage."""
+        options, now = self._context.options, self._context.clock.monotonic()
         if place.due is None:
             span = options.machine_boot if stage == "boot" else options.machine_termination
             key = f"{stage}/{place.machine.name}"
-            place.due = now + self._world.durations.draw(span, key)
+            place.due = now + self._context.durations.draw(span, key)
         return max(0.0, place.due - now)
 
 

@@ -33,7 +33,7 @@ __all__ = ["DaemonSetPlan", "DaemonSets", "install", "plan", "tolerations_of"]
 
 @dataclass(frozen=True, slots=True)
 class DaemonSetPlan:
-    """Nodes that lack a pod, pods that are too many, and the status to show."""
+    """The nodes without a pod, the surplus pods, and the new status."""
 
     create: tuple[str, ...]
     delete: tuple[Pod, ...]
@@ -43,12 +43,11 @@ class DaemonSetPlan:
 def plan(
     template: Template, nodes: Iterable[Node], pods: Iterable[Pod], *, generation: int = 0
 ) -> DaemonSetPlan:
-    """Return what is missing and what is too much.
+    """Return the missing and the surplus pods of a DaemonSet.
 
-    Every node that they may come to and whose taints they tolerate gets one, cordoned
-    or not (upstream tolerates the cordon's taint for them). A pod that terminates holds
-    its node's place until it is gone. Pods on nodes that do not exist are not our business:
-    they are collected as garbage.
+    Every matching node whose taints are tolerated gets one pod, also a cordoned node
+    (upstream adds a toleration of the cordon's taint). A terminating pod occupies its node
+    until it is removed. Pods of missing nodes are left to the garbage collector.
     """
     tolerations = tolerations_of(template)
     spec = msgspec.convert(template.get("spec") or {}, PodSpec)
@@ -80,7 +79,7 @@ def plan(
 
 
 def tolerations_of(template: Template) -> tuple[Toleration, ...]:
-    """Return what the pods of a template tolerate, with what is added to them."""
+    """Return the tolerations of a template's pods, including the ones added by default."""
     spec = template.get("spec")
     own = spec.get("tolerations") if isinstance(spec, Mapping) else None
     return msgspec.convert([*(own or ()), *DAEMON_TOLERATIONS], tuple[Toleration, ...])
@@ -98,13 +97,13 @@ def _surplus(held: list[Pod]) -> list[Pod]:
 
 
 class DaemonSets(WorkloadReconciler[DaemonSet]):
-    """Creates the pods that nodes lack."""
+    """Creates one pod for each matching node."""
 
     def __init__(self, context: SimulatorContext) -> None:
         super().__init__(context, DAEMON_SETS, context.daemon_sets)
 
     def sync(self, found: DaemonSet) -> None:
-        """Create the pods that nodes lack, and delete those that do not belong."""
+        """Create the missing pods and delete the surplus pods."""
         step = self._plan(found)
         template, namespace = found.spec.template, found.metadata.namespace
         for node in step.create:
@@ -128,7 +127,7 @@ class DaemonSets(WorkloadReconciler[DaemonSet]):
         )
 
     def requests_for(self, node: Node) -> Iterable[Request]:
-        """Map a node that changed to every DaemonSet."""
+        """Map a changed node to every DaemonSet."""
         del node
         for each in self.context.daemon_sets.lister.list():
             yield Request(each.metadata.namespace, each.metadata.name)

@@ -1,7 +1,7 @@
-"""Deployments: one ReplicaSet per template, and a status that adds them up.
+"""Deployments: one ReplicaSet per template, and a status with their sums.
 
-Not simulated: rolling updates. A changed template makes a new ReplicaSet at its
-full size and takes the old ones down at once.
+Rolling updates are not simulated: for a changed template the controller creates a new
+ReplicaSet of full size and scales the old ones to 0 immediately.
 """
 
 from collections.abc import Mapping
@@ -30,14 +30,14 @@ __all__ = ["Deployments", "install", "summed"]
 
 
 class Deployments(WorkloadReconciler[Deployment]):
-    """Keeps the ReplicaSets of a Deployment at the sizes that it wants."""
+    """Scales the ReplicaSets of a Deployment."""
 
     def __init__(self, context: SimulatorContext) -> None:
         super().__init__(context, DEPLOYMENTS, context.deployments)
         self._sets = context.writer(Agent.CONTROLLERS, REPLICA_SETS)
 
     def sync(self, found: Deployment) -> None:
-        """Create the ReplicaSet of the template, or scale all as they should be."""
+        """Create the ReplicaSet of the template, or scale all ReplicaSets."""
         owned = self._owned(found)
         current = _current(found, owned)
         if current is None:
@@ -50,7 +50,7 @@ class Deployments(WorkloadReconciler[Deployment]):
         """Add up the counts of the ReplicaSets."""
         owned = self._owned(found)
         current, status = _current(found, owned), summed(found, owned)
-        # Without a ReplicaSet there is nothing to count yet: its event brings us back.
+        # Without a ReplicaSet there is nothing to count; its event triggers a reconcile.
         if current is None or status == found.status:
             return None
         return status_patch(
@@ -86,7 +86,7 @@ class Deployments(WorkloadReconciler[Deployment]):
         self.context.replica_sets.observe_write(scaled)
 
     def _available(self, found: Deployment, status: WorkloadStatus) -> dict[str, object]:
-        # Upstream's default strategy lets a quarter be away.
+        # Upstream's default strategy allows a quarter of the pods to be unavailable.
         enough = status.available_replicas >= found.spec.replicas - found.spec.replicas // 4
         when = format_time(self.context.clock.now())
         return {
@@ -100,7 +100,7 @@ class Deployments(WorkloadReconciler[Deployment]):
 
 
 def summed(found: Deployment, owned: list[ReplicaSet]) -> WorkloadStatus:
-    """Return the counts of a Deployment: those of its ReplicaSets together."""
+    """Return the counts of a Deployment: the sums over its ReplicaSets."""
     return WorkloadStatus(
         observed_generation=found.metadata.generation,
         replicas=sum(each.status.replicas for each in owned),

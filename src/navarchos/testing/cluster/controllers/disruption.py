@@ -1,13 +1,14 @@
-"""The disruption controller: the numbers that the eviction API decides by.
+"""The disruption controller: computes the budget status that the eviction API uses.
 
-The rules are upstream's (`navarchos.testing.cluster.budgets`). Two things are done
-so that they also hold when pods come and go within milliseconds:
+The rules are upstream's (`navarchos.testing.cluster.budgets`). Two additions make them
+hold also when pods are deleted and created within milliseconds:
 
-- Upstream's `disruptedPods` goes by pod name, and an entry is dropped when the pod
-  is seen to terminate. A StatefulSet's pod may be back by the time of the write, so
-  entries whose pod was seen to terminate are remembered until they are dropped.
-- An entry is given up after a time only when the cache of pods is known to be as
-  fresh as the server, since a pod that we still believe alive may have gone.
+- Upstream's `disruptedPods` is keyed by pod name, and an entry is dropped when the pod is
+  observed as terminating. A pod of a StatefulSet may exist again before that write, so
+  the controller remembers entries whose pod was observed as terminating until they are
+  dropped.
+- An entry is dropped after a timeout only if the cache of pods is as new as the server,
+  because a pod that the cache still contains may already be deleted.
 """
 
 import threading
@@ -61,11 +62,11 @@ __all__ = ["Disruption", "NoScale", "Scales", "install"]
 
 
 class NoScale(NavarchosError):
-    """A pod's controller has no scale, or is not known (yet).
+    """The desired replicas of a pod's controller are not known.
 
     Attributes:
-        kind: Its kind.
-        name: `namespace/name`.
+        kind: The controller's kind.
+        name: The controller, as `namespace/name`.
     """
 
     def __init__(self, kind: str, name: str) -> None:
@@ -74,7 +75,7 @@ class NoScale(NavarchosError):
         self.name = name
 
     def __str__(self) -> str:
-        return f"{self.kind} {self.name} does not say how many pods it wants"
+        return f"the replicas of {self.kind} {self.name} are not known"
 
 
 class _Scale(NamedTuple):
@@ -83,40 +84,40 @@ class _Scale(NamedTuple):
 
 
 class Scales:
-    """Looks scales up in the caches of workloads."""
+    """Finds the desired replicas of pods' controllers (upstream's scale finders)."""
 
     def __init__(self, context: SimulatorContext) -> None:
-        self._world = context
+        self._context = context
 
     def of(self, pods: Iterable[Pod]) -> int:
-        """Return how many pods the controllers of `pods` want together.
+        """Return the sum of the desired replicas of the controllers of `pods`.
 
-        Pods without a controller are left out, as upstream.
+        Pods without a controller are not counted, as in upstream.
 
         Raises:
-            NoScale: One of the controllers does not say.
+            NoScale: The replicas of one controller are not known.
         """
         owners = {
             (pod.metadata.namespace, pod.owner.kind, pod.owner.name)
             for pod in pods
             if pod.owner is not None
         }
-        # By uid: two ReplicaSets of one Deployment want its pods once.
+        # By uid: a Deployment with two ReplicaSets counts once.
         scales = dict(self._find(*owner) for owner in owners)
         return sum(scales.values())
 
     def _find(self, namespace: str, kind: str, name: str) -> _Scale:
         match kind:
             case "StatefulSet":
-                found = self._world.stateful_sets.lister.find(name, namespace)
+                found = self._context.stateful_sets.lister.find(name, namespace)
                 if found is not None:
                     return _Scale(found.metadata.uid, found.spec.replicas)
             case "Deployment":
-                deployment = self._world.deployments.lister.find(name, namespace)
+                deployment = self._context.deployments.lister.find(name, namespace)
                 if deployment is not None:
                     return _Scale(deployment.metadata.uid, deployment.spec.replicas)
             case "ReplicaSet":
-                replica_set = self._world.replica_sets.lister.find(name, namespace)
+                replica_set = self._context.replica_sets.lister.find(name, namespace)
                 if replica_set is not None:
                     parent = controller_of(replica_set.metadata)
                     if parent is not None and parent.kind == "Deployment":
@@ -129,46 +130,46 @@ class Scales:
 
 _SEVERAL: Final = "MultiplePodDisruptionBudgets"
 
-_LEAST_TIMEOUT: Final = 3.0
-"""Real seconds: disruption times are whole seconds, and a delete may take a moment."""
+_MIN_TIMEOUT: Final = 3.0
+"""Real seconds: disruption times are whole seconds, and a deletion may take a moment."""
 
 _CATCH_UP_TIMEOUT: Final = 5.0
 
 
 class Disruption(Reconciler):
-    """Computes budgets; writes at once what changes what is allowed."""
+    """Computes budgets; writes a status immediately if it changes the eviction decision."""
 
     def __init__(self, context: SimulatorContext) -> None:
-        self._world = context
+        self._context = context
         self._budgets = context.writer(Agent.CONTROLLERS, DISRUPTION_BUDGETS)
-        self._patience = Debouncer(STATUS_DELAY, context.clock)
-        self._timeout = max(_LEAST_TIMEOUT, context.durations.scaled(DELETION_TIMEOUT))
+        self._debouncer = Debouncer(STATUS_DELAY, context.clock)
+        self._timeout = max(_MIN_TIMEOUT, context.durations.scaled(DELETION_TIMEOUT))
         self._confirmed = _Confirmed()
         self._scales = Scales(context)
 
     def reconcile(self, request: Request) -> Result:
         """Recompute one budget."""
-        found = self._world.budgets.lister.find(request.name, request.namespace)
+        found = self._context.budgets.lister.find(request.name, request.namespace)
         if found is None or terminating(found):
-            self._patience.over(request)
+            self._debouncer.clear(request)
             self._confirmed.forget(request)
             return DONE
         pods = self._pods_of(found)
-        recorded = self._confirmed.sift(request, found, pods)
+        recorded = self._confirmed.unconfirmed(request, found, pods)
         if self._gives_up(recorded):
-            if not self._world.pods.catch_up(_CATCH_UP_TIMEOUT, self._world.stop):
+            if not self._context.pods.catch_up(_CATCH_UP_TIMEOUT, self._context.stop):
                 return Result(requeue_after=_CATCH_UP_TIMEOUT)
             pods = self._pods_of(found)
-            recorded = self._confirmed.sift(request, found, pods)
+            recorded = self._confirmed.unconfirmed(request, found, pods)
         status = self._compute(found, pods, recorded)
         return self._write(request, found, status)
 
     def requests_for(self, pod: Pod) -> Iterable[Request]:
-        """Map a pod to its budget, and warn of a pod that several match.
+        """Map a pod to its budget, and warn about a pod with several budgets.
 
-        Upstream looks at one of them only, whichever comes first, so the numbers of the
-        others grow old; the eviction API refuses such pods in any case. Here the first
-        by name is taken.
+        Upstream updates only one of the budgets, in no defined order, and the numbers of
+        the others become outdated; the eviction API refuses such pods in any case. This
+        controller updates the first budget by name.
         """
         found = self._budgets_of(pod)
         if len(found) > 1:
@@ -177,7 +178,7 @@ class Disruption(Reconciler):
                 f'Pod "{metadata.namespace}"/"{metadata.name}" matches multiple'
                 f' PodDisruptionBudgets.  Chose "{found[0].metadata.name}" arbitrarily.'
             )
-            self._world.manager.recorder.record(
+            self._context.manager.recorder.record(
                 PODS, pod, EventType.WARNING, _SEVERAL, message, action="Reconcile"
             )
         return _requests(found[:1])
@@ -185,21 +186,21 @@ class Disruption(Reconciler):
     def requests_beside(self, owner: Deployment | ReplicaSet | StatefulSet) -> Iterable[Request]:
         """Map a workload, whose scale may have changed, to the budgets of its pods.
 
-        Through its pods, not through all budgets of its namespace: there may be a
-        thousand of either.
+        The budgets are found through the workload's pods, because a namespace may have a
+        thousand budgets.
         """
         uid = owner.metadata.uid
-        below = self._world.replica_sets.lister.by_index(BY_OWNER, uid)
+        below = self._context.replica_sets.lister.by_index(BY_OWNER, uid)
         found: set[Request] = set()
         for each in (uid, *(replica_set.metadata.uid for replica_set in below)):
-            for pod in self._world.pods_of(each):
+            for pod in self._context.pods_of(each):
                 found.update(_requests(self._budgets_of(pod)[:1]))
         return found
 
     def _budgets_of(self, pod: Pod) -> list[Budget]:
-        """Return the budgets that match a pod, by name; found through its labels."""
+        """Return the matching budgets of a pod, sorted by name."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
-        lister = self._world.budgets.lister
+        lister = self._context.budgets.lister
         candidates = (
             budget
             for key in (namespace, *labels_of_pod(pod))
@@ -209,9 +210,9 @@ class Disruption(Reconciler):
         return sorted(matching, key=lambda budget: budget.metadata.name)
 
     def _pods_of(self, budget: Budget) -> list[Pod]:
-        """Return the pods that match, found through one of the selector's labels."""
+        """Return the matching pods, found by one of the selector's labels."""
         spec, namespace = budget.spec.selector, budget.metadata.namespace
-        lister = self._world.pods.lister
+        lister = self._context.pods.lister
         if spec is None:
             return []
         if not spec.match_labels:
@@ -222,13 +223,13 @@ class Disruption(Reconciler):
         return [pod for pod in candidates if selector.matches(pod.metadata.labels)]
 
     def _gives_up(self, recorded: Mapping[str, datetime]) -> bool:
-        oldest = self._world.clock.now() - timedelta(seconds=self._timeout)
+        oldest = self._context.clock.now() - timedelta(seconds=self._timeout)
         return any(at <= oldest for at in recorded.values())
 
     def _compute(
         self, found: Budget, pods: list[Pod], recorded: Mapping[str, datetime]
     ) -> BudgetStatus:
-        disrupted = disrupted_pods(pods, recorded, self._world.clock.now(), timeout=self._timeout)
+        disrupted = disrupted_pods(pods, recorded, self._context.clock.now(), timeout=self._timeout)
         try:
             health = required_health(
                 min_available=found.spec.min_available,
@@ -237,7 +238,7 @@ class Disruption(Reconciler):
                 scale=lambda: self._scales.of(pods),
             )
         except NoScale:
-            # Upstream's failSafe: nothing may be disrupted until somebody mends it.
+            # Upstream's failSafe: no disruption is allowed until the replicas are known.
             return msgspec.structs.replace(found.status, disruptions_allowed=0)
         return status_of(
             health, healthy_pods(pods, disrupted), disrupted, found.metadata.generation
@@ -245,16 +246,16 @@ class Disruption(Reconciler):
 
     def _write(self, request: Request, found: Budget, status: BudgetStatus) -> Result:
         if status == found.status:
-            self._patience.over(request)
+            self._debouncer.clear(request)
             return self._again(status)
-        if not is_urgent(found.status, status) and (left := self._patience.left(request)):
+        if not is_urgent(found.status, status) and (left := self._debouncer.due_in(request)):
             return Result(requeue_after=left)
-        self._patience.over(request)
+        self._debouncer.clear(request)
         try:
             with ignore_not_found():
                 self._patch(request, found, status)
         except Conflict:
-            # An eviction came in between; its event brings us back, and so does this.
+            # An eviction has changed the status meanwhile: reconcile again soon.
             return Result(requeue_after=0.05)
         return self._again(status)
 
@@ -265,7 +266,7 @@ class Disruption(Reconciler):
         body = status_patch(
             status,
             disruptedPods={**entries, **dict.fromkeys(gone)},
-            conditions=[_condition(status, self._world.clock.now())],
+            conditions=[_condition(status, self._context.clock.now())],
         )
         written = self._budgets.patch(
             request.name,
@@ -274,33 +275,35 @@ class Disruption(Reconciler):
             subresource="status",
             resource_version=found.metadata.resource_version,
         )
-        self._world.budgets.observe_write(written)
+        self._context.budgets.observe_write(written)
 
     def _again(self, status: BudgetStatus) -> Result:
-        """Come back when a granted eviction that nothing follows is to be given up."""
+        """Return the result that requeues the budget when a granted eviction expires."""
         return Result(requeue_after=self._timeout) if status.disrupted_pods else DONE
 
 
-class _Seen(NamedTuple):
+class _Termination(NamedTuple):
     version: str
     names: frozenset[str]
 
 
 class _Confirmed:
-    """Granted evictions that were seen to take effect, until their entry is dropped.
+    """Granted evictions whose pods were observed as terminating, until their entry is dropped.
 
     Threads: safe from any thread.
     """
 
     def __init__(self) -> None:
         self._seen_lock = threading.Lock()
-        self._seen: dict[Request, _Seen] = {}  # guarded by _seen_lock
+        self._seen: dict[Request, _Termination] = {}  # guarded by _seen_lock
 
-    def sift(self, request: Request, budget: Budget, pods: Iterable[Pod]) -> dict[str, datetime]:
-        """Return the entries whose pod has not been seen to terminate or be gone.
+    def unconfirmed(
+        self, request: Request, budget: Budget, pods: Iterable[Pod]
+    ) -> dict[str, datetime]:
+        """Return the entries whose pods were not observed as terminating or deleted.
 
-        What was seen holds for the version of the budget at which it was seen: a
-        later one may be that of another eviction of a pod by that name.
+        An observation is valid for one resourceVersion of the budget: a later version may
+        contain another eviction of a pod with the same name.
         """
         recorded = budget.status.disrupted_pods
         version = budget.metadata.resource_version
@@ -309,11 +312,11 @@ class _Confirmed:
             before = self._seen.get(request)
             still = before.names if before is not None and before.version == version else ()
             seen = {name for name in recorded if name not in alive or name in still}
-            self._seen[request] = _Seen(version, frozenset(seen))
+            self._seen[request] = _Termination(version, frozenset(seen))
         return {name: at for name, at in recorded.items() if name not in seen}
 
     def forget(self, budget: Request) -> None:
-        """Drop what was kept for a budget that is gone."""
+        """Drop the observations of a deleted budget."""
         with self._seen_lock:
             self._seen.pop(budget, None)
 

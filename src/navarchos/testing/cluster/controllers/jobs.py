@@ -26,12 +26,12 @@ from navarchos.testing.cluster.pods import from_template
 __all__ = ["JobBackoff", "JobCounts", "JobPlan", "JobResult", "Jobs", "install", "is_over", "plan"]
 
 _FIRST_DELAY: Final = 10.0
-_LONGEST_DELAY: Final = 600.0
-"""Simulated seconds between a failure and the next try; they double in between."""
+_MAX_DELAY: Final = 600.0
+"""Simulated seconds between a failure and the next attempt; the delay doubles."""
 
 
 class JobResult(StrEnum):
-    """How a Job comes to its end: the type of the condition that it ends with."""
+    """The result of a Job: the type of its final condition."""
 
     COMPLETE = "Complete"
     FAILED = "Failed"
@@ -50,15 +50,15 @@ class JobCounts:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """Pods to create or to delete, and what the status should say.
+    """The pods to create and to delete, and the new status.
 
     Attributes:
-        create: How many pods are missing.
-        delete: Active pods that are too many.
-        tally: The counts.
-        failures: Uids of the pods whose failure is counted for the first time.
-        successes: Uids of the pods whose success is.
-        verdict: Whether the Job has come to its end, but for pods that still run.
+        create: The number of missing pods.
+        delete: The surplus active pods.
+        counts: The counts of the status.
+        failures: The uids of the pods whose failure is not counted yet.
+        successes: The uids of the pods whose success is not counted yet.
+        result: The result of the Job, also while pods still run; `None` before.
     """
 
     create: int
@@ -70,15 +70,15 @@ class JobPlan:
 
     @property
     def is_settled(self) -> bool:
-        """Whether none of its pods runs any more."""
+        """Whether no pod of the Job is running."""
         return not self.counts.active and not self.counts.terminating
 
     @property
     def conditions(self) -> tuple[str, ...]:
         """The types of the conditions that are true.
 
-        First it is said how the Job will end, and that it has once its last pod is gone:
-        servers refuse `Complete` before `SuccessCriteriaMet`.
+        A first condition announces the result, and the final one follows after the last
+        pod has ended: servers refuse `Complete` without `SuccessCriteriaMet`.
         """
         if self.result is None:
             return ()
@@ -86,7 +86,7 @@ class JobPlan:
         return (first, self.result.value) if self.is_settled else (first,)
 
     def differs_from(self, job: Job) -> bool:
-        """Tell whether the status says something else."""
+        """Return whether the Job's status differs."""
         shown = job.status
         counts = JobCounts(
             shown.active, shown.ready, shown.succeeded, shown.failed, shown.terminating
@@ -95,13 +95,13 @@ class JobPlan:
 
 
 def plan(job: Job, pods: Iterable[Pod], counted: Collection[str]) -> JobPlan:
-    """Return what is missing for a Job to come to its end.
+    """Return the next step of a Job.
 
     Args:
         job: The Job.
-        pods: Those that it owns.
-        counted: Uids of pods whose end is already part of the status; they may be gone
-            by now.
+        pods: The pods of the Job.
+        counted: The uids of pods whose end is already part of the status, also of pods that
+            no longer exist.
     """
     pods = list(pods)
     fresh = [pod for pod in pods if pod.metadata.uid not in counted]
@@ -118,7 +118,7 @@ def plan(job: Job, pods: Iterable[Pod], counted: Collection[str]) -> JobPlan:
     result = _verdict(job, counts)
     wanted = 0 if result is not None else _wanted(job, counts)
     step = next_step(active, wanted)
-    # Who asks for it waits until a pod has ended before another one takes its place.
+    # With podReplacementPolicy=Failed, a pod is replaced only after it has ended.
     held = counts.terminating if _waits_for_the_end(job) else 0
     create = max(0, step.create - held)
     return JobPlan(create, step.delete, counts, failures, successes, result)
@@ -138,12 +138,12 @@ def _verdict(job: Job, counts: JobCounts) -> JobResult | None:
 def _wanted(job: Job, counts: JobCounts) -> int:
     if job.spec.completions is not None:
         return min(job.spec.parallelism, job.spec.completions - counts.succeeded)
-    # A work queue: once a pod has succeeded the others come to their end, and no new one.
+    # A work queue: after the first success no pod is created, and the others finish.
     return min(counts.active, job.spec.parallelism) if counts.succeeded else job.spec.parallelism
 
 
 def _has_failed(job: Job, pod: Pod) -> bool:
-    """Tell whether a pod counts as failed: one that is deleted does, as upstream."""
+    """Return whether a pod counts as failed; a deleted pod does, as in upstream."""
     if pod.status.phase == "Failed":
         return True
     return pod.is_terminating and not pod.is_finished and not _waits_for_the_end(job)
@@ -159,15 +159,15 @@ def true_conditions(job: Job) -> set[str]:
 
 
 def is_over(job: Job) -> bool:
-    """Tell whether a Job has come to its end."""
+    """Return whether a Job has finished."""
     return not true_conditions(job).isdisjoint(JobResult)
 
 
 class JobBackoff:
-    """How long a Job waits after its pods have failed.
+    """The delay of a Job after failures of its pods.
 
-    Ten seconds after the first failure, twice as long after each further one, ten
-    minutes at most; a success begins anew.
+    The delay is ten seconds after the first failure and doubles with each further one, up
+    to ten minutes. A success resets it.
     """
 
     def __init__(self) -> None:
@@ -176,7 +176,7 @@ class JobBackoff:
         self._last = 0.0
 
     def note(self, step: JobPlan, now: float) -> None:
-        """Take the ends of pods into account; those that were noted count once."""
+        """Record finished pods; each pod counts once."""
         if step.successes - self._noted:
             self._in_a_row = 0
         if fresh := step.failures - self._noted:
@@ -184,15 +184,15 @@ class JobBackoff:
             self._last = now
         self._noted |= step.successes | step.failures
 
-    def left(self, now: float, *, speed: float) -> float:
+    def remaining(self, now: float, *, speed: float) -> float:
         """Return the real seconds until a pod may be created."""
         if not self._in_a_row:
             return 0.0
-        delay = min(_FIRST_DELAY * 2.0 ** min(self._in_a_row - 1, 10), _LONGEST_DELAY)
+        delay = min(_FIRST_DELAY * 2.0 ** min(self._in_a_row - 1, 10), _MAX_DELAY)
         return max(0.0, self._last + delay / speed - now)
 
 
-_WHY: Final = {
+_CONDITION_TEXTS: Final = {
     JobResult.COMPLETE: ("CompletionsReached", "Reached expected number of succeeded pods"),
     JobResult.FAILED: ("BackoffLimitExceeded", "Job has reached the specified backoff limit"),
 }
@@ -200,7 +200,7 @@ _WHY: Final = {
 
 @dataclass(slots=True)
 class _Memory:
-    """What is known of a Job beside its status."""
+    """The controller's knowledge about a Job in addition to its status."""
 
     uid: str
     counted: set[str] = field(default_factory=set)  # pods whose end the status counts
@@ -208,27 +208,32 @@ class _Memory:
 
 
 class Jobs(Reconciler):
-    """Creates pods until enough have succeeded. One worker: it keeps its count."""
+    """Creates pods until enough of them have succeeded.
+
+    Threads: one worker, because the counted pods are kept in memory without a lock.
+    """
 
     def __init__(self, context: SimulatorContext) -> None:
-        self._world = context
+        self._context = context
         self._jobs = context.writer(Agent.CONTROLLERS, JOBS)
         self._pods = PodControl(context)
         self._memories: dict[Request, _Memory] = {}
 
     def reconcile(self, request: Request) -> Result:
-        """Bring one Job a step forward."""
-        found = self._world.jobs.lister.find(request.name, request.namespace)
+        """Reconcile one Job."""
+        found = self._context.jobs.lister.find(request.name, request.namespace)
         if found is None or terminating(found) or is_over(found):
             self._memories.pop(request, None)
             return DONE
         memory = self._memories.get(request)
         if memory is None or memory.uid != found.metadata.uid:
             memory = self._memories[request] = _Memory(found.metadata.uid)
-        now = self._world.clock.monotonic()
+        now = self._context.clock.monotonic()
         step = self._plan(found, memory)
         memory.backoff.note(step, now)
-        left = memory.backoff.left(now, speed=self._world.options.speed) if step.create else 0.0
+        left = (
+            memory.backoff.remaining(now, speed=self._context.options.speed) if step.create else 0.0
+        )
         if not left and (step.create or step.delete):
             self._act(found, step)
             step = self._plan(found, memory)
@@ -239,7 +244,7 @@ class Jobs(Reconciler):
         return Result(requeue_after=left) if left else DONE
 
     def _plan(self, found: Job, memory: _Memory) -> JobPlan:
-        return plan(found, self._world.pods_of(found.metadata.uid), memory.counted)
+        return plan(found, self._context.pods_of(found.metadata.uid), memory.counted)
 
     def _act(self, found: Job, step: JobPlan) -> None:
         owner, namespace = owner_of(JOBS, found), found.metadata.namespace
@@ -250,7 +255,7 @@ class Jobs(Reconciler):
             self._pods.delete(pod)
 
     def _write_status(self, found: Job, step: JobPlan) -> None:
-        when = format_time(self._world.clock.now())
+        when = format_time(self._context.clock.now())
         counts = step.counts
         status: dict[str, object] = {
             "active": counts.active,
@@ -268,11 +273,11 @@ class Jobs(Reconciler):
         metadata = found.metadata
         body = {"status": status}
         written = self._jobs.patch(metadata.name, body, metadata.namespace, subresource="status")
-        self._world.jobs.observe_write(written)
+        self._context.jobs.observe_write(written)
 
 
 def _conditions(step: JobPlan, result: JobResult, when: str) -> list[dict[str, object]]:
-    reason, message = _WHY[result]
+    reason, message = _CONDITION_TEXTS[result]
     return [
         {
             "type": kind,

@@ -1,4 +1,9 @@
-"""The part of the node lifecycle controller that keeps the taints of nodes up to date."""
+"""The taints and the heartbeats of nodes.
+
+The taints are the part of upstream's node lifecycle controller that the simulator needs.
+The heartbeats are the leases that kubelets renew: without them a real control plane
+considers a node lost.
+"""
 
 from typing import Final
 
@@ -18,32 +23,33 @@ __all__ = ["Heartbeats", "NodeTaints", "install_heartbeats", "install_taints"]
 
 
 class NodeTaints(Reconciler):
-    """Shows a cordon as `node.kubernetes.io/unschedulable:NoSchedule`, and no more than that.
+    """Adds the taint `node.kubernetes.io/unschedulable:NoSchedule` to cordoned nodes.
 
-    The taint with which a real server registers nodes goes once they are ready.
+    The not-ready taint with which a real server registers nodes is removed when they are
+    Ready.
     """
 
     def __init__(self, context: SimulatorContext) -> None:
-        self._world = context
+        self._context = context
         self._nodes = context.writer(Agent.CONTROLLERS, NODES)
 
     def reconcile(self, request: Request) -> Result:
-        """Bring the taints of one node in line with its cordon."""
-        node = self._world.nodes.lister.find(request.name)
+        """Update the taints of one node."""
+        node = self._context.nodes.lister.find(request.name)
         if node is None:
             return DONE
-        taints = taints_of(node, self._world.clock.now().replace(microsecond=0))
+        taints = taints_of(node, self._context.clock.now().replace(microsecond=0))
         if taints == node.spec.taints:
             return DONE
         body = {"spec": {"taints": msgspec.to_builtins(taints)}}
         try:
-            # The list is replaced whole, so it must be the one that was read.
+            # The patch replaces the whole list, so it needs the version that was read.
             written = self._nodes.patch(
                 request.name, body, resource_version=node.metadata.resource_version
             )
         except (Conflict, NotFound):
-            return DONE  # somebody was faster: the event of that brings us back
-        self._world.nodes.observe_write(written)
+            return DONE  # another client was faster: its event triggers a reconcile
+        self._context.nodes.observe_write(written)
         return DONE
 
 
@@ -58,32 +64,32 @@ _LEASES: Final = Resource(
 _NAMESPACE: Final = "kube-node-lease"
 _PERIOD: Final = 10.0
 _SECONDS: Final = 40
-"""Both as upstream's kubelet has them: `nodeLeaseDurationSeconds`, renewed at a quarter of it."""
+"""As in upstream's kubelet: `nodeLeaseDurationSeconds`, renewed after a quarter of it."""
 
 
 class Heartbeats:
-    """Renews the leases of nodes, every ten seconds whatever the cluster's pace.
+    """Renews the leases of nodes every ten real seconds.
 
     Args:
-        world: The cluster's.
-        serves: Which nodes are the simulator's; all without it.
+        context: Caches, clients and settings.
+        serves: Selects the nodes of the simulator; all nodes by default.
     """
 
     def __init__(self, context: SimulatorContext, serves: Serves | None) -> None:
-        self._world = context
+        self._context = context
         self._serves = serves
         self._leases = context.writer(Agent.KUBELET, _LEASES)
 
     def run(self, stop: StopToken) -> None:
-        """Renew until told to stop."""
+        """Renew the leases until the token is set."""
         while not stop.is_set():
-            for node in self._world.nodes.lister.list():
+            for node in self._context.nodes.lister.list():
                 if self._serves is None or self._serves(node):
                     self._renew(node.metadata.name)
             stop.wait(_PERIOD)
 
     def _renew(self, name: str) -> None:
-        now = format_time(self._world.clock.now())
+        now = format_time(self._context.clock.now())
         spec = {
             "holderIdentity": name,
             "leaseDurationSeconds": _SECONDS,
@@ -97,5 +103,5 @@ class Heartbeats:
 
 
 def install_heartbeats(context: SimulatorContext, *, serves: Serves | None = None) -> None:
-    """Let the manager run them."""
+    """Add the heartbeats to the manager."""
     context.manager.add(Heartbeats(context, serves))

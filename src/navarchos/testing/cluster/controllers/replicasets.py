@@ -1,6 +1,6 @@
-"""ReplicaSets: as many active pods as wanted.
+"""ReplicaSets: create and delete pods until the desired number is active.
 
-Not simulated: adoption of orphans, `minReadySeconds`.
+Adoption of orphans and `minReadySeconds` are not simulated.
 """
 
 import hashlib
@@ -42,18 +42,18 @@ HASH_LABEL = "pod-template-hash"
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStep:
-    """So many pods to create, and which ones to delete; at most one of the two."""
+    """The number of pods to create, or the pods to delete."""
 
     create: int = 0
     delete: tuple[Pod, ...] = ()
 
 
 def next_step(pods: Iterable[Pod], replicas: int) -> ReplicaStep:
-    """Return how to get from the pods that exist to `replicas` active ones.
+    """Return the step from the existing pods to `replicas` active pods.
 
-    Terminating and finished pods do not count, as upstream: a pod that is evicted
-    is replaced at once, not when it is gone. Too many: those that are furthest from
-    being of use go first, then the youngest.
+    Terminating and finished pods do not count, as in upstream: an evicted pod is replaced
+    immediately, not after it has ended. Of surplus pods, unbound ones are deleted first,
+    then pods that are not ready, then the youngest.
     """
     active = [pod for pod in pods if pod.is_active]
     missing = replicas - len(active)
@@ -69,7 +69,7 @@ def _usefulness(pod: Pod) -> tuple[bool, bool, float, str]:
 
 
 def status_of(pods: Iterable[Pod], generation: int) -> WorkloadStatus:
-    """Return the counts that the owner's status shows."""
+    """Return the counts of the owner's status."""
     active = [pod for pod in pods if pod.is_active]
     ready = sum(pod.is_ready for pod in active)
     return WorkloadStatus(
@@ -81,7 +81,7 @@ def status_of(pods: Iterable[Pod], generation: int) -> WorkloadStatus:
 
 
 def template_hash(template: Template) -> str:
-    """Return a short name for a template: the same template, the same name."""
+    """Return a short hash of a template."""
     encoded = msgspec.json.encode(template, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=5).hexdigest()
 
@@ -89,8 +89,8 @@ def template_hash(template: Template) -> str:
 def with_hash(spec: Mapping[str, Any], digest: str) -> JsonObject:
     """Return the spec of the ReplicaSet for a Deployment's spec.
 
-    The hash label is on its pods and in its selector, so that the pods of two
-    templates are told apart.
+    The pods and the selector have the hash label, which separates the pods of different
+    templates.
     """
     template = spec["template"]
     labels = {**template["metadata"]["labels"], HASH_LABEL: digest}
@@ -105,7 +105,7 @@ def with_hash(spec: Mapping[str, Any], digest: str) -> JsonObject:
 
 
 def same_template(wanted: Template, found: Template) -> bool:
-    """Tell whether a ReplicaSet's template is a Deployment's, its hash label aside."""
+    """Return whether two templates are equal without the hash label."""
     return _without_hash(wanted) == _without_hash(found)
 
 
@@ -114,7 +114,7 @@ def _without_hash(template: Template) -> Mapping[str, object]:
     if not isinstance(metadata, Mapping):
         return template
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
-    # The server writes an explicit null for the time that a template never has.
+    # The server writes an explicit null for creationTimestamp.
     kept = {k: v for k, v in metadata.items() if k != "creationTimestamp"}
     return {**template, "metadata": {**kept, "labels": labels}}
 
@@ -126,7 +126,7 @@ class ReplicaSets(WorkloadReconciler[ReplicaSet]):
         super().__init__(context, REPLICA_SETS, context.replica_sets)
 
     def sync(self, found: ReplicaSet) -> None:
-        """Create or delete pods until there are as many as wanted."""
+        """Create the missing pods, or delete the surplus pods."""
         metadata, spec = found.metadata, found.spec
         step = next_step(self.context.pods_of(metadata.uid), spec.replicas)
         for _ in range(step.create):

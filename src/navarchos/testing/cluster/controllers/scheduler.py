@@ -1,4 +1,4 @@
-"""The scheduler: one binding per pod that has no node yet."""
+"""The scheduler: binds pods that have no node."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -15,18 +15,18 @@ from navarchos.testing.cluster.pods import unschedulable_status
 __all__ = ["Scheduler", "install"]
 
 _RETRY_AFTER: Final = 0.5
-"""Seconds until a pod that fits nowhere is tried again."""
+"""Seconds until an unschedulable pod is tried again."""
 
 
 class Scheduler(Reconciler):
-    """Binds pods to nodes, with `Placement` as its books.
+    """Binds pods to nodes that `Placement` selects.
 
-    The books have handlers of their own beside the controller's queue, so that
-    each change of a pod or node is entered exactly once and in order.
+    Separate event handlers update the placement, independent of the controller's queue, so
+    that each change of a pod or node is applied exactly once and in order.
     """
 
     def __init__(self, context: SimulatorContext) -> None:
-        self._world = context
+        self._context = context
         self._pods = context.writer(Agent.SCHEDULER, PODS)
         self._placement = Placement()
         placement = self._placement
@@ -49,12 +49,12 @@ class Scheduler(Reconciler):
         """Find a node for one pod."""
         if not all(feed.has_synced() for feed in self._feeds):
             return Result(requeue_after=0.05)
-        pod = self._world.pods.lister.find(request.name, request.namespace)
+        pod = self._context.pods.lister.find(request.name, request.namespace)
         if pod is None or not is_waiting(pod):
             return DONE
         node = self._placement.place(pod)
         if node is None:
-            self._say_unschedulable(pod)
+            self._report_unschedulable(pod)
             return Result(requeue_after=_RETRY_AFTER)
         self._bind(pod, node)
         return DONE
@@ -79,18 +79,18 @@ class Scheduler(Reconciler):
         try:
             self._pods.create_subresource(metadata.name, "binding", binding, metadata.namespace)
         except (NotFound, Conflict):
-            # Gone, terminating or bound already: its next event says what it is.
+            # The pod is deleted, terminating or already bound; its next event updates this.
             self._placement.remove_pod(metadata.uid)
         except ApiError:
             self._placement.remove_pod(metadata.uid)
             raise
 
-    def _say_unschedulable(self, pod: Pod) -> None:
+    def _report_unschedulable(self, pod: Pod) -> None:
         if any(c.type == "PodScheduled" for c in pod.status.conditions):
             return
-        count = len(self._world.nodes.store)
+        count = len(self._context.nodes.store)
         message = f"0/{count} nodes are available: none is ready, untainted and has room."
-        status = unschedulable_status(message, at=self._world.clock.now())
+        status = unschedulable_status(message, at=self._context.clock.now())
         metadata = pod.metadata
         try:
             written = self._pods.patch(
@@ -101,8 +101,8 @@ class Scheduler(Reconciler):
                 uid=metadata.uid,
             )
         except (NotFound, Conflict):
-            return  # gone, or another one by now
-        self._world.pods.observe_write(written)
+            return  # deleted, or replaced by another pod of the same name
+        self._context.pods.observe_write(written)
 
     def _pod_changed(self, old: Pod, new: Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
@@ -116,7 +116,7 @@ class Scheduler(Reconciler):
 
 
 def is_waiting(pod: Pod) -> bool:
-    """Tell whether a pod waits for a node."""
+    """Return whether a pod waits for a node."""
     return not pod.spec.node_name and pod.is_active
 
 

@@ -1,6 +1,7 @@
-"""StatefulSets: pods with names, one after the other.
+"""StatefulSets: pods with ordinal names, created one after the other.
 
-Not simulated: volume claims, rolling updates.
+A missing pod is created again under its name, but never while the previous pod of that
+name exists. Volume claims and rolling updates are not simulated.
 """
 
 from collections.abc import Iterable, Mapping
@@ -21,7 +22,7 @@ JsonObject = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class StatefulSetStep:
-    """Ordinals to create and pods to delete."""
+    """The ordinals to create and the pods to delete."""
 
     create: tuple[int, ...] = ()
     delete: tuple[Pod, ...] = ()
@@ -30,13 +31,13 @@ class StatefulSetStep:
 def next_step(
     name: str, pods: Iterable[Pod], replicas: int, *, ordered: bool = True
 ) -> StatefulSetStep:
-    """Return what to do about the pods of the set `name`.
+    """Return the next step for the pods of the StatefulSet `name`.
 
     Args:
-        name: The set's name; pod `n` is `name-n`.
-        pods: Those that it owns.
-        replicas: How many it wants.
-        ordered: Whether each pod waits until those before it are ready
+        name: The name of the set; pod `n` is `name-n`.
+        pods: The pods of the set.
+        replicas: The desired number of pods.
+        ordered: Whether each pod waits until the previous ones are ready
             (`podManagementPolicy: OrderedReady`).
     """
     found = {pod.metadata.name: pod for pod in pods}
@@ -46,7 +47,7 @@ def next_step(
         if pod is None:
             create.append(ordinal)
         elif pod.is_finished and not pod.is_terminating:
-            # Upstream deletes a finished pod to make room for its successor.
+            # Upstream deletes a finished pod before it creates the next one of that name.
             return StatefulSetStep(delete=(pod,))
         if ordered and (pod is None or not pod.is_ready or pod.is_terminating):
             return StatefulSetStep(create=tuple(create))
@@ -73,13 +74,13 @@ def _ordinal(pod: Pod) -> int:
 
 
 class StatefulSets(WorkloadReconciler[StatefulSet]):
-    """Brings a pod that is gone back under its name."""
+    """Creates missing pods again under their names."""
 
     def __init__(self, context: SimulatorContext) -> None:
         super().__init__(context, STATEFUL_SETS, context.stateful_sets)
 
     def sync(self, found: StatefulSet) -> None:
-        """Create the next pods, or delete what is in their way or too much."""
+        """Create the next pods, or delete finished and surplus pods."""
         metadata, spec = found.metadata, found.spec
         step = next_step(
             metadata.name,
@@ -88,8 +89,8 @@ class StatefulSets(WorkloadReconciler[StatefulSet]):
             ordered=spec.pod_management_policy == "OrderedReady",
         )
         for ordinal in step.create:
-            # A cache that has not seen the last pod of that name go leads to
-            # AlreadyExists, which the queue retries with back-off.
+            # If the cache has not observed the deletion of the previous pod of this name,
+            # the create fails with AlreadyExists, and the queue retries with back-off.
             owner = self.owner(found)
             self.pods.create(stateful_pod(owner, metadata.namespace, spec.template, ordinal))
         for pod in step.delete:

@@ -1,7 +1,6 @@
-"""The frame of a workload's controller: find it, keep it up, show its counts.
+"""The common base of workload controllers: read the workload, sync its pods, write its status.
 
-What differs from kind to kind is which objects are missing or too many, and which
-counts there are.
+The subclasses decide which pods are missing or surplus, and compute the status.
 """
 
 from abc import abstractmethod
@@ -31,25 +30,25 @@ class PodControl:
         self._pods = context.writer(Agent.CONTROLLERS, PODS)
 
     def create(self, pod: Mapping[str, Any]) -> None:
-        """Create a pod; it is in the cache afterwards."""
-        # The next pass may come before the watch: it has to see this pod (RT-32).
+        """Create a pod and add it to the cache."""
+        # The next reconcile may run before the watch event and must see this pod.
         self._cache.observe_write(self._pods.create(pod, pod["metadata"]["namespace"]))
 
     def delete(self, pod: Pod) -> None:
-        """Ask for the deletion of a pod, unless it is gone, or another one by now."""
+        """Delete a pod unless it is already deleted or replaced by one of the same name."""
         metadata = pod.metadata
         with suppress(NotFound, Conflict):
             self._pods.delete(metadata.name, metadata.namespace, uid=metadata.uid)
 
 
 class WorkloadReconciler(Reconciler, Generic[W]):
-    """Brings a workload a step forward, then writes its status once it has settled.
+    """Syncs a workload's pods, then writes its status after a short delay.
 
-    In a namespace that is being terminated nothing can be created, and nobody needs
-    to hear of it: its end takes the workload as well (upstream forgets the key).
+    Errors of creating pods in a terminating namespace are ignored, because the workload is
+    deleted as well (upstream forgets the key).
 
     Args:
-        world: Caches and writers.
+        context: Caches, clients and settings.
         resource: The kind.
         cache: Its cache.
     """
@@ -62,37 +61,37 @@ class WorkloadReconciler(Reconciler, Generic[W]):
         self._resource = resource
         self._cache = cache
         self._writer = context.writer(Agent.CONTROLLERS, resource)
-        self._patience = Debouncer(STATUS_DELAY, context.clock)
+        self._debouncer = Debouncer(STATUS_DELAY, context.clock)
 
     @abstractmethod
     def sync(self, found: W) -> None:
-        """Create what is missing and delete what is too much."""
+        """Create missing objects and delete surplus ones."""
 
     @abstractmethod
     def status_of(self, found: W) -> Mapping[str, object] | None:
-        """Return the patch that shows how it is now; `None` if that is shown already."""
+        """Return the patch for the current status; `None` if the status is up to date."""
 
     def reconcile(self, request: Request) -> Result:
         """Bring one workload a step forward."""
         found = self._cache.lister.find(request.name, request.namespace)
         if found is None or terminating(found):
-            self._patience.over(request)
+            self._debouncer.clear(request)
             return DONE
         with ignore_terminating_namespace():
             self.sync(found)
         return self._show(request, self.status_of(found))
 
     def owner(self, found: W) -> Owner:
-        """Return the workload as the owner of what it creates."""
+        """Return the owner reference of the workload."""
         return owner_of(self._resource, found)
 
     def _show(self, request: Request, body: Mapping[str, object] | None) -> Result:
         if body is None:
-            self._patience.over(request)
+            self._debouncer.clear(request)
             return DONE
-        if left := self._patience.left(request):
+        if left := self._debouncer.due_in(request):
             return Result(requeue_after=left)
-        self._patience.over(request)
+        self._debouncer.clear(request)
         with suppress(NotFound):
             written = self._writer.patch(
                 request.name, body, request.namespace, subresource="status"
@@ -102,6 +101,6 @@ class WorkloadReconciler(Reconciler, Generic[W]):
 
 
 def owner_of(resource: Resource[Any], found: Object) -> Owner:
-    """Return an object as the owner of what it creates."""
+    """Return the owner reference of an object."""
     metadata = found.metadata
     return Owner(resource.api_version, resource.kind, metadata.name, metadata.uid)
