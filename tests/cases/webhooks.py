@@ -2,6 +2,7 @@
 
 import base64
 import json
+import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from navarchos.stopping import StopToken
 from navarchos.testing.controlplane.credentials import Authority
 from navarchos.testing.controlplane.layout import HOST
 from navarchos.threads import ThreadGroup
+from navarchos.tls import close_dropped_sockets
 
 __all__ = ["EVICTIONS", "POD_DELETIONS", "Allow", "Break", "Deny", "Hang", "Webhook", "webhook"]
 
@@ -180,6 +182,13 @@ def webhook(
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = False  # closing joins them
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        try:
+            return super().get_request()
+        except OSError as error:
+            close_dropped_sockets(error)
+            raise
 
 
 def _handler(hook: Webhook) -> type[BaseHTTPRequestHandler]:

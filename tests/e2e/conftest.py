@@ -7,17 +7,10 @@ from tests.servers import REAL
 
 from navarchos.testing.controlplane import AuditEvent
 
-# A server that dies between our connect and our TLS hello makes CPython drop the socket
-# unclosed: `SSLSocket._create` raises the ConnectionResetError of its `recv` as it is.
-_DROPPED_BY_CPYTHON = r"ignore:unclosed <ssl\.SSLSocket:ResourceWarning"
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let servers be killed under any of these tests; rights come when all were used."""
+    """Run the test of the granted permissions last, when all of them were used."""
     here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.filterwarnings(_DROPPED_BY_CPYTHON))
     items.sort(key=lambda item: item.path == here / "test_rights.py")
 
 

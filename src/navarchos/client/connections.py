@@ -24,6 +24,7 @@ from urllib3.util import wait_for_write
 
 from navarchos.client.receiving import ChunkedResponse
 from navarchos.client.transport import WriteFence
+from navarchos.tls import close_dropped_sockets
 
 __all__ = ["Exchange", "Exchanges", "pool_classes"]
 
@@ -119,6 +120,9 @@ class _Freeable(_Connection):
         exchange.reused = False
         try:
             super().connect()
+        except BaseException as error:
+            close_dropped_sockets(error)
+            raise
         finally:
             self._hold(None)
         if self.insecure:

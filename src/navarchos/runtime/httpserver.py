@@ -16,6 +16,7 @@ from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
+from navarchos.tls import close_dropped_sockets
 
 __all__ = [
     "Guard",
@@ -233,6 +234,7 @@ class HttpServer:
                 connection = self._secured(connection, self._certificate)
             self._handler(connection, address, None)  # type: ignore[arg-type]  # the server is never used
         except OSError as error:
+            close_dropped_sockets(error)
             _log.debug("http_client_left", server=self._name, error=str(error))
         finally:
             with self._open_lock:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap, Gizmo
 from tests.integration.framework.sources import GatedWatches
-from tests.integration.framework.waiting import LIMIT, RESTARTS, Seen
+from tests.integration.framework.waiting import LIMIT, Seen
 from tests.servers import Served
 
 from navarchos.client import Client, ResourceClient, Selector
@@ -138,7 +138,6 @@ def test_a_watch_that_the_server_ends_is_resumed_without_a_list(
     assert source.pages == pages
 
 
-@RESTARTS
 @pytest.mark.rule("RF-21", "RT-01")
 def test_a_forgotten_version_is_made_good_by_a_list_that_finds_what_was_missed(
     our_server: Served, maps: Maps, namespace: str, create: Create, informer_of: MakeInformer

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from tests.integration.framework.kinds import CONFIG_MAPS
 from tests.integration.framework.sources import GatedWatches
-from tests.integration.framework.waiting import LIMIT, RESTARTS, until
+from tests.integration.framework.waiting import LIMIT, until
 from tests.servers import IN_PROCESS, Served, serve
 
 from navarchos.backoff import Backoff
@@ -24,7 +24,7 @@ from navarchos.parallel import parallelize
 from navarchos.stopping import StopToken
 from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
-pytestmark = [RESTARTS, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 PAGE = 500
 PATIENCE = 4 * LIMIT

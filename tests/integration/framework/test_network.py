@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import pytest
 from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap
-from tests.integration.framework.waiting import LIMIT, RESTARTS, Seen, until
+from tests.integration.framework.waiting import LIMIT, Seen, until
 from tests.seeds import runs
 from tests.servers import IN_PROCESS, Served
 
@@ -21,8 +21,6 @@ from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireF
 
 MakeInformer = Callable[..., SharedInformer[Any]]
 Maps = ResourceClient[ConfigMap]
-
-pytestmark = RESTARTS
 
 TIMEOUT: Final = 1.0
 """Seconds for requests, and of silence in watches, so that no test waits for minutes."""

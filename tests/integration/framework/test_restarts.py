@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pytest
 from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap
-from tests.integration.framework.waiting import LIMIT, RESTARTS, Seen
+from tests.integration.framework.waiting import LIMIT, Seen
 from tests.servers import IN_PROCESS, Served, serve
 
 from navarchos.client import Client, ResourceClient, WatchExpired
@@ -19,8 +19,6 @@ from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
 Create = Callable[..., ConfigMap]
 MakeInformer = Callable[..., "SharedInformer[Any]"]
-
-pytestmark = RESTARTS
 
 
 def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:

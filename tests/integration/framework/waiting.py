@@ -4,19 +4,14 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-import pytest
 from tests.cases.waiting import wait_for
 
 from navarchos.informers import Tombstone
 
-__all__ = ["LIMIT", "RESTARTS", "Seen", "until"]
+__all__ = ["LIMIT", "Seen", "until"]
 
 LIMIT: Final = 30.0
 """Seconds for what should take a moment."""
-
-RESTARTS: Final = pytest.mark.filterwarnings(r"ignore:unclosed <ssl\.SSLSocket:ResourceWarning")
-"""For tests that restart a server, or reset connections: when that happens between our connect
-and our TLS hello, CPython drops the socket unclosed."""
 
 
 def until(holds: Callable[[], object]) -> None:

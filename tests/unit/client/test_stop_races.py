@@ -44,9 +44,6 @@ def flood(peer: Any) -> None:
             peer.stream(EVENT)
 
 
-# Stopped between its connect and its TLS hello, a socket is dropped unclosed by CPython:
-# `SSLSocket._create` raises the ConnectionResetError of its `recv` as it is.
-@pytest.mark.filterwarnings(r"ignore:unclosed <ssl\.SSLSocket:ResourceWarning")
 @pytest.mark.rule("RT-24")
 @pytest.mark.usefixtures("_eager_switching")
 @pytest.mark.parametrize("tls", [False, True])

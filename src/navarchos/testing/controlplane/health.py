@@ -12,6 +12,7 @@ from navarchos.stopping import StopToken
 from navarchos.testing.controlplane.errors import PartFailed, PartNotReady
 from navarchos.testing.controlplane.guard import Guard
 from navarchos.testing.controlplane.layout import HOST
+from navarchos.tls import close_dropped_sockets
 
 __all__ = ["ReadinessCheck", "ReadinessWaiter", "http_health"]
 
@@ -49,6 +50,7 @@ def http_health(port: int, path: str, authority: Path | None = None) -> str:
         response = connection.getresponse()
         body = response.read()
     except (OSError, HTTPException) as error:
+        close_dropped_sockets(error)
         return str(error) or type(error).__name__
     finally:
         connection.close()
