@@ -21,12 +21,12 @@ from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import CustomKinds
 from navarchos.testing.apiserver.garbage_collector import GarbageCollector
-from navarchos.testing.apiserver.handler import Call, Request, route, serve
+from navarchos.testing.apiserver.handler import Call, route, serve
 from navarchos.testing.apiserver.in_memory import buffered, read_request
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.objects import encode
 from navarchos.testing.apiserver.request_pipeline import error_response
-from navarchos.testing.apiserver.requests import Response, negotiate, read_list_options
+from navarchos.testing.apiserver.requests import Request, Response, negotiate, read_list_options
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.watches import WatchLines

@@ -11,7 +11,8 @@ from tests.model.leading import LEASES, is_guarded
 from tests.model.scheduling import Killed, Process, Scheduler
 from tests.model.serving import Cut, Lost, TooSlow
 
-from navarchos.testing.apiserver.handler import Call, Request
+from navarchos.testing.apiserver.handler import Call
+from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.status import StatusError
 
 __all__ = ["Shaken", "Trace"]

@@ -40,6 +40,7 @@ from navarchos.testing.apiserver.ownership.typed_values import (
     is_granular_list,
     schema_below,
 )
+from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.schema import Schema
 from navarchos.testing.apiserver.status import Cause, StatusError, bad_request, conflict, not_found
 from navarchos.testing.apiserver.store import Entry, entry_key
@@ -208,15 +209,7 @@ def _report(repeated: list[str], options: WriteOptions) -> None:
 
 
 def apply(
-    api: Api,
-    kind: Kind,
-    namespace: str,
-    name: str,
-    config: JsonObject,
-    options: WriteOptions,
-    *,
-    subresource: str = "",
-    force: bool = False,
+    api: Api, target: Target, config: JsonObject, options: WriteOptions, *, force: bool = False
 ) -> tuple[Entry, bool]:
     """Apply a configuration in the name of `options.manager`.
 
@@ -228,28 +221,24 @@ def apply(
             500 for fields that the schema does not have, as upstream. Nothing is stored.
     """
     options.applying = True
-    write = field_write(api.kinds, kind, options.manager, subresource)
+    write = field_write(api.kinds, target.kind, options.manager, target.subresource)
 
     def change(live: JsonObject) -> JsonObject:
         return apply_to(write, live, config, force=force)
 
     with api.store.transaction():
-        if api.store.get(kind.bucket, entry_key(namespace, name)) is None:
-            if subresource:
-                raise not_found(kind.resource, name)
-            return _create(api, kind, namespace, name, change, options), True
-        entry = modify(api, kind, namespace, name, change, options, subresource=subresource)
-        return entry, False
+        key = entry_key(target.namespace, target.name)
+        if api.store.get(target.kind.bucket, key) is None:
+            if target.subresource:
+                raise not_found(target.kind.resource, target.name)
+            return _create(api, target, change, options), True
+        return modify(api, target, change, options), False
 
 
 def _create(
-    api: Api,
-    kind: Kind,
-    namespace: str,
-    name: str,
-    change: Callable[[JsonObject], JsonObject],
-    options: WriteOptions,
+    api: Api, target: Target, change: Callable[[JsonObject], JsonObject], options: WriteOptions
 ) -> Entry:
+    kind, name = target.kind, target.name
     obj = change({})
     if uid := meta(obj).get("uid"):
         why = (
@@ -268,7 +257,7 @@ def _create(
             f"the name of the object ({found}) does not match the name on the URL ({name})"
         )
     meta(obj).pop("resourceVersion", None)  # says nothing of what is not there
-    return create(api, kind, namespace, obj, options)
+    return create(api, kind, target.namespace, obj, options)
 
 
 def apply_to(write: FieldWrite, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:

@@ -40,7 +40,7 @@ def bind(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> Js
         raise invalid("Binding", "", target.name, [required("target.name")])
     with api.store.transaction():
         require_open_namespace(api, target.kind, target.namespace, target.name)
-        entry = require(api, target.kind, target.namespace, target.name)
+        entry = require(api, target)
         uid = meta(body).get("uid")
         if uid and uid != entry.uid:
             text = (

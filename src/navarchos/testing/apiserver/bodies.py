@@ -19,13 +19,19 @@ from navarchos.testing.apiserver.objects import (
     is_micro_time,
     is_rfc3339,
 )
+from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.schema import Schema, prune, unknown_fields
 from navarchos.testing.apiserver.status import (
+    FieldError,
     StatusError,
     bad_request,
+    forbidden_field,
     invalid,
     invalid_value,
     quote,
+    required,
+    too_long,
+    unsupported_value,
 )
 from navarchos.testing.apiserver.store import Origin
 from navarchos.testing.apiserver.types import TYPES
@@ -38,6 +44,7 @@ __all__ = [
     "fill_required",
     "json_name",
     "read_object",
+    "read_write_options",
 ]
 
 _QUANTITY: Final = re.compile(r"^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$")
@@ -55,6 +62,9 @@ _FITTING: Final[Mapping[str, tuple[type, ...]]] = {
     "boolean": (bool,),
     "int-or-string": (int, float, str),
 }
+_VALIDATION: Final = ("Ignore", "Warn", "Strict")
+_OPTION_KINDS: Final = {"update": "UpdateOptions", "patch": "PatchOptions"}
+_MAX_MANAGER_BYTES: Final = 128
 _ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "boolean": False}
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
@@ -341,3 +351,58 @@ def _drop_unknown(kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
         prune(obj, kind.schema)
     if options.field_validation == "Warn":
         options.warnings += [f'unknown field "{path}"' for path in unknown]
+
+
+def read_write_options(request: Request, verb: str, *, applying: bool = False) -> WriteOptions:
+    """Read the options of a write from the query.
+
+    Args:
+        request: The request.
+        verb: Its verb; names the kind of options in errors.
+        applying: The request is a server-side apply, which must name its field manager.
+
+    Raises:
+        StatusError: 422, an option has an invalid value.
+    """
+    query = request.query
+    dry_run = query.get("dryRun", "")
+    validation = query.get("fieldValidation") or "Warn"
+    manager = query.get("fieldManager", "")
+    errors = []
+    if applying and not manager:
+        errors.append(required("fieldManager", "is required for apply patch"))
+    if verb == "patch" and not applying and query.get("force"):
+        errors.append(forbidden_field("force", "may not be specified for non-apply patch"))
+    errors += _manager_errors(manager)
+    if dry_run not in {"", "All"}:
+        errors.append(unsupported_value("dryRun", [dry_run], ("All",)))
+    if validation not in _VALIDATION:
+        choices = ("", *sorted(_VALIDATION))
+        errors.append(unsupported_value("fieldValidation", validation, choices))
+    if errors:
+        kind = _OPTION_KINDS.get(verb, "CreateOptions")
+        raise invalid(kind, "meta.k8s.io", "", errors)
+    return WriteOptions(
+        dry_run=bool(dry_run),
+        field_validation=validation,
+        origin=Origin(verb, request.user_agent),
+        manager=manager or _manager_of(request.user_agent),
+        user=request.user,
+    )
+
+
+def _manager_errors(manager: str) -> list[FieldError]:
+    errors = []
+    if len(manager.encode()) > _MAX_MANAGER_BYTES:
+        errors.append(too_long("fieldManager", _MAX_MANAGER_BYTES))
+    for index, letter in enumerate(manager):
+        if not letter.isprintable():
+            text = f"invalid character U+{ord(letter):04X} (at position {index})"
+            errors.append(invalid_value("fieldManager", manager, text))
+    return errors
+
+
+def _manager_of(user_agent: str) -> str:
+    """Return who manages what a client writes that does not say so itself."""
+    name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
+    return name.encode()[:_MAX_MANAGER_BYTES].decode(errors="ignore") or "unknown"

@@ -19,7 +19,7 @@ from navarchos.testing.apiserver.objects import (
     meta,
     timestamp,
 )
-from navarchos.testing.apiserver.requests import read_body, read_flag, read_number
+from navarchos.testing.apiserver.requests import Target, read_body, read_flag, read_number
 from navarchos.testing.apiserver.status import (
     FieldError,
     ResourceName,
@@ -165,7 +165,7 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def delete(
-    api: Api, kind: Kind, namespace: str, name: str, deletion: DeleteOptions, options: WriteOptions
+    api: Api, target: Target, deletion: DeleteOptions, options: WriteOptions
 ) -> tuple[Entry, bool]:
     """Delete an object, or begin to.
 
@@ -177,10 +177,11 @@ def delete(
         StatusError: 404, 409 for a precondition, 422 for options that make no sense. Nothing
             changes.
     """
+    kind = target.kind
     with api.store.transaction():
-        entry = require(api, kind, namespace, name)
-        if kind.bucket == _NAMESPACES and name in _UNDELETABLE:
-            raise forbidden(kind.resource, name, "this namespace may not be deleted")
+        entry = require(api, target)
+        if kind.bucket == _NAMESPACES and target.name in _UNDELETABLE:
+            raise forbidden(kind.resource, target.name, "this namespace may not be deleted")
         check_delete_options(deletion)
         check_preconditions(kind, entry, deletion)
         grace = _grace(kind, entry.obj, deletion)

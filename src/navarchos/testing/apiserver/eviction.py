@@ -25,6 +25,7 @@ from navarchos.testing.apiserver.objects import (
     timestamp,
 )
 from navarchos.testing.apiserver.ownership.field_manager import update_managed_fields
+from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.selectors import label_selector_matches
 from navarchos.testing.apiserver.status import (
     Cause,
@@ -77,40 +78,36 @@ _EVICTION: Final = _kind("v1")
 _EVICTION_V1BETA1: Final = _kind("v1beta1")
 
 
-def evict(
-    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: WriteOptions
-) -> JsonObject:
+def evict(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> JsonObject:
     """Delete a pod if its budget allows; returns the `Status` of success.
 
     Raises:
         StatusError: 400, 403, 404, 409, 429 or 500; the pod stays.
     """
-    deletion = _read(namespace, name, body, options)
+    deletion = _read(target, body, options)
     with api.store.transaction():
-        require_open_namespace(api, kind, namespace, name)
-        pod = require(api, kind, namespace, name)
+        require_open_namespace(api, target.kind, target.namespace, target.name)
+        pod = require(api, target)
         if not _needs_no_budget(pod.obj):
             _use_budget(api, pod, deletion, options)
         if not deletion.dry_run:
-            check_preconditions(kind, pod, deletion)
-            _mark_disrupted(api, kind, pod, options)
+            check_preconditions(target.kind, pod, deletion)
+            _mark_disrupted(api, target.kind, pod, options)
             # Checked above, against the pod as it was before it was marked.
             deletion = replace(deletion, version="")
-        delete(api, kind, namespace, name, deletion, options)
+        delete(api, target, deletion, options)
         return _SUCCESS
 
 
-def spend_budget(
-    api: Api, kind: Kind, namespace: str, name: str, body: JsonValue, options: WriteOptions
-) -> None:
+def spend_budget(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> None:
     """Do what an eviction does before it touches the pod: use its budget up, if it has one.
 
     Raises:
         StatusError: As `evict`.
     """
-    deletion = _read(namespace, name, body, options)
+    deletion = _read(target, body, options)
     with api.store.transaction():
-        pod = require(api, kind, namespace, name)
+        pod = require(api, target)
         if not _needs_no_budget(pod.obj):
             _use_budget(api, pod, deletion, options)
 
@@ -133,15 +130,15 @@ def _usable_budget(budgets: list[Entry], pod: JsonObject) -> Entry | None:
     return budgets[0]
 
 
-def _read(namespace: str, name: str, body: JsonValue, options: WriteOptions) -> DeleteOptions:
+def _read(target: Target, body: JsonValue, options: WriteOptions) -> DeleteOptions:
     said = body.get("apiVersion") if isinstance(body, dict) else None
     older = said == f"policy/{_EVICTION_V1BETA1.version}"
     eviction = read_object(_EVICTION_V1BETA1 if older else _EVICTION, body, options)
-    if meta(eviction).get("namespace", namespace) != namespace:
+    if meta(eviction).get("namespace", target.namespace) != target.namespace:
         raise bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if meta(eviction).get("name") != name:
+    if meta(eviction).get("name") != target.name:
         raise bad_request("name in URL does not match name in Eviction object")
     given: JsonObject = eviction.get("deleteOptions") or {}
     wanted = list(given.get("dryRun") or [])

@@ -1,16 +1,20 @@
-"""Faults on demand: refusals, delays, broken connections, old answers, wrong watches.
+"""Faults that a test asks for: refusals, delays, broken connections, stale reads, wrong watches.
 
-How they strike stands in `striking`.
+Everything about a fault is in this module. A new fault takes:
 
-
-How faults strike: before a request is served, and in the stream of a watch.
+1. A field of `Fault`, described there, and its `Stage` in `STAGES`; a test compares the two.
+2. What the fault does, in the function of its stage: `inject` before a request is served,
+   `loses_response` after it, `StreamFaults` in the stream of a watch. A new way to end a stream
+   is a member of `StreamEnd`: the type checker names the places that must handle it.
+3. If only some requests can suffer the fault: a line in `Fault._applies_to`.
+4. A row in the table of `docs/testing.md`; a test compares that, too.
 """
 
 import random
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
@@ -18,19 +22,23 @@ from typing import Final
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.testing.apiserver.eviction import spend_budget
-from navarchos.testing.apiserver.handler import Call, Request, read_eviction
+from navarchos.testing.apiserver.handler import Call, read_eviction
 from navarchos.testing.apiserver.reads import expired_page
+from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.writes import Api
 
 __all__ = [
     "COMMON_FAULTS",
+    "STAGES",
     "ConnectionCut",
     "Fault",
     "Faults",
+    "Stage",
     "StreamEnd",
     "StreamFaults",
     "inject",
+    "loses_response",
     "request_facts",
 ]
 
@@ -49,13 +57,26 @@ _REASONS: Final = {
 }
 
 
+class Stage(Enum):
+    """When a field of `Fault` takes effect."""
+
+    MATCH = auto()
+    """It selects the requests that the fault hits."""
+    BEFORE = auto()
+    """Before the request is served."""
+    AFTER = auto()
+    """After the request has been served, before the response is sent."""
+    STREAM = auto()
+    """While the events of a watch are sent."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
     """What goes wrong, for which requests, and how often.
 
-    Every pattern that is given must match; one that is empty matches all. A fault
-    that only some requests can suffer, such as one of watches, hits no others. The
-    actions of one fault happen together: `delay` first.
+    A request is hit if it matches all patterns; an empty pattern matches every request. A
+    fault that only some requests can suffer, for example one of watches, does not hit
+    others. The actions of one fault happen together, `delay` first.
 
     Attributes:
         verb: `get`, `list`, `watch`, `create`, `update`, `patch`, `delete`,
@@ -64,28 +85,29 @@ class Fault:
         name: The object's name.
         user_agent: A part of the `User-Agent` header.
         times: How many requests are hit; `None` hits all.
-        probability: How likely one that matches is hit; see `Faults.seed`.
+        probability: The probability that a matching request is hit; see `Faults.seed`.
         delay: Seconds to wait before anything else.
-        status: Answer with this HTTP status instead of serving.
-        reason: The `Status` reason; the usual one of that status by default.
-        message: The `Status` message.
-        retry_after: Seconds for `Retry-After`, with `status`; 0 sends none.
+        status: Respond with this HTTP status instead of serving the request.
+        reason: The reason of the `Status`; by default the usual one of that HTTP status.
+        message: The message of the `Status`.
+        retry_after: Seconds for `Retry-After`, with `status`; 0 sends no header.
         reset: Cut the connection instead of serving the request.
-        lose_answer: Serve the request, then cut the connection instead of answering.
-        lag: Answer reads from a cache that is so many seconds behind. As upstream,
-            only those are answered from a cache that name a `resourceVersion`; one
-            that it has not yet seen gets 504, without upstream's wait of 3 s.
-        expire_continue: Answer a page that is asked for by a token with 410 and a token
-            to go on with, as after a compaction.
-        charge_only: Let an eviction pass its budget and go no further, as one whose
-            server dies then: the slot stays spent until whoever keeps budgets gives it
-            back, upstream after 2 minutes. The answer is `status`, or none.
-        drop_after: End the watch properly after so many events.
-        half_close_after: End the connection without ending the stream.
-        stall_after: Keep the watch open and silent.
-        stall_within: The same, within the line that follows.
-        truncate_after: Cut the connection within the line that follows.
-        lose: Leave the event with this number (from 1) out.
+        lose_answer: Serve the request, then cut the connection instead of responding.
+        lag: Serve reads from a cache that is this many seconds behind. As upstream, only
+            reads with a `resourceVersion` are served from a cache. A version that the cache
+            has not seen yet gets 504, without upstream's wait of 3 seconds.
+        expire_continue: Refuse the continue token of a list with 410 and a new token, as
+            after a compaction.
+        spend_budget_only: Let an eviction use its disruption budget and stop there, as if the
+            server died at that moment. The budget stays used until the disruption controller
+            corrects it, upstream after 2 minutes. The response is `status`; without it the
+            connection is cut.
+        drop_after: End the watch properly after this many events.
+        half_close_after: End the connection after this many events without ending the stream.
+        stall_after: Keep the watch open after this many events, and send nothing more.
+        stall_within: The same in the middle of the line that follows.
+        truncate_after: Cut the connection in the middle of the line that follows.
+        lose: Leave out the event with this number (from 1).
         duplicate: Send the event with this number twice.
     """
 
@@ -125,15 +147,11 @@ class Fault:
 
     @property
     def is_for_watches(self) -> bool:
-        """Whether it acts on the events of a watch."""
-        numbers = (
-            self.drop_after, self.half_close_after, self.stall_after, self.stall_within,
-            self.truncate_after, self.lose, self.duplicate,
-        )  # fmt: skip
-        return any(number is not None for number in numbers)
+        """Whether the fault acts on the events of a watch."""
+        return any(getattr(self, name) is not None for name in _STREAM_FIELDS)
 
     def matches(self, facts: "RequestFacts") -> bool:
-        """Return whether a request can be hit."""
+        """Return whether the fault can hit a request."""
         return (
             self.verb in {"", facts.verb}
             and self.resource in {"", facts.resource}
@@ -152,7 +170,7 @@ class Fault:
         )
 
     def error(self) -> StatusError | None:
-        """Return the refusal, if this fault is one."""
+        """Return the refusal, if the fault refuses requests."""
         if self.status is None:
             return None
         details = {"retryAfterSeconds": self.retry_after} if self.retry_after else None
@@ -164,6 +182,30 @@ class Fault:
             retry_after=self.retry_after,
         )
 
+
+STAGES: Final[Mapping[str, Stage]] = {
+    **dict.fromkeys(
+        ("verb", "resource", "name", "user_agent", "times", "probability"), Stage.MATCH
+    ),
+    **dict.fromkeys(
+        (
+            "delay", "status", "reason", "message", "retry_after", "reset", "lag",
+            "expire_continue", "spend_budget_only",
+        ),
+        Stage.BEFORE,
+    ),
+    "lose_answer": Stage.AFTER,
+    **dict.fromkeys(
+        (
+            "drop_after", "half_close_after", "stall_after", "stall_within", "truncate_after",
+            "lose", "duplicate",
+        ),
+        Stage.STREAM,
+    ),
+}  # fmt: skip
+"""The stage of every field of `Fault`."""
+
+_STREAM_FIELDS: Final = tuple(name for name, stage in STAGES.items() if stage is Stage.STREAM)
 
 COMMON_FAULTS: Final = (
     Fault(delay=0.05),
@@ -183,21 +225,23 @@ COMMON_FAULTS: Final = (
     Fault(truncate_after=1),
     Fault(duplicate=1),
 )
-"""What a client has to live with. A watch that loses events breaks what Kubernetes promises,
-and one that stalls takes the time after which its client gives up: those are not among them."""
+"""The faults that every client must tolerate.
+
+A watch that loses events is not among them, because Kubernetes promises that it does not
+happen. A watch that stalls is not, because a test would wait until the client gives up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
-    """What faults go by in a request.
+    """The facts of a request that decide which fault hits it.
 
     Attributes:
         verb: As in `Fault`.
-        resource: The plural, or nothing.
-        name: The object's name, or nothing.
+        resource: The plural; empty if the request is not about a resource.
+        name: The object's name; empty if the request is not about one object.
         user_agent: The header.
-        from_cache: It is a read that upstream answers from its cache.
-        continues: It asks for the next page of a list.
+        from_cache: The request is a read that upstream serves from its watch cache.
+        continues: The request asks for the next page of a list.
     """
 
     verb: str
@@ -210,9 +254,9 @@ class RequestFacts:
 
 @dataclass(slots=True)
 class _Draws:
-    """Draws that depend on the seed and on how often the same was asked, and on nothing else.
+    """Random draws that depend only on the seed and on the number of earlier equal draws.
 
-    So a run can be repeated though its threads take turns otherwise.
+    A run can therefore be repeated although its threads are scheduled differently.
     """
 
     seed: int
@@ -224,7 +268,7 @@ class _Draws:
 
 
 class Faults:
-    """The faults that are waiting to happen, in the order they were added.
+    """The faults that are armed, in the order in which they were added.
 
     Threads: safe from any thread.
     """
@@ -242,16 +286,17 @@ class Faults:
             self._armed.append((fault, fault.times))
 
     def clear(self) -> None:
-        """Disarm all, those that come at random, too."""
+        """Disarm all faults, random ones included."""
         with self._faults_lock:
             self._armed.clear()
             self._rate, self._random_faults = 0.0, ()
 
     def seed(self, seed: int) -> None:
-        """Begin anew to draw for faults with a `probability`.
+        """Restart the random draws for faults with a `probability`.
 
-        What the n-th request of a verb, a resource and a user agent suffers follows
-        from the seed: whoever asks for the same in the same order suffers the same.
+        The fault that hits the n-th request of a verb, a resource and a user agent follows
+        from the seed: a client that sends the same requests in the same order gets the same
+        faults.
         """
         with self._faults_lock:
             self._draws = _Draws(seed)
@@ -263,21 +308,21 @@ class Faults:
         seed: int | None = None,
         among: Sequence[Fault] = COMMON_FAULTS,
     ) -> int:
-        """Let a share of all requests go wrong at random, until `clear`.
+        """Hit a share of all requests with random faults, until `clear`.
 
-        Faults that were added come first. The seed is logged, to be used again.
+        Faults that were added come first. The seed is logged, so that a run can be repeated.
 
         Args:
-            rate: How likely a request is hit, if any of `among` can hit it.
-            seed: As for `seed`; drawn without one.
-            among: One that matches is taken, each as likely. `times` and
-                `probability` are not looked at.
+            rate: The probability that a request is hit, if any of `among` can hit it.
+            seed: As for `seed`; a random one by default.
+            among: The faults to draw from, all equally likely. Their `times` and
+                `probability` are ignored.
 
         Returns:
             The seed.
 
         Raises:
-            ConfigError: The rate is no share.
+            ConfigError: `rate` is not between 0 and 1.
         """
         if not 0 <= rate <= 1:
             raise ConfigError("rate", rate, "it must be between 0 and 1")
@@ -285,7 +330,7 @@ class Faults:
         with self._faults_lock:
             self._draws = _Draws(seed)
             self._rate, self._random_faults = rate, tuple(among)
-        _log.info("faults_shaken", seed=seed, rate=rate)
+        _log.info("random_faults_armed", seed=seed, rate=rate)
         return seed
 
     @property
@@ -296,11 +341,15 @@ class Faults:
 
     @property
     def is_armed(self) -> bool:
-        """Whether any request may go wrong. A stale look, without the lock, is harmless."""
+        """Whether a request may be hit.
+
+        Reads without the lock: a request that begins while a fault is added may miss it, as
+        it would have a moment earlier.
+        """
         return bool(self._armed or self._rate)
 
     def take(self, facts: RequestFacts) -> Fault | None:
-        """Return the fault that hits a request, and use it up once."""
+        """Return the fault that hits a request, and count it as used once."""
         with self._faults_lock:
             return self._take_added_locked(facts) or self._take_random_locked(facts)
 
@@ -330,11 +379,11 @@ class Faults:
 
 
 class ConnectionCut(Exception):
-    """The connection is to be cut without an answer."""
+    """The connection must be cut without a response."""
 
 
 def request_facts(call: Call, request: Request) -> RequestFacts:
-    """Return what faults go by in a request."""
+    """Return the facts of a request that decide which fault hits it."""
     query = request.query
     return RequestFacts(
         verb=call.verb,
@@ -347,7 +396,7 @@ def request_facts(call: Call, request: Request) -> RequestFacts:
 
 
 def _is_from_cache(call: Call, request: Request) -> bool:
-    """Return whether upstream's watch cache may answer, rather than etcd."""
+    """Return whether upstream serves a read from its watch cache rather than from etcd."""
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
     if not version or query.get("continue"):
@@ -359,17 +408,17 @@ def _is_from_cache(call: Call, request: Request) -> bool:
 
 
 def inject(fault: Fault, api: Api, call: Call, request: Request) -> Api:
-    """Do what a fault does before a request is served; returns what is to serve it.
+    """Do what a fault does before a request is served; return the API that must serve it.
 
-    Its delay is the caller's to wait for.
+    The caller waits for the fault's delay.
 
     Raises:
-        Cut: The connection is to end instead.
-        StatusError: The answer.
+        ConnectionCut: The connection must be cut.
+        StatusError: The response.
     """
     if fault.spend_budget_only and call.target is not None:
         body, options = read_eviction(request)
-        spend_budget(api, call.target.kind, call.target.namespace, call.target.name, body, options)
+        spend_budget(api, call.target, body, options)
     error = fault.error()
     if fault.reset or (fault.spend_budget_only and error is None):
         raise ConnectionCut
@@ -382,25 +431,30 @@ def inject(fault: Fault, api: Api, call: Call, request: Request) -> Api:
     return api
 
 
+def loses_response(fault: Fault | None) -> bool:
+    """Return whether the connection must be cut instead of sending the response."""
+    return fault is not None and fault.lose_answer
+
+
 class StreamEnd(Enum):
-    """How a watch ends that a fault has struck."""
+    """How a fault ends the stream of a watch."""
 
     END = auto()
-    """Properly."""
+    """The stream ends properly."""
     CUT = auto()
     """The connection is cut."""
     HALF_CLOSE = auto()
-    """The server says that nothing more will come, and keeps the connection."""
+    """The server closes its side of the connection, and keeps the other side open."""
     STALL = auto()
-    """Nothing more comes, and nobody says so; properly once the server stops."""
+    """The server sends nothing more; the stream ends properly when the server stops."""
     STALL_WITHIN = auto()
-    """The same in the middle of a line: there is no proper end any more."""
+    """The same in the middle of a line; the connection is cut when the server stops."""
 
 
 class StreamFaults:
-    """Tells what becomes of the lines of a watch: right, or wrong where a fault says so.
+    """Decides what is sent of the lines of a watch that a fault has hit.
 
-    Pure but for its count of lines; whoever owns the connection does what it says.
+    Pure, except that it counts lines. The owner of the connection sends what it returns.
     """
 
     def __init__(self, fault: Fault | None) -> None:
@@ -408,9 +462,9 @@ class StreamFaults:
         self._sent = 0
 
     def apply(self, lines: Sequence[bytes]) -> Iterator[bytes | StreamEnd]:
-        """Yield what to send; an `StreamEnd` is the last of all.
+        """Yield what to send; a `StreamEnd` is always the last item.
 
-        A batch without lines asks for the ending that is due before the first one.
+        A batch without lines asks for an end that is due before the first line.
         """
         if self._fault is None:
             if lines:
@@ -418,21 +472,21 @@ class StreamFaults:
             return
         for line in lines:
             yield from self._one(self._fault, line)
-        if not lines and (ending := self._due(self._fault)):
-            yield ending
+        if not lines and (end := self._due(self._fault)):
+            yield end
 
     def _one(self, fault: Fault, line: bytes) -> Iterator[bytes | StreamEnd]:
         if self._sent in {fault.truncate_after, fault.stall_within}:
             yield line[: len(line) // 2]
             yield StreamEnd.CUT if self._sent == fault.truncate_after else StreamEnd.STALL_WITHIN
-        if ending := self._due(fault):
-            yield ending
+        if end := self._due(fault):
+            yield end
         self._sent += 1
         if self._sent == fault.lose:
             return
         yield line * 2 if self._sent == fault.duplicate else line
-        if ending := self._due(fault):
-            yield ending
+        if end := self._due(fault):
+            yield end
 
     def _due(self, fault: Fault) -> StreamEnd | None:
         if self._sent == fault.drop_after:

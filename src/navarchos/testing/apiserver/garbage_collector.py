@@ -12,6 +12,7 @@ from navarchos.testing.apiserver.custom import CLEANUP_FINALIZER, DEFINITIONS
 from navarchos.testing.apiserver.deletion import FOREGROUND, ORPHAN, DeleteOptions, delete
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, meta, owner_references
+from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change, Entry, entry_key
 from navarchos.testing.apiserver.writes import Api, WriteOptions, finish_deletion
@@ -181,7 +182,7 @@ class GarbageCollector:
     def _delete(self, kind: Kind, entry: Entry, policy: str) -> None:
         deletion = DeleteOptions(policy=policy, uid=entry.uid)
         try:
-            delete(self._api, kind, entry.namespace, entry.name, deletion, WriteOptions())
+            delete(self._api, Target(kind, entry.namespace, entry.name), deletion, WriteOptions())
         except StatusError as error:
             if error.code not in {404, 409}:  # gone or replaced already: what we wanted
                 raise

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.testing.apiserver.access.reviews import review
-from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.apply import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
+from navarchos.testing.apiserver.bodies import WriteOptions, read_write_options
 from navarchos.testing.apiserver.deletion import DeleteOptions, delete, read_delete_options
 from navarchos.testing.apiserver.discovery import VERSION, discover, openapi
 from navarchos.testing.apiserver.eviction import evict
@@ -33,6 +33,7 @@ from navarchos.testing.apiserver.reads import (
 )
 from navarchos.testing.apiserver.requests import (
     Form,
+    Request,
     Response,
     Target,
     check_list_options,
@@ -47,24 +48,17 @@ from navarchos.testing.apiserver.requests import (
 )
 from navarchos.testing.apiserver.scale import apply_scale, read_scale, write_scale
 from navarchos.testing.apiserver.status import (
-    FieldError,
     StatusError,
     bad_request,
-    forbidden_field,
-    invalid,
-    invalid_value,
     method_not_allowed,
-    required,
-    too_long,
     unsupported_by_router,
     unsupported_media_type,
-    unsupported_value,
 )
 from navarchos.testing.apiserver.store import Entry, Origin
 from navarchos.testing.apiserver.watches import WatchLines
-from navarchos.testing.apiserver.writes import Api, WriteOptions, create, modify, replace
+from navarchos.testing.apiserver.writes import Api, create, modify, replace
 
-__all__ = ["Call", "Request", "open_watch", "read_eviction", "route", "serve", "watch_head"]
+__all__ = ["Call", "open_watch", "read_eviction", "route", "serve", "watch_head"]
 
 _HEALTH: Final = frozenset({"/healthz", "/readyz", "/livez"})
 _OBJECT_FORMS: Final = ("Table", "PartialObjectMetadata")
@@ -73,7 +67,6 @@ _JOB_PODS_WARNING: Final = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to"
     " remove them or set propagationPolicy=Orphan to suppress this warning"
 )
-_VALIDATION: Final = ("Ignore", "Warn", "Strict")
 # Subresources that are only written, and how.
 _WRITE_ONLY: Final = {
     "binding": ("POST", "create"),
@@ -81,22 +74,6 @@ _WRITE_ONLY: Final = {
     "finalize": ("PUT", "update"),
     "token": ("POST", "create"),
 }
-_OPTION_KINDS: Final = {"update": "UpdateOptions", "patch": "PatchOptions"}
-_MAX_MANAGER_BYTES: Final = 128
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A request as it came."""
-
-    method: str
-    path: str
-    query: Mapping[str, str]
-    accept: str = ""
-    content_type: str = ""
-    body: bytes = b""
-    user_agent: str = ""
-    user: User = ADMINISTRATOR
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,7 +227,7 @@ def _serve_list(api: Api, target: Target, request: Request) -> Response:
 
 def _serve_create(api: Api, target: Target, request: Request) -> Response:
     kind = target.kind
-    options = _options(request, "create")
+    options = read_write_options(request, "create")
     body = read_body(request.content_type, request.body)
     if target.subresource == "binding":
         return json_response(bind(api, target, body, options), 201)
@@ -273,26 +250,23 @@ def read_eviction(request: Request) -> tuple[JsonValue, WriteOptions]:
     Raises:
         StatusError: 400, 415 or 422.
     """
-    return read_body(request.content_type, request.body), _options(request, "evict")
+    return read_body(request.content_type, request.body), read_write_options(request, "evict")
 
 
 def _serve_evict(api: Api, target: Target, request: Request) -> Response:
     body, options = read_eviction(request)
-    answer = evict(api, target.kind, target.namespace, target.name, body, options)
+    answer = evict(api, target, body, options)
     return with_warnings(json_response(answer, 201), options.warnings)
 
 
 def _serve_update(api: Api, target: Target, request: Request) -> Response:
-    options = _options(request, "update")
+    options = read_write_options(request, "update")
     body = read_body(request.content_type, request.body)
     if target.subresource == "scale":
         scale = write_scale(api, target, lambda _: body, options)
         return with_warnings(json_response(scale), options.warnings)
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
-    entry, created = replace(
-        api, target.kind, target.namespace, target.name, body, options,
-        subresource=target.subresource,
-    )  # fmt: skip
+    entry, created = replace(api, target, body, options)
     return _written_response(target.kind, entry, form, options, 201 if created else 200)
 
 
@@ -300,7 +274,7 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Response:
     kind = target.kind
     media = request.content_type.partition(";")[0].strip()
     _check_patch_format(kind, media)
-    options = _options(request, "patch", applying=media == APPLY_PATCH)
+    options = read_write_options(request, "patch", applying=media == APPLY_PATCH)
     options.patching = True
     if media == APPLY_PATCH:
         return _serve_apply(api, target, request, options)
@@ -309,9 +283,7 @@ def _serve_patch(api: Api, target: Target, request: Request) -> Response:
         scale = write_scale(api, target, change, options)
         return with_warnings(json_response(scale), options.warnings)
     form = negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
-    entry = modify(
-        api, kind, target.namespace, target.name, change, options, subresource=target.subresource
-    )
+    entry = modify(api, target, change, options)
     return _written_response(kind, entry, form, options, 200)
 
 
@@ -322,10 +294,7 @@ def _serve_apply(api: Api, target: Target, request: Request, options: WriteOptio
     if target.subresource == "scale":
         answer = json_response(apply_scale(api, target, config, options, force=force))
         return with_warnings(answer, options.warnings)
-    entry, created = apply(
-        api, target.kind, target.namespace, target.name, config, options,
-        subresource=target.subresource, force=force,
-    )  # fmt: skip
+    entry, created = apply(api, target, config, options, force=force)
     return _written_response(target.kind, entry, form, options, 201 if created else 200)
 
 
@@ -379,7 +348,7 @@ def _delete(
     api: Api, target: Target, deletion: DeleteOptions, form: Form, options: WriteOptions
 ) -> Response:
     kind = target.kind
-    entry, gone = delete(api, kind, target.namespace, target.name, deletion, options)
+    entry, gone = delete(api, target, deletion, options)
     if gone and not kind.strategy.returns_deleted:
         return json_response(_deleted(kind, entry))
     status = 202 if not gone and deletion.legacy_cascade else 200
@@ -410,53 +379,9 @@ def _serve_delete_collection(api: Api, target: Target, request: Request) -> Resp
         page, metadata = find_page(api, target, listing)
         for entry in page:
             if api.store.get(kind.bucket, entry.key) is not None:  # a page may be of the past
-                delete(api, kind, entry.namespace, entry.name, deletion, options)
+                found = Target(kind, entry.namespace, entry.name)
+                delete(api, found, deletion, options)
     return list_response(kind, page, metadata, form, listing.include_object)
-
-
-def _options(request: Request, verb: str, *, applying: bool = False) -> WriteOptions:
-    query = request.query
-    dry_run = query.get("dryRun", "")
-    validation = query.get("fieldValidation") or "Warn"
-    manager = query.get("fieldManager", "")
-    errors = []
-    if applying and not manager:
-        errors.append(required("fieldManager", "is required for apply patch"))
-    if verb == "patch" and not applying and query.get("force"):
-        errors.append(forbidden_field("force", "may not be specified for non-apply patch"))
-    errors += _manager_errors(manager)
-    if dry_run not in {"", "All"}:
-        errors.append(unsupported_value("dryRun", [dry_run], ("All",)))
-    if validation not in _VALIDATION:
-        choices = ("", *sorted(_VALIDATION))
-        errors.append(unsupported_value("fieldValidation", validation, choices))
-    if errors:
-        kind = _OPTION_KINDS.get(verb, "CreateOptions")
-        raise invalid(kind, "meta.k8s.io", "", errors)
-    return WriteOptions(
-        dry_run=bool(dry_run),
-        field_validation=validation,
-        origin=Origin(verb, request.user_agent),
-        manager=manager or _manager_of(request.user_agent),
-        user=request.user,
-    )
-
-
-def _manager_errors(manager: str) -> list[FieldError]:
-    errors = []
-    if len(manager.encode()) > _MAX_MANAGER_BYTES:
-        errors.append(too_long("fieldManager", _MAX_MANAGER_BYTES))
-    for index, letter in enumerate(manager):
-        if not letter.isprintable():
-            text = f"invalid character U+{ord(letter):04X} (at position {index})"
-            errors.append(invalid_value("fieldManager", manager, text))
-    return errors
-
-
-def _manager_of(user_agent: str) -> str:
-    """Return who manages what a client writes that does not say so itself."""
-    name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
-    return name.encode()[:_MAX_MANAGER_BYTES].decode(errors="ignore") or "unknown"
 
 
 def _written_response(

@@ -1,13 +1,4 @@
-"""The HTTP side: connections and streams.
-
-Accepts connections, and knows them all until they are closed.
-
-asyncio's own servers lose a connection that they accept in the moment in which they are
-closed: nobody ever closes its socket. So this accepts by itself.
-
-
-TLS for a server that knows users: clients send no token over plain connections.
-"""
+"""The server's HTTP side: a thread with an event loop, connections, TLS, streams."""
 
 import asyncio
 import contextlib
@@ -15,42 +6,129 @@ import shutil
 import socket
 import ssl
 import tempfile
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, assert_never
 from urllib.parse import unquote
 from weakref import WeakSet
 
 from aiohttp import web
 
 from navarchos.logs import get_logger
+from navarchos.stopping import StopToken
 from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
-from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.objects import JsonObject
 from navarchos.testing.apiserver.request_pipeline import (
     MAX_BODY_BYTES,
     AcceptedRequest,
+    OpenedWatch,
     RequestPipeline,
     error_response,
     failure_response,
     too_large_response,
 )
-from navarchos.testing.apiserver.requests import Response
+from navarchos.testing.apiserver.requests import Request, Response
 from navarchos.testing.apiserver.status import StatusError
+from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.watches import Watch, WatchNotifier
+from navarchos.threads import ThreadGroup
 
-__all__ = ["Certificates", "HttpFrontend", "Listener"]
+__all__ = ["Certificates", "HttpFrontend", "HttpServer"]
 
-_SHUTDOWN: Final = 0.2
+_SHUTDOWN_TIMEOUT: Final = 0.2
+_STOP_TIMEOUT: Final = 5.0
 
 _log = get_logger(__name__)
 
 
-class HttpFrontend:
-    """Serves what a reception lets in, on the running event loop.
+class HttpServer:
+    """The thread and the event loop of a server that listens.
 
-    Threads: the event loop's only.
+    The constructor returns when the server accepts connections.
+
+    Threads: every method is safe from any thread.
+
+    Args:
+        frontend: Makes the HTTP frontend, on the thread of the event loop.
+        host: The address to listen on.
+        port: The port; 0 takes a free one.
+        tls: The TLS context; `None` for plain connections.
+
+    Raises:
+        OSError: The address is not available.
+    """
+
+    def __init__(
+        self,
+        frontend: Callable[[WatchNotifier], "HttpFrontend"],
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+    ) -> None:
+        self._tls = tls
+        self._stop = StopToken()
+        self._threads = ThreadGroup("apiserver", stop=self._stop)
+        self._loop = asyncio.new_event_loop()
+        self._notifier = WatchNotifier(self._loop)
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+        self._ended: asyncio.Event | None = None
+        self.port = 0
+        self._threads.start("", lambda: self._run(frontend, host, port))
+        self._ready.wait()
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            self._threads.join()
+            raise self._failure
+
+    def wake(self, bucket: BucketId) -> None:
+        """Notify the watches of a kind."""
+        self._notifier.wake(bucket)
+
+    def call_soon(self, work: Callable[[], None]) -> None:
+        """Run `work` on the event loop; do nothing when the loop has ended."""
+        try:
+            self._loop.call_soon_threadsafe(work)
+        except RuntimeError:
+            _log.debug("server_already_stopped")
+
+    def stop(self) -> None:
+        """Stop the server and join its thread."""
+        if self._ended is not None:
+            self.call_soon(self._ended.set)
+        self._stop.stop("server stopped")
+        self._threads.join(_STOP_TIMEOUT)
+
+    def _run(
+        self, frontend: Callable[[WatchNotifier], "HttpFrontend"], host: str, port: int
+    ) -> None:
+        try:
+            self._loop.run_until_complete(self._serve(frontend(self._notifier), host, port))
+        finally:
+            self._loop.close()
+            self._ready.set()
+
+    async def _serve(self, http: "HttpFrontend", host: str, port: int) -> None:
+        self._ended = asyncio.Event()
+        try:
+            self.port = await http.start(host, port, self._tls)
+        except OSError as error:
+            self._failure = error
+            return
+        finally:
+            self._ready.set()
+        await self._ended.wait()
+        await http.stop()
+
+
+class HttpFrontend:
+    """Receives requests over HTTP, and sends the responses of a pipeline.
+
+    Threads: only the event loop's thread.
     """
 
     def __init__(
@@ -67,14 +145,14 @@ class HttpFrontend:
         self._streaming = streaming
         self._stopping = asyncio.Event()
         self._server: web.Server | None = None
-        self._listener: Listener | None = None
+        self._listener: _Listener | None = None
 
     async def start(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> int:
-        """Listen; returns the port."""
+        """Listen; return the port."""
         self._server = web.Server(
             self._handle, handler_cancellation=True, request_factory=self._request, access_log=None
         )
-        self._listener = Listener(self._server, host, port, tls)
+        self._listener = _Listener(self._server, host, port, tls)
         return self._listener.port
 
     async def stop(self) -> None:
@@ -85,8 +163,8 @@ class HttpFrontend:
             return
         await self._listener.stop()
         self._server.pre_shutdown()
-        await self._server.shutdown(_SHUTDOWN)
-        # Handlers that were cancelled end in tasks of their own.
+        await self._server.shutdown(_SHUTDOWN_TIMEOUT)
+        # aiohttp ends cancelled handlers in separate tasks, which it does not wait for.
         if others := asyncio.all_tasks() - {asyncio.current_task()}:
             await asyncio.wait(others)
         await self._listener.abort()
@@ -104,21 +182,22 @@ class HttpFrontend:
         try:
             request = await _read(raw)
         except web.HTTPRequestEntityTooLarge:
-            return _respond(too_large_response())
+            return _to_aiohttp(too_large_response())
         try:
             accepted = self._pipeline.admit(request, raw.headers.items())
         except StatusError as error:
-            return _respond(error_response(error))
+            return _to_aiohttp(error_response(error))
         try:
             response, code = await self._serve(raw, accepted)
         except ConnectionCut:
-            _cut(raw)
+            _reset(raw)
             response, code = web.Response(), 0
         except ConnectionError:
-            # Clients may leave at any time: in the head, in a watch, at its end.
-            _log.debug("client_left", verb=accepted.call.verb, resource=accepted.call.resource)
+            # A client may disconnect at any time, also in the middle of a watch.
+            call = accepted.call
+            _log.debug("client_disconnected", verb=call.verb, resource=call.resource)
             response, code = web.Response(), 0
-        self._pipeline.close(accepted, code)
+        self._pipeline.record(accepted, code)
         return response
 
     async def _serve(
@@ -126,22 +205,23 @@ class HttpFrontend:
     ) -> tuple[web.StreamResponse, int]:
         if accepted.delay:
             await asyncio.sleep(accepted.delay)
+        if accepted.call.verb != "watch":
+            served = self._pipeline.respond(accepted)
+            return _to_aiohttp(served), served.status
         try:
-            if accepted.call.verb == "watch":
-                return await self._watch(raw, accepted), 200
-            answer = self._pipeline.answer(accepted)
+            opened = self._pipeline.open_watch(accepted, streaming=self._streaming)
+            return await self._stream(raw, accepted, opened), 200
         except (ConnectionCut, ConnectionError):
             raise
-        except Exception as error:  # noqa: BLE001 - a fault of ours is an answer, too
-            answer = failure_response(error, accepted.request)
-        if accepted.fault is not None and accepted.fault.lose_answer:
-            raise ConnectionCut
-        return _respond(answer), answer.status
+        except Exception as error:  # noqa: BLE001 - an error of this server becomes a 500
+            served = failure_response(error, accepted.request)
+            return _to_aiohttp(served), served.status
 
-    async def _watch(self, raw: web.BaseRequest, accepted: AcceptedRequest) -> web.StreamResponse:
-        head, lines = self._pipeline.watch(accepted, streaming=self._streaming)
-        watch = Watch(lines, self._notifier, bookmark_interval=self._bookmark_interval)
-        response = web.StreamResponse(headers=_headers(head))
+    async def _stream(
+        self, raw: web.BaseRequest, accepted: AcceptedRequest, opened: OpenedWatch
+    ) -> web.StreamResponse:
+        watch = Watch(opened.lines, self._notifier, bookmark_interval=self._bookmark_interval)
+        response = web.StreamResponse(headers=_headers(opened.head))
         response.enable_chunked_encoding()
         await response.prepare(raw)
         faults = StreamFaults(accepted.fault)
@@ -149,7 +229,7 @@ class HttpFrontend:
             async for batch in batches:
                 if not await self._send(raw, response, faults, batch):
                     break
-                del batch  # what has been sent is not held until there is more
+                del batch  # otherwise the sent lines stay in memory until the next batch
         await response.write_eof()
         return response
 
@@ -160,18 +240,29 @@ class HttpFrontend:
         faults: StreamFaults,
         lines: Sequence[bytes],
     ) -> bool:
-        """Write lines; returns False when the stream is to end."""
+        """Write lines; return False when the stream must end."""
         for part in faults.apply(lines):
             if isinstance(part, bytes):
                 await response.write(part)
                 continue
-            if part is StreamEnd.HALF_CLOSE and raw.transport and raw.transport.can_write_eof():
-                raw.transport.write_eof()
-            if part not in {StreamEnd.END, StreamEnd.CUT}:
-                await self._stopping.wait()
-            if part not in {StreamEnd.END, StreamEnd.STALL}:
-                raise ConnectionCut
-            return False
+            match part:
+                case StreamEnd.END:
+                    return False
+                case StreamEnd.CUT:
+                    raise ConnectionCut
+                case StreamEnd.HALF_CLOSE:
+                    if raw.transport and raw.transport.can_write_eof():
+                        raw.transport.write_eof()
+                    await self._stopping.wait()
+                    raise ConnectionCut
+                case StreamEnd.STALL:
+                    await self._stopping.wait()
+                    return False
+                case StreamEnd.STALL_WITHIN:
+                    await self._stopping.wait()
+                    raise ConnectionCut
+                case _:
+                    assert_never(part)
         return True
 
 
@@ -187,34 +278,37 @@ async def _read(raw: web.BaseRequest) -> Request:
     )
 
 
-def _respond(answer: Response) -> web.Response:
-    return web.Response(status=answer.status, body=answer.body, headers=_headers(answer))
+def _to_aiohttp(served: Response) -> web.Response:
+    return web.Response(status=served.status, body=served.body, headers=_headers(served))
 
 
-def _headers(answer: Response) -> dict[str, str]:
-    media = {"Content-Type": answer.content_type} if answer.content_type else {}
-    return {**media, **answer.headers}
+def _headers(served: Response) -> dict[str, str]:
+    media = {"Content-Type": served.content_type} if served.content_type else {}
+    return {**media, **served.headers}
 
 
-def _cut(raw: web.BaseRequest) -> None:
-    """Reset the connection rather than close it: the client sees an error, not an end."""
+def _reset(raw: web.BaseRequest) -> None:
+    """Reset the connection rather than close it: the client must see an error, not an end."""
     if raw.transport is not None:
         raw.transport.abort()
 
 
-class Listener:
-    """Listens on one address.
+class _Listener:
+    """Accepts the connections of one address, and knows them until they are closed.
 
-    Threads: the event loop's only.
+    An asyncio server loses a connection that it accepts while it is being closed: the
+    connection's socket is then never closed. This class accepts connections itself.
+
+    Threads: only the event loop's thread.
 
     Args:
         factory: Makes the protocol of a connection.
-        host: Where to listen.
+        host: The address to listen on.
         port: The port; 0 takes a free one.
-        tls: What to speak TLS with; `None` for plain connections.
+        tls: The TLS context; `None` for plain connections.
 
     Raises:
-        OSError: The address cannot be had.
+        OSError: The address is not available.
     """
 
     def __init__(
@@ -235,20 +329,21 @@ class Listener:
         self._loop.add_reader(self._socket, self._accept)
 
     async def stop(self) -> None:
-        """Accept no more; returns once what was accepted is with its protocol."""
+        """Stop accepting; return when every accepted connection has its protocol."""
         self._loop.remove_reader(self._socket)
         self._socket.close()
         if self._connecting:
             await asyncio.wait(self._connecting)
 
     async def abort(self) -> None:
-        """Close every connection, also where somebody does not read what is left."""
+        """Close every connection, even if the client has not read everything."""
         for transport in self._transports:
             transport.abort()
-        await asyncio.sleep(0)  # sockets are closed in the loop's next round
+        await asyncio.sleep(0)  # sockets are closed in the loop's next iteration
 
     def _accept(self) -> None:
-        # Whoever left meanwhile is no error; what else fails, the loop reports.
+        # A client that has disconnected already is not an error. The event loop reports
+        # other errors.
         with contextlib.suppress(BlockingIOError, InterruptedError, ConnectionAbortedError):
             while True:
                 accepted, _ = self._socket.accept()
@@ -263,18 +358,18 @@ class Listener:
                 self._factory, accepted, ssl=self._tls
             )
         except OSError:
-            # Who speaks no TLS, or leaves before it is spoken, was never here.
-            return
+            return  # the client does not speak TLS, or disconnected during the handshake
         self._transports.add(transport)
 
 
 class Certificates:
-    """An authority of the server's own, and a certificate by it, as files.
+    """A certificate authority of this server, and the server's certificate, as files.
 
-    The files are there from `open` to `close`; both may be repeated, and bring the
-    same files back. Needs the package `cryptography`.
+    Clients send no token over a plain connection, so a server that knows users needs TLS. The
+    files exist from `open` to `close`. Both may be repeated; `open` restores the same files.
+    Needs the package `cryptography`.
 
-    Threads: none of its own; one caller at a time.
+    Threads: starts none; one caller at a time.
     """
 
     def __init__(self) -> None:
@@ -283,12 +378,12 @@ class Certificates:
 
     @property
     def authority(self) -> Path:
-        """The certificate that clients are to trust."""
-        assert self._directory is not None, "opened first"
+        """The certificate that clients must trust."""
+        assert self._directory is not None, "open() comes first"
         return self._directory / "ca.crt"
 
     def open(self, host: str) -> ssl.SSLContext:
-        """Write the files; returns what a server at that address listens with.
+        """Write the files; return the TLS context for a server at that address.
 
         Raises:
             ControlPlaneError: `cryptography` is not installed.
@@ -317,13 +412,13 @@ class Certificates:
     def _make(self, host: str) -> None:
         from navarchos.testing.controlplane.credentials import Authority
 
-        assert self._directory is not None, "made before"
+        assert self._directory is not None, "open() makes the directory"
         Authority(self._directory).issue_server("server", [host, "localhost"])
         found = (path for path in self._directory.iterdir() if path.name != "ca.key")
         self._files = {path.name: path.read_bytes() for path in found}
 
     def kubeconfig(self, url: str, token: str, namespace: str) -> JsonObject:
-        """Return a kubeconfig for the bearer of a token."""
+        """Return a kubeconfig with a bearer token."""
         from navarchos.testing.controlplane.credentials import make_kubeconfig, token_user
 
         return make_kubeconfig(url, self.authority, token_user(token), namespace=namespace)

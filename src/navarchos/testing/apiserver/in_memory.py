@@ -1,14 +1,14 @@
-"""Requests without a network: served on the thread that asks.
+"""Requests without a network: the thread of the client serves them itself.
 
-Whatever waits here waits in the server's clock and not in a socket, so a `FakeClock`
-knows when everything has come to rest, and can move time.
+A client that waits for a watch waits on the server's clock and not on a socket. A `FakeClock`
+can therefore see that all threads are waiting, and advance the time.
 """
 
 import math
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, assert_never
 from urllib.parse import parse_qsl, unquote
 
 from navarchos.client import ConnectFailed, HttpRequest, RequestTimeout
@@ -17,30 +17,31 @@ from navarchos.clock import Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
-from navarchos.testing.apiserver.handler import Request
 from navarchos.testing.apiserver.request_pipeline import (
     MAX_BODY_BYTES,
     AcceptedRequest,
+    OpenedWatch,
     RequestPipeline,
     error_response,
     failure_response,
     too_large_response,
 )
+from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.requests import Response as Served
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change
-from navarchos.testing.apiserver.watches import WatchLines
 
 __all__ = ["InMemoryTransport", "ThreadWatchNotifier", "buffered", "read_request"]
 
 _DEFAULT_DURATION: Final = 1800.0
-"""How long a watch without `timeoutSeconds` lasts: the shortest time that upstream draws."""
+"""Seconds that a watch without `timeoutSeconds` lasts: the shortest time that upstream draws."""
 
 
 class ThreadWatchNotifier:
-    """Tells watches that their kind has changed.
+    """Wakes the in-memory watches of a kind when an object of the kind changes.
 
-    Threads: safe from any thread. Nobody who holds its lock asks the server anything.
+    Threads: safe from any thread. A thread that holds the lock takes no other lock of the
+    server.
     """
 
     def __init__(self) -> None:
@@ -60,13 +61,13 @@ class ThreadWatchNotifier:
             self._watches.setdefault(bucket, set()).add(watch)
 
     def remove(self, bucket: BucketId, watch: "InMemoryWatch") -> None:
-        """Undo `add`; harmless when repeated."""
+        """Undo `add`; may be repeated."""
         with self._watches_lock:
             self._watches.get(bucket, set()).discard(watch)
 
 
 class InMemoryTransport:
-    """Carries requests to a reception in this process.
+    """Carries the requests of clients to a pipeline in this process.
 
     Threads: safe from any thread.
     """
@@ -85,7 +86,7 @@ class InMemoryTransport:
         self._streaming = streaming
 
     def send(self, request: HttpRequest) -> Response:
-        """Have a request served; a fault's delay passes in the server's clock."""
+        """Serve a request. The delay of a fault passes on the server's clock."""
         stop = StopToken() if request.stop is None else request.stop
         stop.raise_if_set()
         received = read_request(request)
@@ -100,55 +101,50 @@ class InMemoryTransport:
         except StatusError as error:
             return buffered(error_response(error))
         if accepted.delay and stop.wait(accepted.delay):
-            self._pipeline.close(accepted, 0)
+            self._pipeline.record(accepted, 0)
             raise Stopped(stop.reason or "stopped")
         try:
             with self._one_at_a_time():
                 return self._serve(accepted, stop)
         except ConnectionCut:
-            self._pipeline.close(accepted, 0)
+            self._pipeline.record(accepted, 0)
             raise ConnectFailed("a fault has cut the connection", sent=True) from None
 
     def close(self) -> None:
         """Do nothing: there are no connections."""
 
     def _one_at_a_time(self) -> AbstractContextManager[None]:
-        """Let one request be served at a time, as the event loop does."""
+        """Serve one request at a time, as the event loop of the HTTP server does."""
         return self._pipeline.api.store.transaction()
 
     def _serve(self, accepted: AcceptedRequest, stop: StopToken) -> Response:
+        if accepted.call.verb != "watch":
+            served = self._pipeline.respond(accepted)
+            self._pipeline.record(accepted, served.status)
+            return buffered(served)
         try:
-            if accepted.call.verb == "watch":
-                return self._watch(accepted, stop)
-            answer = self._pipeline.answer(accepted)
+            opened = self._pipeline.open_watch(accepted, streaming=self._streaming)
+            interval = self._bookmark_interval
+            return InMemoryWatch(
+                self._pipeline,
+                accepted,
+                self._notifier,
+                opened,
+                bookmark_interval=interval if opened.lines.options.bookmarks else math.inf,
+                stop=stop,
+            )
         except ConnectionCut:
             raise
-        except Exception as error:  # noqa: BLE001 - a fault of ours is an answer, too
-            answer = failure_response(error, accepted.request)
-        if accepted.fault is not None and accepted.fault.lose_answer:
-            raise ConnectionCut
-        self._pipeline.close(accepted, answer.status)
-        return buffered(answer)
-
-    def _watch(self, accepted: AcceptedRequest, stop: StopToken) -> "InMemoryWatch":
-        head, lines = self._pipeline.watch(accepted, streaming=self._streaming)
-        options = lines.options
-        return InMemoryWatch(
-            self._pipeline,
-            accepted,
-            self._notifier,
-            _headers(head),
-            lines,
-            duration=options.timeout or _DEFAULT_DURATION,
-            bookmark_interval=self._bookmark_interval if options.bookmarks else math.inf,
-            stop=stop,
-        )
+        except Exception as error:  # noqa: BLE001 - an error of this server becomes a 500
+            served = failure_response(error, accepted.request)
+            self._pipeline.record(accepted, served.status)
+            return buffered(served)
 
 
 class InMemoryWatch:
-    """The answer to a watch, as its client reads it.
+    """The response to a watch, as its client reads it.
 
-    Threads: as for `navarchos.client.transport.Response`; `wake` is for any.
+    Threads: as for `navarchos.client.transport.Response`; `wake` is safe from any thread.
     """
 
     status: Final = 200
@@ -159,19 +155,17 @@ class InMemoryWatch:
         pipeline: RequestPipeline,
         accepted: AcceptedRequest,
         notifier: ThreadWatchNotifier,
-        headers: Mapping[str, str],
-        lines: WatchLines,
+        opened: OpenedWatch,
         *,
-        duration: float,
         bookmark_interval: float,
         stop: StopToken,
     ) -> None:
-        self.headers = headers
+        self.headers = _headers(opened.head)
         self._pipeline = pipeline
-        self._case = accepted
+        self._accepted = accepted
         self._notifier = notifier
-        self._lines = lines
-        self._bucket = lines.bucket
+        self._lines = opened.lines
+        self._bucket = opened.lines.bucket
         self._interval = bookmark_interval
         self._stop = stop
         self._clock: Clock = pipeline.api.store.clock
@@ -181,9 +175,9 @@ class InMemoryWatch:
         self._ending: StreamEnd | None = None
         self._is_closed = False
         now = self._clock.monotonic()
-        self._end = now + duration
+        self._end = now + (opened.lines.options.timeout or _DEFAULT_DURATION)
         self._bookmark_at = now + bookmark_interval
-        first, self._cursor = lines.first_lines()
+        first, self._cursor = self._lines.first_lines()
         self._parts: list[bytes | StreamEnd] = [*self._faults.apply(first)]
         if self._cursor < 0:
             self._parts.append(StreamEnd.END)
@@ -191,25 +185,25 @@ class InMemoryWatch:
         self._remove_stop_listener = stop.on_stop(self.wake)
 
     def wake(self) -> None:
-        """Look whether there is something to tell. Takes no lock but its own."""
+        """Make a waiting reader look for new lines. Takes only the lock of this watch."""
         with self._changed:
             self._is_woken = True
             self._changed.notify_all()
 
     def read(self) -> bytes:
-        """Refuse: a watch is read as it comes."""
+        """Raise: the body of a watch has no end that a reader could wait for."""
         raise NotImplementedError
 
     def parts(self) -> Iterator[bytes]:
-        """Refuse: a watch is read as it comes."""
+        """Raise: the body of a watch has no end that a reader could wait for."""
         raise NotImplementedError
 
     def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
-        """Return the next lines, waiting until there are some."""
+        """Return the next lines; wait until there are some."""
         deadline = math.inf if timeout is None else self._clock.monotonic() + timeout
         while True:
             with self._changed:
-                self._is_woken = False  # what comes from here on wakes again
+                self._is_woken = False  # a change from here on wakes the watch again
             if self._stop.is_set():
                 raise Stopped(self._stop.reason or "stopped")
             if (part := self._next_part()) is not None:
@@ -217,21 +211,18 @@ class InMemoryWatch:
             now = self._clock.monotonic()
             if now >= deadline:
                 raise RequestTimeout("the watch was silent", sent=True)
-            # A watch that a fault has silenced waits for its reader to give up.
+            # A fault has stalled the watch: it waits until its reader gives up.
             due = math.inf if self._ending else min(self._bookmark_at, self._end)
             self._sleep(min(deadline, due) - now)
 
     def close(self) -> None:
-        """End the watch; harmless when repeated."""
+        """End the watch; may be repeated."""
         self._remove_stop_listener()
         self._notifier.remove(self._bucket, self)
         if not self._is_closed:
             self._is_closed = True
-            self._pipeline.close(self._case, 0 if self._is_cut else self.status)
-
-    @property
-    def _is_cut(self) -> bool:
-        return self._ending in {StreamEnd.CUT, StreamEnd.HALF_CLOSE}
+            cut = self._ending in {StreamEnd.CUT, StreamEnd.HALF_CLOSE}
+            self._pipeline.record(self._accepted, 0 if cut else self.status)
 
     def _next_part(self) -> bytes | None:
         """Return the next bytes, `b""` at the end, `None` if there are none yet."""
@@ -242,17 +233,23 @@ class InMemoryWatch:
             if isinstance(part, bytes):
                 return part
             self._ending = part
-        if self._is_cut:
-            raise ConnectFailed("a fault has cut the connection", sent=True)
-        return b"" if self._ending is StreamEnd.END else None
+        match self._ending:
+            case None | StreamEnd.STALL | StreamEnd.STALL_WITHIN:
+                return None
+            case StreamEnd.END:
+                return b""
+            case StreamEnd.CUT | StreamEnd.HALF_CLOSE:
+                raise ConnectFailed("a fault has cut the connection", sent=True)
+            case _:
+                assert_never(self._ending)
 
     def _fetch(self) -> None:
-        """Take what the log has, and a bookmark when one is due."""
+        """Take the new lines of the log, and a bookmark when one is due."""
         lines, self._cursor = self._lines.lines_after(self._cursor)
         now = self._clock.monotonic()
         has_ended = self._cursor < 0 or now >= self._end
-        is_marked = self._interval < math.inf and self._cursor >= 0
-        if is_marked and now >= min(self._bookmark_at, self._end):
+        has_bookmarks = self._interval < math.inf and self._cursor >= 0
+        if has_bookmarks and now >= min(self._bookmark_at, self._end):
             lines.append(self._lines.bookmark())
             self._bookmark_at = now + self._interval
         self._parts = [*self._faults.apply(lines)]
@@ -266,7 +263,7 @@ class InMemoryWatch:
 
 
 def read_request(request: HttpRequest) -> Request:
-    """Return what a client sends as the server reads it off a connection."""
+    """Return a client's request as the server would read it from a connection."""
     path, _, query = request.target.partition("?")
     headers = {name.lower(): value for name, value in request.headers.items()}
     return Request(
@@ -280,13 +277,13 @@ def read_request(request: HttpRequest) -> Request:
     )
 
 
-def buffered(answer: Served) -> BufferedResponse:
-    """Return what the server answers as a client has it."""
-    return BufferedResponse(answer.status, _headers(answer), answer.body)
+def buffered(served: Served) -> BufferedResponse:
+    """Return a response of the server as a client gets it."""
+    return BufferedResponse(served.status, _headers(served), served.body)
 
 
-def _headers(answer: Served) -> dict[str, str]:
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    if answer.content_type:
-        headers["content-type"] = answer.content_type
+def _headers(served: Served) -> dict[str, str]:
+    headers = {name.lower(): value for name, value in served.headers.items()}
+    if served.content_type:
+        headers["content-type"] = served.content_type
     return headers

@@ -65,7 +65,7 @@ def get(api: Api, target: Target, version: str, form: Form, include_object: str 
     asked = read_version(version, listing=False)
     if asked > api.store.version:
         raise too_large_version(asked, api.store.version)
-    entry = require(api, target.kind, target.namespace, target.name)
+    entry = require(api, target)
     return object_response(target.kind, entry, form, include_object=include_object)
 
 

@@ -1,6 +1,6 @@
-"""Where requests arrive, over HTTP or without: who asks, what for, and what goes wrong.
+"""The way of a request through the server, over HTTP or in memory, and the audit log.
 
-The record of requests: counts, and the latest ones with their outcome.
+A request is authorized, counted, routed, possibly hit by a fault, served, and recorded.
 """
 
 import threading
@@ -10,10 +10,17 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from navarchos.logs import get_logger, traceback_of
-from navarchos.testing.apiserver.faults import Fault, Faults, inject, request_facts
-from navarchos.testing.apiserver.handler import Call, Request, open_watch, route, serve, watch_head
+from navarchos.testing.apiserver.faults import (
+    ConnectionCut,
+    Fault,
+    Faults,
+    inject,
+    loses_response,
+    request_facts,
+)
+from navarchos.testing.apiserver.handler import Call, open_watch, route, serve, watch_head
 from navarchos.testing.apiserver.objects import encode
-from navarchos.testing.apiserver.requests import Response, with_warnings
+from navarchos.testing.apiserver.requests import Request, Response, with_warnings
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.watches import WatchLines
 from navarchos.testing.apiserver.writes import Api
@@ -23,6 +30,7 @@ __all__ = [
     "AcceptedRequest",
     "AuditLog",
     "AuditRecord",
+    "OpenedWatch",
     "RequestPipeline",
     "error_response",
     "failure_response",
@@ -32,16 +40,16 @@ __all__ = [
 MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 """The longest body that a request may have, in bytes, as upstream."""
 
-_log = get_logger(__name__)
-
 _AUDIT_LENGTH: Final = 10_000
 _VERBS: Final = (
     "get", "list", "watch", "create", "update", "patch", "delete", "deletecollection", "evict",
 )  # fmt: skip
 
+_log = get_logger(__name__)
+
 
 class AuditRecord(NamedTuple):
-    """One request and its outcome; `code` is 0 when the connection was cut."""
+    """One request and its result; `code` is 0 when the connection was cut."""
 
     verb: str
     resource: str
@@ -53,44 +61,44 @@ class AuditRecord(NamedTuple):
 
 
 class AuditLog:
-    """Counts and the latest requests.
+    """Counts the requests, and keeps the latest ones.
 
     Threads: safe from any thread.
     """
 
     def __init__(self) -> None:
-        self._record_lock = threading.Lock()
-        self._counts: Counter[tuple[str, str]] = Counter()  # verb, agent; guarded by _record_lock
-        self._audit: deque[AuditRecord] = deque(maxlen=_AUDIT_LENGTH)  # guarded by _record_lock
+        self._log_lock = threading.Lock()
+        self._counts: Counter[tuple[str, str]] = Counter()  # verb, agent; guarded by _log_lock
+        self._records: deque[AuditRecord] = deque(maxlen=_AUDIT_LENGTH)  # guarded by _log_lock
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """Requests on resources by verb; every verb is there."""
+        """The number of requests on resources by verb; every verb is a key."""
         return self.requests_by("")
 
     def requests_by(self, agent: str) -> Mapping[str, int]:
-        """Those of clients whose user agent begins like this; every verb is there."""
+        """Return the same for the clients whose user agent begins with `agent`."""
         found = dict.fromkeys(_VERBS, 0)
-        with self._record_lock:
+        with self._log_lock:
             for (verb, user_agent), count in self._counts.items():
                 if user_agent.startswith(agent):
                     found[verb] += count
         return found
 
     @property
-    def audit(self) -> Sequence[AuditRecord]:
+    def records(self) -> Sequence[AuditRecord]:
         """The latest requests on resources, oldest first."""
-        with self._record_lock:
-            return tuple(self._audit)
+        with self._log_lock:
+            return tuple(self._records)
 
     def count(self, call: Call, user_agent: str) -> None:
-        """Count a request as it begins."""
+        """Count a request when it begins."""
         if call.target is not None:
-            with self._record_lock:
+            with self._log_lock:
                 self._counts[call.verb, user_agent] += 1
 
     def add(self, call: Call, user_agent: str, code: int) -> None:
-        """Keep a request that has been answered."""
+        """Keep a request that has got its response."""
         target = call.target
         if target is None:
             return
@@ -98,18 +106,18 @@ class AuditLog:
             call.verb, call.resource, target.subresource, target.namespace,
             target.name or call.selected, user_agent, code,
         )  # fmt: skip
-        with self._record_lock:
-            self._audit.append(record)
+        with self._log_lock:
+            self._records.append(record)
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRequest:
-    """A request that has been let in.
+    """A request that the server has authorized.
 
     Attributes:
-        request: What came, and whom it is made for.
-        call: What it asks for.
-        fault: What is to go wrong with it.
+        request: The request, with its user.
+        call: The verb, and the object that it is about.
+        fault: The fault that hits the request.
     """
 
     request: Request
@@ -118,35 +126,42 @@ class AcceptedRequest:
 
     @property
     def delay(self) -> float:
-        """Seconds to wait before it is served."""
+        """Seconds to wait before the request is served."""
         return 0.0 if self.fault is None else self.fault.delay
 
 
-class RequestPipeline:
-    """Lets requests in, has them served, and keeps the record.
+class OpenedWatch(NamedTuple):
+    """A watch that begins: the response without its body, and the lines."""
 
-    Threads: safe from any thread; nothing here waits.
+    head: Response
+    lines: WatchLines
+
+
+class RequestPipeline:
+    """Authorizes requests, lets them be served, and records them.
+
+    Threads: safe from any thread; no method waits.
     """
 
-    def __init__(self, api: Api, record: AuditLog, faults: Faults) -> None:
+    def __init__(self, api: Api, audit: AuditLog, faults: Faults) -> None:
         self.api = api
-        self._record = record
+        self._audit = audit
         self._faults = faults
 
     def admit(self, request: Request, headers: Collection[tuple[str, str]]) -> AcceptedRequest:
-        """Let a request in; it is counted then.
+        """Authorize and count a request.
 
         Raises:
-            StatusError: It is refused: nobody may ask that, or not this user.
+            StatusError: The path or the method does not exist, or the user lacks the
+                permission.
         """
-        api = self.api
         try:
-            user = api.access.authorize(request.method, request.path, request.query, headers)
+            user = self.api.access.authorize(request.method, request.path, request.query, headers)
         except StatusError as error:
             self._record_refused(request, error)
             raise
-        call = route(api, request)
-        self._record.count(call, request.user_agent)
+        call = route(self.api, request)
+        self._audit.count(call, request.user_agent)
         fault = None
         if self._faults.is_armed:
             fault = self._faults.take(request_facts(call, request))
@@ -155,64 +170,70 @@ class RequestPipeline:
         return AcceptedRequest(request, call, fault)
 
     def _record_refused(self, request: Request, error: StatusError) -> None:
-        """Keep a request that is refused, if it is one that anybody could make."""
+        """Record an unauthorized request, if its path and method exist."""
         try:
             call = route(self.api, request)
         except StatusError:
-            return  # nobody learns here what is served
-        self._record.count(call, request.user_agent)
-        self._record.add(call, request.user_agent, error.code)
+            return  # a user without permission must not learn which paths exist
+        self._audit.count(call, request.user_agent)
+        self._audit.add(call, request.user_agent, error.code)
 
-    def begin(self, accepted: AcceptedRequest) -> Api:
-        """Let the case's fault strike; returns what is to serve it.
-
-        Raises:
-            Cut: The connection is to end.
-            StatusError: The fault refuses it.
-        """
+    def _begin(self, accepted: AcceptedRequest) -> Api:
         if accepted.fault is None:
             return self.api
         return inject(accepted.fault, self.api, accepted.call, accepted.request)
 
-    def answer(self, accepted: AcceptedRequest) -> Response:
-        """Serve whatever is not a watch; refusals are answers, too.
+    def respond(self, accepted: AcceptedRequest) -> Response:
+        """Serve a request that is not a watch; a refusal is a response as well.
 
         Raises:
-            Cut: The connection is to end.
+            ConnectionCut: A fault cuts the connection, before or after serving.
         """
-        return serve(self.begin(accepted), accepted.call, accepted.request)
+        try:
+            response = serve(self._begin(accepted), accepted.call, accepted.request)
+        except ConnectionCut:
+            raise
+        except Exception as error:  # noqa: BLE001 - an error of this server becomes a 500
+            response = failure_response(error, accepted.request)
+        if loses_response(accepted.fault):
+            raise ConnectionCut
+        return response
 
-    def watch(self, accepted: AcceptedRequest, *, streaming: bool) -> tuple[Response, WatchLines]:
-        """Begin a watch: returns the head of its answer, and what it tells.
+    def open_watch(self, accepted: AcceptedRequest, *, streaming: bool) -> OpenedWatch:
+        """Begin a watch.
+
+        Args:
+            accepted: The request.
+            streaming: Whether the server offers streaming lists.
 
         Raises:
-            Cut: The connection is to end.
-            StatusError: The refusal.
+            ConnectionCut: A fault cuts the connection.
+            StatusError: The request is refused.
         """
-        self.begin(accepted)
+        self._begin(accepted)
         lines = open_watch(self.api, accepted.call, accepted.request, streaming=streaming)
-        return watch_head(accepted.call), lines
+        return OpenedWatch(watch_head(accepted.call), lines)
 
-    def close(self, accepted: AcceptedRequest, code: int) -> None:
-        """Keep a request that has been answered; `code` is 0 if its connection was cut."""
-        self._record.add(accepted.call, accepted.request.user_agent, code)
+    def record(self, accepted: AcceptedRequest, code: int) -> None:
+        """Record the status of a response; 0 if the connection was cut."""
+        self._audit.add(accepted.call, accepted.request.user_agent, code)
 
 
 def error_response(error: StatusError) -> Response:
-    """Return the answer to a request that is refused."""
+    """Return the response to a request that is refused."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    answer = Response(error.code, encode(error.to_json()), headers=headers)
-    return with_warnings(answer, error.warnings)
+    response = Response(error.code, encode(error.to_json()), headers=headers)
+    return with_warnings(response, error.warnings)
 
 
 def too_large_response() -> Response:
-    """Return the answer to a request whose body is longer than `MAX_BODY_BYTES`."""
+    """Return the response to a request whose body is longer than `MAX_BODY_BYTES`."""
     message = f"Request entity too large: limit is {MAX_BODY_BYTES}"
     return error_response(StatusError(413, "RequestEntityTooLarge", message))
 
 
 def failure_response(error: Exception, request: Request) -> Response:
-    """Return the answer to a request that failed; a fault of ours is logged, too."""
+    """Return the response to a request that raised an error; log it unless it is a refusal."""
     if isinstance(error, StatusError):
         return error_response(error)
     _log.error(

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonValue, encode
 from navarchos.testing.apiserver.protobuf import PROTOBUF, UnreadableProtobuf, decode_protobuf
@@ -29,6 +30,7 @@ __all__ = [
     "BODY_TYPES",
     "Form",
     "ListOptions",
+    "Request",
     "Response",
     "Target",
     "check_list_options",
@@ -55,6 +57,20 @@ _STREAMED: Final = ("application/json;stream=watch", f"{PROTOBUF};stream=watch")
 _PATH: Final = re.compile(
     r"^(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))(?:/(?P<rest>.+?))?/?$"
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request as it came."""
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    accept: str = ""
+    content_type: str = ""
+    body: bytes = b""
+    user_agent: str = ""
+    user: User = ADMINISTRATOR
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,7 @@ _Change = Callable[[JsonObject], JsonValue]
 
 def read_scale(api: Api, target: Target) -> JsonObject:
     """Return the `Scale` of an object."""
-    entry = require(api, target.kind, target.namespace, target.name)
+    entry = require(api, target)
     return _scale_of(target.kind, entry.obj)
 
 
@@ -110,9 +110,7 @@ def _inconvertible(scale: JsonObject) -> StatusError:
 
 
 def _modified(api: Api, target: Target, change: _Change, options: WriteOptions) -> JsonObject:
-    entry = modify(
-        api, target.kind, target.namespace, target.name, change, options, subresource="scale"
-    )
+    entry = modify(api, target, change, options)
     return _scale_of(target.kind, entry.obj)
 
 

@@ -1,8 +1,6 @@
 """The in-process API server: life cycle, and access without HTTP."""
 
-import asyncio
 import os
-import ssl
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +11,6 @@ from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
-from navarchos.stopping import StopToken
 from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.access.roles import ClusterRoleAggregator, bootstrap_roles
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, AUTHENTICATED, User
@@ -21,18 +18,18 @@ from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import CustomKinds
 from navarchos.testing.apiserver.faults import Faults
 from navarchos.testing.apiserver.garbage_collector import GarbageCollector
-from navarchos.testing.apiserver.http import Certificates, HttpFrontend
+from navarchos.testing.apiserver.http import Certificates, HttpFrontend, HttpServer
 from navarchos.testing.apiserver.in_memory import InMemoryTransport, ThreadWatchNotifier
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.ownership.managed_fields import readable
 from navarchos.testing.apiserver.request_pipeline import AuditLog, AuditRecord, RequestPipeline
+from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.store import BucketId, Change, Store
+from navarchos.testing.apiserver.store import Change, Store
 from navarchos.testing.apiserver.watches import WatchNotifier
 from navarchos.testing.apiserver.writes import Api, WriteOptions, create, require
 from navarchos.testing.definitions import Source, load_definitions
-from navarchos.threads import ThreadGroup
 
 __all__ = ["ApiServer"]
 
@@ -104,14 +101,14 @@ class ApiServer:
         self._certificates = Certificates() if rbac else None
         self._api = Api(self._store, self._kinds, self._access)
         self._collector = GarbageCollector(self._api)
-        self._record = AuditLog()
+        self._audit = AuditLog()
         self.faults = Faults()
         """What goes wrong on purpose; see `Fault`."""
-        self._pipeline = RequestPipeline(self._api, self._record, self.faults)
+        self._pipeline = RequestPipeline(self._api, self._audit, self.faults)
         self._in_memory_notifier = ThreadWatchNotifier()
         self._serves_in_memory = False
         self._lifecycle_lock = threading.Lock()
-        self._running: _RunningServer | None = None  # guarded by _lifecycle_lock
+        self._running: HttpServer | None = None  # guarded by _lifecycle_lock
         self._store.subscribe(CustomKinds(self._store, self._kinds).on_change)
         self._store.subscribe(ClusterRoleAggregator(self._store).on_change)
         self._store.subscribe(self._on_change)
@@ -132,7 +129,7 @@ class ApiServer:
             if self._running is None:
                 self._store.restart()
                 tls = None if self._certificates is None else self._certificates.open(_HOST)
-                self._running = _RunningServer(self._frontend, _HOST, self._wanted_port, tls)
+                self._running = HttpServer(self._frontend, _HOST, self._wanted_port, tls)
                 self._store.notify_with(self._running.wake)
                 self._running.call_soon(self._collector.collect)
                 # A restart keeps its address, as far as the system allows.
@@ -338,7 +335,7 @@ class ApiServer:
             StatusError: 404, for the object or the kind.
         """
         kind = self._resource(plural, group)
-        return _decoded(kind.to_served(require(self._api, kind, namespace or "", name).obj))
+        return _decoded(kind.to_served(require(self._api, Target(kind, namespace or "", name)).obj))
 
     def list(self, plural: str, namespace: str | None = None, group: str = "") -> list[JsonObject]:
         """Return the stored objects of a kind, in key order. Read-only.
@@ -363,16 +360,16 @@ class ApiServer:
     @property
     def requests(self) -> Mapping[str, int]:
         """How many requests came in, by verb; evictions count as `evict` alone."""
-        return self._record.requests
+        return self._audit.requests
 
     def requests_by(self, agent: str) -> Mapping[str, int]:
         """Like `requests`, of clients whose user agent begins with `agent`."""
-        return self._record.requests_by(agent)
+        return self._audit.requests_by(agent)
 
     @property
     def audit(self) -> Sequence[AuditRecord]:
         """The latest requests, oldest first; at most 10,000. Watches are added when they end."""
-        return self._record.audit
+        return self._audit.records
 
     def _on_change(self, change: Change) -> None:
         if not self._collector.on_change(change):
@@ -403,69 +400,3 @@ def _decoded(obj: JsonObject) -> JsonObject:
         return obj
     metadata = {**meta(obj), "managedFields": readable(meta(obj)["managedFields"])}
     return {**obj, "metadata": metadata}
-
-
-class _RunningServer:
-    """The thread and event loop of a server that listens."""
-
-    def __init__(
-        self,
-        frontend: Callable[[WatchNotifier], HttpFrontend],
-        host: str,
-        port: int,
-        tls: ssl.SSLContext | None,
-    ) -> None:
-        self._tls = tls
-        self._stop = StopToken()
-        self._threads = ThreadGroup("apiserver", stop=self._stop)
-        self._loop = asyncio.new_event_loop()
-        self._notifier = WatchNotifier(self._loop)
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._ended: asyncio.Event | None = None
-        self.port = 0
-        self._threads.start("", lambda: self._run(frontend, host, port))
-        self._ready.wait()
-        self._raise_failure()
-
-    def _raise_failure(self) -> None:
-        if self._failure is not None:
-            self._threads.join()
-            raise self._failure
-
-    def wake(self, bucket: BucketId) -> None:
-        """Tell the watches of a kind."""
-        self._notifier.wake(bucket)
-
-    def call_soon(self, work: Callable[[], None]) -> None:
-        """Run `work` on the event loop; not at all when it has ended."""
-        try:
-            self._loop.call_soon_threadsafe(work)
-        except RuntimeError:
-            _log.debug("server_already_stopped")
-
-    def stop(self) -> None:
-        """Stop and join."""
-        if self._ended is not None:
-            self.call_soon(self._ended.set)
-        self._stop.stop("server stopped")
-        self._threads.join(_STOP_TIMEOUT)
-
-    def _run(self, frontend: Callable[[WatchNotifier], HttpFrontend], host: str, port: int) -> None:
-        try:
-            self._loop.run_until_complete(self._serve(frontend(self._notifier), host, port))
-        finally:
-            self._loop.close()
-            self._ready.set()
-
-    async def _serve(self, http: HttpFrontend, host: str, port: int) -> None:
-        self._ended = asyncio.Event()
-        try:
-            self.port = await http.start(host, port, self._tls)
-        except OSError as error:
-            self._failure = error
-            return
-        finally:
-            self._ready.set()
-        await self._ended.wait()
-        await http.stop()

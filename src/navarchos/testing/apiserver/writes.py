@@ -28,6 +28,7 @@ from navarchos.testing.apiserver.ownership.field_manager import (
     keep_times_if_same,
     update_managed_fields,
 )
+from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.status import (
     Cause,
     FieldError,
@@ -76,15 +77,15 @@ class Api:
     """Makes the uid of a new object."""
 
 
-def require(api: Api, kind: Kind, namespace: str, name: str) -> Entry:
+def require(api: Api, target: Target) -> Entry:
     """Return the stored object.
 
     Raises:
         StatusError: 404.
     """
-    entry = api.store.get(kind.bucket, entry_key(namespace, name))
+    entry = api.store.get(target.kind.bucket, entry_key(target.namespace, target.name))
     if entry is None:
-        raise not_found(kind.resource, name)
+        raise not_found(target.kind.resource, target.name)
     return entry
 
 
@@ -202,38 +203,22 @@ def _refuse(kind: Kind, obj: JsonObject, errors: list[FieldError]) -> None:
         raise invalid(kind.kind, kind.bucket.group, meta(obj).get("name") or "", errors)
 
 
-def replace(
-    api: Api,
-    kind: Kind,
-    namespace: str,
-    name: str,
-    body: JsonValue,
-    options: WriteOptions,
-    *,
-    subresource: str = "",
-) -> tuple[Entry, bool]:
+def replace(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> tuple[Entry, bool]:
     """Update an object to `body` (PUT); returns it and whether it was created.
 
     Raises:
         StatusError: The update is refused. Nothing is stored.
     """
-    found = api.store.get(kind.bucket, entry_key(namespace, name))
-    if found is None and kind.strategy.create_on_update and not subresource:
-        _check_name(read_object(kind, body, WriteOptions(field_validation="Ignore")), name)
-        return create(api, kind, namespace, body, options), True
-    entry = modify(api, kind, namespace, name, lambda _: body, options, subresource=subresource)
-    return entry, False
+    kind = target.kind
+    found = api.store.get(kind.bucket, entry_key(target.namespace, target.name))
+    if found is None and kind.strategy.create_on_update and not target.subresource:
+        _check_name(read_object(kind, body, WriteOptions(field_validation="Ignore")), target.name)
+        return create(api, kind, target.namespace, body, options), True
+    return modify(api, target, lambda _: body, options), False
 
 
 def modify(
-    api: Api,
-    kind: Kind,
-    namespace: str,
-    name: str,
-    change: Callable[[JsonObject], JsonValue],
-    options: WriteOptions,
-    *,
-    subresource: str = "",
+    api: Api, target: Target, change: Callable[[JsonObject], JsonValue], options: WriteOptions
 ) -> Entry:
     """Read, change and store an object in one step.
 
@@ -247,18 +232,19 @@ def modify(
     Raises:
         StatusError: The change is refused. Nothing is stored.
     """
+    kind = target.kind
     with api.store.transaction():
-        entry = require(api, kind, namespace, name)
+        entry = require(api, target)
         new = read_object(kind, change(kind.to_served(entry.obj)), options)
-        _check_name(new, name)
-        _place(kind, new, namespace)
+        _check_name(new, target.name)
+        _place(kind, new, target.namespace)
         _check_preconditions(kind, new, entry)
         _keep_metadata(new, entry.obj)
-        if subresource == "status":
+        if target.subresource == "status":
             new = _status_only(kind, new, entry.obj)
         elif kind.has_status:
             _keep_status(new, entry.obj)
-        return _commit_update(api, kind, entry, new, options, subresource)
+        return _commit_update(api, target, entry, new, options)
 
 
 def _check_name(new: JsonObject, name: str) -> None:
@@ -325,12 +311,12 @@ def _status_only(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def _commit_update(
-    api: Api, kind: Kind, entry: Entry, new: JsonObject, options: WriteOptions, subresource: str
+    api: Api, target: Target, entry: Entry, new: JsonObject, options: WriteOptions
 ) -> Entry:
-    old = entry.obj
+    kind, old = target.kind, entry.obj
     kind.strategy.default(new)
     _refuse_escalation(api, kind, new, old, options)
-    update_managed_fields(api.kinds, kind, new, old, options, subresource)
+    update_managed_fields(api.kinds, kind, new, old, options, target.subresource)
     kind.strategy.prepare_update(new, old)
     if kind.strategy.generation and _spec_changed(kind, new, old):
         new["metadata"]["generation"] = int(meta(old).get("generation") or 0) + 1

@@ -18,8 +18,9 @@ from aiohttp import web
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.builtin import builtin_kinds
-from navarchos.testing.apiserver.handler import Request, route, serve
+from navarchos.testing.apiserver.handler import route, serve
 from navarchos.testing.apiserver.kinds import Kinds
+from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.store import BucketId, Store
 from navarchos.testing.apiserver.watches import WatchNotifier
 from navarchos.testing.apiserver.writes import Api

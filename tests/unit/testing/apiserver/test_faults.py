@@ -1,7 +1,10 @@
 """Faults do what they say, to the requests they name, as often as they say."""
 
 import json
+import re
 from collections.abc import Iterator
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +12,9 @@ import urllib3
 
 from navarchos.errors import ConfigError
 from navarchos.testing.apiserver import ApiServer, Fault
+from navarchos.testing.apiserver.faults import STAGES
+
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -249,3 +255,14 @@ def test_a_cache_that_lags_knows_no_version_that_it_has_not_seen(
     assert (reply.status, reply.headers["Retry-After"]) == (504, "1")
     assert "Too large resource version" in reply.json()["message"]
     assert pool.request("GET", f"{server.url}/api/v1/nodes/a?resourceVersion=0").status == 404
+
+
+def test_every_field_of_a_fault_has_a_stage() -> None:
+    assert set(STAGES) == {field.name for field in fields(Fault)}
+
+
+@pytest.mark.parametrize("name", [name for name in STAGES if name != "times"])
+def test_every_field_of_a_fault_is_documented(name: str) -> None:
+    text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    section = text.partition("## An API server that misbehaves")[2].partition("\n## ")[0]
+    assert re.search(rf"`[^`\n]*\b{name}\b", section)
