@@ -1,4 +1,4 @@
-"""The architecture, as far as a test can hold it."""
+"""Rules of the architecture that import-linter cannot check."""
 
 import ast
 import importlib
@@ -19,8 +19,8 @@ TESTS = sorted(
 )
 
 
-def test_the_front_door_opens_without_the_operator() -> None:
-    """Framework users pay for neither the operator nor the official client."""
+def test_importing_the_package_does_not_import_the_operator() -> None:
+    """Users of the framework load neither the operator nor the official client."""
     code = (
         "import sys, navarchos\n"
         "heavy = [f'navarchos.{p}' for p in ('operator', 'cli', 'testing')]\n"
@@ -47,7 +47,7 @@ def test_every_module_lists_its_public_names_and_has_them(name: str) -> None:
         f"{name} has no __all__"
     )
     for public in listed or ():
-        assert hasattr(module, public), f"{name}.__all__ lists {public}, which is not there"
+        assert hasattr(module, public), f"{name}.__all__ lists {public}, which does not exist"
 
 
 def public_definitions(path: str) -> list[str]:
@@ -70,8 +70,8 @@ def calls(path: Path, module: str, name: str) -> list[int]:
 
 
 @pytest.mark.parametrize("path", SOURCES + TESTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_nobody_sleeps(path: Path) -> None:
-    """Waiting goes through a clock, a condition or a stop token; never through a nap."""
+def test_time_sleep_is_not_called(path: Path) -> None:
+    """Code waits on a clock, a condition or a stop token."""
     assert calls(path, "time", "sleep") == []
 
 
@@ -85,7 +85,7 @@ def test_threads_start_in_thread_groups_only(path: Path) -> None:
     assert calls(path, "threading", "Thread") == []
 
 
-def test_the_framework_names_no_idea_of_the_operator() -> None:
+def test_the_framework_does_not_mention_the_operator() -> None:
     words = ("noderollout", "nodereplacement", "nodedrain", "navarchos.pusher.com")
     for path in SOURCES:
         package = path.relative_to(ROOT / "src" / "navarchos").parts[0]
@@ -95,8 +95,8 @@ def test_the_framework_names_no_idea_of_the_operator() -> None:
         assert [word for word in words if word in text] == [], path
 
 
-def test_what_is_decoded_into_was_worked_out_before() -> None:
-    """Threads that work a struct out at once end the process; `navarchos.structs` says why."""
+def test_structs_are_prepared_before_they_are_decoded_into() -> None:
+    """Two threads that prepare one struct at once crash; `navarchos.structs` says why."""
     decorators = {"prepare_decoding", "make_decoder"}
     prepared, decoded, decoders = set[str](), dict[str, Path](), list[Path]()
     for path in SOURCES:
@@ -112,7 +112,7 @@ def test_what_is_decoded_into_was_worked_out_before() -> None:
                 if called in {"msgspec.convert", "msgspec.json.decode"}:
                     decoded |= {ast.unparse(each): path for each in types}
     assert {path.name for path in decoders} == {"structs.py"}
-    # Types that a codec or a caller has made ready are variables here, and no structs of ours.
+    # Types that a codec or a caller has prepared are variables here, not classes.
     structs = {name: path for name, path in decoded.items() if name.strip("_")[0].isupper()}
     assert len(structs) > 8
     assert {name: path for name, path in structs.items() if name not in prepared} == {}

@@ -1,4 +1,4 @@
-"""docs/operations.md has an entry for every state that a person can meet."""
+"""docs/operations.md has an entry for every state that a user can see."""
 
 import ast
 import re
@@ -22,7 +22,7 @@ OPERATOR = ROOT / "src" / "navarchos" / "operator"
 
 
 def part(title: str) -> set[str]:
-    """The first cells, in backquotes, of the tables under a heading and those below it."""
+    """Return the first cells of the tables under a heading and under its subheadings."""
     level = title.split(maxsplit=1)[0]
     end = rf"(?=^#{{1,{len(level)}}} |\Z)"
     found = re.search(rf"^{re.escape(title)}$(.*?){end}", PAGE, re.MULTILINE | re.DOTALL)
@@ -53,7 +53,7 @@ def test_every_finding_of_a_plan_has_its_entry() -> None:
 
 
 def test_every_word_in_a_condition_has_its_entry() -> None:
-    """Conditions, and reasons that are no enum's, stand as literals where they are set."""
+    """Conditions and reasons outside of enums are literals in the modules that set them."""
     words = {word for folder in ("rollouts", "replacements") for word in literals(folder)}
     assert len(words) > 20
     assert words - part("## Conditions and their reasons") == set()
@@ -62,21 +62,25 @@ def test_every_word_in_a_condition_has_its_entry() -> None:
 def literals(folder: str) -> Iterator[str]:
     for path in sorted((OPERATOR / folder).rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        exported = {
-            id(node)
-            for statement in tree.body
-            if isinstance(statement, ast.Assign)
-            and isinstance(statement.targets[0], ast.Name)
-            and statement.targets[0].id == "__all__"
-            for node in ast.walk(statement)
-        }
+        names = {id(node) for part in names_of_code(tree) for node in ast.walk(part)}
         for node in ast.walk(tree):
-            if isinstance(node, ast.Constant) and id(node) not in exported:
+            if isinstance(node, ast.Constant) and id(node) not in names:
                 word = node.value
                 if isinstance(word, str) and WORD.fullmatch(word) and word not in NO_REASONS:
                     yield word
 
 
+def names_of_code(tree: ast.Module) -> Iterator[ast.AST]:
+    """Return the parts of a module in which literals are names: `__all__` and annotations."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
+            yield node
+        elif isinstance(node, ast.arg | ast.AnnAssign) and node.annotation is not None:
+            yield node.annotation
+        elif isinstance(node, ast.FunctionDef) and node.returns is not None:
+            yield node.returns
+
+
 WORD = re.compile(r"([A-Z][a-z]+)+")
 NO_REASONS = {"True", "False", "NodeRollout", "Pod"}
-"""Words of that form which are statuses and kinds."""
+"""Words of this form that are statuses and kinds."""

@@ -1,9 +1,10 @@
-"""The page on performance says what the results say."""
+"""The tables and plots of the performance page agree with the results."""
 
-from benchmarks.pages import PAGE, ROOT, files
+from benchmarks.pages import PAGE, files
+from benchmarks.processes import ROOT
 
 
-def test_the_page_and_its_plots_are_those_of_the_results() -> None:
+def test_the_page_and_its_plots_agree_with_the_results() -> None:
     stale = [
         str(path.relative_to(ROOT))
         for path, text in files().items()
@@ -12,7 +13,7 @@ def test_the_page_and_its_plots_are_those_of_the_results() -> None:
     assert stale == [], "run `python -m benchmarks.pages`"
 
 
-def test_every_row_has_its_place_on_the_page() -> None:
+def test_every_row_has_a_place_on_the_page() -> None:
     from benchmarks.__main__ import ALONE, ON_A_FILLED_SERVER
 
     text = PAGE.read_text(encoding="utf-8")

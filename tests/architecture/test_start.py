@@ -1,4 +1,4 @@
-"""What a start brings into memory: what is not imported costs nothing."""
+"""Programs import only the packages that they need, because imports cost memory and time."""
 
 import subprocess
 import sys
@@ -28,13 +28,13 @@ NOT_FOR_A_MANAGER = {
 
 
 def modules_after(code: str, *arguments: str) -> tuple[set[str], ...]:
-    """Run code in an interpreter of its own; return each line that it prints as a set."""
+    """Run code in a new interpreter and return each printed line as a set of words."""
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return tuple(set(line.split()) for line in done.stdout.splitlines())
 
 
-def test_the_package_imports_nothing_but_what_its_reader_asks_for() -> None:
+def test_importing_the_package_imports_no_submodule_and_no_other_package() -> None:
     begin = "import sys\nbefore = {name.partition('.')[0] for name in sys.modules}\n"
     (found,) = modules_after(f"{begin}import navarchos\n{REPORT}")
     assert "navarchos" in found
@@ -42,7 +42,7 @@ def test_the_package_imports_nothing_but_what_its_reader_asks_for() -> None:
     assert not found & {"asyncio", "email", "http", "logging", "socket", "ssl", "urllib"}
 
 
-def test_a_manager_in_a_pod_starts_without_the_official_client_and_what_it_brings(
+def test_a_manager_in_a_pod_starts_without_the_official_client_and_its_dependencies(
     tmp_path: Path,
 ) -> None:
     for name in ("token", "ca.crt", "namespace"):
@@ -54,7 +54,7 @@ def test_a_manager_in_a_pod_starts_without_the_official_client_and_what_it_bring
         assert not {name for name in ours if f"{name}.".startswith(f"{part}.")}
 
 
-def test_no_command_but_the_sandbox_loads_a_terminal() -> None:
+def test_only_the_sandbox_loads_the_terminal_library() -> None:
     code = (
         "before = set()\nimport sys\nfrom navarchos.cli.commands import run\n"
         f"run(['manager', '--help'])\n{REPORT}\nrun(['sandbox', '--help'])\n{REPORT}"

@@ -103,7 +103,7 @@ def drained_status(replacement: NodeReplacement, now: datetime) -> NodeReplaceme
     """Return the status of one whose node is empty, cordoned and labelled."""
     status = _with(
         replacement,
-        StepStatus(name=Step.DONE, started_at=now, reason="Complete"),
+        StepStatus(name=Step.DONE, started_at=now, reason="Drained"),
         _condition(replacement, "NodeDrained", is_so=True, reason="NodeDrained"),
         now=now,
     )

@@ -125,7 +125,7 @@ def test_what_was_to_be_written_of_one_that_another_process_has_finished_is_forg
     operator.play("mine", DrainPhase.DRAINING, nodePods=["default/web-1"])
     operator.play("mine", DrainPhase.DRAINING, evictedPods=["default/web-1"])
     assert operator.replacements.reconcile(Request("", "mine")) != DONE
-    finished = {"phase": "Completed", "step": {"name": "Done", "reason": "Complete"}}
+    finished = {"phase": "Completed", "step": {"name": "Done", "reason": "Drained"}}
     replacements = operator.client.resource(NODE_REPLACEMENTS)
     replacements.patch("mine", {"status": finished}, subresource="status")
     operator.clock.advance(20.0)
