@@ -64,8 +64,8 @@ def one_line(done: Finished, status: int) -> str:
         (("plan", "nobody"), 4, '"nobody" not found'),
         (("drain", "nobody"), 4, '"nobody" not found'),
         (("pause",), 2, "Missing argument"),
-        (("plan",), 2, "either its NAME, or -f FILE"),
-        (("plan", "a", "-f", "b"), 2, "either its NAME, or -f FILE"),
+        (("plan",), 2, "either the NAME of a rollout or -f FILE"),
+        (("plan", "a", "-f", "b"), 2, "either the NAME of a rollout or -f FILE"),
         (("plan", "-f", "missing.yml"), 2, "missing.yml: cannot be read"),
         (("drain", "a", "--timeout", "soon"), 2, "soon"),
         (("drain", "a", "--grace-period", "-2"), 2, "-2"),
@@ -82,7 +82,7 @@ def test_bad_input_is_one_line_and_a_status_that_says_what_kind(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}", "NodeRollouts only"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}", "only NodeRollouts"),
         (ROLLOUT + "pawsed: true\n", "unknown field"),
         (ROLLOUT.replace("{matchAll: true}", "{}"), "selects every node"),
     ],

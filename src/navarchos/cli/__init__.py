@@ -1,1 +1,1 @@
-"""The command line: what a person types, and nothing that a library needs."""
+"""The `navarchos` command line. No other package imports it."""

@@ -1,4 +1,4 @@
-"""The command group, and the one place where errors become exit statuses."""
+"""The table of commands, and the place where errors become exit statuses."""
 
 import importlib
 import sys
@@ -29,7 +29,7 @@ _COMMANDS: Final = {
 
 
 class _LazyGroup(click.Group):
-    """Imports a command when it is asked for: starting up is part of the product."""
+    """A group that imports a command only when it runs, so that every command starts fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_COMMANDS)
@@ -44,17 +44,18 @@ class _LazyGroup(click.Group):
 
 
 def _import_structlog() -> None:
-    """Import structlog without rich, which it imports where it is installed.
+    """Import structlog without rich, which structlog imports if it is installed.
 
-    Nobody here wants its tracebacks: they show local variables, and so credentials. To import
-    it takes 5 MB, and a tenth of the time until a manager runs. The sandbox imports it later.
+    structlog uses rich for tracebacks that show local variables, and so credentials. The
+    import of rich also takes 5 MB, and a tenth of the start-up time of the manager. The
+    sandbox imports rich later.
 
-    Threads: before there are others; for them, rich would be missing meanwhile.
+    Threads: call it before another thread starts, because rich cannot be imported meanwhile.
     """
     if "structlog" in sys.modules or "rich" in sys.modules:
         return
     hidden = cast("dict[str, ModuleType | None]", sys.modules)
-    hidden["rich"] = None  # which the import system takes for a module that is not there
+    hidden["rich"] = None  # for the import system, a module that does not exist
     try:
         importlib.import_module("structlog")
     finally:
@@ -64,15 +65,15 @@ def _import_structlog() -> None:
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, message="navarchos %(version)s")
 def cli() -> None:
-    """Návarchos replaces the nodes of a Kubernetes cluster, group by group."""
+    """Replace the nodes of a Kubernetes cluster, group by group."""
 
 
 def run(arguments: Sequence[str], *, name: str = "navarchos") -> int:
     """Run one command and return its exit status (`ExitStatus`).
 
     Args:
-        arguments: What was typed after the name.
-        name: What was typed for it; help texts show it.
+        arguments: The arguments after the name of the program.
+        name: The name of the program, as help texts show it.
     """
     try:
         status = cli.main(args=list(arguments), prog_name=name, standalone_mode=False)

@@ -1,4 +1,4 @@
-"""`navarchos pause`, `resume` and `abort`: a person steers a rollout."""
+"""Commands that change the cluster: `navarchos pause`, `resume`, `abort` and `drain`."""
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
@@ -37,18 +37,22 @@ from navarchos.runtime import list_all
 
 __all__ = ["abort", "drain", "pause", "resume"]
 
-_PATIENCE: Final = "1m"
+_NO_MANAGER_AFTER: Final = 10.0
+"""Seconds after which the user is told that no manager has reconciled the new drain."""
 
 
 class _ActionResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What a command did. `nodes` are those that were in flight, with what they are now."""
+    """The result of a command on a rollout, as `-o json` prints it.
+
+    `nodes` has the nodes that were in flight, each with its step or its final state.
+    """
 
     name: str
     action: str
     changed: bool
     nodes: dict[str, str]
 
-    def tell(self, text: str, *, as_json: bool) -> None:
+    def show(self, text: str, *, as_json: bool) -> None:
         click.echo(msgspec.json.encode(self) if as_json else text)
 
 
@@ -57,10 +61,10 @@ class _ActionResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 @output_option
 @cluster_options
 def pause(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
-    """Hold a rollout: no further node starts, no further eviction is sent.
+    """Pause a rollout: no further node starts and no further pod is evicted.
 
-    Nodes in flight stay as they are, cordoned; pods that were evicted already go.
-    Exits 1 when the rollout is Completed.
+    Nodes in flight stay cordoned. Pods that were evicted before continue to terminate.
+    Exits with 1 if the rollout is Completed.
     """
     with cluster.connect() as client:
         rollout = client.resource(NODE_ROLLOUTS).get(name)
@@ -73,9 +77,9 @@ def pause(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
             )
         held = _in_flight(client, rollout)
     nodes = ", ".join(f"{node} ({step})" for node, step in held.items())
-    said = "is paused" if changed else "was paused already"
-    _ActionResult(name=name, action="Paused", changed=changed, nodes=held).tell(
-        f"{name} {said}; in flight and held: {nodes or 'no node'}", as_json=as_json
+    done = "is paused" if changed else "was paused already"
+    _ActionResult(name=name, action="Paused", changed=changed, nodes=held).show(
+        f"{name} {done}; nodes in flight: {nodes or 'none'}", as_json=as_json
     )
 
 
@@ -84,24 +88,26 @@ def pause(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
 @output_option
 @cluster_options
 def resume(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
-    """Let a rollout go on that was paused, or that has halted.
+    """Resume a rollout that is paused, or that has halted.
 
-    One that has halted is forgiven the attempts that failed so far: its failed nodes
-    are tried again. Exits 1 when the rollout is Completed.
+    If the rollout has halted, its failed attempts no longer count, and its failed nodes
+    are tried again. Exits with 1 if the rollout is Completed.
     """
     with cluster.connect() as client:
         _warn_if_no_leader(client)
         rollout, done = retry_on_conflict(lambda: _resume(client, name))
         in_flight = _in_flight(client, rollout)
-    _ActionResult(name=name, action="Resumed", changed=bool(done), nodes=in_flight).tell(
-        f"{name} goes on: {' and '.join(done) or 'nothing held it'}", as_json=as_json
+    _ActionResult(name=name, action="Resumed", changed=bool(done), nodes=in_flight).show(
+        f"{name} is resumed: {' and '.join(done) or 'it was neither paused nor halted'}",
+        as_json=as_json,
     )
 
 
 def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
-    """Undo what holds the rollout, on condition that it is what was read.
+    """End the pause or the halt of a rollout, and return what was done.
 
-    Whether attempts are forgiven depends on it: merely paused, they are not.
+    The write depends on the version that was read, because failures are reset only if
+    the rollout has halted, not if it was merely paused.
     """
     rollouts = client.resource(NODE_ROLLOUTS)
     rollout = rollouts.get(name)
@@ -110,11 +116,11 @@ def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
     done = []
     if rollout.spec.paused:
         body["spec"] = {"paused": False}
-        done.append("no longer paused")
+        done.append("the pause is over")
     if rollout.status.phase is RolloutPhase.HALTED:
         token = format_micro_time(datetime.now(UTC))
         body["metadata"] = {"annotations": {RESUME_ANNOTATION: token}}
-        done.append("failed attempts are forgiven")
+        done.append("failed nodes are tried again")
     if body:
         version = rollout.metadata.resource_version
         rollout = rollouts.patch(name, body, resource_version=version)
@@ -123,9 +129,8 @@ def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
 
 def _refuse_completed(rollout: NodeRollout) -> None:
     if rollout.status.phase is RolloutPhase.COMPLETED:
-        raise CommandError(
-            f"rollout {rollout.metadata.name} is Completed: there is nothing to steer"
-        )
+        name = rollout.metadata.name
+        raise CommandError(f"rollout {name} is Completed and cannot be paused or resumed")
 
 
 @click.command()
@@ -133,48 +138,46 @@ def _refuse_completed(rollout: NodeRollout) -> None:
 @click.option(
     "--timeout",
     type=DURATION,
-    default=_PATIENCE,
+    default="1m",
     show_default=True,
-    help="Longest wait until every node is given back.",
+    help="Maximum time to wait until the nodes in flight are released.",
 )
 @output_option
 @cluster_options
 def abort(*, name: str, timeout: float, as_json: bool, cluster: TargetCluster) -> None:
-    """End a rollout for good: it is deleted, and nodes that are not empty are given back.
+    """Delete a rollout, and wait until the nodes that are not drained are uncordoned.
 
-    Nodes that have been drained stay cordoned and labelled. Ends when every node in
-    flight is in one of these states; exits 1 when that takes longer than --timeout.
+    Drained nodes stay cordoned and labelled. Exits with 1 if the nodes in flight are not
+    released within --timeout.
     """
     with cluster.connect() as client:
         rollout = client.resource(NODE_ROLLOUTS).get(name)
+        uid = rollout.metadata.uid
         with open_follower(client) as follower:
             in_flight = list(_in_flight(client, rollout))
             children = {r.metadata.uid for r in _children(rollout, follower.replacements)}
-            client.resource(NODE_ROLLOUTS).delete(
-                name, uid=rollout.metadata.uid, propagation=Propagation.BACKGROUND
-            )
-            uid = rollout.metadata.uid
-            notice = FreshnessNotifier(Freshness(client, follower), _warn)
+            client.resource(NODE_ROLLOUTS).delete(name, uid=uid, propagation=Propagation.BACKGROUND)
+            notifier = FreshnessNotifier(Freshness(client, follower), _warn)
 
             def is_done() -> bool:
-                notice.poll()
+                notifier.poll()
                 return not _left(follower, uid, children)
 
             if not follower.wait_until(is_done, timeout, every=CHECK_INTERVAL):
                 left = ", ".join(sorted(_left(follower, uid, children)))
                 raise CommandError(
-                    f"rollout {name} is deleted, but not given back in {timeout:g} s: {left}; "
-                    "is a manager running?"
+                    f"rollout {name} is deleted, but these nodes are not released after "
+                    f"{timeout:g} s: {left}; is navarchos manager running?"
                 )
-        ends = {node: _state(client, node) for node in in_flight}
-    lines = [f"{name} is aborted", *(f"  {node}  {state}" for node, state in ends.items())]
-    _ActionResult(name=name, action="Aborted", changed=True, nodes=ends).tell(
+        states = {node: _final_state(client, node) for node in in_flight}
+    lines = [f"{name} is aborted", *(f"  {node}  {state}" for node, state in states.items())]
+    _ActionResult(name=name, action="Aborted", changed=True, nodes=states).show(
         "\n".join(lines), as_json=as_json
     )
 
 
 def _warn_if_no_leader(client: Client) -> None:
-    """Say before anything is changed that nobody may be at work who would obey."""
+    """Warn before a change that no manager may be running to act on it."""
     why = leader_warning(client)
     if why:
         _warn(why)
@@ -185,7 +188,7 @@ def _warn(text: str) -> None:
 
 
 def _left(follower: Follower, rollout: str, children: Collection[str]) -> set[str]:
-    """Return the nodes on which something of the rollout is still to be tidied up."""
+    """Return the nodes that still have a NodeReplacement or NodeDrain of the rollout."""
     owners = {rollout, *children}
     remains: list[NodeReplacement | NodeDrain] = [*follower.replacements, *follower.drains]
     return {
@@ -195,7 +198,7 @@ def _left(follower: Follower, rollout: str, children: Collection[str]) -> set[st
     }
 
 
-def _state(client: Client, name: str) -> str:
+def _final_state(client: Client, name: str) -> str:
     try:
         node = client.resource(NODES).get(name)
     except NotFound:
@@ -220,29 +223,25 @@ def _children(
     ]
 
 
-_TAKEN_UP: Final = 10.0
-"""Seconds after which a drain that nobody has looked at is worth a word."""
-
-
 @click.command()
 @click.argument("node")
-@click.option("--force", is_flag=True, help="Also remove pods that no controller brings back.")
+@click.option("--force", is_flag=True, help="Also delete pods that no controller re-creates.")
 @click.option(
     "--timeout",
     type=DURATION,
     default="15m",
     show_default=True,
-    help="Longest drain, counted from the first eviction; 0s is no limit.",
+    help="Maximum duration of the drain, from the first eviction; 0s means no limit.",
 )
 @click.option(
-    "--hold", is_flag=True, help="When the time is up keep trying, instead of giving the drain up."
+    "--hold", is_flag=True, help="Keep trying after the timeout, instead of failing the drain."
 )
 @click.option(
     "--grace-period",
     type=click.IntRange(min=-1),
     default=-1,
     show_default=True,
-    help="Seconds that pods get to end; -1 is the pod's own.",
+    help="Seconds that a pod gets to terminate; -1 uses the grace period of the pod.",
 )
 @output_option
 @cluster_options
@@ -256,11 +255,11 @@ def drain(
     as_json: bool,
     cluster: TargetCluster,
 ) -> int:
-    """Cordon NODE and empty it with a NodeDrain, wait, and report.
+    """Cordon and drain NODE: create a NodeDrain, wait until it has ended, and report.
 
-    Exits 0 when the node is empty, 1 when the drain failed. Ctrl-C ends the waiting and
-    not the drain: that lives in the cluster, and goes on. Deleting the NodeDrain ends
-    it and gives the node back. It says when what it shows may be out of date.
+    Exits with 0 if the node is drained, with 1 if the drain failed. Ctrl-C ends only the
+    command: the NodeDrain stays in the cluster and continues. To end the drain and
+    uncordon the node, delete the NodeDrain.
     """
     with cluster.connect() as client:
         uid = client.resource(NODES).get(node).metadata.uid
@@ -272,56 +271,56 @@ def drain(
             "onTimeout": "Hold" if hold else "Fail",
             "gracePeriodSeconds": grace_period,
         }
-        made = client.resource(NODE_DRAINS).create(
+        created = client.resource(NODE_DRAINS).create(
             {"metadata": {"generateName": f"{node}-"}, "spec": spec}
         )
         try:
             with open_follower(client) as follower:
-                notice = FreshnessNotifier(
-                    Freshness(client, follower), lambda text: click.echo(text, err=True)
-                )
-                ended = _follow(follower, notice, made, as_json=as_json)
+                notifier = FreshnessNotifier(Freshness(client, follower), _warn)
+                ended = _follow(follower, notifier, created, as_json=as_json)
         except KeyboardInterrupt:
-            click.echo(_left_running(made.metadata.name), err=True)
+            name = created.metadata.name
+            _warn(
+                f"drain {name} continues; to end it and uncordon the node: "
+                f"kubectl delete ndrain {name}"
+            )
             return ExitStatus.INTERRUPTED
     return ExitStatus.OK if ended.phase is DrainPhase.COMPLETED else ExitStatus.FAILED
 
 
 def _follow(
-    follower: Follower, notice: FreshnessNotifier, made: NodeDrain, *, as_json: bool
+    follower: Follower, notifier: FreshnessNotifier, created: NodeDrain, *, as_json: bool
 ) -> DrainSummary:
-    last: list[DrainSummary] = []
+    """Print every change of a drain until it has ended, and return its last summary."""
+    shown: list[DrainSummary] = []
 
-    def poll() -> bool:
-        notice.poll()
-        seen = summarize_drain(_find(follower, made))
-        if seen not in last[-1:]:
-            last.append(seen)
-            _tell(seen, as_json=as_json)
+    def has_ended() -> bool:
+        notifier.poll()
+        seen = summarize_drain(_find(follower, created))
+        if seen not in shown[-1:]:
+            shown.append(seen)
+            _show(seen, as_json=as_json)
         return seen.phase.is_final
 
-    def taken_up() -> bool:
-        return poll() or _find(follower, made).status.phase is not None
+    def has_started() -> bool:
+        return has_ended() or _find(follower, created).status.phase is not None
 
-    if not follower.wait_until(taken_up, _TAKEN_UP):
-        click.echo("nobody has taken it up yet: is navarchos manager running?", err=True)
-    follower.wait_until(poll, every=CHECK_INTERVAL)
-    return last[-1]
+    if not follower.wait_until(has_started, _NO_MANAGER_AFTER):
+        _warn("no manager has started the drain yet; is navarchos manager running?")
+    follower.wait_until(has_ended, every=CHECK_INTERVAL)
+    return shown[-1]
 
 
-def _find(follower: Follower, made: NodeDrain) -> NodeDrain:
+def _find(follower: Follower, created: NodeDrain) -> NodeDrain:
     for each in follower.drains:
-        if each.metadata.uid == made.metadata.uid:
+        if each.metadata.uid == created.metadata.uid:
             return each
-    raise CommandError(f"drain {made.metadata.name} has been deleted", status=ExitStatus.NOT_FOUND)
+    name = created.metadata.name
+    raise CommandError(f"drain {name} was deleted", status=ExitStatus.NOT_FOUND)
 
 
-def _tell(seen: DrainSummary, *, as_json: bool) -> None:
+def _show(seen: DrainSummary, *, as_json: bool) -> None:
     if as_json:
         click.echo(msgspec.json.encode(seen))
     else:
         click.echo("\n".join(drain_lines(seen, datetime.now(UTC))))
-
-
-def _left_running(name: str) -> str:
-    return f"drain {name} goes on; to end it and give the node back: kubectl delete ndrain {name}"

@@ -1,4 +1,4 @@
-"""How a command says that it could not do its work."""
+"""The exit statuses of all commands, and the error that ends a command with one of them."""
 
 from enum import IntEnum
 
@@ -8,28 +8,28 @@ __all__ = ["CommandError", "ExitStatus"]
 
 
 class ExitStatus(IntEnum):
-    """How a command ended."""
+    """The result of a command. Scripts can rely on these numbers."""
 
     OK = 0
-    """It did what it was asked."""
+    """The command did its work."""
     FAILED = 1
-    """The cluster was asked, and the answer is no: something blocks, has failed, or is late."""
+    """Something in the cluster blocks, has failed, or took too long."""
     USAGE = 2
-    """Bad usage or bad input. Nothing was changed."""
+    """An option or an input file is invalid. Nothing was changed."""
     UNREACHABLE = 3
-    """The cluster could not be asked: no answer, no right, or no definitions."""
+    """The API server did not answer, denied access, or lacks the CustomResourceDefinitions."""
     NOT_FOUND = 4
-    """There is no object of that name."""
+    """There is no object with that name."""
     INTERRUPTED = 130
-    """Ctrl-C."""
+    """The command was interrupted by Ctrl-C."""
 
 
 class CommandError(NavarchosError):
-    """One line for the person at the terminal, and the exit status.
+    """A command failed. It ends with one line on standard error and an exit status.
 
     Attributes:
-        message: What, where, why, and what to do.
-        status: What kind of failure it is.
+        message: What happened, with object and cause, then what to do.
+        status: The exit status.
     """
 
     def __init__(self, message: str, *, status: ExitStatus = ExitStatus.FAILED) -> None:

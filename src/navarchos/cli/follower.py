@@ -1,4 +1,4 @@
-"""The operator's objects, read once or followed by watches."""
+"""Rollouts, replacements and drains: read once, or followed by watches with their freshness."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -38,10 +38,10 @@ _SYNC_LIMIT: Final = 30.0
 
 
 def read(client: Client, name: str = "") -> Summary:
-    """Return how things stand, from one list of each kind, or of one rollout only.
+    """Return a summary of the cluster, or of one rollout, from one list of each kind.
 
     Raises:
-        NotFound: There is no rollout of that name, or no such kind.
+        NotFound: There is no rollout with that name, or the kind is not installed.
     """
     rollouts = client.resource(NODE_ROLLOUTS)
     found = [rollouts.get(name)] if name else list(list_all(client, NODE_ROLLOUTS))
@@ -51,9 +51,9 @@ def read(client: Client, name: str = "") -> Summary:
 
 
 class Follower:
-    """The three kinds as their watches show them.
+    """Follows rollouts, replacements and drains by watches.
 
-    Threads: `wait_until` and the lists are for one thread; handlers only wake it.
+    Threads: one thread uses `wait_until` and the lists; handlers only wake it.
     """
 
     def __init__(self, client: Client, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -70,10 +70,10 @@ class Follower:
         )
 
     def start(self) -> None:
-        """Begin to follow, and return when the present state is known.
+        """Start the watches, and return when the current state is known.
 
         Raises:
-            Failure: That took too long.
+            CommandError: The watches took too long to start.
         """
         for informer in self._informers:
             informer.add_handler(
@@ -84,7 +84,7 @@ class Follower:
             informer.start()
         if not all(informer.wait_for_sync(_SYNC_LIMIT) for informer in self._informers):
             raise CommandError(
-                f"the watches have shown nothing in {_SYNC_LIMIT:g} s",
+                f"no answer to the watches within {_SYNC_LIMIT:g} s",
                 status=ExitStatus.UNREACHABLE,
             )
 
@@ -111,19 +111,19 @@ class Follower:
         return self._drains.lister.list()
 
     @property
-    def is_stale(self) -> bool:
-        """Whether a watch is known to be lost, so that changes may be missed."""
+    def is_disconnected(self) -> bool:
+        """Whether a watch has lost its connection, so that changes may be missing."""
         return any(informer.is_disconnected for informer in self._informers)
 
     def wait_until(
         self, done: Callable[[], bool], timeout: float | None = None, *, every: float | None = None
     ) -> bool:
-        """Ask `done` now and after each change until it says so; False when time is up.
+        """Call `done` now and after each change until it returns True; False on a timeout.
 
         Args:
-            done: What is waited for.
-            timeout: Seconds; `None` is no limit.
-            every: Ask also when nothing has changed for so many seconds.
+            done: The condition.
+            timeout: Seconds; `None` means no limit.
+            every: Also call `done` if nothing has changed for this many seconds.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         while True:
@@ -147,7 +147,7 @@ class Follower:
 
 @contextmanager
 def open_follower(client: Client) -> Iterator[Follower]:
-    """Follow until the block is left, by Ctrl-C as well."""
+    """Follow until the block ends, also by Ctrl-C."""
     follower = Follower(client)
     try:
         follower.start()
@@ -157,28 +157,28 @@ def open_follower(client: Client) -> Iterator[Follower]:
 
 
 CHECK_INTERVAL: Final = 5.0
-"""Seconds between two looks: nothing tells that nobody is at work any more."""
+"""Seconds between two checks of the Lease: no watch reports that a manager has ended."""
 
 
 class _Watched(Protocol):
     @property
-    def is_stale(self) -> bool: ...
+    def is_disconnected(self) -> bool: ...
 
 
 def leader_warning(client: Client) -> str:
-    """Return why the objects may not be how things are: nobody keeps them up to date.
+    """Return why the status of objects may be out of date: no manager updates it.
 
     Raises:
         ClientError: The server did not answer.
     """
     why = leader_problem(client, datetime.now(UTC))
-    return f"no manager seems to be at work: {why}" if why else ""
+    return f"no active manager found: {why}" if why else ""
 
 
 class Freshness:
-    """Tells when a watch shows what has been, and since when.
+    """Finds out whether the followed objects may be out of date, and since when.
 
-    A text stays as long as its fact, so that nothing is shown twice.
+    The text does not change while its cause lasts, so that it is shown only once.
 
     Threads: for one thread.
     """
@@ -188,45 +188,44 @@ class Freshness:
         self._watched = watched
         self._clock = clock
         self._lost = ""
-        self._managed = ""
-        self._asked_at: float | None = None
+        self._no_leader = ""
+        self._checked_at: float | None = None
 
     def out_of_date_because(self) -> str:
-        """Return why what is shown may be out of date; empty when it is not."""
-        if self._watched.is_stale:
-            return self._is_lost()
+        """Return why the followed objects may be out of date; an empty string if they are not."""
+        if self._watched.is_disconnected:
+            return self._connection_lost()
         now = self._clock.monotonic()
-        if self._lost or self._asked_at is None or now - self._asked_at >= CHECK_INTERVAL:
+        if self._lost or self._checked_at is None or now - self._checked_at >= CHECK_INTERVAL:
             try:
-                self._managed = leader_warning(self._client)
+                self._no_leader = leader_warning(self._client)
             except ClientError:
-                return self._is_lost()
-            self._asked_at = now
+                return self._connection_lost()
+            self._checked_at = now
         self._lost = ""
-        return self._managed
+        return self._no_leader
 
-    def _is_lost(self) -> str:
+    def _connection_lost(self) -> str:
         self._lost = self._lost or (
-            f"{self._client.config.host} has not been heard of since "
-            f"{format_time(self._clock.now())}"
+            f"no response from {self._client.config.host} since {format_time(self._clock.now())}"
         )
         return self._lost
 
 
 class FreshnessNotifier:
-    """Says once when what somebody waits for may be out of date, and when it no longer is.
+    """Reports once when the followed objects may be out of date, and once when they are current.
 
     Threads: for one thread.
     """
 
-    def __init__(self, freshness: Freshness, say: Callable[[str], object]) -> None:
+    def __init__(self, freshness: Freshness, report: Callable[[str], object]) -> None:
         self._freshness = freshness
-        self._say = say
-        self._said = ""
+        self._report = report
+        self._reported = ""
 
     def poll(self) -> None:
-        """Look whether there is something to say."""
+        """Check the freshness, and report a change of it."""
         why = self._freshness.out_of_date_because()
-        if why != self._said:
-            self._said = why
-            self._say(f"{OUT_OF_DATE}: {why}" if why else "up to date again")
+        if why != self._reported:
+            self._reported = why
+            self._report(f"{OUT_OF_DATE}: {why}" if why else "up to date again")

@@ -1,4 +1,7 @@
-"""The `navarchos` command."""
+"""The entry point of the `navarchos` command.
+
+It imports almost nothing, so that Ctrl-C is handled before the slow imports begin.
+"""
 
 import signal
 import sys
@@ -10,14 +13,14 @@ from navarchos.cli.errors import ExitStatus
 __all__ = ["main"]
 
 _PLUGIN: Final = "kubectl-navarchos"
-"""kubectl runs an executable of this name on the PATH for `kubectl navarchos`."""
+"""kubectl runs the executable with this name on the PATH for `kubectl navarchos`."""
 
 
 def main() -> NoReturn:
     """Run the command line and exit with its status.
 
-    Every refusal is one line on standard error. Ctrl-C never shows a traceback,
-    not even while modules are still being imported.
+    An error is one line on standard error. Ctrl-C never shows a traceback, also while
+    modules are still being imported.
     """
     previous = signal.signal(signal.SIGINT, lambda *_: sys.exit(ExitStatus.INTERRUPTED))
     from navarchos.cli.commands import run

@@ -1,4 +1,4 @@
-"""Manifests from files: read, checked by the server, created."""
+"""Objects from manifest files: read them, let the server validate them, create them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,20 +30,20 @@ class Manifest:
 
     @property
     def name(self) -> str:
-        """The object's name, or what its name will begin with."""
+        """The object's name, or the prefix of its generated name."""
         metadata = cast("Mapping[str, object]", self.document.get("metadata") or {})
         return str(metadata.get("name") or metadata.get("generateName") or "without a name")
 
     def refuse(self, reason: str, *, status: ExitStatus = ExitStatus.USAGE) -> CommandError:
-        """Return the line that says what is wrong with this object."""
+        """Return the error that says why this object is refused."""
         return CommandError(f"{self.file}: {self.kind} {self.name}: {reason}", status=status)
 
 
 def load(files: Sequence[Path]) -> list[Manifest]:
-    """Read every object of every file; nothing is created.
+    """Read every object of every file. This sends no request.
 
     Raises:
-        Failure: A file is missing, not YAML, or holds something that is no object.
+        CommandError: A file is missing, is not YAML, or contains something else than objects.
     """
     return [manifest for file in files for manifest in _load(file)]
 
@@ -54,26 +54,26 @@ def _load(file: Path) -> list[Manifest]:
     except ManifestError as error:
         raise CommandError(str(error), status=ExitStatus.USAGE) from error
     if not found:
-        why = f"{file}: holds no object; write a NodeRollout into it"
+        why = f"{file}: contains no object; add a NodeRollout"
         raise CommandError(why, status=ExitStatus.USAGE)
     return [Manifest(str(file), document) for document in found]
 
 
 def check(client: Client, manifests: Sequence[Manifest]) -> list[Mapping[str, object]]:
-    """Let the server judge every object without creating any.
+    """Let the server validate every object in a dry run.
 
     Returns:
         The objects as the server would store them, with defaults and names.
 
     Raises:
-        Failure: The first object that the server refuses, with field and reason.
+        CommandError: The server refused an object. The message names field and reason.
     """
     query = {"dryRun": "All", "fieldValidation": "Strict"}
     return [_post(client, manifest, query) for manifest in manifests]
 
 
 def create(client: Client, manifests: Sequence[Manifest]) -> list[str]:
-    """Create the objects in order and return the names that the server gave them."""
+    """Create the objects in order and return their names."""
     made = [_post(client, manifest, {"fieldValidation": "Strict"}) for manifest in manifests]
     return [msgspec.convert(obj, Object).metadata.name for obj in made]
 
@@ -97,17 +97,17 @@ def _reason(answer: RawResponse) -> str:
 
 
 def _collection(client: Client, manifest: Manifest) -> str:
-    """Find the path to create an object of this kind at, by discovery."""
+    """Return the path at which the server creates objects of this kind, by discovery."""
     api_version = str(manifest.document["apiVersion"])
     group, _, version = api_version.rpartition("/")
     served = client.api_resources(group, version)
     if not served:
-        raise manifest.refuse(f"no such apiVersion: {api_version}")
+        raise manifest.refuse(f"the server does not serve apiVersion {api_version}")
     for resource in served:
         if resource.kind == manifest.kind and "/" not in resource.name:
             break
     else:
-        raise manifest.refuse(f"{api_version} has no such kind")
+        raise manifest.refuse(f"the server has no such kind in {api_version}")
     root = f"/apis/{api_version}" if group else f"/api/{api_version}"
     if not resource.namespaced:
         return f"{root}/{resource.name}"

@@ -1,4 +1,4 @@
-"""Types of options that Go programs have and click does not."""
+"""Options that several commands share: kubectl's options, and the option types of Go programs."""
 
 import functools
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ class _Duration(click.ParamType[float]):
 
 
 class _Address(click.ParamType[str]):
-    """`:8080`, `127.0.0.1:8080`, or `0` for off."""
+    """A listen address: `:8080`, `127.0.0.1:8080`, or `0` for off."""
 
     name = "address"
 
@@ -47,7 +47,9 @@ class _Address(click.ParamType[str]):
             return "0"
         _, colon, port = text.rpartition(":")
         if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-            self.fail(f"{text!r} is no address: write host:port, :port, or 0 for off.", param, ctx)
+            self.fail(
+                f"{text!r} is not an address: use host:port, :port, or 0 for off.", param, ctx
+            )
         return text
 
 
@@ -73,22 +75,24 @@ GO_BOOL: Final = _GoBool()
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_INSTALL: Final = "its definitions are not installed: navarchos crds | kubectl create -f -"
+_INSTALL: Final = (
+    "the CustomResourceDefinitions are not installed; run: navarchos crds | kubectl create -f -"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TargetCluster:
-    """Which cluster is meant, as kubectl's options say it."""
+    """The cluster that kubectl's options select."""
 
     kubeconfig: Path | None
     context: str | None
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
-        """Open a client; nothing is asked of the server yet.
+        """Open a client. This sends no request to the server.
 
         Raises:
-            Failure: Whatever the server refused inside, as one line with its status.
+            CommandError: A request inside the block failed.
         """
         with Client.from_config(
             kubeconfig=self.kubeconfig,
@@ -100,12 +104,12 @@ class TargetCluster:
             except (BadRequest, Invalid) as error:
                 raise CommandError(str(error), status=ExitStatus.USAGE) from error
             except NotFound as error:
-                raise _missing(client, error) from error
+                raise _not_found(client, error) from error
             except ClientError as error:
                 raise CommandError(str(error), status=ExitStatus.UNREACHABLE) from error
 
 
-def _missing(client: Client, error: NotFound) -> CommandError:
+def _not_found(client: Client, error: NotFound) -> CommandError:
     try:
         installed = client.has_kind(NODE_ROLLOUTS)
     except ClientError as unreachable:
@@ -117,7 +121,7 @@ def _missing(client: Client, error: NotFound) -> CommandError:
 
 
 def cluster_options(function: F) -> F:
-    """Give a command kubectl's `--kubeconfig`, `--context` and `-n`, as one `cluster`."""
+    """Add kubectl's `--kubeconfig`, `--context` and `-n` to a command, as one `cluster`."""
 
     @functools.wraps(function)
     def call(*, kubeconfig: Path | None, context: str | None, **rest: object) -> object:
@@ -127,19 +131,21 @@ def cluster_options(function: F) -> F:
         "-n",
         "--namespace",
         expose_value=False,
-        help="Accepted as everywhere in kubectl; nodes and rollouts have no namespace.",
+        help="Accepted for compatibility with kubectl; nodes and rollouts have no namespace.",
     )
-    at = click.option("--context", help="Context of the kubeconfig; its current one by default.")
+    at = click.option(
+        "--context", help="Context of the kubeconfig. By default the current context of the file."
+    )
     path = click.option(
         "--kubeconfig",
         type=click.Path(path_type=Path, dir_okay=False),
-        help="By default KUBECONFIG, then the cluster we run in, then ~/.kube/config.",
+        help="By default KUBECONFIG, then the cluster of this process, then ~/.kube/config.",
     )
     return cast("F", path(at(namespace(call))))
 
 
 def output_option(function: F) -> F:
-    """Give a command `-o text` and `-o json`, as `as_json`."""
+    """Add `-o text` and `-o json` to a command, as `as_json`."""
     return click.option(
         "-o",
         "--output",
@@ -148,5 +154,5 @@ def output_option(function: F) -> F:
         default="text",
         show_default=True,
         callback=lambda _context, _parameter, value: value == "json",
-        help="json is one object on a line, of a documented shape.",
+        help="json prints one object on one line, with documented fields.",
     )(function)

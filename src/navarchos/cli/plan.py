@@ -1,4 +1,4 @@
-"""`navarchos plan`: what rollouts would do, and what would stop them."""
+"""`navarchos plan`: the predicted course of rollouts, and what would block them."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -38,18 +38,18 @@ class _Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 def plan(
     *, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluster: TargetCluster
 ) -> int:
-    """Say what a rollout would do, from a file or from where the rollout NAME stands.
+    """Predict what a rollout will do: of a manifest file, or the existing rollout NAME.
 
-    Nodes in order, their pods by what happens to them, and whatever would block or
-    delay. Nothing is written: the server judges files by a dry run. Exits 1 when
-    something would block.
+    Shows the nodes in order, how many of their pods are evicted, and everything that
+    would block or delay the rollout. Nothing is written: the server validates files in a
+    dry run. Exits with 1 if something would block.
     """
     if (name is None) == (not filenames):
-        raise click.UsageError("say which rollout: either its NAME, or -f FILE")
+        raise click.UsageError("give either the NAME of a rollout or -f FILE")
     manifests = load(filenames) if filenames else []
     for manifest in manifests:
         if manifest.kind != NODE_ROLLOUTS.kind:
-            raise manifest.refuse("plan takes NodeRollouts only")
+            raise manifest.refuse("plan accepts only NodeRollouts")
     with cluster.connect() as client:
         if name is not None:
             rollouts = [client.resource(NODE_ROLLOUTS).get(name)]
@@ -66,7 +66,7 @@ def plan(
 
 
 def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
-    return [msgspec.convert(judged, NodeRollout) for judged in check(client, manifests)]
+    return [msgspec.convert(checked, NodeRollout) for checked in check(client, manifests)]
 
 
 def _lines(rollout: PredictedRollout) -> Iterable[str]:
@@ -75,8 +75,8 @@ def _lines(rollout: PredictedRollout) -> Iterable[str]:
     yield from _findings(rollout.findings)
     for node in rollout.nodes:
         pods = node.pods
-        counts = [f"{pods.evict} pods to evict", f"{pods.ignore} stay"]
-        counts += [f"{pods.wait} are going"] if pods.wait else []
+        counts = [f"{pods.evict} pods to evict", f"{pods.ignore} to leave"]
+        counts += [f"{pods.wait} terminating"] if pods.wait else []
         counts += [f"{pods.refuse} refused"] if pods.refuse else []
         head = f"{node.order:>4}  {node.name}  priority {node.priority}  {node.starts}"
         yield f"{head}  {', '.join(counts)}"
@@ -84,7 +84,7 @@ def _lines(rollout: PredictedRollout) -> Iterable[str]:
     for budget in rollout.budgets:
         if budget.is_blocking:
             allowed = f"{budget.disruptions_allowed} allowed now"
-            yield f"budget {budget.name}: {allowed}, {budget.pods} pods have to move"
+            yield f"budget {budget.name}: {allowed}, {budget.pods} pods to evict"
 
 
 def _findings(findings: tuple[PlanFinding, ...], node: str = "") -> Iterable[str]:

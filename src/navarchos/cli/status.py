@@ -1,8 +1,8 @@
-"""`navarchos status`: how far rollouts are, and what keeps them."""
+"""`navarchos status`: the progress of rollouts and drains, and what blocks them."""
 
 import sys
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, assert_never
 
 import click
 import msgspec
@@ -24,7 +24,7 @@ from navarchos.operator.api.v1alpha1 import RolloutPhase
 __all__ = ["status"]
 
 _CLEAR: Final = "\033[H\033[J"
-"""To the upper left corner, and nothing below it: a terminal is drawn over."""
+"""Move to the upper left corner and clear the terminal below it."""
 
 
 @click.command()
@@ -33,55 +33,58 @@ _CLEAR: Final = "\033[H\033[J"
 @output_option
 @cluster_options
 def status(*, name: str, watch: bool, as_json: bool, cluster: TargetCluster) -> int:
-    """Show rollouts: phase, progress, nodes in flight, what blocks and what helps.
+    """Show phase, progress, nodes in flight, blocked pods and next actions.
 
-    With a NAME that rollout, otherwise all, and drains made by hand.
-    With --watch and a NAME it ends with the rollout: 0 when that is Completed, 1
-    when it is Halted. Without a NAME it ends with Ctrl-C. It says when what it shows may be
-    out of date: the connection is lost, or no manager is at work.
+    With NAME it shows that rollout, otherwise all rollouts and the drains that belong to
+    no rollout. With NAME and --watch it ends with the rollout: it exits with 0 if the
+    rollout is Completed, with 1 if it is Halted. With --watch alone it ends on Ctrl-C.
+
+    A last line says when the output may be out of date, because the connection is lost
+    or no manager is active.
     """
-    show = _Shown(as_json=as_json, over=watch and sys.stdout.isatty())
+    printer = _Printer(as_json=as_json, redraws=watch and sys.stdout.isatty())
     with cluster.connect() as client:
-        # Asked first, so that what is missing is said in one line and no watch begins.
-        show.show(replace(read(client, name), out_of_date_because=leader_warning(client)))
+        # Read before the watches start, so that a missing object is reported in one line.
+        summary = replace(read(client, name), out_of_date_because=leader_warning(client))
+        printer.show(summary)
         if not watch:
             return ExitStatus.OK
         with open_follower(client) as follower:
-            return _watch(follower, Freshness(client, follower), name, show)
+            return _watch(follower, Freshness(client, follower), name, printer)
 
 
-def _watch(follower: Follower, freshness: Freshness, name: str, show: "_Shown") -> int:
+def _watch(follower: Follower, freshness: Freshness, name: str, printer: "_Printer") -> int:
     ended: list[ExitStatus] = []
 
-    def look() -> bool:
+    def has_ended() -> bool:
         rollouts = [r for r in follower.rollouts if name in {"", r.metadata.name}]
-        out_of_date_because = freshness.out_of_date_because()
+        because = freshness.out_of_date_because()
         if name and not rollouts:
-            raise CommandError(f"rollout {name} has been deleted", status=ExitStatus.NOT_FOUND)
+            raise CommandError(f"rollout {name} was deleted", status=ExitStatus.NOT_FOUND)
         seen = summarize(rollouts, follower.replacements, follower.drains)
         drains = () if name else seen.drains
-        show.show(
-            Summary(rollouts=seen.rollouts, drains=drains, out_of_date_because=out_of_date_because)
-        )
+        printer.show(Summary(rollouts=seen.rollouts, drains=drains, out_of_date_because=because))
         match seen.rollouts[0].phase if name else None:
             case RolloutPhase.COMPLETED:
                 ended.append(ExitStatus.OK)
             case RolloutPhase.HALTED:
                 ended.append(ExitStatus.FAILED)
-            case _:
+            case RolloutPhase.NEW | RolloutPhase.IN_PROGRESS | None:
                 pass
+            case phase:
+                assert_never(phase)
         return bool(ended)
 
-    follower.wait_until(look, every=CHECK_INTERVAL)
+    follower.wait_until(has_ended, every=CHECK_INTERVAL)
     return ended[0]
 
 
-class _Shown:
-    """Writes a summary when it differs from the one before."""
+class _Printer:
+    """Prints a summary if it differs from the previous one."""
 
-    def __init__(self, *, as_json: bool, over: bool) -> None:
+    def __init__(self, *, as_json: bool, redraws: bool) -> None:
         self._as_json = as_json
-        self._over = over
+        self._redraws = redraws
         self._last: Summary | None = None
 
     def show(self, summary: Summary) -> None:
@@ -92,4 +95,4 @@ class _Shown:
             click.echo(msgspec.json.encode(summary))
             return
         text = "\n".join(summary_lines(summary, datetime.now(UTC)))
-        click.echo(f"{_CLEAR}{text}" if self._over else text)
+        click.echo(f"{_CLEAR}{text}" if self._redraws else text)

@@ -1,12 +1,12 @@
-"""What there is to say of a rollout and of a drain. Pure; its JSON is the shape of `-o json`.
+"""Summaries of rollouts and drains, as `-o json` and as text. Pure.
 
-Names, types and meaning of fields stay; new ones may come. A time that is not there is
-null, a list that is empty is there.
+The structs are the documented JSON of `status` and `drain`. Their fields keep name, type
+and meaning; fields can be added. A missing time is null. An empty list is present.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -44,13 +44,14 @@ __all__ = [
 ]
 
 OUT_OF_DATE: Final = "this may be out of date"
+_NOTHING: Final = "no rollouts, and no drains outside of rollouts"
 
 FINAL_PHASES: Final = frozenset({RolloutPhase.COMPLETED, RolloutPhase.HALTED})
-"""Phases that a rollout leaves by a person's hand only."""
+"""Phases that a rollout leaves only when a user changes it."""
 
 
 class InFlightNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A node that something is done to. It takes a slot, unless it is stalled."""
+    """A node in flight. It occupies a slot, unless it is stalled."""
 
     node: str
     step: Step
@@ -61,7 +62,7 @@ class InFlightNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class BlockedPodSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A pod that has to go and does not."""
+    """A pod that cannot be evicted, or does not terminate."""
 
     node: str
     namespace: str
@@ -74,7 +75,7 @@ class BlockedPodSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
 
 
 class FailedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A node that failed for good, and how its last attempt did."""
+    """A failed node, with the reason of its last attempt."""
 
     node: str
     reason: str
@@ -82,7 +83,7 @@ class FailedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class WaitingNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The first in line, and why it has not started."""
+    """The first waiting node, and why it has not started."""
 
     node: str
     reason: str
@@ -91,7 +92,7 @@ class WaitingNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A rollout as it is shown. `blocked_count` counts all, `blocked` lists the first 50 a node."""
+    """A rollout. `blocked` lists at most 50 pods of a node; `blocked_count` counts all."""
 
     name: str
     phase: RolloutPhase
@@ -111,7 +112,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class DrainSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A drain as it is shown."""
+    """A drain."""
 
     name: str
     node: str
@@ -129,12 +130,12 @@ class DrainSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Rollouts, and the drains that no rollout made."""
+    """Rollouts, and the drains that belong to no rollout."""
 
     rollouts: tuple[RolloutSummary, ...]
     drains: tuple[DrainSummary, ...]
     out_of_date_because: str = ""
-    """Why this may be out of date; empty when it is not."""
+    """Why the summary may be out of date; empty if it is current."""
 
 
 def summarize(
@@ -142,7 +143,7 @@ def summarize(
     replacements: Sequence[NodeReplacement],
     drains: Sequence[NodeDrain],
 ) -> Summary:
-    """Return what is shown of all, by name."""
+    """Return the summary of all rollouts and drains, sorted by name."""
     return Summary(
         rollouts=tuple(
             summarize_rollout(rollout, replacements, drains)
@@ -159,7 +160,7 @@ def summarize(
 def summarize_rollout(
     rollout: NodeRollout, replacements: Iterable[NodeReplacement], drains: Iterable[NodeDrain]
 ) -> RolloutSummary:
-    """Return what is shown of a rollout; of the others' replacements and drains, nothing."""
+    """Return the summary of a rollout. Replacements and drains of other rollouts are ignored."""
     children = _owned(rollout.metadata.uid, replacements)
     own = {r.metadata.uid: r for r in children if r.status.current.in_flight}
     active = [drain for drain in drains if _owner_uid(drain) in own]
@@ -188,7 +189,7 @@ def summarize_rollout(
 
 
 def summarize_drain(drain: NodeDrain) -> DrainSummary:
-    """Return what is shown of a drain."""
+    """Return the summary of a drain."""
     status = drain.status
     return DrainSummary(
         name=drain.metadata.name,
@@ -257,7 +258,7 @@ def _failed(replacement: NodeReplacement) -> FailedNode:
 
 
 def _first_in_line(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitingNode | None:
-    """Return the first that waits for something else than its turn (WaitReason.QUEUED)."""
+    """Return the first node that waits for another reason than its place in the queue."""
     if rollout.status.phase in FINAL_PHASES:
         return None
     waiting = [c for c in children if c.status.current is Step.WAITING]
@@ -286,39 +287,46 @@ def _message(rollout: NodeRollout) -> str:
 def _next_action(
     rollout: NodeRollout, waiting: WaitingNode | None, blocked: Sequence[BlockedPodSummary]
 ) -> str:
-    """Say what happens next, or what a person has to do for it to happen."""
-    name, status = rollout.metadata.name, rollout.status
-    next_action = ""
+    """Return what happens next, or what the user must do."""
+    name, paused = rollout.metadata.name, rollout.spec.paused
     if rollout.metadata.deletion_timestamp is not None:
-        next_action = "it is being deleted; nodes that are not empty are given back"
-    elif status.phase is RolloutPhase.HALTED:
-        next_action = f"mend what failed, then: navarchos resume {name}"
-    elif status.phase is RolloutPhase.COMPLETED:
-        pass
-    elif rollout.spec.paused:
-        next_action = f"navarchos resume {name}"
-    elif status.phase is None:
-        next_action = "a manager has to take it up: is navarchos manager running?"
-    elif blocked:
-        next_action = f"{blocked[0].namespace}/{blocked[0].pod}: {blocked[0].next_action}"
-    elif waiting is not None and not status.in_flight:
-        next_action = waiting.message
-    return next_action
+        return "the rollout is being deleted; nodes that are not drained will be uncordoned"
+    match rollout.status.phase:
+        case RolloutPhase.HALTED:
+            return f"fix the failures, then run: navarchos resume {name}"
+        case RolloutPhase.COMPLETED:
+            return ""
+        case None if not paused:
+            return "not picked up by any manager yet; is navarchos manager running?"
+        case RolloutPhase.NEW | RolloutPhase.IN_PROGRESS | None:
+            return f"navarchos resume {name}" if paused else _hint(rollout, waiting, blocked)
+        case phase:
+            assert_never(phase)
+
+
+def _hint(
+    rollout: NodeRollout, waiting: WaitingNode | None, blocked: Sequence[BlockedPodSummary]
+) -> str:
+    if blocked:
+        return f"{blocked[0].namespace}/{blocked[0].pod}: {blocked[0].next_action}"
+    return waiting.message if waiting is not None and not rollout.status.in_flight else ""
 
 
 MAX_LINES: Final = 10
-"""Of each list so many entries are shown, and the others counted."""
+"""The number of entries of a list that are shown. The others are counted."""
 
 _BAR: Final = 24
 
 
 def summary_lines(summary: Summary, now: datetime) -> list[str]:
-    """Return the lines for everything; one that says so when there is nothing."""
+    """Return the lines for all rollouts and drains."""
     blocks = [
         *(rollout_lines(rollout, now) for rollout in summary.rollouts),
         *(drain_lines(drain, now) for drain in summary.drains),
     ]
-    lines = [line for block in blocks for line in block] or ["no rollout and no drain by hand"]
+    lines = [line for block in blocks for line in block] or [
+        "no rollouts, and no drains outside of rollouts"
+    ]
     return (
         [*lines, f"{OUT_OF_DATE}: {summary.out_of_date_because}"]
         if summary.out_of_date_because
@@ -327,7 +335,7 @@ def summary_lines(summary: Summary, now: datetime) -> list[str]:
 
 
 def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
-    """Return a headline, then a line for each thing to know."""
+    """Return a headline, then a line for each node in flight, blocked pod and failure."""
     state = f"{rollout.phase}, paused" if rollout.paused else str(rollout.phase)
     words = [rollout.name, state, _bar(rollout.completed, rollout.nodes)]
     words += [f"{rollout.completed}/{rollout.nodes}", remaining_time(rollout, now)]
@@ -347,7 +355,7 @@ def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
 
 
 def drain_lines(drain: DrainSummary, now: datetime) -> list[str]:
-    """Return a headline, then what blocks the drain."""
+    """Return a headline, then a line for each blocked pod."""
     state = f"{drain.phase}, paused" if drain.paused else str(drain.phase)
     counts = f"{drain.evicted} of {drain.total} pods evicted, {drain.remaining} left"
     why = f"{drain.reason}: {drain.message}" if drain.message else drain.reason
@@ -356,7 +364,7 @@ def drain_lines(drain: DrainSummary, now: datetime) -> list[str]:
 
 
 def remaining_time(rollout: RolloutSummary, now: datetime) -> str:
-    """Say in words how long the rollout still takes."""
+    """Return the remaining time of the rollout, as text."""
     if rollout.phase in FINAL_PHASES:
         return ""
     if rollout.estimated_completion is None:
@@ -382,11 +390,11 @@ def _blocked_lines(blocked: Iterable[BlockedPodSummary], count: int, now: dateti
 
 def _blocked_line(blocked: BlockedPodSummary, now: datetime) -> str:
     budget = f" {blocked.budget}" if blocked.budget else ""
-    # A budget's name says it all; what a webhook or the server said has to be shown.
-    said = "" if blocked.budget else f": {blocked.message}"
+    # The name of a budget is enough. The answer of a webhook or of the server is shown.
+    message = "" if blocked.budget else f": {blocked.message}"
     where = f"{blocked.namespace}/{blocked.pod} on {blocked.node}"
     since = _ago(blocked.since, now)
-    return f"{where}  {blocked.reason}{budget}{since}{said}; {blocked.next_action}"
+    return f"{where}  {blocked.reason}{budget}{since}{message}; {blocked.next_action}"
 
 
 def _listed(label: str, entries: Iterable[str], count: int = 0) -> list[str]:

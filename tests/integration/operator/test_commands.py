@@ -83,7 +83,7 @@ def test_a_rollout_is_planned_watched_paused_resumed_and_aborted(
     budget = f"{case.name}/web"
     reasons = {(f["reason"], *f["budgets"]) for n in rollout["nodes"] for f in n["findings"]}
     assert reasons == {("BudgetNeverAllows", budget)}
-    assert [b["name"] for b in rollout["budgets"] if b["bites"]] == [budget]
+    assert [b["name"] for b in rollout["budgets"] if b["isBlocking"]] == [budget]
     assert case.target.list("NodeRollout") == []
 
     case.manager()
@@ -104,8 +104,8 @@ def test_a_rollout_is_planned_watched_paused_resumed_and_aborted(
     wait_for("the pause", lambda: terminal.rollout(case.name)["paused"])
     assert terminal.rollout(case.name)["nextAction"] == f"navarchos resume {case.name}"
     assert "was paused already" in terminal.run("pause", case.name).stdout
-    assert "no longer paused" in terminal.run("resume", case.name).stdout
-    assert "nothing held it" in terminal.run("resume", case.name).stdout
+    assert "the pause is over" in terminal.run("resume", case.name).stdout
+    assert "neither paused nor halted" in terminal.run("resume", case.name).stdout
 
     aborted = terminal.run("abort", case.name, "-o", "json").result
     assert aborted["nodes"] == {first: "Uncordoned"}
@@ -123,12 +123,12 @@ def test_a_halted_rollout_is_watched_to_its_halt_and_resumed_once_mended(
     case.manager()
     case.roll(strategy={"retries": 0})
     watched = terminal.run("status", case.name, "--watch", status=1)
-    assert "mend what failed" in watched.stdout
+    assert "fix the failures" in watched.stdout
     seen = terminal.rollout(case.name)
     assert [(f["node"], f["reason"]) for f in seen["failed"]] == [(name, "PodsRefused")]
     case.target.of("Pod").delete("bare", case.name)
     wait_for("the pod to go", lambda: not case.pods(name))
-    assert "failed attempts are forgiven" in terminal.run("resume", case.name).stdout
+    assert "failed nodes are tried again" in terminal.run("resume", case.name).stdout
     last = terminal.run("status", case.name, "--watch", "-o", "json").result
     assert last["rollouts"][0]["phase"] == "Completed"
     refused = terminal.run("pause", case.name, status=1)

@@ -1,6 +1,6 @@
-"""A watch says when what it shows may be out of date (A6)."""
+"""The commands report when their output may be out of date (A6)."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,14 +14,12 @@ from navarchos.cli.follower import (
 )
 from navarchos.cli.summary import Summary, summary_lines
 from navarchos.client import Client, ClientConfig
-from navarchos.clock import SYSTEM_CLOCK
 from navarchos.leaderelection import LEASES
 from navarchos.operator.api.v1alpha1.definitions import manifests
-from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.testing.apiserver import ApiServer, Fault
 
-PATIENCE = 30.0
+LIMIT = 30.0
 
 
 @pytest.fixture
@@ -37,7 +35,7 @@ def client(server: ApiServer) -> Iterator[Client]:
 
 
 class Watched:
-    is_stale = False
+    is_disconnected = False
 
 
 def lease(server: ApiServer, renewed_ago: float, holder: str = "navarchos-1") -> None:
@@ -56,15 +54,7 @@ def lease(server: ApiServer, renewed_ago: float, holder: str = "navarchos-1") ->
     )
 
 
-def wait_for(what: Callable[[], str]) -> str:
-    limit, waiting = SYSTEM_CLOCK.monotonic() + PATIENCE, StopToken()
-    while not (said := what()):
-        assert SYSTEM_CLOCK.monotonic() < limit
-        waiting.wait(0.02)
-    return said
-
-
-def test_a_manager_that_renews_its_lease_or_has_none_is_not_doubted(
+def test_a_renewed_lease_and_a_missing_lease_give_no_warning(
     server: ApiServer, client: Client
 ) -> None:
     assert leader_warning(client) == ""
@@ -73,16 +63,16 @@ def test_a_manager_that_renews_its_lease_or_has_none_is_not_doubted(
 
 
 @pytest.mark.parametrize(("ago", "holder"), [(600, "navarchos-1"), (5, "")])
-def test_a_lease_that_has_ended_or_was_given_up_is_told(
+def test_an_expired_or_released_lease_gives_a_warning(
     server: ApiServer, client: Client, ago: float, holder: str
 ) -> None:
     lease(server, ago, holder)
-    said = leader_warning(client)
-    assert "no manager seems to be at work" in said
-    assert "kube-system/navarchos-leader-election" in said
+    warning = leader_warning(client)
+    assert "no active manager found" in warning
+    assert "kube-system/navarchos-leader-election" in warning
 
 
-def test_a_caller_who_may_not_read_the_lease_is_told_nothing(
+def test_a_user_without_permission_to_read_the_lease_gets_no_warning(
     server: ApiServer, client: Client
 ) -> None:
     lease(server, 600)
@@ -90,48 +80,50 @@ def test_a_caller_who_may_not_read_the_lease_is_told_nothing(
     assert leader_warning(client) == ""
 
 
-def test_a_lost_watch_is_told_with_the_time_since_when_and_taken_back(client: Client) -> None:
+def test_a_lost_connection_is_reported_with_its_time_until_it_is_back(client: Client) -> None:
     clock, watched = FakeClock(), Watched()
     freshness = Freshness(client, watched, clock=clock)
     assert freshness.out_of_date_because() == ""
-    watched.is_stale = True
-    said = freshness.out_of_date_because()
-    assert said.startswith(f"{client.config.host} has not been heard of since ")
+    watched.is_disconnected = True
+    because = freshness.out_of_date_because()
+    assert because.startswith(f"no response from {client.config.host} since ")
     clock.advance(60)
-    assert freshness.out_of_date_because() == said, "the same fact has the same text"
-    watched.is_stale = False
+    assert freshness.out_of_date_because() == because, "the same cause has the same text"
+    watched.is_disconnected = False
     assert freshness.out_of_date_because() == ""
 
 
-def test_a_server_that_goes_away_makes_a_watch_stale(server: ApiServer, client: Client) -> None:
+def test_a_stopped_server_makes_the_output_out_of_date(server: ApiServer, client: Client) -> None:
     with open_follower(client) as follower:
         freshness = Freshness(client, follower)
         assert freshness.out_of_date_because() == ""
         server.stop()
-        assert "has not been heard of" in wait_for(freshness.out_of_date_because)
+        assert follower.wait_until(
+            lambda: "no response from" in freshness.out_of_date_because(), LIMIT, every=0.05
+        )
 
 
-def test_what_is_stale_is_said_below_what_is_shown() -> None:
+def test_the_last_line_says_that_the_output_may_be_out_of_date() -> None:
     lines = summary_lines(
         Summary(rollouts=(), drains=(), out_of_date_because="why"), datetime.now(UTC)
     )
     assert lines[-1] == "this may be out of date: why"
 
 
-def test_whoever_waits_is_told_once_that_nobody_is_at_work_and_once_that_somebody_is_again(
+def test_a_waiting_command_reports_a_missing_manager_once_and_its_return_once(
     server: ApiServer, client: Client, fake_clock: FakeClock
 ) -> None:
-    said: list[str] = []
-    notice = FreshnessNotifier(Freshness(client, Watched(), clock=fake_clock), said.append)
-    notice.poll()
-    assert said == []
+    reported: list[str] = []
+    notifier = FreshnessNotifier(Freshness(client, Watched(), clock=fake_clock), reported.append)
+    notifier.poll()
+    assert reported == []
     lease(server, 600)
     for _ in range(2):
         fake_clock.advance(CHECK_INTERVAL)
-        notice.poll()
-    assert len(said) == 1
-    assert said[0].startswith("this may be out of date: no manager seems to be at work")
+        notifier.poll()
+    assert len(reported) == 1
+    assert reported[0].startswith("this may be out of date: no active manager found")
     client.resource(LEASES).delete("navarchos-leader-election", "kube-system")
     fake_clock.advance(CHECK_INTERVAL)
-    notice.poll()
-    assert said[1:] == ["up to date again"]
+    notifier.poll()
+    assert reported[1:] == ["up to date again"]

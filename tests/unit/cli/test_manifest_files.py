@@ -37,8 +37,8 @@ def test_every_object_of_every_file_is_read(tmp_path: Path) -> None:
         ("apiVersion: v1", "without kind"),
         ("apiVersion: v1\nkind: Pod\nmetadata: [1]", "metadata must be a mapping"),
         ("apiVersion: v1\nkind: Pod\nspec: {a: [{no: 1}]}", "quote the key that says no"),
-        ("", "holds no object"),
-        ("---\n---\n", "holds no object"),
+        ("", "contains no object"),
+        ("---\n---\n", "contains no object"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused_by_name(

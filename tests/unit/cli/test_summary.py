@@ -1,4 +1,4 @@
-"""What is shown of a rollout and of a drain, in words and as JSON."""
+"""Summaries of rollouts and drains, as text and as JSON."""
 
 from datetime import timedelta
 from typing import Any
@@ -29,7 +29,11 @@ make = Make()
 
 
 def blocker(pod: str, **state: Any) -> Blocker:
-    given = {"reason": "BlockedByBudget", "budget": "shop/web", "first_seen": make.at(-125)}
+    given: dict[str, Any] = {
+        "reason": "BlockedByBudget",
+        "budget": "shop/web",
+        "first_seen": make.at(-125),
+    }
     return Blocker(namespace="shop", pod=pod, next_action="tried again", **(given | state))
 
 
@@ -46,7 +50,7 @@ def blocked(*blockers: Blocker, count: int = 0) -> Summary:
     return summarize([rollout], [busy, waiting], [drain])
 
 
-def test_a_blocked_pod_is_shown_with_budget_since_when_and_what_comes_next() -> None:
+def test_a_blocked_pod_is_shown_with_its_budget_duration_and_next_action() -> None:
     lines = summary_lines(blocked(blocker("web-0")), make.now)
     assert lines == [
         "roll  InProgress  [........................]  0/2  no estimate yet",
@@ -57,7 +61,7 @@ def test_a_blocked_pod_is_shown_with_budget_since_when_and_what_comes_next() -> 
     ]
 
 
-def test_a_node_that_is_stalled_is_shown_as_such() -> None:
+def test_a_stalled_node_is_marked() -> None:
     rollout = make.rollout(nodes=("a",), status={"stalled": ("a",)})
     stalled = make.replacement(
         "a", step=Step.DRAINING, since=-600, status={"stalled_since": make.at(-300)}
@@ -66,14 +70,14 @@ def test_a_node_that_is_stalled_is_shown_as_such() -> None:
     assert lines[1] == "  in flight  a  Draining for 10m0s  stalled for 5m0s"
 
 
-def test_where_no_budget_is_in_the_way_the_refusal_is_quoted() -> None:
+def test_the_message_is_shown_if_no_budget_blocks() -> None:
     denied = blocker("web-0", reason="WebhookDenied", budget="", message="webhook stay.example no")
     lines = summary_lines(blocked(denied), make.now)
     what = "shop/web-0 on a  WebhookDenied for 2m5s: webhook stay.example no; tried again"
     assert lines[2] == f"  blocked    {what}"
 
 
-def test_of_many_some_are_shown_and_all_are_counted() -> None:
+def test_a_long_list_is_cut_and_counted() -> None:
     many = blocked(*(blocker(f"web-{n}") for n in range(MAX_LINES + 5)), count=70)
     lines = [line for line in summary_lines(many, make.now) if line.startswith("  blocked")]
     assert len(lines) == MAX_LINES + 1
@@ -83,24 +87,28 @@ def test_of_many_some_are_shown_and_all_are_counted() -> None:
 @pytest.mark.parametrize(
     ("rollout", "next_action"),
     [
-        (make.rollout(phase=None), "a manager has to take it up: is navarchos manager running?"),
+        (
+            make.rollout(phase=None),
+            "not picked up by any manager yet; is navarchos manager running?",
+        ),
         (make.rollout(phase=RolloutPhase.COMPLETED), ""),
-        (make.rollout(phase=RolloutPhase.HALTED), "mend what failed, then: navarchos resume roll"),
+        (
+            make.rollout(phase=RolloutPhase.HALTED),
+            "fix the failures, then run: navarchos resume roll",
+        ),
         (make.rollout(paused=True), "navarchos resume roll"),
         (
             make.rollout(deleting=True),
-            "it is being deleted; nodes that are not empty are given back",
+            "the rollout is being deleted; nodes that are not drained will be uncordoned",
         ),
         (make.rollout(), ""),
     ],
 )
-def test_the_next_action_is_what_ends_the_present_state(
-    rollout: NodeRollout, next_action: str
-) -> None:
+def test_the_next_action_follows_the_phase(rollout: NodeRollout, next_action: str) -> None:
     assert summarize_rollout(rollout, (), ()).next_action == next_action
 
 
-def test_a_halted_rollout_says_why_and_which_nodes_failed() -> None:
+def test_a_halted_rollout_shows_its_failed_nodes_and_the_reason() -> None:
     halted = Condition(type="Halted", status="True", reason="TooManyFailures", message="1 failed")
     rollout = make.rollout(
         phase=RolloutPhase.HALTED, nodes=("a",), status={"conditions": (halted,)}
@@ -111,7 +119,7 @@ def test_a_halted_rollout_says_why_and_which_nodes_failed() -> None:
     assert lines[1:] == [
         "  failed     a  Timeout: 2 pods are left",
         "  because    1 failed",
-        "  next       mend what failed, then: navarchos resume roll",
+        "  next       fix the failures, then run: navarchos resume roll",
     ]
 
 
@@ -127,21 +135,21 @@ def test_the_estimate_and_the_bar_follow_the_count() -> None:
     assert line == "roll  InProgress  [############............]  1/2  about 90 s left"
 
 
-def test_only_drains_that_nobody_owns_stand_beside_rollouts() -> None:
+def test_only_drains_without_an_owner_are_listed_beside_rollouts() -> None:
     owned = make.drain(make.replacement("a", step=Step.DRAINING), phase=DrainPhase.DRAINING)
     meta = msgspec.structs.replace(owned.metadata, owner_references=(), name="by-hand")
     by_hand = msgspec.structs.replace(owned, metadata=meta)
     assert [drain.name for drain in summarize([], [], [owned, by_hand]).drains] == ["by-hand"]
 
 
-def test_nothing_is_said_in_words_too() -> None:
+def test_an_empty_cluster_has_one_line() -> None:
     assert summary_lines(Summary(rollouts=(), drains=()), make.now) == [
-        "no rollout and no drain by hand"
+        "no rollouts, and no drains outside of rollouts"
     ]
 
 
-def test_the_fields_of_the_json_are_those_that_are_documented() -> None:
-    """docs/operations.md names them; a script that reads one finds it in every version."""
+def test_the_json_has_the_documented_fields() -> None:
+    """docs/operations.md lists them. Scripts rely on them in every version."""
     plain = msgspec.json.decode(msgspec.json.encode(blocked(blocker("web-0"))))
     (rollout,) = plain["rollouts"]
     assert sorted(plain) == ["drains", "outOfDateBecause", "rollouts"]

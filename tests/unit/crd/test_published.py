@@ -140,4 +140,4 @@ def test_a_check_that_fails_names_each_file_and_the_remedy(tmp_path: Path) -> No
 def test_writing_and_checking_at_once_is_refused(tmp_path: Path) -> None:
     result = CliRunner().invoke(crds, ["--check", str(tmp_path), "--output", str(tmp_path)])
     assert result.exit_code == 2
-    assert "use one of them" in result.output
+    assert "cannot be used together" in result.output
