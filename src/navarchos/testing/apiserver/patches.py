@@ -1,6 +1,9 @@
 """The three patch formats: JSON patch, merge patch, strategic merge patch."""
 
+from types import MappingProxyType
 from typing import Any, Final
+
+import jsonpatch
 
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json
 from navarchos.testing.apiserver.schema import Schema
@@ -42,104 +45,56 @@ def apply_merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:
 
 
 def apply_json_patch(target: JsonObject, patch: JsonValue) -> JsonValue:
-    """Return `target` changed by an RFC 6902 patch.
+    """Return `target` changed by an RFC 6902 patch; neither argument is changed.
 
     Raises:
-        StatusError: 400 when the patch is none, 422 when it does not fit.
+        StatusError: 400 when `patch` is not a JSON patch, 422 when it cannot be applied.
     """
     if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
         raise bad_request(
             "error decoding patch: json: cannot unmarshal object into Go value of type"
             " jsonpatch.Patch"
         )
-    document = copy_json(target)
     try:
-        for step in patch:
-            document = _step(document, step)
-    except (KeyError, IndexError, ValueError, TypeError) as error:
+        return _JsonPatch(patch).apply(target)
+    except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
         raise StatusError(422, "Invalid", _UNFIT, details={}) from error
-    return document
 
 
-def _step(document: JsonValue, step: JsonObject) -> JsonValue:
-    op, path = step["op"], _pointer(step["path"])
-    if op == "test":
-        if _read(document, path) != step.get("value"):
-            raise ValueError(f"testing value {step['path']} failed")
-        return document
-    if op == "remove":
-        return _remove(document, path)
-    if op == "replace":
-        _check_replaced(document, path)
-        return _write(document, path, copy_json(step["value"]), insert=False)
-    if op == "add":
-        return _write(document, path, copy_json(step["value"]), insert=True)
-    source = _pointer(step["from"])
-    value = copy_json(_read(document, source))
-    if op == "move":
-        document = _remove(document, source)
-    elif op != "copy":
-        raise ValueError(f"unexpected kind: {op}")
-    return _write(document, path, value, insert=True)
+class _Replace(jsonpatch.ReplaceOperation):
+    """Adds a key that a map lacks, as the API server's library does (json-patch v4)."""
+
+    def apply(self, obj: JsonValue) -> JsonValue:
+        parent, key = self.pointer.to_last(obj)
+        if isinstance(parent, dict) and key is not None:
+            return jsonpatch.AddOperation(self.operation).apply(obj)
+        return super().apply(obj)
 
 
-def _check_replaced(document: JsonValue, path: list[str]) -> None:
-    """Refuse to replace an item that a list does not have; a map gets it (json-patch v4)."""
-    parent = _read(document, path[:-1])
-    if isinstance(parent, list):
-        _index(parent, path[-1], end=len(parent) - 1)
+class _Test(jsonpatch.TestOperation):
+    """Takes a key that a map lacks for null, as the API server's library does."""
+
+    def apply(self, obj: JsonValue) -> JsonValue:
+        parent, key = self.pointer.to_last(obj)
+        is_absent = isinstance(parent, dict) and key is not None and parent.get(key) is None
+        if is_absent and self.operation.get("value") is None:
+            return obj
+        return super().apply(obj)
 
 
-def _pointer(path: str) -> list[str]:
-    if path and not path.startswith("/"):
-        raise ValueError(f"invalid pointer {path!r}")
-    return [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")[1:]]
+class _JsonPatch(jsonpatch.JsonPatch):
+    """A patch of the operations of RFC 6902; jsonpatch knows one more."""
 
-
-def _index(items: list[Any], key: str, *, end: int) -> int:
-    if key == "-":
-        return len(items)
-    index = int(key)
-    if not 0 <= index <= end:
-        raise IndexError(key)
-    return index
-
-
-def _read(document: JsonValue, path: list[str]) -> JsonValue:
-    for key in path:
-        if isinstance(document, list):
-            document = document[_index(document, key, end=len(document) - 1)]
-        else:
-            document = document[key]
-    return document
-
-
-def _write(document: JsonValue, path: list[str], value: JsonValue, *, insert: bool) -> JsonValue:
-    if not path:
-        return value
-    parent = _read(document, path[:-1])
-    key = path[-1]
-    if isinstance(parent, list):
-        index = _index(parent, key, end=len(parent))
-        if insert:
-            parent.insert(index, value)
-        else:
-            parent[index] = value
-    elif isinstance(parent, dict):
-        parent[key] = value
-    else:
-        raise TypeError("parent is no container")
-    return document
-
-
-def _remove(document: JsonValue, path: list[str]) -> JsonValue:
-    parent = _read(document, path[:-1])
-    key = path[-1]
-    if isinstance(parent, list):
-        del parent[_index(parent, key, end=len(parent) - 1)]
-    else:
-        del parent[key]
-    return document
+    operations = MappingProxyType(
+        {
+            "add": jsonpatch.AddOperation,
+            "copy": jsonpatch.CopyOperation,
+            "move": jsonpatch.MoveOperation,
+            "remove": jsonpatch.RemoveOperation,
+            "replace": _Replace,
+            "test": _Test,
+        }
+    )
 
 
 def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | None) -> JsonValue:

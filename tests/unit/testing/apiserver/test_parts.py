@@ -6,9 +6,10 @@ import pytest
 
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.cel import compile_fault, rule_errors
-from navarchos.testing.apiserver.patches import apply_strategic_patch
+from navarchos.testing.apiserver.patches import apply_json_patch, apply_strategic_patch
 from navarchos.testing.apiserver.protobuf import UnreadableProtobuf, decode_protobuf
 from navarchos.testing.apiserver.schema import schema_from_openapi
+from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.tables.columns import find_path, human_duration
 from navarchos.testing.apiserver.types import TYPES
 
@@ -190,3 +191,38 @@ def test_strategic_patches_replace_what_says_so() -> None:
     }
     expected = {"containers": [{"name": "b"}], "nodeSelector": {"z": "1"}}
     assert apply_strategic_patch(target, patch, schema) == expected
+
+
+@pytest.mark.parametrize(
+    ("step", "result"),
+    [
+        ({"op": "replace", "path": "/a/new", "value": 2}, {"a": {"x": 1, "new": 2}}),
+        ({"op": "test", "path": "/a/none", "value": None}, {"a": {"x": 1}}),
+        ({"op": "test", "path": "/a/none"}, {"a": {"x": 1}}),
+    ],
+)
+def test_a_json_patch_treats_an_absent_key_as_json_patch_v4_does(
+    step: dict[str, Any], result: dict[str, Any]
+) -> None:
+    assert apply_json_patch({"a": {"x": 1}}, [step]) == result
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        {"op": "append", "path": "/a/s", "value": "y"},
+        {"op": "test", "path": "/a/none", "value": 1},
+        {"op": "test", "path": "/none/x", "value": None},
+        {"op": "test", "path": "/a/t", "value": 1},
+        {"op": "replace", "path": "/a/l/2", "value": 1},
+        {"op": "remove", "path": "/a/none"},
+        {"op": "add", "path": 5, "value": 1},
+        {"op": "add", "path": "/a/x/y", "value": 1},
+    ],
+)
+def test_a_json_patch_that_cannot_be_applied_is_invalid(step: dict[str, Any]) -> None:
+    target = {"a": {"s": "x", "t": True, "l": [1, 2], "x": 1}}
+    with pytest.raises(StatusError) as refused:
+        apply_json_patch(target, [step])
+    assert (refused.value.code, refused.value.reason) == (422, "Invalid")
+    assert target == {"a": {"s": "x", "t": True, "l": [1, 2], "x": 1}}
