@@ -19,7 +19,7 @@ MISSING = "nothing"
 DIRECTORY = Path(__file__).parent / "answers"
 
 
-# Differences that stay; docs/testing.md has the reasons.
+# Differences that stay; docs/testing/project-tests.md has the reasons.
 STAYS = (
     # Nobody here would take the taint away when a node becomes ready.
     re.compile(r"nodes.*\.spec\.taints:\n  real .*node.kubernetes.io/not-ready"),

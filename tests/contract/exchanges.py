@@ -17,7 +17,7 @@ Json = Any
 T = TypeVar("T")
 
 KEPT_HEADERS = ("Content-Type", "Retry-After", "Warning")
-# Texts for people, which are not part of the contract; docs/testing.md says why.
+# Texts for people, which are not part of the contract; docs/testing/project-tests.md says why.
 HELP = {"columnDefinitions": "description"}
 VERSIONS = frozenset({"resourceVersion", "uid", "continue"})
 

@@ -1,4 +1,4 @@
-"""The examples of docs/testing.md, run as another team's tests: pytest alone, and what they say."""
+"""The examples of docs/testing run as the tests of another project, with its own imports."""
 
 import re
 import subprocess
@@ -13,16 +13,19 @@ TESTS = re.compile(r"^def test_", re.MULTILINE)
 IMPORTS = re.compile(r"^(?:import|from) .*$", re.MULTILINE)
 
 
+PAGES = sorted((ROOT / "docs" / "testing").glob("*.md"))
+
+
 def sections() -> Iterator[list[str]]:
-    """Yield the examples under each heading: what one of them defines is for that heading alone."""
-    text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    for section in re.split(r"^##+ ", text, flags=re.MULTILINE):
-        yield BLOCK.findall(section)
+    """Yield the examples of each section; definitions are valid for one section."""
+    for page in PAGES:
+        for section in re.split(r"^##+ ", page.read_text(encoding="utf-8"), flags=re.MULTILINE):
+            yield BLOCK.findall(section)
 
 
-def test_the_documents_examples_pass_as_another_teams_tests(tmp_path: Path) -> None:
+def test_the_examples_pass_as_the_tests_of_another_project(tmp_path: Path) -> None:
     wanted = 0
-    # A name stays imported from the first example that shows where it comes from.
+    # The pages are read in order; an import of one example is valid for all later ones.
     known = "from label_ready_nodes import *\n"
     (tmp_path / "label_ready_nodes.py").write_bytes(CONTROLLER.read_bytes())
     for number, blocks in enumerate(sections()):
@@ -46,7 +49,7 @@ def test_the_documents_examples_pass_as_another_teams_tests(tmp_path: Path) -> N
     assert f"{wanted} passed" in done.stdout
 
 
-def test_ten_lines_are_ten_lines() -> None:
+def test_the_first_example_has_ten_lines() -> None:
     first = next(blocks for blocks in sections() if blocks)
     plugin, example = first[:2]
     assert "pytest_plugins" in plugin

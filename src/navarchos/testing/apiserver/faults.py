@@ -7,7 +7,7 @@ Everything about a fault is in this module. A new fault takes:
    `loses_response` after it, `StreamFaults` in the stream of a watch. A new way to end a stream
    is a member of `StreamEnd`: the type checker names the places that must handle it.
 3. If only some requests can suffer the fault: a line in `Fault._applies_to`.
-4. A row in the table of `docs/testing.md`; a test compares that, too.
+4. A row in the table of `docs/testing/api-server.md`; a test compares that, too.
 """
 
 import random

@@ -263,6 +263,6 @@ def test_every_field_of_a_fault_has_a_stage() -> None:
 
 @pytest.mark.parametrize("name", [name for name in STAGES if name != "times"])
 def test_every_field_of_a_fault_is_documented(name: str) -> None:
-    text = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
-    section = text.partition("## An API server that misbehaves")[2].partition("\n## ")[0]
+    text = (ROOT / "docs" / "testing" / "api-server.md").read_text(encoding="utf-8")
+    section = text.partition("## Scripted faults")[2].partition("\n## ")[0]
     assert re.search(rf"`[^`\n]*\b{name}\b", section)

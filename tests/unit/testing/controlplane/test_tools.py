@@ -64,7 +64,7 @@ def test_the_module_names_every_program() -> None:
 
 
 def test_the_documentation_names_the_pinned_versions() -> None:
-    rows = GO_MOD.parents[3].joinpath("docs", "controlplane.md").read_text().splitlines()
+    rows = (GO_MOD.parents[3] / "docs/testing/control-plane.md").read_text().splitlines()
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows if row.startswith("|")]
     versions = {row[0].lower(): row[1] for row in cells if row[0].lower() in PINS}
     assert versions == PINS
