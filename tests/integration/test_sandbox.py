@@ -1,4 +1,4 @@
-"""`navarchos sandbox`, as it is promised: with the production manager, over HTTP."""
+"""`navarchos sandbox`, with the production manager, over HTTP."""
 
 import os
 import re
@@ -8,7 +8,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -28,7 +28,7 @@ class Finished(Protocol):
     status: int
     stdout: str
     stderr: str
-    result: dict[str, object]
+    result: dict[str, Any]
 
 
 class CommandLine(Protocol):
@@ -36,7 +36,7 @@ class CommandLine(Protocol):
     def start(self, *arguments: str) -> "subprocess.Popen[str]": ...
 
 
-def test_the_bundled_example_ends_completed_in_the_order_of_its_priorities(
+def test_the_bundled_example_completes_in_the_order_of_priorities(
     navarchos: CommandLine,
 ) -> None:
     """One at a time by default: important-node, support, worker, spot-worker."""
@@ -69,21 +69,19 @@ def test_lower_priorities_wait_for_higher_ones_across_rollouts(
     done = navarchos.run("sandbox", "-f", manifest(first + "---" + second), *SMALL)
     assert done.status == 0, done.stderr
     order = done.result["order"]
-    # node-1's replacement may begin before the second rollout is there.
+    # node-1 may start before the second rollout exists.
     assert order.index("node-2") < order.index("node-3")
     assert sorted(order) == ["node-1", "node-2", "node-3"]
 
 
-def test_three_at_a_time_where_the_strategy_says_so(
-    navarchos: CommandLine, manifest: Manifest
-) -> None:
+def test_max_concurrent_nodes_are_in_flight(navarchos: CommandLine, manifest: Manifest) -> None:
     text = HEAD + "  strategy: {maxConcurrent: 3}\n  nodeSelectors: [{matchAll: true}]\n"
     done = navarchos.run("sandbox", "-f", manifest(text), *SMALL)
     assert done.status == 0, done.stderr
     assert done.result["maxInFlight"] == 3
 
 
-def test_two_files_make_two_rollouts(navarchos: CommandLine, manifest: Manifest) -> None:
+def test_two_files_create_two_rollouts(navarchos: CommandLine, manifest: Manifest) -> None:
     one = manifest(HEAD + "  nodeNames: [{name: node-1}]\n")
     two = manifest(HEAD + "  nodeNames: [{name: node-2}]\n")
     done = navarchos.run("sandbox", "-f", one, "-f", two, *SMALL)
@@ -100,10 +98,10 @@ def test_a_rollout_that_matches_nothing_is_completed(
     assert done.result["order"] == []
 
 
-def test_a_halted_rollout_exits_1_and_names_what_blocks(
+def test_a_halted_rollout_exits_with_1_and_shows_the_blocked_pods(
     navarchos: CommandLine, manifest: Manifest
 ) -> None:
-    """A drain that must not remove emptyDir data cannot end; one line says so."""
+    """A drain that does not ignore DaemonSet pods fails."""
     text = ALL_NODES + "  strategy: {retries: 0}\n  drain: {ignoreDaemonSets: false}\n"
     done = navarchos.run("sandbox", "-f", manifest(text), *SMALL)
     assert done.status == 1
@@ -113,13 +111,15 @@ def test_a_halted_rollout_exits_1_and_names_what_blocks(
     assert done.result["rollouts"][0]["phase"] == "Halted"
 
 
-def test_when_the_time_is_up_it_exits_1_and_says_how_far_it_came(
+def test_a_timeout_exits_with_1_and_shows_the_progress(
     navarchos: CommandLine, manifest: Manifest
 ) -> None:
     done = navarchos.run("sandbox", "-f", manifest(ALL_NODES), "--timeout", "0.5", *SMALL)
     assert done.status == 1
     (line,) = done.stderr.strip().splitlines()
-    assert re.search(r"not done in 0\.5 s: rollout-\w{5} is \w+ \(0 of \d nodes replaced\)", line)
+    assert re.search(
+        r"not completed within 0\.5 s: rollout-\w{5} is \w+ \(0 of \d nodes replaced\)", line
+    )
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_when_the_time_is_up_it_exits_1_and_says_how_far_it_came(
         (HEAD + "  nodeNames: [{replacement: {priority: 1}}]", "spec.nodeNames[0].name"),
     ],
 )
-def test_bad_manifests_are_refused_in_one_line_and_nothing_is_created(
+def test_an_invalid_manifest_is_refused_in_one_line_and_nothing_is_created(
     navarchos: CommandLine, manifest: Manifest, text: str, reason: str
 ) -> None:
     good, bad = manifest(ALL_NODES), manifest(text)
@@ -157,7 +157,9 @@ def test_a_missing_file_is_refused(navarchos: CommandLine, tmp_path: Path) -> No
     "arguments",
     [("--nodes", "0"), ("--speed", "fast"), ("--port", "70000"), ("--no-such",), ("x",)],
 )
-def test_bad_usage_is_one_line(navarchos: CommandLine, arguments: tuple[str, ...]) -> None:
+def test_bad_usage_is_reported_in_one_line(
+    navarchos: CommandLine, arguments: tuple[str, ...]
+) -> None:
     done = navarchos.run("sandbox", *arguments)
     assert (done.status, done.stdout) == (2, "")
     (line,) = done.stderr.strip().splitlines()
@@ -169,11 +171,13 @@ def wait_for_line(process: "subprocess.Popen[str]", pattern: str) -> str:
     for line in process.stdout:
         if re.search(pattern, line):
             return line
-    raise AssertionError(f"ended without a line like {pattern}: {process.communicate()[1]}")
+    raise AssertionError(
+        f"the process ended without a line like {pattern}: {process.communicate()[1]}"
+    )
 
 
 @pytest.mark.parametrize("moment", ["Reserved|Draining", "drained"])
-def test_ctrl_c_ends_it_within_two_seconds_and_without_a_traceback(
+def test_ctrl_c_ends_the_sandbox_within_two_seconds_without_a_traceback(
     navarchos: CommandLine, manifest: Manifest, moment: str
 ) -> None:
     arguments = [argument for argument in SMALL if argument not in {"-o", "json"}]
@@ -202,7 +206,7 @@ def test_the_manager_ends_with_a_sandbox_that_is_killed(
         assert ended
     finally:
         os.close(watched)
-    for left in (tmp_path / "work").iterdir():  # nobody was left to clean up
+    for left in (tmp_path / "work").iterdir():  # the killed sandbox could not remove it
         shutil.rmtree(left)
 
 

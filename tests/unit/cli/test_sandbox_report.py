@@ -53,7 +53,7 @@ def test_the_report_has_the_documented_keys() -> None:
     assert "r Completed: 1 of 1 nodes replaced" in report.as_text()
 
 
-def test_a_halted_rollout_says_why_and_what_blocked_it() -> None:
+def test_a_halted_rollout_shows_the_reason_and_the_blocked_pods() -> None:
     halted = rollout(
         "r",
         RolloutPhase.HALTED,
@@ -76,7 +76,7 @@ def test_a_halted_rollout_says_why_and_what_blocked_it() -> None:
     )
 
 
-def test_a_late_rollout_says_which_budget_holds_it() -> None:
+def test_a_late_rollout_shows_the_blocking_budget() -> None:
     late = rollout(
         "r",
         RolloutPhase.IN_PROGRESS,
@@ -88,5 +88,5 @@ def test_a_late_rollout_says_which_budget_holds_it() -> None:
     )
 
 
-def test_a_rollout_that_vanished_is_named() -> None:
-    assert why_not_completed(snapshot(), ["r"]) == "r is gone"
+def test_a_deleted_rollout_is_named() -> None:
+    assert why_not_completed(snapshot(), ["r"]) == "r was deleted"

@@ -4,7 +4,7 @@ import pytest
 from rich.console import Console
 
 from navarchos.cli.sandbox.observer import LogLine, NodeView, Snapshot
-from navarchos.cli.sandbox.view import PlainView, choose_rows, render
+from navarchos.cli.sandbox.view import PlainView, choose_rows, render, style_of
 from navarchos.cli.summary import remaining_time, summarize_rollout
 from navarchos.meta import ObjectMeta
 from navarchos.operator.api.v1alpha1 import (
@@ -57,7 +57,13 @@ def test_rows_show_nodes_in_flight_before_all_others() -> None:
     assert [n.name for n in choose_rows(nodes, 3)] == ["busy", "bad", "next"]
 
 
-def test_a_drawing_names_nodes_steps_and_what_is_left() -> None:
+@pytest.mark.parametrize("step", Step)
+def test_every_step_has_a_row_and_a_style(step: Step) -> None:
+    assert choose_rows([node("a", step)], 1) == [node("a", step)]
+    assert style_of(step)
+
+
+def test_the_table_shows_nodes_steps_and_the_estimate() -> None:
     console = Console(width=100, record=True, force_terminal=False)
     nodes = (
         node("node-1", Step.DRAINING),
@@ -81,11 +87,11 @@ def test_a_drawing_names_nodes_steps_and_what_is_left() -> None:
         (RolloutPhase.HALTED, 90, ""),
     ],
 )
-def test_the_estimate_is_said_in_words(phase: RolloutPhase, left: float | None, words: str) -> None:
+def test_the_estimate_is_shown_as_text(phase: RolloutPhase, left: float | None, words: str) -> None:
     assert remaining_time(summarize_rollout(rollout(phase, left), (), ()), NOW) == words
 
 
-def test_without_a_terminal_each_notice_is_a_line(fake_clock: FakeClock) -> None:
+def test_without_a_terminal_each_change_is_a_line(fake_clock: FakeClock) -> None:
     lines: list[str] = []
     view = PlainView(lines.append, clock=fake_clock)
     fake_clock.advance(2.5)

@@ -1,1 +1,1 @@
-"""`navarchos sandbox`: a cluster in this process, the real manager beside it."""
+"""`navarchos sandbox`: a simulated cluster in this process, and the real manager beside it."""

@@ -1,4 +1,4 @@
-"""`navarchos sandbox`: the options, and nothing else."""
+"""The options of `navarchos sandbox`."""
 
 import signal
 import sys
@@ -26,39 +26,59 @@ __all__ = ["sandbox"]
     "filenames",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Manifest with NodeRollouts; repeatable. The bundled example by default.",
+    help="Manifest with NodeRollouts; repeatable. By default the bundled example.",
 )
-@click.option("--nodes", type=click.IntRange(1, 5000), default=12, show_default=True)
-@click.option("--pods-per-node", type=click.IntRange(1, 250), default=8, show_default=True)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 5000),
+    default=12,
+    show_default=True,
+    help="Number of nodes of the cluster.",
+)
+@click.option(
+    "--pods-per-node",
+    type=click.IntRange(1, 250),
+    default=8,
+    show_default=True,
+    help="Approximate number of pods on each node.",
+)
 @click.option(
     "--speed",
     type=click.FloatRange(min=0, max=10_000, min_open=True),
     default=20.0,
     show_default=True,
-    help="Simulated seconds per real one, for pods and machines; the manager runs in real time.",
+    help="Simulated seconds in a real second, for pods and machines. The manager runs in real "
+    "time.",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
     default=300.0,
     show_default=True,
-    help="Seconds until the run is given up.",
+    help="Seconds after which the run fails.",
 )
-@click.option("--serve", is_flag=True, help="Stay up until Ctrl-C, for kubectl.")
+@click.option(
+    "--serve", is_flag=True, help="Keep the cluster running until Ctrl-C, for use with kubectl."
+)
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
     show_default=True,
-    help="Port of the API server on loopback; 0 takes a free one.",
+    help="Port of the API server on loopback; 0 uses a free port.",
 )
 @click.option(
     "--kubeconfig",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Where to write the kubeconfig (mode 0600); a temporary place by default.",
+    help="File to write the kubeconfig to (mode 0600). By default a temporary file.",
 )
 @click.option(
-    "-o", "--output", type=click.Choice(["text", "json"]), default="text", show_default=True
+    "-o",
+    "--output",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="json prints one object with documented fields at the end.",
 )
 def sandbox(
     *,
@@ -72,13 +92,13 @@ def sandbox(
     kubeconfig: Path | None,
     output: Literal["text", "json"],
 ) -> None:
-    """Replace the nodes of a cluster that lives in this process.
+    """Run rollouts on a simulated cluster in this process.
 
-    Exits 0 when every rollout is Completed, 1 when one is Halted or the time is
-    up, 2 for bad usage. With --serve and without -f no rollout is created: create
-    one with kubectl.
+    Exits with 0 if every rollout is Completed, with 1 if a rollout is Halted or the
+    timeout has passed. With --serve and without -f no rollout is created: create one with
+    kubectl.
     """
-    # The manager logs to its own file; here only what a person should look at.
+    # The manager logs to its own file. Here only errors are shown to the user.
     logs.configure(level="error", style="console")
     manifests = [] if serve and not filenames else _load(filenames)
     options = SandboxOptions(
@@ -93,20 +113,20 @@ def sandbox(
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     with Sandbox(options) as run:
         if serve:
-            _announce(run)
+            _print_addresses(run)
         if manifests:
-            _tell(run.roll_out(manifests, _view(console, output)), output)
+            _show_result(run.roll_out(manifests, _view(console, output)), output)
         if serve:
             run.serve(_view(console, output))
 
 
-def _tell(outcome: SandboxResult, output: str) -> None:
+def _show_result(result: SandboxResult, output: str) -> None:
     if output == "json":
-        click.echo(msgspec.json.encode(outcome.report.as_json()))
-    if outcome.failure is not None:
-        raise outcome.failure
+        click.echo(msgspec.json.encode(result.report.as_json()))
+    if result.failure is not None:
+        raise result.failure
     if output == "text":
-        click.echo(outcome.report.as_text())
+        click.echo(result.report.as_text())
 
 
 def _load(filenames: tuple[Path, ...]) -> list[Manifest]:
@@ -123,7 +143,7 @@ def _view(console: Console, output: str) -> View:
     return LiveView(console) if console.is_terminal else PlainView(click.echo)
 
 
-def _announce(run: Sandbox) -> None:
+def _print_addresses(run: Sandbox) -> None:
     click.echo(f"server      {run.url}", err=True)
     click.echo(f"kubeconfig  {run.kubeconfig}", err=True)
     click.echo(f"try         kubectl --kubeconfig {run.kubeconfig} get nodes", err=True)

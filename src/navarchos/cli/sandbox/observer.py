@@ -1,7 +1,7 @@
-"""What happens in the cluster, seen from the server's side.
+"""The state of the simulated cluster, as the API server commits it.
 
-The observer hears of every committed change in commit order, so what it counts
-(nodes in flight, their order) is exact, and owes nothing to the manager's word.
+The observer receives every committed change in commit order. So its counts (nodes in
+flight, their order) are exact and do not depend on the manager.
 """
 
 import threading
@@ -64,14 +64,14 @@ class NodeView:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """A line for those who watch without a terminal."""
+    """A line about a change, for output without a terminal."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Everything the view needs, taken at one moment."""
+    """A consistent copy of everything that the view shows."""
 
     nodes: tuple[NodeView, ...]
     rollouts: tuple[NodeRollout, ...]
@@ -84,10 +84,12 @@ class Snapshot:
 @dataclass(slots=True)
 class _ClusterTables:
     nodes: dict[str, _Node] = field(default_factory=dict)
-    joined: set[str] = field(default_factory=set)  # nodes that came while others were replaced
+    joined: set[str] = field(default_factory=set)  # nodes that joined during the run
     roles: dict[str, str] = field(default_factory=dict)
-    pods: dict[str, str] = field(default_factory=dict)  # uid of a pod that moves → its node
-    load: Counter[str] = field(default_factory=Counter)  # pods that move, by node
+    pods: dict[str, str] = field(
+        default_factory=dict
+    )  # the node of a pod, by uid; without DaemonSet pods
+    load: Counter[str] = field(default_factory=Counter)  # number of such pods by node
     replacements: dict[str, NodeReplacement] = field(default_factory=dict)
     rollouts: dict[str, NodeRollout] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
@@ -97,8 +99,8 @@ class _ClusterTables:
 class Observer:
     """Follows nodes, pods, replacements and rollouts.
 
-    Threads: `on_change` runs under the server's lock, so it only updates tables;
-    the rest is safe from any thread.
+    Threads: `on_change` runs under the lock of the server, so it only updates tables. All
+    other methods are safe from any thread.
     """
 
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -115,7 +117,7 @@ class Observer:
         }
 
     def on_change(self, change: Change) -> None:
-        """Take one committed change in."""
+        """Record one committed change."""
         reader = self._readers.get((change.resource.plural, change.resource.group))
         if reader is None:
             return
@@ -125,14 +127,14 @@ class Observer:
             self._changed.notify_all()
 
     def wait(self, seen: int, timeout: float) -> int:
-        """Wait until something has changed since version `seen`; return the version."""
+        """Wait for a change after version `seen`, and return the current version."""
         with self._changed:
             if self._version == seen:
                 self._clock.wait(self._changed, timeout)
             return self._version
 
     def snapshot(self) -> Snapshot:
-        """Return the present state, and the notices since the last snapshot."""
+        """Return the current state, and the lines since the previous snapshot."""
         with self._changed:
             world = self._world
             log_lines = tuple(self._notices)
@@ -175,7 +177,7 @@ class Observer:
         self._world.roles[name] = node.metadata.labels.get(ROLE_LABEL, "")
         if gone:
             self._world.nodes.pop(name, None)
-            self._say(f"{name}: machine is gone")
+            self._say(f"{name}: machine is removed")
             return
         known = name in self._world.nodes
         self._world.nodes[name] = node

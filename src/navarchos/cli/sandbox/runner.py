@@ -1,4 +1,4 @@
-"""The sandbox itself: server, cluster and manager, started and stopped in order."""
+"""The sandbox: API server, simulated cluster and manager process, and the report of a run."""
 
 import contextlib
 import signal
@@ -46,13 +46,13 @@ class Report:
     """The result of a run of the sandbox.
 
     Attributes:
-        rollouts: The rollouts as they stood at the end.
-        nodes: Nodes of the cluster at its start.
-        order: Node names in the order they were started.
-        max_in_flight: Most nodes in flight at one moment.
-        evictions: Evictions that the server granted.
+        rollouts: The final rollouts.
+        nodes: The number of nodes at the start.
+        order: The names of the nodes in the order in which they started.
+        max_in_flight: The maximum number of nodes in flight at the same time.
+        evictions: The number of evictions that the server granted.
         api_requests: Requests of the manager, by verb.
-        manager_peak_memory: Bytes; 0 where the system does not tell.
+        manager_peak_memory: Bytes; 0 if the operating system does not report it.
         seconds: Real time from the creation of the rollouts to the end.
     """
 
@@ -105,7 +105,7 @@ def _rollout_as_json(rollout: NodeRollout) -> dict[str, object]:
 
 
 def why_not_completed(snapshot: Snapshot, names: Sequence[str]) -> str:
-    """Say in one line which rollouts are not completed, why, and what blocks."""
+    """Return one line: the rollouts that are not Completed, why, and the blocked pods."""
     rollouts = [r for r in snapshot.rollouts if r.metadata.name in names]
     parts = [
         f"{r.metadata.name} is {r.status.phase or RolloutPhase.NEW}{_because(r)}"
@@ -113,7 +113,7 @@ def why_not_completed(snapshot: Snapshot, names: Sequence[str]) -> str:
         if r.status.phase is not RolloutPhase.COMPLETED
     ]
     parts += [
-        f"{name} is gone" for name in names if name not in {r.metadata.name for r in rollouts}
+        f"{name} was deleted" for name in names if name not in {r.metadata.name for r in rollouts}
     ]
     return "; ".join([*parts, *_blockers(rollouts, snapshot.replacements)])
 
@@ -145,21 +145,22 @@ def _blockers(
     return [f"blocked by {', '.join([*found[:3], *more])}"] if found else []
 
 
-_STOP_LIMIT = 1.0
+_STOP_LIMIT: Final = 1.0
+"""Seconds that the manager gets to end."""
 
 
 class ManagerProcess:
     """Runs `navarchos manager` against the sandbox's server.
 
-    The process has a session of its own, so that Ctrl-C reaches the sandbox only,
-    which then stops it in order; and it ends with the sandbox, however that ends,
-    because it holds the other end of a pipe.
+    The process has a separate session, so that Ctrl-C reaches only the sandbox, which
+    then stops the process in order. The process also ends if the sandbox is killed,
+    because its standard input is a pipe of the sandbox.
 
     Args:
-        kubeconfig: How the manager finds and enters the server.
-        log: File that takes the manager's log lines.
-        restarts: How often a manager that died is started again before the
-            sandbox gives up.
+        kubeconfig: The kubeconfig of the manager.
+        log: The file for the logs of the manager.
+        restarts: How often a manager that exited is started again before the sandbox
+            fails.
     """
 
     def __init__(self, kubeconfig: Path, *, log: Path, restarts: int = 5) -> None:
@@ -171,37 +172,39 @@ class ManagerProcess:
 
     @property
     def peak_memory(self) -> int:
-        """Largest resident set seen, in bytes; 0 where the system does not tell."""
+        """The maximum resident set in bytes; 0 if the operating system does not report it."""
         if self._process is not None:
             self._peak = max(self._peak, _peak_memory(self._process.pid))
         return self._peak
 
     def start(self) -> None:
-        """Start the process; it connects on its own."""
+        """Start the process. It connects to the server by itself."""
         with self._log.open("ab") as log:
             self._process = _spawn(self._kubeconfig, log)
 
     def ensure_running(self) -> int | None:
-        """Start the process again if it died.
+        """Start the process again if it exited.
 
         Returns:
-            The status it died with, or `None` if it is well.
+            The exit status of the process, or `None` if it is running.
 
         Raises:
-            Failure: It has died too often; the line carries the last of its log.
+            CommandError: The process exited too often. The message has its last log line.
         """
         status = self._process.poll() if self._process is not None else 0
         if status is None:
             return None
         if self._restarts == 0:
-            raise CommandError(f"the manager keeps dying (status {status}): {self.last_log_line()}")
+            raise CommandError(
+                f"the manager exited too often (status {status}): {self.last_log_line()}"
+            )
         self._restarts -= 1
         self._forget()
         self.start()
         return status
 
     def stop(self) -> None:
-        """Ask the process to end, then make it."""
+        """Terminate the process, and kill it if it does not end in time."""
         process = self._process
         if process is None:
             return
@@ -222,7 +225,7 @@ class ManagerProcess:
     def last_log_line(self) -> str:
         """Return the last line of the manager's log."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
-        return next((line.strip() for line in reversed(lines) if line.strip()), "it logged nothing")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "no log lines")
 
 
 def _spawn(kubeconfig: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -252,20 +255,20 @@ def _peak_memory(pid: int) -> int:
 
 
 _TICK: Final = 0.25
-"""Seconds between looks when nothing happens; what happens wakes us at once."""
+"""Seconds between two checks of the manager process. Changes in the cluster wake the loop."""
 
 
 @dataclass(frozen=True, slots=True)
 class SandboxOptions:
-    """Size and pace of the sandbox.
+    """Size and speed of the sandbox.
 
     Attributes:
-        nodes: Nodes in the cluster.
-        pods_per_node: Pods on each of them, about.
-        speed: Simulated seconds per real second.
-        timeout: Real seconds until a run is given up.
-        port: Port of the server on loopback; 0 takes a free one.
-        kubeconfig: Where to write the kubeconfig; a temporary place when `None`.
+        nodes: The number of nodes.
+        pods_per_node: The approximate number of pods on each node.
+        speed: Simulated seconds in a real second.
+        timeout: Real seconds after which a run fails.
+        port: Port of the server on loopback; 0 uses a free port.
+        kubeconfig: The file to write the kubeconfig to; `None` for a temporary file.
     """
 
     nodes: int = 12
@@ -278,17 +281,17 @@ class SandboxOptions:
 
 @dataclass(frozen=True, slots=True)
 class SandboxResult:
-    """What a run came to, and why it failed if it did."""
+    """The result of a run; `failure` is the error if the run failed."""
 
     report: Report
     failure: CommandError | None
 
 
 class Sandbox:
-    """A cluster, its API server and the production manager, for as long as it is entered.
+    """A simulated cluster, its API server and the production manager, as a context manager.
 
-    Promises: leaving it, for whatever reason, ends the manager's process, frees
-    the port and removes what it wrote; within two seconds.
+    Promises: leaving the context ends the manager process, frees the port and removes
+    all files of the sandbox within two seconds, also after an error or a signal.
     """
 
     def __init__(self, options: SandboxOptions, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -304,7 +307,7 @@ class Sandbox:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # A second Ctrl-C must not leave the manager behind.
+        # A second Ctrl-C must not interrupt the stop of the manager.
         previous = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self._stack.close()
@@ -313,20 +316,20 @@ class Sandbox:
 
     @property
     def url(self) -> str:
-        """Where the server listens."""
+        """The URL of the server."""
         return self._server.url
 
     @property
     def kubeconfig(self) -> Path:
-        """The file that lets kubectl in."""
+        """The kubeconfig of the server."""
         return self._kubeconfig
 
     def roll_out(self, manifests: Sequence[Manifest], view: View) -> SandboxResult:
         """Create the objects and follow their rollouts to the end.
 
         Raises:
-            Failure: An object was refused (status 2, nothing was created), or the
-                manager keeps dying (1).
+            CommandError: The server refused an object (status 2, nothing was created), or
+                the manager exited too often (status 1).
         """
         files.check(self._client, manifests)
         started = self._clock.monotonic()
@@ -343,7 +346,7 @@ class Sandbox:
         return SandboxResult(report, self._judge(snapshot, names))
 
     def serve(self, view: View) -> None:
-        """Follow what happens until Ctrl-C."""
+        """Show the cluster until Ctrl-C."""
         with contextlib.suppress(KeyboardInterrupt):
             self._follow(view, until=lambda _: False)
 
@@ -399,11 +402,11 @@ class Sandbox:
 
     def _judge(self, snapshot: Snapshot, names: Sequence[str]) -> CommandError | None:
         for violation in self._cluster.violations:
-            return CommandError(f"a promise was broken: {violation}")
+            return CommandError(f"an invariant was violated: {violation}")
         if _all_completed(snapshot, names):
             return None
         ended = _all_ended(snapshot, names)
-        late = "" if ended else f"not done in {self._options.timeout:g} s: "
+        late = "" if ended else f"not completed within {self._options.timeout:g} s: "
         return CommandError(f"{late}{why_not_completed(snapshot, names)}")
 
     def _report(self, snapshot: Snapshot, names: Sequence[str], seconds: float) -> Report:

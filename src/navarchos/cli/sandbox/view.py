@@ -1,8 +1,8 @@
-"""The live view, and the plain lines for those without a terminal."""
+"""Views of a run: a live table on a terminal, plain lines elsewhere."""
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import Final, Protocol, Self
+from typing import Final, Protocol, Self, assert_never
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -15,27 +15,18 @@ from navarchos.cli.summary import remaining_time, summarize_rollout
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api.v1alpha1 import NodeRollout, RolloutPhase, Step
 
-__all__ = ["LiveView", "PlainView", "SilentView", "View", "choose_rows"]
+__all__ = ["LiveView", "PlainView", "SilentView", "View", "choose_rows", "render", "style_of"]
 
-_STYLES: Final = {
-    Step.WAITING: "dim",
-    Step.RESERVED: "cyan",
-    Step.CORDONED: "cyan",
-    Step.DRAINING: "yellow",
-    Step.RELEASING: "magenta",
-    Step.DONE: "green",
-    Step.FAILED: "bold red",
-}
 _FRAME: Final = 9  # lines around the rows: title, bar, estimate, header, borders
 
 
 class View(Protocol):
-    """Shows snapshots to a person."""
+    """Shows snapshots to the user."""
 
     def __enter__(self) -> Self: ...
     def __exit__(self, *_: object) -> None: ...
     def show(self, snapshot: Snapshot) -> None:
-        """Bring the view up to date."""
+        """Show a new snapshot."""
         ...
 
 
@@ -48,14 +39,14 @@ class _Quiet:
 
 
 class SilentView(_Quiet):
-    """Shows nothing: for `-o json`, where standard output belongs to a program."""
+    """Shows nothing: for `-o json`, where standard output has only the result."""
 
     def show(self, snapshot: Snapshot) -> None:
-        """Drop the snapshot."""
+        """Ignore the snapshot."""
 
 
 class PlainView(_Quiet):
-    """A line for each thing that happened, with the seconds since the start."""
+    """A line for each change, with the seconds since the start."""
 
     def __init__(self, write: Callable[[str], None], *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._write = write
@@ -63,14 +54,14 @@ class PlainView(_Quiet):
         self._started = clock.monotonic()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Write the notices of the snapshot."""
+        """Write the lines of the snapshot."""
         seconds = self._clock.monotonic() - self._started
         for notice in snapshot.log_lines:
             self._write(f"{seconds:6.1f}s  {notice.text}")
 
 
 class LiveView:
-    """A table of nodes, an overall bar and an estimate, redrawn in place."""
+    """A table of nodes, a progress bar and an estimate, redrawn in place."""
 
     def __init__(self, console: Console, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._console = console
@@ -85,7 +76,7 @@ class LiveView:
         self._live.stop()
 
     def show(self, snapshot: Snapshot) -> None:
-        """Redraw."""
+        """Redraw the table."""
         height = max(self._console.height - _FRAME, 5)
         self._live.update(render(snapshot, rows=height, now=self._clock.now()))
 
@@ -114,18 +105,47 @@ def _rollout_line(rollout: NodeRollout, now: datetime) -> RenderableType:
 
 
 def choose_rows(nodes: Iterable[NodeView], rows: int) -> list[NodeView]:
-    """Pick what fits: nodes in flight first, then the next ones, then the rest."""
-    ordered = sorted(nodes, key=_interest)
-    return ordered[:rows]
+    """Choose the nodes to show: nodes in flight first, then failed and waiting nodes."""
+    return sorted(nodes, key=_row_order)[:rows]
 
 
-def _interest(node: NodeView) -> tuple[int, int, str]:
+def _row_order(node: NodeView) -> tuple[int, int, str]:
     if node.step is None:
         return (3 if node.joined else 5, 0, node.name)
-    if node.step.in_flight:
-        return (0, -(node.priority or 0), node.name)
-    rank = {Step.FAILED: 1, Step.WAITING: 2}.get(node.step, 4)
-    return (rank, -(node.priority or 0), node.name)
+    return (_rank(node.step), -(node.priority or 0), node.name)
+
+
+def _rank(step: Step) -> int:
+    match step:
+        case Step.RESERVED | Step.CORDONED | Step.DRAINING | Step.RELEASING:
+            return 0
+        case Step.FAILED:
+            return 1
+        case Step.WAITING:
+            return 2
+        case Step.DONE:
+            return 4
+        case _:
+            assert_never(step)
+
+
+def style_of(step: Step) -> str:
+    """Return the rich style of a step."""
+    match step:
+        case Step.WAITING:
+            return "dim"
+        case Step.RESERVED | Step.CORDONED:
+            return "cyan"
+        case Step.DRAINING:
+            return "yellow"
+        case Step.RELEASING:
+            return "magenta"
+        case Step.DONE:
+            return "green"
+        case Step.FAILED:
+            return "bold red"
+        case _:
+            assert_never(step)
 
 
 def _table(nodes: list[NodeView], total: int) -> Table:
@@ -150,4 +170,4 @@ def _step_text(node: NodeView) -> Text:
         return Text("new machine" if node.joined else "", style="blue")
     if node.step is Step.DONE and not node.present:
         return Text("Done, replaced", style="green")
-    return Text(node.step, style=_STYLES[node.step])
+    return Text(node.step, style=style_of(node.step))
