@@ -1,36 +1,36 @@
-# Everything a person or CI needs; `make help` lists it.
+# Commands for developers and CI; `make help` lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# By variable, since no option reaches the environment that pip builds in; newer pip asks
-# for the second one there.
+# A variable, since no option reaches the environment in which pip builds; newer pip needs
+# the second one there.
 PINS := $(CURDIR)/constraints.txt
 
 .PHONY: help
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sort | awk -F':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
-# Installed again when what is installed changed.
+# Install again when one of these files has changed.
 $(STAMP): setup.cfg pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "make: $(PYTHON) is older than 3.11: install a newer one and say make PYTHON=python3.12" >&2; exit 1; }
+		{ echo "make: $(PYTHON) is older than 3.11: install a newer one and run make PYTHON=python3.12" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=$(PINS) PIP_BUILD_CONSTRAINT=$(PINS) \
 		$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
 .PHONY: venv
-venv: $(STAMP) ## Set up .venv with everything that the other targets need
+venv: $(STAMP) ## Create .venv with everything that the other targets need
 
 .PHONY: run
-run: $(STAMP) ## Replace the nodes of an embedded cluster, and watch it happen
+run: $(STAMP) ## Replace the nodes of an embedded cluster and show the progress
 	$(BIN)/navarchos sandbox
 
 .PHONY: test
-test: $(STAMP) ## Run all tests that need no other program
+test: $(STAMP) ## Run all tests that need no external program
 	$(BIN)/python -m pytest -q -n auto --maxprocesses=8 --dist worksteal
 
 .PHONY: nightly
@@ -63,12 +63,12 @@ crds: $(STAMP) ## Generate config/crds from the types
 	$(BIN)/navarchos crds --output config/crds
 
 .PHONY: manifests
-manifests: $(STAMP) ## Generate config/deploy and config/secure-metrics from the declared rights
+manifests: $(STAMP) ## Generate config/deploy and config/secure-metrics from the declared permissions
 	$(BIN)/navarchos manifests --output config/deploy
 	$(BIN)/navarchos manifests --metrics-secure --output config/secure-metrics
 
 .PHONY: verify
-verify: $(STAMP) ## Fail when a generated file differs from what is checked in
+verify: $(STAMP) ## Fail when a checked-in file differs from its generated content
 	$(BIN)/navarchos crds --check config/crds
 	$(BIN)/navarchos manifests --check config/deploy
 	$(BIN)/navarchos manifests --metrics-secure --check config/secure-metrics
@@ -78,7 +78,7 @@ rules: $(STAMP) ## List the rules of docs/spec that no test pins, of SECTIONS=ST
 	@$(BIN)/python -m tests.rules $(SECTIONS)
 
 .PHONY: controlplane
-controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the rest of a control plane
+controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the other programs of a control plane
 	@$(BIN)/python -m navarchos.testing.controlplane
 
 .PHONY: walkthrough
@@ -87,7 +87,7 @@ walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on i
 	$(BIN)/python -m pytest -q tests/e2e/test_readme.py tests/e2e/test_kubectl_apiserver.py \
 		tests/e2e/test_deploy.py tests/e2e/test_scale.py
 
-# Tests drain nodes. The cluster that somebody's shell names is nobody's to drain: only a
+# Tests drain nodes. They must not drain the cluster of the shell's KUBECONFIG: only a
 # KUBECONFIG on make's own command line counts, and no other reaches any program from here.
 unexport KUBECONFIG
 ON_A_CLUSTER := -q --server=real tests/e2e tests/integration/operator
@@ -107,9 +107,9 @@ endif
 e2e-kind: $(STAMP) ## Run them on a kind cluster, with the image; needs a container engine
 	@$(BIN)/python -m tests.e2e.kind $(ON_A_CLUSTER)
 
-# ONLY=informer-sync for some rows, QUICK=1 for small sizes, ROUNDS=1 for fewer turns.
+# ONLY=informer-sync for one row, QUICK=1 for small sizes, ROUNDS=1 for fewer turns.
 BENCH_OPTIONS := $(ONLY:%=--only %) $(QUICK:%=--quick) $(ROUNDS:%=--rounds %)
-# Programs are measured in an environment with what users install, and kopf as a peer.
+# Measured programs run in an environment with the package, its requirements, and kopf as a peer.
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 $(BENCH_STAMP): setup.cfg pyproject.toml constraints.txt
@@ -120,13 +120,13 @@ $(BENCH_STAMP): setup.cfg pyproject.toml constraints.txt
 
 .PHONY: bench
 bench: $(STAMP) $(BENCH_STAMP) controlplane ## Measure beside client-go and others; ONLY=ROW for one row, QUICK=1 for small sizes
-	@# As an installation does; where the variable that forbids it is set no start would.
+	@# As an installation does. Otherwise no start compiles where PYTHONDONTWRITEBYTECODE is set.
 	$(BENCH_VENV)/bin/python -m compileall -q src benchmarks
 	$(BIN)/python -m benchmarks $(BENCH_OPTIONS)
 	$(BIN)/python -m benchmarks.pages
 
 .PHONY: bench-guard
-bench-guard: $(STAMP) ## Fail when a hot path got dearer, by counts and ratios
+bench-guard: $(STAMP) ## Fail when a hot path became more expensive, by counts and ratios
 	$(BIN)/python -m benchmarks.guard
 
 .PHONY: bench-cluster
@@ -134,7 +134,7 @@ bench-cluster: $(STAMP) ## Measure a simulated cluster of 1,000 nodes and 30,000
 	$(BIN)/python -m benchmarks.cluster
 
 .PHONY: clean
-clean: ## Remove what the other targets made
+clean: ## Remove everything that the other targets created
 	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf src/*.egg-info

@@ -1,5 +1,6 @@
-"""What the framework costs, measured beside its peers: `make bench`.
+"""Measure the cost of the framework beside other libraries: `make bench`.
 
-`rows` has a module for each row of the targets, `subjects` the programs that are
-measured, each in a process of its own, `peers` those in Go. Nothing here is shipped.
+`rows` has a module for each row of the report. `subjects` has the measured programs in
+Python, each of which runs in a separate process, and `peers` the ones in Go. Nothing here
+is part of the package.
 """

@@ -1,4 +1,4 @@
-"""Measure what the framework's promises stand on, beside its peers, in one run.
+"""Run the rows of the report, beside other libraries.
 
 python -m benchmarks [--only ROW]... [--quick] [--rounds N] [--server real|in-process]
 """
@@ -30,7 +30,7 @@ ON_A_FILLED_SERVER: Final[dict[str, Callable[[Served, Sizes], Outcome]]] = {
     "watch-events": events.watch_events,
     "flame": informers.flame,
 }
-"""Rows that ask a server; they share one, in this order."""
+"""Rows that need a filled server. They share one, in this order."""
 
 ALONE: Final[dict[str, Callable[[Sizes, Serve], Outcome]]] = {
     "kopf": informers.against_kopf,
@@ -43,7 +43,7 @@ ALONE: Final[dict[str, Callable[[Sizes, Serve], Outcome]]] = {
     "scaling": scaling.scaling,
     "test-server": lambda sizes, _: apiserver.apiserver(sizes),
 }
-"""Rows that need none, or one of their own."""
+"""Rows that need no server or start one themselves."""
 
 SERVERS: Final[dict[str, Serve]] = {
     "real": servers.real,
@@ -54,13 +54,13 @@ _ROUNDS: Final = ("rounds", "slow_rounds", "scale_rounds")
 
 
 def main() -> None:
-    """Run the rows that are asked for."""
+    """Run the selected rows."""
     arguments = _arguments()
     sizes = QUICK if arguments.quick else FULL
     if arguments.rounds:
         sizes = replace(sizes, **dict.fromkeys(_ROUNDS, arguments.rounds))
     wanted = arguments.only or [*ON_A_FILLED_SERVER, *ALONE]
-    # What is not the real size, or not the real server, is no result to keep.
+    # Results of small sizes, or of another server, are not kept.
     folder = None if arguments.quick or arguments.server != "real" else RESULTS
     serve = SERVERS[arguments.server]
     for name in filter(wanted.__contains__, ALONE):
@@ -75,10 +75,13 @@ def _arguments() -> argparse.Namespace:
     rows = [*ON_A_FILLED_SERVER, *ALONE]
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument(
-        "--only", action="append", choices=rows, help="a row; may be repeated; all by default"
+        "--only",
+        action="append",
+        choices=rows,
+        help="run this row; may be repeated; all rows by default",
     )
-    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is kept")
-    parser.add_argument("--rounds", type=int, help="how often contenders take their turns")
+    parser.add_argument("--quick", action="store_true", help="use small sizes and keep no results")
+    parser.add_argument("--rounds", type=int, help="how often each contender runs")
     parser.add_argument("--server", choices=SERVERS, default="real")
     return parser.parse_args()
 

@@ -1,7 +1,7 @@
-"""What a pod finds around it: a folder with its service account, and where the server is.
+"""Imitate the service account of a pod: a folder with token, certificate and server address.
 
-A controller in a pod has no kubeconfig, so measured programs do without one, too: to read
-one takes the official package. It makes no difference to programs in Go.
+A controller in a pod has no kubeconfig, so the measured programs have none either: reading
+one loads the official package. It makes no difference to programs in Go.
 """
 
 import base64
@@ -37,10 +37,10 @@ _OBJECTS: Final[tuple[dict[str, Any], ...]] = (
 
 
 def write_account(server: ControlPlane, folder: Path) -> Path:
-    """Make a service account that may do everything, and write down what its pods find.
+    """Create a service account that may do everything, and write the files that its pods see.
 
     Returns:
-        The folder for `subjects.connecting.config_of`, in the one that was given.
+        The folder for `subjects.connecting.config_of`, inside the given one.
     """
     server.install(*_OBJECTS)
     found: Any = server.service_account_kubeconfig(_NAMESPACE, _NAME, lifetime=_LIFETIME)

@@ -1,4 +1,4 @@
-"""Changes pods at a steady rate, as kubelets do."""
+"""Change pods at a steady rate, as kubelets do."""
 
 import json
 import time
@@ -11,7 +11,7 @@ from navarchos.client import Client
 __all__ = ["WRITTEN_AT", "churn"]
 
 WRITTEN_AT: Final = "benchmark.navarchos/written-at"
-"""The annotation that says when a change was written, in nanoseconds since the epoch."""
+"""The annotation with the time of a write, in nanoseconds since the epoch."""
 
 _WRITERS: Final = 8
 _LIST_TIMEOUT: Final = 120.0
@@ -19,10 +19,10 @@ _MERGE: Final = {"Content-Type": "application/merge-patch+json"}
 
 
 def churn(served: Served, *, rate: float, seconds: float) -> int:
-    """Patch one pod after the other, and return how many were.
+    """Patch one pod after the other and return the number of patched pods.
 
-    At the given rate even if an answer takes long; each pod at most once, so that no
-    change hides another. Returns when all are answered.
+    The rate is kept even if an answer takes long. Each pod is patched at most once, so that
+    no change hides another. The function returns when all patches were answered.
     """
     with served.client() as client, ThreadPoolExecutor(_WRITERS) as writers:
         paths = _paths(client, int(rate * seconds))
@@ -54,4 +54,4 @@ def _write(client: Client, path: str) -> None:
     body = {"metadata": {"annotations": {WRITTEN_AT: str(time.time_ns())}}}
     answer = client.raw("PATCH", path, body=body, headers=_MERGE)
     if answer.status != 200:
-        raise RuntimeError(f"{path} is not patched: {answer.status}")
+        raise RuntimeError(f"patch of {path} failed: {answer.status}")

@@ -1,4 +1,4 @@
-"""The peers in Go: built once for each version and kept in the user's cache."""
+"""Build the peers in Go, once per version, and keep them in the user's cache."""
 
 import hashlib
 import json
@@ -21,23 +21,23 @@ WORKQUEUE: Final = Tool("workqueue", "kubernetes", "./workqueue")
 
 
 def version() -> str:
-    """Return the version of client-go that the module asks for."""
+    """Return the version of client-go that the module requires."""
     found = re.search(r"k8s\.io/client-go (v\S+)", (MODULE / "go.mod").read_text(encoding="utf-8"))
     assert found is not None
     return found[1]
 
 
 def program(tool: Tool) -> Path:
-    """Return where a peer is; builds it when no run before has.
+    """Return the path of a peer. Build it if no earlier run has.
 
     Raises:
-        BuildFailed: There is no Go toolchain, or it did not build.
+        BuildFailed: Go is missing, or the build failed.
     """
     cache = Cache(_directory())
     path = cache.path(tool.name)
-    with cache.locked(lambda: print("another run builds the peers: waiting for it")):
+    with cache.locked(lambda: print("waiting for another run that builds the peers")):
         if not path.exists():
-            print(f"building {tool.name} with client-go {version()}: some minutes, once")
+            print(f"building {tool.name} with client-go {version()}: this takes some minutes, once")
             with cache.staging() as folder:
                 build(tool, folder / tool.name, MODULE)
                 cache.install(folder / tool.name, tool.name)
@@ -45,7 +45,7 @@ def program(tool: Tool) -> Path:
 
 
 def built_with() -> dict[str, str]:
-    """Return the versions of client-go and Go that are in the program itself."""
+    """Return the versions of client-go and Go that the program reports."""
     said = subprocess.run(
         [program(INFORMER), "version"], capture_output=True, encoding="utf-8", check=True
     )
@@ -54,7 +54,7 @@ def built_with() -> dict[str, str]:
 
 
 def _directory() -> Path:
-    """Return a folder whose name has all that goes into the programs."""
+    """Return a folder whose name depends on everything that goes into the programs."""
     digest = hashlib.sha256()
     for path in sorted(MODULE.rglob("*")):
         if path.is_file():

@@ -3,8 +3,8 @@
     make bench-cluster
     python -m benchmarks.cluster 100 30     # nodes, pods on each
 
-Prints what it takes to fill it, to start its controllers, to let it rest, and to empty
-a fiftieth of its nodes: by the clock, of the processor, and of memory.
+Prints the wall time, processor time and memory of filling it, of starting its controllers,
+of a pause, and of emptying a fiftieth of its nodes.
 """
 
 import logging
@@ -33,7 +33,7 @@ class Stages:
         self._wall, self._processor = time.perf_counter(), time.process_time()
 
     def done(self, what: str) -> None:
-        """Print what the stage took that ends now."""
+        """Print the cost of the stage that ends now."""
         wall, processor = time.perf_counter(), time.process_time()
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
         print(
@@ -45,7 +45,7 @@ class Stages:
 
 
 def empty(server: ApiServer, client: Client, nodes: set[str]) -> int:
-    """Cordon nodes and evict their pods; returns how many."""
+    """Cordon nodes and evict their pods; return the number of pods."""
     pods, evicted, nobody = client.resource(PODS), 0, StopToken()
     for node in nodes:
         client.resource(NODES).patch(node, {"spec": {"unschedulable": True}})
@@ -60,7 +60,7 @@ def empty(server: ApiServer, client: Client, nodes: set[str]) -> int:
 
 
 def is_movable(pod: dict[str, object], nodes: set[str]) -> bool:
-    """Tell whether a pod is still on one of the nodes, and may go."""
+    """Return whether a pod is on one of the nodes and can be evicted."""
     metadata, spec = pod["metadata"], pod["spec"]
     assert isinstance(metadata, dict)
     assert isinstance(spec, dict)
@@ -72,8 +72,8 @@ def is_movable(pod: dict[str, object], nodes: set[str]) -> bool:
 
 
 def main(nodes: int = 1_000, pods_per_node: int = 30) -> None:
-    """Print the stages."""
-    # Warnings only: handlers that fall behind for a tenth of a second are no news here.
+    """Run and print all stages."""
+    # Warnings only: handlers that are late for a tenth of a second are expected here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
     options = ClusterOptions(nodes=nodes, pods_per_node=pods_per_node, job_pod_run=NEVER)
     with ApiServer() as server, Cluster(server, options=options) as cluster:
@@ -81,16 +81,16 @@ def main(nodes: int = 1_000, pods_per_node: int = 30) -> None:
         cluster.populate()
         stages.done(f"{nodes:,} nodes, {len(server.list('pods')):,} pods installed")
         cluster.start()
-        assert cluster.wait_until_ready(LIMIT), "not settled"
-        stages.done("controllers started and settled")
-        for what in ("s in which each object is looked at once", "s of rest"):
+        assert cluster.wait_until_ready(LIMIT), "not ready"
+        stages.done("controllers started and idle")
+        for what in ("s of first reconciles", "s without changes"):
             time.sleep(REST)
             stages.done(f"{REST:g} {what}")
         with Client(server.client_config(user_agent="bench")) as client:
             open_ones = [each for each in server.list("nodes") if not each["spec"].get("taints")]
             drained = {each["metadata"]["name"] for each in open_ones[: max(1, nodes // 50)]}
             evicted = empty(server, client, drained)
-        assert cluster.wait_until_ready(LIMIT), "not settled"
+        assert cluster.wait_until_ready(LIMIT), "not ready"
         stages.done(f"{len(drained)} nodes emptied, {evicted:,} pods moved")
         assert cluster.violations == []
 

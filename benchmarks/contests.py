@@ -1,4 +1,4 @@
-"""Contenders that do the same work in turn, and the ratios of what it cost them."""
+"""Let contenders do the same work in turn, and compute ratios of their costs."""
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ class Figures:
     """All runs of one contender.
 
     Attributes:
-        runs: In the order in which they were made.
+        runs: The runs, in order.
     """
 
     runs: Sequence[Run]
@@ -35,13 +35,13 @@ class Figures:
 
 @dataclass(frozen=True)
 class Target:
-    """What is to be reached, and what was.
+    """A quantity with its limit and its measured value.
 
     Attributes:
-        what: The quantity, and what it is compared with.
-        limit: What is to be reached.
-        measured: What was.
-        unit: Of both: `x` for a ratio.
+        what: The quantity, and the contender with which it is compared.
+        limit: The target value.
+        measured: The measured value.
+        unit: The unit of both; `x` for a ratio.
         sense: `AT_MOST` or `AT_LEAST`.
     """
 
@@ -53,21 +53,21 @@ class Target:
 
     @property
     def met(self) -> bool:
-        """Whether it was reached."""
+        """Whether the target was reached."""
         return self.measured <= self.limit if self.sense == AT_MOST else self.measured >= self.limit
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one row of the report says.
+    """The results of one row of the report.
 
     Attributes:
-        row: Its name.
-        title: What was done.
-        sizes: How much of it.
-        figures: Of each contender.
-        targets: In the order in which they are printed.
-        versions: Of whatever else took part.
+        row: The name of the row.
+        title: The work that was measured.
+        sizes: The amount of work.
+        figures: The runs of each contender, by name.
+        targets: The targets, in the order in which they are printed.
+        versions: Versions of other programs that took part.
         series: Points of plots, by plot and line.
     """
 
@@ -81,7 +81,7 @@ class Outcome:
 
 
 def contest(rounds: int, contenders: Mapping[str, Callable[[], Run]]) -> dict[str, Figures]:
-    """Run all contenders in turn, A B A B, so that what else the machine does meets all."""
+    """Run all contenders in turn, A B A B, so that other load affects all of them equally."""
     runs: dict[str, list[Run]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, run in contenders.items():

@@ -1,10 +1,10 @@
-"""Fail when a hot path got dearer: `make bench-guard`.
+"""Fail when a hot path became more expensive: `make bench-guard`.
 
 python -m benchmarks.guard [imports] [informer] [rollout]
 
-Counts and ratios only, never times, so that it says the same on any machine and under
-any load. A limit has room for other versions of Python and of the packages; what it is
-there to notice is far beyond it.
+It checks counts and ratios, never times, so that it gives the same answer on any machine
+and under any load. A limit leaves room for other versions of Python and of the packages;
+the faults that it detects exceed it by far.
 """
 
 import sys
@@ -30,13 +30,13 @@ _PATIENCE: Final = 120.0
 
 @dataclass(frozen=True)
 class Check:
-    """One count or ratio, and what it may be.
+    """One count or ratio with its limit.
 
     Attributes:
-        what: What is counted.
-        measured: How much it is.
-        limit: How much it may be.
-        noticed: What made it larger when this was tried.
+        what: The counted quantity.
+        measured: The measured value.
+        limit: The largest accepted value.
+        noticed: The fault that exceeded the limit when it was introduced for a trial.
     """
 
     what: str
@@ -46,7 +46,7 @@ class Check:
 
     @property
     def holds(self) -> bool:
-        """Whether it is within the limit."""
+        """Whether the value is within the limit."""
         return self.measured <= self.limit
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Check:
 
 
 def check_informer(served: Served) -> Iterator[Check]:
-    """Yield what an informer does for each pod and each change."""
+    """Yield the checks of an informer, per pod and per change."""
     served.fill(nodes=20, pods=_PODS)
     program = [sys.executable, "-m", "benchmarks.subjects.counting_informer"]
     with Subject([*program, str(served.kubeconfig), str(_PODS), str(_UPDATES)]) as subject:
@@ -65,16 +65,16 @@ def check_informer(served: Served) -> Iterator[Check]:
     requests = served.server.requests_by("guard-informer")
     yield Check("requests of an informer", sum(requests.values()), 2, "a request per object")
     yield Check(
-        "blocks kept per pod", counted["blocks_per_pod"], 45, "fields or copies nobody asked for"
+        "memory blocks kept per pod", counted["blocks_per_pod"], 45, "unused fields or copies"
     )
     yield Check("objects that handlers get as copies", counted["copies"], 0, "a copy per handler")
     yield Check("calls per pod of the first list", counted["calls_per_pod"], 95, "work per object")
     yield Check("calls per change", counted["calls_per_update"], 218, "work per change")
-    yield Check("decoding, of json.loads", decoded["ratio"], 0.3, "fields that nobody asked for")
+    yield Check("decoding, relative to json.loads", decoded["ratio"], 0.3, "unused fields")
 
 
 def check_rollout(served: Served) -> Iterator[Check]:
-    """Yield what the operator asks of the server for each pod that it moves."""
+    """Yield the checks of the operator: requests per pod and per node."""
     assert isinstance(served.server, ApiServer)
     moved = _NODES * _PODS_PER_NODE
     served.fill(nodes=_NODES, pods=0)
@@ -92,17 +92,17 @@ def check_rollout(served: Served) -> Iterator[Check]:
         raise RuntimeError(f"{evicted} of {moved} pods were evicted")
     yield Check("requests of a rollout, per pod", asked / moved, 2.3, "a request per pod")
     besides = (asked - evicted) / _NODES
-    yield Check("requests per node, besides its evictions", besides, 24, "a request per node")
+    yield Check("requests per node, without evictions", besides, 24, "a request per node")
 
 
 def _fleeting(number: int) -> dict[str, Any]:
-    """Return a pod that is gone as soon as it is evicted, without a kubelet."""
+    """Return a pod that disappears as soon as it is evicted, without a kubelet."""
     made = population.pod(number, population.node_name(number % _NODES))
     return {**made, "spec": {**made["spec"], "terminationGracePeriodSeconds": 0}}
 
 
 def check_imports() -> Iterator[Check]:
-    """Yield what an import loads."""
+    """Yield the checks of imports: the number of loaded modules."""
     for what, limit in (("import navarchos", 60), ("from navarchos import Manager", 700)):
         with Subject([sys.executable, "-m", "benchmarks.subjects.counting_imports", what]) as run:
             counted = run.report("imported")
@@ -113,7 +113,7 @@ def check_imports() -> Iterator[Check]:
 
 
 def main() -> None:
-    """Print the checks, of all parts or of those that are named; end with 1 when one fails."""
+    """Print the checks of all parts, or of the named ones; end with 1 when one fails."""
     parts = sys.argv[1:] or [*_PARTS]
     checks: list[Check] = []
     for part in parts:
@@ -121,7 +121,7 @@ def main() -> None:
             print(check, flush=True)
             checks.append(check)
     if not all(check.holds for check in checks):
-        sys.exit("bench-guard: a hot path got dearer; see above")
+        sys.exit("bench-guard: a hot path became more expensive; see above")
 
 
 def _on_a_server(check: Callable[[Served], Iterator[Check]]) -> Iterator[Check]:
@@ -137,7 +137,7 @@ _PARTS: Final[dict[str, Callable[[], Iterator[Check]]]] = {
 
 
 def _requests(server: ApiServer) -> int:
-    """Return the manager's requests; not the renewals of its lease, which follow the clock."""
+    """Return the manager's requests without renewals of its lease, which depend on time."""
     return sum(
         record.user_agent.startswith(MANAGER) and record.resource != "leases"
         for record in server.audit

@@ -1,4 +1,4 @@
-"""The Python that measured programs run in."""
+"""Choose the Python interpreter in which measured programs run."""
 
 import sys
 from pathlib import Path
@@ -10,14 +10,14 @@ _AS_INSTALLED: Final = Path(__file__).parents[1] / ".venv-bench" / "bin" / "pyth
 
 
 def is_as_installed() -> bool:
-    """Whether there is an environment with what users install, as `make bench` makes it."""
+    """Return whether the environment that `make bench` creates exists."""
     return _AS_INSTALLED.exists()
 
 
 def interpreter_path() -> str:
-    """Return the interpreter of that environment, or else of this one.
+    """Return the interpreter of that environment if it exists, otherwise the present one.
 
-    The difference is not small: structlog loads `rich` where some other package has
-    brought it along, as one that checks our imports does.
+    The difference matters: structlog loads `rich` where another package has installed it,
+    and import-linter does.
     """
     return str(_AS_INSTALLED) if is_as_installed() else sys.executable

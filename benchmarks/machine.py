@@ -1,4 +1,4 @@
-"""What the figures depend on: the machine, and the versions of all that took part."""
+"""Describe the machine and the versions of all programs that took part."""
 
 import os
 import platform
@@ -17,21 +17,21 @@ __all__ = ["Steal", "describe_machine", "versions"]
 class Steal:
     """Counts, from now on, the time that a virtual machine waited for its host's processors.
 
-    It makes whoever sleeps and wakes up pay more than who does not, in processor time too,
-    so that ratios of a row in which much was stolen say little.
+    A program that sleeps and wakes up often loses more by it than others, in processor time
+    too, so ratios of a row with much stolen time mean little.
     """
 
     def __init__(self) -> None:
         self._began = _ticks()
 
     def percent(self) -> float:
-        """Return how much of the time of all processors it was."""
+        """Return the stolen share of the time of all processors, in percent."""
         (stolen, all_), (stolen_before, all_before) = _ticks(), self._began
         return round(100 * (stolen - stolen_before) / max(all_ - all_before, 1), 1)
 
 
 def describe_machine() -> dict[str, object]:
-    """Return what the machine is made of."""
+    """Return processor, memory, kernel and load of the machine."""
     return {
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -43,7 +43,7 @@ def describe_machine() -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of ours, of the peers and of the servers."""
+    """Return the versions of this package, the peers and the servers."""
     packages = ("navarchos", "msgspec", "urllib3", "kubernetes", "kopf")
     return {
         "python": sys.version.split()[0],

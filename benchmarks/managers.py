@@ -1,4 +1,4 @@
-"""The operator's manager as a process of its own, and what it costs from outside."""
+"""Run the operator's manager as a separate process and measure it from outside."""
 
 import http.client
 import json
@@ -25,7 +25,7 @@ class ManagerProcess:
     """`navarchos manager` with leader election, as it is shipped, for a `with` block.
 
     Attributes:
-        ready_seconds: From the start of the process until `/readyz` said yes.
+        ready_seconds: Time from the start of the process until `/readyz` answered 200.
     """
 
     def __init__(self, kubeconfig: Path) -> None:
@@ -40,7 +40,7 @@ class ManagerProcess:
 
     def __enter__(self) -> Self:
         usual = {name: value for name, value in os.environ.items() if name != MUTATION_VARIABLE}
-        # Outlives this block only while the process holds it; see __exit__.
+        # The process may still hold it after this block; see __exit__.
         self._log = tempfile.TemporaryFile("w+b")
         began = time.monotonic()
         self._process = subprocess.Popen(
@@ -72,16 +72,16 @@ class ManagerProcess:
         self._log.close()
 
     def cpu(self) -> float:
-        """Return the processor seconds so far, user and system."""
+        """Return the processor seconds used so far, user and system."""
         return cpu_of(self._process.pid)
 
     def memory(self, line: str = "VmRSS") -> int:
-        """Return the bytes that are resident; or at the peak, with `VmHWM`."""
+        """Return the resident memory in bytes, or its peak with `VmHWM`."""
         status = Path(f"/proc/{self._process.pid}/status").read_text(encoding="ascii")
         for each in status.splitlines():
             if each.startswith(f"{line}:"):
                 return int(each.split()[1]) * 1024
-        raise self._failed("has no memory")
+        raise self._failed("memory cannot be read")
 
     def _wait_until_ready(self, deadline: float) -> None:
         while not self._is_ready():
@@ -113,7 +113,7 @@ class ManagerProcess:
         return None
 
     def _logged(self) -> bytes:
-        # By position: the process writes at the one that it shares with us.
+        # By position, because the file position is shared with the process that writes.
         return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0)
 
     def _failed(self, why: str) -> SubjectFailed:

@@ -1,9 +1,10 @@
-"""Put the results that are kept into the documentation.
+"""Write the stored results into the documentation.
 
 python -m benchmarks.pages [--check]
 
-`docs/performance.md` has a pair of comments for each row, and what stands between them
-is written here; plots go beside it. `--check` only says whether anything would change.
+`docs/performance.md` has a pair of comments for each row; the text between them is written
+here, and plots are written beside the page. `--check` only reports whether anything would
+change.
 """
 
 import json
@@ -30,7 +31,7 @@ _SIGNS: Final = {"at most": "≤", "at least": "≥"}
 
 
 def main() -> None:
-    """Write what has changed; or fail if something has, with `--check`."""
+    """Write changed files; with `--check`, fail if there are any."""
     stale = {path: text for path, text in files().items() if _read(path) != text}
     if "--check" not in sys.argv[1:]:
         for path, text in stale.items():
@@ -38,11 +39,11 @@ def main() -> None:
             path.write_text(text, encoding="utf-8")
     elif stale:
         names = ", ".join(str(path.relative_to(ROOT)) for path in stale)
-        sys.exit(f"not what benchmarks/results say: {names}; run `python -m benchmarks.pages`")
+        sys.exit(f"out of date with benchmarks/results: {names}; run `python -m benchmarks.pages`")
 
 
 def files() -> dict[Path, str]:
-    """Return the page and the plots as the results want them."""
+    """Return the page and the plots as they follow from the results."""
     found = {path.stem: json.loads(path.read_text("utf-8")) for path in RESULTS.glob("*.json")}
     text = PAGE.read_text(encoding="utf-8")
     plots = {name: drawn for row in found.values() for name, drawn in _plots(row)}

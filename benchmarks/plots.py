@@ -1,4 +1,4 @@
-"""Plots as SVG, by hand: two shapes, thirty lines each, and nothing to install for them."""
+"""Draw line plots and flame graphs as SVG, without a plotting package."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ _LETTER: Final = 7
 
 
 def slope(points: Points) -> float:
-    """Return how much a quantity grows for each unit, by least squares."""
+    """Return the growth of a quantity per unit, by least squares."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     spread = sum((x - mean_x) ** 2 for x, _ in points)
@@ -108,7 +108,7 @@ def _text(x: float, y: float, text: str, *, anchor: str = "start", size: int = 1
 
 
 def _round_up(value: float) -> float:
-    """Return the next number that reads well on an axis."""
+    """Return the next round number for an axis."""
     unit = 10 ** math.floor(math.log10(value)) if value > 0 else 1.0
     return next(unit * step for step in (1, 2, 4, 5, 8, 10, 20) if unit * step >= value)
 

@@ -1,8 +1,8 @@
-"""Nodes and pods that carry what real ones carry: about 11 KB of JSON a pod.
+"""Make nodes and pods with the fields of real ones: about 11 KB of JSON per pod.
 
 Two containers with environment, probes, resources and mounts; config, scratch and token
 volumes; owner, labels and annotations; a status with conditions and container statuses;
-and `managedFields` of those who write a pod: its controller and its kubelet.
+and `managedFields` of the two writers of a pod, its controller and its kubelet.
 """
 
 import uuid
@@ -20,11 +20,11 @@ _CREATED: Final = "2026-01-10T09:00:00Z"
 _APPS: Final = 300
 _IMAGES: Final = 20
 _REGISTRY: Final = "registry.example.com/team"
-_MIX: Final = 2_654_435_761  # Knuth's: neighbours get hashes that look unrelated
+_MIX: Final = 2_654_435_761  # Knuth's constant: hashes of neighbouring numbers look unrelated
 
 
 def namespaces() -> Iterator[JsonObject]:
-    """Yield the namespaces that pods are spread over."""
+    """Yield the namespaces of all pods."""
     for number in range(NAMESPACES):
         yield {
             "apiVersion": "v1",
@@ -36,7 +36,7 @@ def namespaces() -> Iterator[JsonObject]:
 
 
 def owners() -> Iterator[JsonObject]:
-    """Yield the ReplicaSets that pods belong to."""
+    """Yield the ReplicaSets of all pods."""
     for number in range(_APPS):
         app, template = _names(number)
         labels = {"app": app, "pod-template-hash": template}
@@ -233,7 +233,7 @@ def _uid(kind: str, number: int) -> str:
 
 
 def _bits(kind: str, number: int) -> int:
-    """Return 128 bits; not Python's own hash, which differs from run to run."""
+    """Return 128 pseudo-random bits that do not change between runs, unlike Python's hash."""
     mixed = number + 1
     for byte in kind.encode():
         mixed = (mixed ^ byte) * 0x0000000001000000000000000000013B % 2**128
@@ -331,7 +331,7 @@ _VOLUMES: Final = [
 
 
 def _owned(*names: str, **inner: JsonObject) -> JsonObject:
-    """Return who-owns-what, in the notation of `managedFields`."""
+    """Return the fields of an object in the notation of `managedFields`."""
     return {
         **{f"f:{name}": {} for name in names},
         **{f"f:{name}": fields for name, fields in inner.items()},
@@ -339,7 +339,7 @@ def _owned(*names: str, **inner: JsonObject) -> JsonObject:
 
 
 def _entries(key: str, values: tuple[str, ...], fields: JsonObject) -> JsonObject:
-    """Return the same for a list whose entries are told apart by a key."""
+    """Return the same for a list whose entries have a key."""
     return {
         ".": {},
         **{f'k:{{"{key}":"{value}"}}': {".": {}, **fields} for value in values},

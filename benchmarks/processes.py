@@ -1,4 +1,4 @@
-"""Runs a measured program, and reads what it says of itself."""
+"""Run a measured program and read its reports."""
 
 import json
 import os
@@ -20,15 +20,15 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _LINES_SHOWN: Final = 15
 
 Report = Mapping[str, Any]
-"""What a program says of one stage; `subjects/reporting.py` has the keys."""
+"""A program's report on one stage; `subjects/reporting.py` documents the keys."""
 
 
 class SubjectFailed(Exception):
-    """A measured program ended, or said nothing, before it had reported.
+    """A measured program ended, or was silent, before its report.
 
     Attributes:
-        command: What was run.
-        why: How it ended, with the end of what it wrote.
+        command: The command.
+        why: How it ended, with the last lines of its output.
     """
 
     def __init__(self, command: Sequence[str], why: str) -> None:
@@ -41,7 +41,7 @@ class SubjectFailed(Exception):
 
 
 class Subject:
-    """A measured program that runs, for the length of a `with` block.
+    """A measured program that runs for the length of a `with` block.
 
     Args:
         command: The program and its arguments.
@@ -53,7 +53,7 @@ class Subject:
         self._timeout = timeout
 
     def __enter__(self) -> Self:
-        # The mutation detector of test runs keeps a second copy of everything.
+        # The mutation detector of the test suite would keep a second copy of each object.
         usual = {name: value for name, value in os.environ.items() if name != MUTATION_VARIABLE}
         self._process = subprocess.Popen(
             self._command,
@@ -95,7 +95,7 @@ class Subject:
         return self._process.pid
 
     def order(self, line: str = "") -> None:
-        """Let the program go on."""
+        """Let the program continue."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n")
         self._process.stdin.flush()
@@ -104,8 +104,8 @@ class Subject:
         """Wait for the report of a stage.
 
         Raises:
-            SubjectFailed: The program ended, was silent for too long, said something
-                else, or is elsewhere.
+            SubjectFailed: The program ended, was silent for too long, wrote something
+                else, or reported another stage.
         """
         assert self._process.stdout is not None
         timer = threading.Timer(self._timeout, self._process.kill)
@@ -122,7 +122,9 @@ class Subject:
         try:
             found: dict[str, Any] = json.loads(line)
         except json.JSONDecodeError as error:
-            raise SubjectFailed(self._command, f"says {line.strip()!r}") from error
+            raise SubjectFailed(
+                self._command, f"wrote {line.strip()!r} instead of a report"
+            ) from error
         if found["stage"] != stage:
             raise SubjectFailed(self._command, f"is at {found['stage']!r} instead of {stage!r}")
         return found
@@ -134,7 +136,7 @@ class Subject:
 
 
 def cpu_of(pid: int) -> float:
-    """Return the processor seconds that a process has had, user and system."""
+    """Return the processor seconds that a process has used, user and system."""
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
-    fields = text.rpartition(")")[2].split()  # the name before may have blanks
+    fields = text.rpartition(")")[2].split()  # the name before it may contain blanks
     return (int(fields[11]) + int(fields[12])) / _TICKS

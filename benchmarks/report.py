@@ -1,4 +1,4 @@
-"""What is printed and what is kept of a row."""
+"""Print the results of a row and store them as JSON."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _SECONDS: Final = frozenset({"cpu", "cpu_sync", "cpu_server", "seconds"})
 def as_json(
     outcome: Outcome, machine: Mapping[str, object], versions: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Return all of an outcome, every run included."""
+    """Return an outcome with all its runs as JSON."""
     return {
         "row": outcome.row,
         "title": outcome.title,
@@ -33,14 +33,14 @@ def as_json(
 
 
 def keep(folder: Path, found: Mapping[str, Any]) -> None:
-    """Write an outcome where the documentation takes it from."""
+    """Store an outcome for the documentation."""
     folder.mkdir(parents=True, exist_ok=True)
     text = json.dumps(found, indent=1, ensure_ascii=False)
     (folder / f"{found['row']}.json").write_text(f"{text}\n", encoding="utf-8")
 
 
 def table(figures: Mapping[str, Figures]) -> Iterator[str]:
-    """Yield the lines of a table: a contender a line, the medians of its quantities."""
+    """Yield the lines of a table: one line per contender, with the medians of its quantities."""
     medians = {name: found.medians() for name, found in figures.items()}
     quantities = list(dict.fromkeys(name for found in medians.values() for name in found))
     yield " ".join([f"{'':<26}", *(f"{name:>16}" for name in quantities)])
@@ -50,7 +50,7 @@ def table(figures: Mapping[str, Figures]) -> Iterator[str]:
 
 
 def targets(outcome: Outcome) -> Iterator[str]:
-    """Yield a line for each target: what, how much, and was it reached."""
+    """Yield a line for each target: quantity, limit, measured value and verdict."""
     for target in outcome.targets:
         sign = "≤" if target.sense == AT_MOST else "≥"
         verdict = "met" if target.met else "NOT MET"
@@ -61,7 +61,7 @@ def targets(outcome: Outcome) -> Iterator[str]:
 
 
 def shown(quantity: str, value: float) -> str:
-    """Return a quantity with its unit, as people read it."""
+    """Return a quantity as text with its unit."""
     if quantity in _MEMORY:
         return f"{value / _MEBIBYTE:,.1f} MiB"
     if quantity in _SECONDS:

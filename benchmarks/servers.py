@@ -1,9 +1,9 @@
-"""The API servers that contenders ask, filled in seconds instead of minutes.
+"""Start the API servers for contenders, and fill them in seconds instead of minutes.
 
-A real one gets its objects as etcd would have them: through the API twenty thousand
-pods are forty thousand requests, of which none is what is measured. An API server reads
-what another wrote, in JSON or protobuf; a pod that was put like this and one that was
-created are the same to every client.
+The objects of a real server are written directly into etcd: creating twenty thousand pods
+through the API takes forty thousand requests, none of which is measured. An API server
+reads such objects in JSON or protobuf, and clients cannot distinguish them from objects
+that were created through the API.
 """
 
 import base64
@@ -39,16 +39,16 @@ JsonObject = dict[str, Any]
 
 @dataclass
 class Served:
-    """A server that runs.
+    """A running server.
 
     Attributes:
         server: The server.
-        kubeconfig: How to reach it, as a file.
-        account: What a pod finds around it, in a folder; see `accounts`. `None`
-            where there are no service accounts.
-        nodes: How many nodes it has.
-        pods: How many pods it has.
-        pod_annotations: What pods that are added bear beside the usual.
+        kubeconfig: A kubeconfig file for it.
+        account: A folder with the service account of a pod; see `accounts`. `None`
+            where the server has no service accounts.
+        nodes: The number of its nodes.
+        pods: The number of its pods.
+        pod_annotations: Additional annotations of pods that are added.
     """
 
     server: ApiServer | ControlPlane
@@ -60,11 +60,11 @@ class Served:
 
     @property
     def place(self) -> Path:
-        """Where a program finds all that it needs to reach the server, as in a pod if possible."""
+        """The account folder if the server has service accounts, otherwise the kubeconfig."""
         return self.account or self.kubeconfig
 
     def fill(self, nodes: int, pods: int) -> None:
-        """Add what is missing to that many nodes and pods; nothing is ever removed."""
+        """Add nodes and pods until there are that many. Nothing is ever removed."""
         nodes, pods = max(nodes, self.nodes), max(pods, self.pods)
         parts = [
             () if self.nodes else population.namespaces(),
@@ -79,15 +79,15 @@ class Served:
         self.nodes, self.pods = nodes, pods
 
     def cpu(self) -> float:
-        """Return the processor seconds that the API server has had; 0 if it is in this process."""
+        """Return the processor seconds of the API server; 0 if it is in this process."""
         return 0.0 if isinstance(self.server, ApiServer) else _cpu_of(self.server, "kube-apiserver")
 
     def kubelets_cpu(self) -> float:
-        """Return the processor seconds that kwok has had; 0 if kubelets are in this process."""
+        """Return the processor seconds of kwok; 0 if kubelets are in this process."""
         return 0.0 if isinstance(self.server, ApiServer) else _cpu_of(self.server, "kwok")
 
     def client(self) -> Client:
-        """Return a client of somebody who may do everything, to be closed by its user."""
+        """Return a client of an administrator. The caller must close it."""
         return Client(self.server.client_config(user_agent="benchmark"))
 
     def _put(self, objects: Iterable[JsonObject]) -> None:
@@ -99,11 +99,11 @@ class Served:
 
 @contextmanager
 def real(*, unleased: bool = False) -> Iterator[Served]:
-    """Start etcd and kube-apiserver; no controller that would clean up orphans.
+    """Start etcd and kube-apiserver, without controllers that would delete orphaned objects.
 
     Args:
-        unleased: Whether kubelets, if there will be any, keep no leases. A thousand
-            of them write a hundred leases a second, which nobody reads here.
+        unleased: Whether kubelets write no leases. A thousand of them write a hundred
+            leases a second, which no program reads here.
     """
     arguments = {"etcd": [f"--quota-backend-bytes={_QUOTA}"]}
     if unleased:
@@ -129,25 +129,26 @@ def in_process() -> Iterator[Served]:
 def _cpu_of(plane: ControlPlane, program: str) -> float:
     """Return the processor seconds of one of a control plane's processes."""
     for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):  # ended meanwhile
+        with suppress(OSError):  # the process has ended meanwhile
             command = (process / "cmdline").read_text(encoding="utf-8")
             called, _, arguments = command.partition("\0")
             if Path(called).name == program and str(plane.directory) in arguments:
                 return cpu_of(int(process.name))
-    raise RuntimeError(f"{program} has no process")
+    raise RuntimeError(f"no process of {program} is running")
 
 
 def _put(url: str, objects: Iterable[JsonObject]) -> None:
-    """Write objects where an API server looks for them.
+    """Write objects into etcd, under the keys of the API server.
 
-    One a write, as in life: what one transaction writes has one resourceVersion.
+    Each object is a separate write, because objects of one transaction would share a
+    resourceVersion, which real objects do not.
     """
     with (
         urllib3.connection_from_url(url, maxsize=_WRITERS) as etcd,
         ThreadPoolExecutor(_WRITERS) as writers,
     ):
         for batch in _batches(objects):
-            # Whole batches: all at once would hold every object in memory.
+            # In batches, because all at once would hold every object in memory.
             list(writers.map(partial(_put_one, etcd), batch))
 
 
@@ -156,7 +157,7 @@ def _put_one(etcd: urllib3.HTTPConnectionPool, obj: JsonObject) -> None:
     put = {"key": _b64(_key(obj)), "value": _b64(value)}
     answer = etcd.request("POST", "/v3/kv/put", json=put)
     if answer.status != 200:
-        raise RuntimeError(f"etcd refuses {_key(obj)}: {answer.data.decode()}")
+        raise RuntimeError(f"etcd refused {_key(obj)}: {answer.data.decode()}")
 
 
 def _batches(objects: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
@@ -167,7 +168,7 @@ def _batches(objects: Iterable[JsonObject]) -> Iterator[list[JsonObject]]:
 
 def _key(obj: JsonObject) -> str:
     metadata = obj["metadata"]
-    # Nodes have kept the name of their first release.
+    # The key of nodes still has the name from their first release.
     folder = {"Node": "minions"}.get(obj["kind"], f"{obj['kind'].lower()}s")
     return "/".join(
         ("/registry", folder, *filter(None, [metadata.get("namespace")]), metadata["name"])

@@ -1,4 +1,4 @@
-"""How much work each row is."""
+"""The amount of work of each row."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,22 +12,22 @@ class Sizes:
     """The sizes of one run of the report.
 
     Attributes:
-        nodes: Of the filled cluster.
-        pods: Of the filled cluster.
-        rounds: How often contenders take their turns.
-        slow_rounds: The same where a peer takes half a minute.
+        nodes: Nodes of the filled cluster.
+        pods: Pods of the filled cluster.
+        rounds: How often each contender runs.
+        slow_rounds: The same for rows in which a peer takes half a minute.
         kopf_pods: Pods in the cluster that kopf indexes.
-        rate: Changes a second that are followed.
-        follow_seconds: For how long.
-        keys: That go through a queue.
+        rate: Changes per second for rows that follow a watch.
+        follow_seconds: How long these rows run.
+        keys: Keys that go through a queue.
         delayed: Keys that wait in a queue.
-        idle: Nodes and pods of clusters that the operator looks at, growing.
-        idle_seconds: For how long.
+        idle: Nodes and pods of the clusters for the operator at rest, growing.
+        idle_seconds: How long it is measured.
         rollout_nodes: Nodes that are replaced.
         rollout_pods_per_node: Pods on each.
-        rollout_concurrent: How many nodes at a time.
-        grace_seconds: How long each pod takes to end; 30 are what Kubernetes gives it.
-        scale_rounds: How often each point of a plot is taken.
+        rollout_concurrent: Nodes that are replaced at a time.
+        grace_seconds: How long each pod takes to terminate; the default of Kubernetes is 30.
+        scale_rounds: How often each point of a plot is measured.
         scale_pods: Pods in a cache, growing.
         scale_nodes: Nodes in a cache.
         scale_watchers: Watches of a process, one for each node.

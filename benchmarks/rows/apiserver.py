@@ -1,4 +1,4 @@
-"""The API server for tests: what it does in a second of its processor's time."""
+"""Measure the API server for tests: requests and events per second of processor time."""
 
 import sys
 from typing import Final
@@ -14,7 +14,7 @@ _OURS: Final = "ApiServer and its clients"
 
 
 def apiserver(sizes: Sizes) -> Outcome:
-    """Ask it for one object many times, for many at once, and follow from many watches."""
+    """Get one object many times, list many objects, and deliver events to many watches."""
     figures = contest(sizes.slow_rounds, {_OURS: _serve})
     found = figures[_OURS]
     return Outcome(

@@ -1,4 +1,4 @@
-"""Following changes: what an update costs, and how soon a handler hears of it."""
+"""Measure watch events: processor time per update, and latency until the handler is called."""
 
 import statistics
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _OURS: Final = "navarchos"
 
 
 def watch_events(served: Served, sizes: Sizes) -> Outcome:
-    """Let each contender follow the same rate of changes."""
+    """Let each contender process the same rate of changes."""
     served.fill(sizes.nodes, sizes.pods)
     subject = "benchmarks.subjects.navarchos_informer"
     ours = (interpreter_path(), "-m", subject, "drain", str(served.place))
@@ -59,7 +59,7 @@ def watch_events(served: Served, sizes: Sizes) -> Outcome:
             ),
             *(
                 Target(
-                    f"{name} from write to handler, of client-go {peer}'s",
+                    f"{name} from write to handler, relative to client-go {peer}",
                     1.1,
                     ratio(f"{name}_ms", peer.lower()),
                 )
@@ -71,7 +71,7 @@ def watch_events(served: Served, sizes: Sizes) -> Outcome:
 
 
 def follow(command: tuple[str, ...], served: Served, sizes: Sizes) -> Run:
-    """Let one informer follow changes; gives microseconds of CPU per update, and latencies."""
+    """Return microseconds of processor time per update, and latencies, of one informer."""
     with Subject(command) as subject:
         subject.report("synced")
         subject.report("after_gc")

@@ -1,4 +1,4 @@
-"""How long a slot stands empty between one node and the next."""
+"""Measure how long a slot is empty between one node and the next."""
 
 import statistics
 import threading
@@ -25,9 +25,9 @@ Serve = Callable[..., AbstractContextManager[Served]]
 
 
 class _Gaps:
-    """Notes the time from the end of each node to the start of the next, as a watch sees it.
+    """Records the time from the end of each node to the start of the next, as seen by a watch.
 
-    Both ends come late by the way of an event; what is left in a gap is the difference.
+    Both events arrive with about the same delay, which therefore cancels out.
     """
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _Gaps:
         self._found: list[float] = []  # guarded by _gaps_lock
 
     def moved(self, old: NodeReplacement, new: NodeReplacement) -> None:
-        """Take note of a change."""
+        """Record a change."""
         if old.status.current is new.status.current:
             return
         now = time.monotonic()
@@ -54,7 +54,7 @@ class _Gaps:
 
 
 def gap(_: Sizes, serve: Serve) -> Outcome:
-    """Replace empty nodes one at a time, and look how long nothing is in flight."""
+    """Replace empty nodes one at a time and measure how long no node is in flight."""
     with serve() as served:
         install_definitions_of_ours(served)
         served.fill(_NODES, 0)

@@ -1,4 +1,4 @@
-"""Filling a cache with the pods of a cluster, beside client-go and the official package."""
+"""Fill a cache with the pods of a cluster, beside client-go and the official package."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -139,7 +139,7 @@ def against_kopf(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served
 
 
 def flame(served: Served, sizes: Sizes) -> Outcome:
-    """Tell where our informer's processor time goes."""
+    """Record the stacks in which our informer spends its processor time."""
     served.fill(sizes.nodes, sizes.pods)
     with Subject(python("profiled_informer", "drain", str(served.place))) as subject:
         synced, profiled = subject.report("synced"), subject.report("profiled")
@@ -156,18 +156,18 @@ def flame(served: Served, sizes: Sizes) -> Outcome:
 def ours(
     kind: str, served: Served, handlers: int = 1, *, in_a_pod: bool = True
 ) -> Callable[[], Run]:
-    """Return a run of our informer, in a pod as far as the server knows service accounts."""
+    """Return a run of our informer, with a service account if the server has them."""
     place = served.place if in_a_pod else served.kubeconfig
     arguments = (kind, str(place), str(handlers))
     return partial(fill, python("navarchos_informer", *arguments))
 
 
 def fill(command: tuple[str | Path, ...]) -> Run:
-    """Run one informer until its cache is filled and its handler has heard of all.
+    """Run one informer until its cache is filled and its handler was called for every pod.
 
-    Gives the processor time of the whole process, and of the sync without the start of
-    the program; seconds of the sync; resident memory then, after what can be given back
-    was given back, and at its peak.
+    Returns the processor time of the whole process and of the sync alone, the seconds of
+    the sync, and the resident memory at that time, after a garbage collection, and at the
+    peak.
     """
     with Subject(list(map(str, command))) as subject:
         synced, collected = subject.report("synced"), subject.report("after_gc")
@@ -198,7 +198,7 @@ def _ratio(figures: Mapping[str, Figures], peer: str, *, of: str = _OURS) -> Cal
 def _contest(
     served: Served, rounds: int, contenders: Mapping[str, Callable[[], Run]]
 ) -> dict[str, Figures]:
-    """Let each contender fill its cache in turn; all of them must have all pods."""
+    """Let each contender fill its cache in turn. Each of them must have all pods."""
     observed = {name: partial(_observed, served, run) for name, run in contenders.items()}
     figures = contest(rounds, observed)
     for name, found in figures.items():
@@ -229,7 +229,7 @@ def _outcome(
 
 
 def _observed(served: Served, run: Callable[[], Run]) -> Run:
-    """Add what it cost the API server."""
+    """Add the processor time of the API server."""
     before = served.cpu()
     found = run()
     return {**found, "cpu_server": served.cpu() - before}

@@ -1,4 +1,4 @@
-"""What the operator costs: while nothing happens, and for each pod that it moves."""
+"""Measure the operator: at rest, and per pod that it evicts."""
 
 import math
 import time
@@ -29,7 +29,7 @@ __all__ = [
 
 _CRDS: Final = ROOT / "config" / "crds"
 MANAGER: Final = "navarchos-manager"
-"""How the user agent of the manager begins."""
+"""The beginning of the manager's user agent."""
 
 _MEBIBYTE: Final = 2**20
 _NAME: Final = "benchmark"
@@ -46,7 +46,7 @@ Serve = Callable[..., AbstractContextManager[Served]]
 
 
 def idle(sizes: Sizes, serve: Serve) -> Outcome:
-    """Let the manager look at clusters of two sizes in which nothing happens."""
+    """Run the manager on clusters of growing size in which nothing changes."""
     figures: dict[str, Figures] = {}
     with serve() as served:
         install_definitions_of_ours(served)
@@ -70,14 +70,14 @@ def idle(sizes: Sizes, serve: Serve) -> Outcome:
 
 
 def rollout_of_few(sizes: Sizes, serve: Serve) -> Outcome:
-    """Do the same with a fifth of the nodes at a time: are servers the ones who are slow?"""
+    """Do the same with a fifth of the nodes at a time, to see whether the servers are the limit."""
     concurrent = sizes.rollout_concurrent // 5
     few = replace(sizes, rollout_nodes=6 * concurrent, rollout_concurrent=concurrent)
     return replace(rollout(few, serve), row="rollout-few")
 
 
 def rollout(sizes: Sizes, serve: Serve) -> Outcome:
-    """Replace all nodes of a cluster whose pods end when they are told to, in their time."""
+    """Replace all nodes of a cluster whose pods take their grace period to terminate."""
     nodes, per_node = sizes.rollout_nodes, sizes.rollout_pods_per_node
     with serve(unleased=True) as served:
         served.pod_annotations = {TERMINATES_AFTER: f"{sizes.grace_seconds:g}s"}
@@ -110,7 +110,7 @@ def rollout(sizes: Sizes, serve: Serve) -> Outcome:
 
 
 def start_rollout(client: Client, concurrent: int) -> None:
-    """Have all nodes replaced."""
+    """Create a rollout of all nodes."""
     manifest = {
         "apiVersion": _ROLLOUTS.api_version,
         "kind": _ROLLOUTS.kind,
@@ -121,13 +121,13 @@ def start_rollout(client: Client, concurrent: int) -> None:
 
 
 def completed(client: Client, limit: float, *, not_before: float = 0.0) -> None:
-    """Wait until all nodes have been.
+    """Wait until all nodes have been replaced.
 
     Args:
-        client: Asks.
-        limit: Seconds that it may take.
-        not_before: Seconds for which there is no use in asking: each answer carries the
-            names of all nodes, some times a second.
+        client: Reads the rollout.
+        limit: The longest wait in seconds.
+        not_before: Seconds before the first read. Each answer contains the names of all
+            nodes, so reading too early would add load.
 
     Raises:
         RuntimeError: The rollout failed, or takes longer.
@@ -142,17 +142,18 @@ def completed(client: Client, limit: float, *, not_before: float = 0.0) -> None:
 
 
 def install_definitions_of_ours(served: Served) -> None:
-    """Install what the operator is told with."""
+    """Install the CustomResourceDefinitions of the operator."""
     with served.client() as client:
         install_definitions(client, _CRDS)
 
 
 def _start_kubelets(served: Served) -> None:
-    """Start kwok, and wait until it has looked at all pods.
+    """Start kwok and wait until it has processed all pods.
 
-    With twenty thousand of them that takes more than half a minute of a processor, which
-    would be the rollout's; and until it is done it ends no pod in time. What is new it
-    looks at first, so no pod of ours can tell: it is done when it is quiet.
+    With twenty thousand pods this takes more than half a minute of processor time, which
+    would be counted for the rollout, and until then kwok terminates pods too late. It
+    processes new objects first, so a test pod cannot show when it has finished; it has
+    finished when it uses no processor time.
     """
     if not isinstance(served.server, ControlPlane):
         return
@@ -168,7 +169,7 @@ def _idle(served: Served, sizes: Sizes) -> Run:
     with ManagerProcess(served.kubeconfig) as manager:
         before = served.server.requests_by(MANAGER)
         busy, began = manager.cpu(), time.monotonic()
-        time.sleep(sizes.idle_seconds)  # this is what is measured
+        time.sleep(sizes.idle_seconds)  # the measured time begins here
         passed = time.monotonic() - began
         return {
             "percent_of_a_core": (manager.cpu() - busy) / passed * 100,
@@ -199,5 +200,5 @@ def _phase(found: Mapping[str, Any]) -> str:
 
 
 def _new(served: Served, before: Mapping[str, int]) -> int:
-    """Return how many requests the manager has made since."""
+    """Return the number of the manager's requests since then."""
     return sum(served.server.requests_by(MANAGER).values()) - sum(before.values())

@@ -1,4 +1,4 @@
-"""Work queues beside client-go's."""
+"""Measure work queues, beside client-go's."""
 
 from collections.abc import Callable
 from functools import partial
@@ -17,7 +17,7 @@ _MEGABYTE: Final = 1e6
 
 
 def queues(sizes: Sizes) -> Outcome:
-    """Cycles of add, get and done with one worker and with four; keys that wait."""
+    """Measure cycles of add, get and done with one and four workers, and delayed keys."""
     figures: dict[str, Figures] = {}
     for what, run in _work(sizes).items():
         peer = (str(clientgo.program(clientgo.WORKQUEUE)),)
@@ -37,7 +37,7 @@ def queues(sizes: Sizes) -> Outcome:
 
 
 def cycle(arguments: tuple[str, ...], command: tuple[str, ...]) -> Run:
-    """Run keys through a queue; gives how many cycles it did in a second of each clock."""
+    """Return the cycles of a queue per second of wall time and of processor time."""
     with Subject([*command, *arguments]) as subject:
         report = subject.report("cycled")
     keys = int(arguments[-1])
@@ -45,7 +45,7 @@ def cycle(arguments: tuple[str, ...], command: tuple[str, ...]) -> Run:
 
 
 def delay(keys: int, command: tuple[str, ...]) -> Run:
-    """Let keys wait; gives what they keep, and what three seconds of waiting take."""
+    """Return the memory of delayed keys, and the processor time of three seconds of waiting."""
     with Subject([*command, "delayed", str(keys)]) as subject:
         began, added = subject.report("began"), subject.report("added")
         collected, waited = subject.report("after_gc"), subject.report("waited")
@@ -75,7 +75,7 @@ def _targets(figures: dict[str, Figures], name: str, sizes: Sizes) -> list[Targe
         return figures[f"{name}, {work}"].median("per_second")
 
     waiting = figures[f"{name}, delayed"]
-    # What a million may take, for as many as there are.
+    # The limit for a million keys, in proportion.
     allowed = 250 * sizes.delayed / 1e6
     return [
         Target(f"{name}, one worker", 400_000, cycles("1 worker"), "cycles/s", AT_LEAST),

@@ -1,4 +1,4 @@
-"""How cost follows work: pods, nodes, watchers, handlers."""
+"""Measure how cost grows with the number of pods, nodes, watchers and handlers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -14,12 +14,12 @@ __all__ = ["scaling"]
 
 _MEBIBYTE: Final = 2**20
 _LINEAR: Final = 1.05
-"""What each may cost at the last point, of what it costs at the one before; with noise."""
+"""The largest cost per item at the last point, relative to the point before; with noise."""
 
 
 def scaling(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served]]) -> Outcome:
     """Fill caches of growing size, with growing numbers of watches and handlers."""
-    # One of its own: it begins with fewer pods than other rows leave.
+    # A separate server, because this row begins with fewer pods than other rows leave.
     with serve() as served:
         return _grow(served, sizes)
 

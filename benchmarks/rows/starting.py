@@ -1,4 +1,4 @@
-"""How long a program waits before it can work."""
+"""Measure how long a program takes to start."""
 
 import subprocess
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ print(took, int(resident[0].split()[1]) * 1024)
 
 
 def starting(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served]]) -> Outcome:
-    """Import the package; start the manager on an empty cluster until it is ready."""
+    """Import the package, and start the manager on an empty cluster until it is ready."""
     contenders = {name: partial(imported, work) for name, work in _IMPORTS.items()}
     figures = contest(sizes.rounds, contenders)
     with serve() as served:
@@ -59,7 +59,7 @@ def starting(sizes: Sizes, serve: Callable[[], AbstractContextManager[Served]]) 
 
 
 def imported(work: str) -> Run:
-    """Run a statement in a new interpreter; gives its seconds and what is resident after it."""
+    """Return the seconds of a statement in a new interpreter, and the resident memory after it."""
     program = _PROGRAM.format(work=work)
     done = subprocess.run(
         [interpreter_path(), "-c", program], cwd=ROOT, capture_output=True, text=True, check=True

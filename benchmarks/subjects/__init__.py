@@ -1,1 +1,1 @@
-"""The programs that are measured, a process each. They import nothing of the harness."""
+"""The measured programs, one process each. They import nothing else of `benchmarks`."""

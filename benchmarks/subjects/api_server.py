@@ -1,8 +1,8 @@
-"""The API server for tests under small requests, a long list and many watches.
+"""Put the API server for tests under small requests, a long list and many watches.
 
 python -m benchmarks.subjects.api_server GETS LISTED WATCHES EVENTS
 
-Its clients are in this process, so what they take is in the figures.
+Its clients are in this process, so the figures include their cost.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""How a measured program reaches the server."""
+"""Find the server of a measured program."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ __all__ = ["config_of"]
 
 
 def config_of(place: str) -> ClientConfig:
-    """Read a kubeconfig, or what a pod finds around it (`benchmarks.accounts`)."""
+    """Read a kubeconfig, or the service account of a pod (`benchmarks.accounts`)."""
     path = Path(place)
     if not path.is_dir():
         return load_config(kubeconfig=path)

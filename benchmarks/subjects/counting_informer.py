@@ -1,10 +1,10 @@
-"""Count what an informer does for each pod and each change: calls, blocks, copies.
+"""Count the work of an informer per pod and per change: calls, memory blocks, copies.
 
 python -m benchmarks.subjects.counting_informer KUBECONFIG PODS UPDATES
 
-Counts do not depend on what else the machine does. Calls are those of Python functions
-and of C functions from Python, on the framework's own threads; blocks are what the
-interpreter has allocated and not freed.
+Counts do not depend on other load of the machine. Calls of Python functions, and of C
+functions called from Python, are counted on the threads of the framework. Blocks are
+allocated by the interpreter and not freed.
 """
 
 import gc
@@ -41,7 +41,7 @@ class Calls:
         threading.setprofile(self._on_event)
 
     def total(self) -> int:
-        """Return how many there were."""
+        """Return the number of calls."""
         return sum(self._counts.copy().values())
 
     def _on_event(self, _frame: FrameType, event: str, _argument: Any) -> None:
@@ -50,7 +50,7 @@ class Calls:
 
 
 class Keeper:
-    """A handler that keeps the last object of each name, and tells that it has come."""
+    """A handler that keeps the last object of each name and signals its arrival."""
 
     def __init__(self) -> None:
         self.kept: dict[str, Pod] = {}
@@ -66,18 +66,18 @@ class Keeper:
         self.heard.release()
 
     def on_delete(self, obj: Pod | Tombstone[Pod]) -> None:
-        """Say that nothing is to be deleted here."""
-        raise AssertionError("nobody deletes pods of this server")
+        """Fail, because no pod is deleted here."""
+        raise AssertionError("a pod of this server was deleted")
 
 
 def ratio(ours: Callable[[], object], theirs: Callable[[], object]) -> float:
-    """Run both in turn and return the ratio of the processor time of this thread."""
+    """Run both in turn and return the ratio of their processor time on this thread."""
     rounds = [(_cpu_of(ours), _cpu_of(theirs)) for _ in range(ROUNDS)]
     return statistics.median(mine / other for mine, other in rounds)
 
 
 def decoding(client: Client, pods: ResourceClient[Pod]) -> float:
-    """Return what a typed list takes, of what it takes to fetch and parse it as `json` does."""
+    """Return the time of a typed list relative to fetching and parsing it with `json`."""
 
     def parsed() -> object:
         return json.loads(client.raw("GET", PODS.path()).body)
@@ -102,7 +102,7 @@ def main() -> None:
         Client.from_config(kubeconfig=kubeconfig, user_agent="guard-informer") as client,
         Client.from_config(kubeconfig=kubeconfig, user_agent="guard-writer") as writer,
     ):
-        # What is imported and set up by the first informer is no part of the second.
+        # Imports and preparations of the first informer must not be counted for the second.
         warm = InformerFactory(writer, namespace="ns-0")
         warm.informer(PODS)
         warm.start()
@@ -130,7 +130,7 @@ def main() -> None:
             metadata = found[number].metadata
             change(writer, PODS.path(metadata.namespace, metadata.name), number)
             for keeper in keepers:
-                assert keeper.heard.acquire(timeout=PATIENCE), "an update has not come"
+                assert keeper.heard.acquire(timeout=PATIENCE), "an update did not arrive"
         followed = calls.total() - synced
         cached = {pod.metadata.name: pod for pod in informer.lister.list()}
         copies = sum(

@@ -18,7 +18,7 @@ def main() -> None:
     reporter = Reporter()
     import kopf
 
-    logging.basicConfig(level=logging.WARNING)  # a line for each pod would be measured, too
+    logging.basicConfig(level=logging.WARNING)  # log lines for each pod would be measured too
     heard: set[str] = set()
     filled = asyncio.Event()
 
@@ -36,7 +36,7 @@ def main() -> None:
         operator = asyncio.create_task(kopf.operator(clusterwide=True, standalone=True))
         await filled.wait()
         reporter.end("synced", objects=len(heard))
-        reporter.settle()
+        reporter.collect_garbage()
         operator.cancel()
         await asyncio.wait([operator])
 

@@ -1,10 +1,10 @@
-"""Fill a cache with the cluster's pods as a controller author would, and follow them.
+"""Fill a cache with the cluster's pods as a controller would, and process their changes.
 
 python -m benchmarks.subjects.navarchos_informer drain|listed|dict PLACE [HANDLERS]
 
-`drain` is the operator's own projection of a pod, `listed` the same by an ordinary list
-instead of a streamed one; PLACE is a kubeconfig, or a folder with
-what a pod finds around it.
+`drain` is the operator's projection of a pod, `listed` the same with an ordinary list
+instead of a streamed one. PLACE is a kubeconfig, or a folder with the service account of a
+pod.
 """
 
 import sys
@@ -25,25 +25,25 @@ UNSTRUCTURED: Resource[Any] = Resource("", "v1", "pods", "Pod", namespaced=True,
 
 
 class Heard:
-    """Counts updates, and how long each took from its write to here."""
+    """Counts updates and records the latency of each from its write to the handler."""
 
     def __init__(self) -> None:
         self.latencies: list[float] = []
         self.updates = 0
 
     def on_add(self, obj: Any, is_in_initial_list: bool) -> None:
-        """Take an object that was there before; its time says nothing."""
+        """Ignore an object of the initial list, which has no meaningful latency."""
 
     def on_typed(self, old: Any, new: Any) -> None:
-        """Take note of a struct."""
+        """Record the update of a struct."""
         self._on(new.metadata.annotations)
 
     def on_dict(self, old: Any, new: Any) -> None:
-        """Take note of a dict."""
+        """Record the update of a dictionary."""
         self._on(new["metadata"].get("annotations") or {})
 
     def take(self) -> dict[str, object]:
-        """Return what came since the last time."""
+        """Return the latencies since the last call."""
         taken: dict[str, object] = {"updates": self.updates, "latencies": self.latencies}
         self.latencies, self.updates = [], 0
         return taken
@@ -56,10 +56,10 @@ class Heard:
 
 
 def main(when_synced: Callable[[Reporter], object] = lambda _reporter: None) -> None:
-    """Report the stages `synced`, `after_gc` and, for each time that it is asked to, `followed`.
+    """Report the stages `synced`, `after_gc` and, after each order, `followed`.
 
     Args:
-        when_synced: Called after the first.
+        when_synced: Called after the stage `synced`.
     """
     kind, place, *rest = sys.argv[1:]
     resource = UNSTRUCTURED if kind == "dict" else PODS
@@ -82,7 +82,7 @@ def main(when_synced: Callable[[Reporter], object] = lambda _reporter: None) -> 
             handler.wait_for_sync(None)
         reporter.end("synced", objects=len(pods.store))
         when_synced(reporter)
-        reporter.settle()
+        reporter.collect_garbage()
         while reporter.order() is not None:
             reporter.begin()
             order = reporter.order()

@@ -2,7 +2,7 @@
 
 python -m benchmarks.subjects.navarchos_parts nodes|watchers KUBECONFIG COUNT
 
-The operator has such watches: one for each node that is being drained.
+The operator has such a watch for each node that it drains.
 """
 
 import sys
@@ -33,7 +33,7 @@ def main() -> None:
         factory.start()
         factory.wait_for_sync()
         reporter.end("synced", objects=sum(len(informer.store) for informer in informers))
-        reporter.settle()
+        reporter.collect_garbage()
         factory.shutdown()
 
 

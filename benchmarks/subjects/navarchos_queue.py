@@ -14,7 +14,7 @@ from navarchos.workqueue import DelayingQueue, PriorityQueue, WorkQueue
 
 
 def keys(count: int) -> list[str]:
-    """Return keys as informers make them."""
+    """Return keys like the keys of informers."""
     return [f"ns-{number % 20}/key-{number:07d}" for number in range(count)]
 
 
@@ -26,7 +26,7 @@ def work(queue: WorkQueue[str] | PriorityQueue[str]) -> None:
 
 
 def cycles(queue: WorkQueue[str] | PriorityQueue[str], workers: int, count: int) -> None:
-    """One thread adds, others take and finish."""
+    """Add keys on one thread, take and finish them on others."""
     reporter, everything = Reporter(), keys(count)
     reporter.begin()
     threads = [threading.Thread(target=work, args=(queue,)) for _ in range(workers)]
@@ -41,7 +41,7 @@ def cycles(queue: WorkQueue[str] | PriorityQueue[str], workers: int, count: int)
 
 
 def alone(queue: WorkQueue[str] | PriorityQueue[str], count: int) -> None:
-    """The same thread adds, takes and finishes."""
+    """Add, take and finish keys on one thread."""
     reporter, everything = Reporter(), keys(count)
     reporter.begin()
     for key in everything:
@@ -55,7 +55,7 @@ def alone(queue: WorkQueue[str] | PriorityQueue[str], count: int) -> None:
 
 
 def delayed(queue: DelayingQueue[str] | PriorityQueue[str], count: int) -> None:
-    """Keys that wait: what they cost to add, to keep, and while nothing happens."""
+    """Measure delayed keys: the cost of adding them, of their memory, and of waiting."""
     reporter, everything = Reporter(), keys(count)
     reporter.begin()
     reporter.end("began")
@@ -63,7 +63,7 @@ def delayed(queue: DelayingQueue[str] | PriorityQueue[str], count: int) -> None:
     for number, key in enumerate(everything):
         queue.add_after(key, 3_600 + number / 1_000)
     reporter.end("added")
-    reporter.settle()
+    reporter.collect_garbage()
     reporter.begin()
     time.sleep(3.0)
     reporter.end("waited")

@@ -16,7 +16,7 @@ def main() -> None:
     """Report the stages `synced` and `after_gc`."""
     count, kubeconfig = int(sys.argv[1]), sys.argv[2]
     reporter = Reporter()
-    # The package has no types, and says that it has.
+    # The package declares that it has types, and has none.
     client: Any = import_module("kubernetes.client")
     informers: Any = import_module("kubernetes.informer")
 
@@ -31,13 +31,13 @@ def main() -> None:
     informer.add_event_handler(informers.ADDED, on_add)
     reporter.begin()
     informer.start()
-    # It has no way to wait for its first list.
+    # The package offers no way to wait for the first list.
     while added < count:
         time.sleep(0.01)
     reporter.end("synced", objects=len(informer.cache.list_keys()))
-    reporter.settle()
+    reporter.collect_garbage()
     sys.stdout.flush()
-    os._exit(0)  # its stop waits for a watch that may be silent for long
+    os._exit(0)  # its stop waits for a watch, which may be silent for long
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Do what `navarchos_informer` does, and tell where its processor time went.
+"""Run `navarchos_informer` and report the stacks in which its processor time was spent.
 
 python -m benchmarks.subjects.profiled_informer drain KUBECONFIG
 
-Every few milliseconds each thread's processor time since the last look is booked on the
-stack that it has then. A call into C keeps others from looking until it returns, and
-its whole time is booked on the Python function that made it.
+Every few milliseconds the processor time of each thread since the last sample is added to
+its present stack. A call of C code prevents sampling until it returns, so its whole time is
+added to the Python function that made the call.
 """
 
 import sys
@@ -18,7 +18,7 @@ _PERIOD: Final = 0.002
 
 
 class Profile:
-    """Books processor time on stacks, from a thread of its own."""
+    """Samples stacks on a separate thread and adds up their processor time."""
 
     def __init__(self) -> None:
         self._stacks: defaultdict[str, float] = defaultdict(float)
@@ -31,7 +31,7 @@ class Profile:
         self._thread.start()
 
     def stop(self) -> dict[str, float]:
-        """End, and return the seconds of each folded stack, the outermost frame first."""
+        """Stop and return the seconds of each folded stack, the outermost frame first."""
         self._end.set()
         self._thread.join()
         return dict(self._stacks)
@@ -48,7 +48,7 @@ class Profile:
         assert thread.ident is not None
         try:
             spent = time.clock_gettime(time.pthread_getcpuclockid(thread.ident))
-        except OSError:  # it has just ended
+        except OSError:  # the thread has just ended
             return
         took = spent - self._spent.get(thread.ident, 0.0)
         self._spent[thread.ident] = spent

@@ -1,7 +1,7 @@
-"""What a measured program says of itself; the Go half is `peers/clientgo/report`.
+"""Let a measured program report its cost; `peers/clientgo/report` is the same in Go.
 
-One JSON line on standard output for each stage, in seconds and bytes. The program goes
-on when a line comes on standard input, and ends when that is closed.
+It writes one JSON line per stage to standard output, in seconds and bytes. The program
+continues when a line arrives on standard input and ends when standard input is closed.
 """
 
 import gc
@@ -17,11 +17,11 @@ __all__ = ["Reporter"]
 class Reporter:
     """Measures this process, stage by stage.
 
-    Makes as little as possible: what it needs itself is in the figures.
+    It does as little as possible, because the figures include its own cost.
     """
 
     def __init__(self) -> None:
-        """Begin with the wall clock at now, and with the processor time of the process."""
+        """Begin at the present wall clock and at the processor time of the process."""
         self._began = time.perf_counter()
         self._busy = 0.0
 
@@ -30,7 +30,7 @@ class Reporter:
         self._began, self._busy = time.perf_counter(), _cpu()
 
     def end(self, stage: str, **more: object) -> None:
-        """Report a stage, with more facts if there are any."""
+        """Report a stage, with additional facts."""
         seconds, total = time.perf_counter() - self._began, _cpu()
         memory = _memory()
         line = {
@@ -44,8 +44,8 @@ class Reporter:
         }
         print(json.dumps(line), flush=True)
 
-    def settle(self) -> None:
-        """Give back what can be given back, and report what is left."""
+    def collect_garbage(self) -> None:
+        """Collect garbage, return free memory to the system, and report the rest as `after_gc`."""
         import ctypes
 
         self.begin()
@@ -54,7 +54,7 @@ class Reporter:
         self.end("after_gc")
 
     def order(self) -> str | None:
-        """Wait for whoever measures; `None` when there is nobody any more."""
+        """Return the next order of the measuring process; `None` when it has ended."""
         line = sys.stdin.readline()
         return line.strip() if line else None
 
@@ -65,7 +65,7 @@ def _cpu() -> float:
 
 
 def _memory() -> dict[str, int]:
-    # Not ru_maxrss: that begins with what the parent had when it forked.
+    # Not ru_maxrss, which begins with the memory of the parent at the fork.
     lines = Path("/proc/self/status").read_text(encoding="ascii").splitlines()
     pairs = (line.split(":") for line in lines if line.endswith(" kB"))
     return {name: int(amount.split()[0]) * 1024 for name, amount in pairs}

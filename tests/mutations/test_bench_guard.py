@@ -52,8 +52,8 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
 @pytest.mark.parametrize(
     ("part", "change", "noticed"),
     [
-        ("informer", FIELDS, "fields or copies nobody asked for?"),
-        ("informer", SHARING, "fields or copies nobody asked for?"),
+        ("informer", FIELDS, "unused fields or copies?"),
+        ("informer", SHARING, "unused fields or copies?"),
         ("informer", COPIES, "a copy per handler?"),
         ("informer", READING, "work per change?"),
         ("informer", LOOKING, "work per object?"),

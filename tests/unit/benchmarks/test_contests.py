@@ -1,4 +1,4 @@
-"""How contenders take turns, and what a verdict says."""
+"""Contenders take turns, and a report states which targets were met."""
 
 from benchmarks.contests import AT_LEAST, Figures, Outcome, Target, contest
 from benchmarks.report import as_json, table, targets
@@ -17,20 +17,23 @@ def test_contenders_take_turns() -> None:
     assert figures["b"].medians() == {"cpu": 104}
 
 
-def test_a_target_is_met_on_its_own_side_of_the_limit() -> None:
+def test_a_target_may_be_an_upper_or_a_lower_limit() -> None:
     assert Target("CPU", 0.5, 0.5).met
     assert not Target("CPU", 0.5, 0.51).met
     assert Target("less CPU", 15, 15.0, sense=AT_LEAST).met
     assert not Target("less CPU", 15, 14.9, sense=AT_LEAST).met
 
 
-def test_a_row_that_misses_its_target_says_so() -> None:
+def test_the_report_states_which_targets_were_met() -> None:
     outcome = Outcome(
         row="row",
-        title="what was done",
+        title="a title",
         sizes={"pods": 7},
         figures={"ours": Figures([{"cpu": 2.0}, {"cpu": 1.0}, {"cpu": 3.0}])},
-        targets=(Target("CPU, of the peer's", 0.5, 0.7), Target("peak, of the peer's", 0.5, 0.2)),
+        targets=(
+            Target("CPU, relative to the peer", 0.5, 0.7),
+            Target("peak, relative to the peer", 0.5, 0.2),
+        ),
     )
     missed, met = targets(outcome)
     assert "≤ 0.5 x" in missed
@@ -43,7 +46,7 @@ def test_a_row_that_misses_its_target_says_so() -> None:
     assert found["runs"]["ours"] == [{"cpu": 2.0}, {"cpu": 1.0}, {"cpu": 3.0}]
 
 
-def test_the_table_has_a_line_for_each_contender_and_gaps_where_one_has_no_figure() -> None:
+def test_a_table_has_a_line_for_each_contender_and_gaps_for_missing_figures() -> None:
     lines = list(
         table({"ours": Figures([{"cpu": 1.5}]), "theirs": Figures([{"resident": 2.0 * 2**20}])})
     )

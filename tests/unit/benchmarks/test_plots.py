@@ -1,4 +1,4 @@
-"""What plots show."""
+"""Plots show all points and shares, with any labels."""
 
 from xml.etree import ElementTree as ET
 
@@ -8,7 +8,7 @@ from benchmarks.plots import flame_graph, line_plot, slope
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def test_the_slope_is_that_of_the_line_through_the_points() -> None:
+def test_the_slope_of_a_line_is_found() -> None:
     assert slope([(0, 5), (10, 25), (20, 45)]) == pytest.approx(2.0)
 
 
@@ -22,7 +22,7 @@ def test_a_plot_has_every_point_and_a_larger_value_is_higher() -> None:
     assert len(points) == 3
 
 
-def test_text_of_ours_cannot_break_the_document() -> None:
+def test_labels_are_escaped() -> None:
     drawn = line_plot('<b> & "quotes"', "<x>", "y", {"<lambda>": [(0, 1), (1, 2)]})
     assert "<lambda>" in [text.text for text in ET.fromstring(drawn).iter(f"{SVG}text")]
 

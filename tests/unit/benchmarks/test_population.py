@@ -1,4 +1,4 @@
-"""The pods that informers are measured with."""
+"""Pods for benchmarks are as large as real ones, and the same in every run."""
 
 import json
 
@@ -14,7 +14,7 @@ def test_a_pod_is_as_large_as_real_ones() -> None:
     }
 
 
-def test_every_pod_has_a_name_and_a_uid_of_its_own_and_the_same_in_every_run() -> None:
+def test_pods_have_unique_names_and_uids_that_are_the_same_in_every_run() -> None:
     made = [population.pod(number, "node") for number in range(2_000)]
     assert len({(p["metadata"]["namespace"], p["metadata"]["name"]) for p in made}) == 2_000
     assert len({p["metadata"]["uid"] for p in made}) == 2_000

@@ -1,4 +1,4 @@
-"""How a measured program is followed, and what is said when it goes wrong."""
+"""Measured programs report stages; a failing program is described."""
 
 import sys
 
@@ -32,20 +32,20 @@ def test_a_program_reports_its_stages_and_follows_orders() -> None:
     assert ordered["order"] == "17"
 
 
-def test_a_program_that_fails_is_named_with_what_it_said() -> None:
+def test_the_error_for_a_failing_program_contains_its_output() -> None:
     failing = program("raise SystemExit('no such server')")
     with pytest.raises(SubjectFailed, match="no such server") as failed, Subject(failing) as run:
         run.report("synced")
     assert "ended with 1 before 'synced'" in failed.value.why
 
 
-def test_a_program_that_is_silent_for_too_long_is_ended() -> None:
+def test_a_program_that_is_silent_for_too_long_is_killed() -> None:
     silent = Subject(program("import sys; sys.stdin.read()"), timeout=0.2)
     with pytest.raises(SubjectFailed, match="ended with -9 before 'synced'"), silent as run:
         run.report("synced")
 
 
-def test_another_stage_than_the_expected_one_is_refused() -> None:
+def test_an_unexpected_stage_is_an_error() -> None:
     with (
         pytest.raises(SubjectFailed, match="is at 'summed' instead of 'synced'"),
         Subject(program(TWO_STAGES)) as subject,

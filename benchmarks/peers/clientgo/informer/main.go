@@ -1,5 +1,5 @@
 // informer fills a cache with the cluster's pods through client-go's shared informer,
-// as its users write it, and then follows the pods' changes.
+// as its documentation does, and then processes the changes of pods.
 //
 // usage: informer json|protobuf|dynamic KUBECONFIG | version
 package main
@@ -26,7 +26,7 @@ import (
 	"navarchos.test/clientgo/report"
 )
 
-// The annotation that says when a change was written, in nanoseconds since the epoch.
+// The annotation with the time at which a change was written, in nanoseconds since the epoch.
 const writtenAt = "benchmark.navarchos/written-at"
 
 type latencies struct {
@@ -59,7 +59,7 @@ func (l *latencies) take() map[string]any {
 	return taken
 }
 
-// What each mode has to ask for: a result of one that asked for something else is nobody's.
+// The Accept header of each mode; a program that sends another one must not be measured.
 var accepts = map[string]string{
 	"json":     "application/json",
 	"protobuf": "application/vnd.kubernetes.protobuf,application/json",
@@ -87,7 +87,7 @@ func informer(mode string, config *rest.Config) cache.SharedIndexInformer {
 		config.ContentType = "application/vnd.kubernetes.protobuf"
 		config.AcceptContentTypes = "application/vnd.kubernetes.protobuf,application/json"
 	case "json":
-		// Typed clients ask for protobuf unless they are told what to ask for.
+		// Typed clients ask for protobuf by default.
 		config.ContentType = "application/json"
 		config.AcceptContentTypes = "application/json"
 	default:
@@ -129,12 +129,12 @@ func main() {
 		panic(err)
 	}
 	go pods.Run(make(chan struct{}))
-	// cache.WaitForCacheSync looks ten times a second only.
+	// cache.WaitForCacheSync polls only ten times a second.
 	for !handler.HasSynced() {
 		time.Sleep(time.Millisecond)
 	}
 	r.End("synced", map[string]any{"objects": len(pods.GetStore().ListKeys())})
-	r.Settle()
+	r.CollectGarbage()
 	for {
 		if _, asked := r.Order(); !asked {
 			return

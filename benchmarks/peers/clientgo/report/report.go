@@ -1,5 +1,5 @@
-// Package report is the other half of benchmarks/subjects/reporting.py: one JSON line
-// on standard output for each stage, and a line on standard input to go on.
+// Package report does the same as benchmarks/subjects/reporting.py: it writes one JSON line
+// per stage to standard output and continues when a line arrives on standard input.
 package report
 
 import (
@@ -22,7 +22,7 @@ type Reporter struct {
 	busy  float64
 }
 
-// New begins with the wall clock at now, and the processor time at that of the process.
+// New begins at the present wall clock and at the processor time of the process.
 func New() *Reporter {
 	return &Reporter{input: bufio.NewReader(os.Stdin), out: json.NewEncoder(os.Stdout), began: time.Now()}
 }
@@ -32,7 +32,7 @@ func (r *Reporter) Begin() {
 	r.began, r.busy = time.Now(), CPU()
 }
 
-// End reports a stage, with more facts if there are any. Units are seconds and bytes.
+// End reports a stage, with additional facts. Units are seconds and bytes.
 func (r *Reporter) End(stage string, more map[string]any) {
 	seconds, total := time.Since(r.began).Seconds(), CPU()
 	status := memory()
@@ -48,15 +48,15 @@ func (r *Reporter) End(stage string, more map[string]any) {
 	}
 }
 
-// Settle gives back what can be given back, and reports what is left.
-func (r *Reporter) Settle() {
+// CollectGarbage returns free memory to the system and reports the rest as after_gc.
+func (r *Reporter) CollectGarbage() {
 	r.Begin()
 	runtime.GC()
 	debug.FreeOSMemory()
 	r.End("after_gc", nil)
 }
 
-// Order waits for whoever measures; false when there is nobody any more.
+// Order returns the next order of the measuring process; false when it has ended.
 func (r *Reporter) Order() (string, bool) {
 	line, err := r.input.ReadString('\n')
 	return strings.TrimSpace(line), err == nil

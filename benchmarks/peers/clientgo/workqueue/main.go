@@ -67,7 +67,7 @@ func alone(r *report.Reporter, all []string) {
 	r.End("cycled", nil)
 }
 
-// Keys that wait: what they cost to add, to keep, and while nothing happens.
+// Measures delayed keys: the cost of adding them, of their memory, and of waiting.
 func delayed(r *report.Reporter, all []string) {
 	queue := workqueue.NewTypedDelayingQueue[string]()
 	r.Begin()
@@ -77,7 +77,7 @@ func delayed(r *report.Reporter, all []string) {
 		queue.AddAfter(key, time.Hour+time.Duration(n)*time.Millisecond)
 	}
 	r.End("added", nil)
-	r.Settle()
+	r.CollectGarbage()
 	r.Begin()
 	time.Sleep(3 * time.Second)
 	r.End("waited", nil)
