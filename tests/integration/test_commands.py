@@ -1,4 +1,4 @@
-"""What commands say when they cannot do what they were asked: one line, and which status."""
+"""Commands that fail: one line on standard error, and an exit status."""
 
 import json
 import subprocess
@@ -55,14 +55,14 @@ def one_line(done: Finished, status: int) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "expected"),
     [
-        (("status", "nobody"), 4, '"nobody" not found'),
-        (("pause", "nobody"), 4, '"nobody" not found'),
-        (("resume", "nobody", "-o", "json"), 4, '"nobody" not found'),
-        (("abort", "nobody"), 4, '"nobody" not found'),
-        (("plan", "nobody"), 4, '"nobody" not found'),
-        (("drain", "nobody"), 4, '"nobody" not found'),
+        (("status", "missing"), 4, '"missing" not found'),
+        (("pause", "missing"), 4, '"missing" not found'),
+        (("resume", "missing", "-o", "json"), 4, '"missing" not found'),
+        (("abort", "missing"), 4, '"missing" not found'),
+        (("plan", "missing"), 4, '"missing" not found'),
+        (("drain", "missing"), 4, '"missing" not found'),
         (("pause",), 2, "Missing argument"),
         (("plan",), 2, "either the NAME of a rollout or -f FILE"),
         (("plan", "a", "-f", "b"), 2, "either the NAME of a rollout or -f FILE"),
@@ -73,25 +73,25 @@ def one_line(done: Finished, status: int) -> str:
         (("status", "--context", "nowhere"), 2, "nowhere"),
     ],
 )
-def test_bad_input_is_one_line_and_a_status_that_says_what_kind(
-    navarchos: CommandLine, kubeconfig: str, arguments: tuple[str, ...], status: int, said: str
+def test_bad_input_is_one_line_and_an_exit_status(
+    navarchos: CommandLine, kubeconfig: str, arguments: tuple[str, ...], status: int, expected: str
 ) -> None:
-    assert said in one_line(navarchos.run(*arguments, "--kubeconfig", kubeconfig), status)
+    assert expected in one_line(navarchos.run(*arguments, "--kubeconfig", kubeconfig), status)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("apiVersion: v1\nkind: Pod\nmetadata: {name: a}", "only NodeRollouts"),
         (ROLLOUT + "pawsed: true\n", "unknown field"),
         (ROLLOUT.replace("{matchAll: true}", "{}"), "selects every node"),
     ],
 )
-def test_a_plan_of_a_bad_manifest_is_refused_as_its_creation_would_be(
-    navarchos: CommandLine, kubeconfig: str, manifest: Manifest, text: str, said: str
+def test_a_plan_of_an_invalid_manifest_is_refused(
+    navarchos: CommandLine, kubeconfig: str, manifest: Manifest, text: str, expected: str
 ) -> None:
     done = navarchos.run("plan", "-f", manifest(text), "--kubeconfig", kubeconfig)
-    assert said in one_line(done, 2)
+    assert expected in one_line(done, 2)
 
 
 def test_a_plan_writes_nothing(
@@ -110,11 +110,11 @@ def test_a_plan_writes_nothing(
 
 
 @pytest.mark.rule("OP-08")
-@pytest.mark.parametrize(("phase", "forgives"), [("InProgress", False), ("Halted", True)])
-def test_resuming_forgives_failed_attempts_only_where_they_halted_the_rollout(
-    navarchos: CommandLine, server: ApiServer, kubeconfig: str, phase: str, *, forgives: bool
+@pytest.mark.parametrize(("phase", "resets"), [("InProgress", False), ("Halted", True)])
+def test_resume_resets_failures_only_if_they_halted_the_rollout(
+    navarchos: CommandLine, server: ApiServer, kubeconfig: str, phase: str, *, resets: bool
 ) -> None:
-    """A pause that ends must not give a rollout a new budget of failures."""
+    """The end of a pause does not reset the failures of a rollout."""
     name = phase.lower()
     server.install(
         {
@@ -129,10 +129,10 @@ def test_resuming_forgives_failed_attempts_only_where_they_halted_the_rollout(
     assert (done.status, done.result["changed"]) == (0, True)
     after = server.get("noderollouts", name, group="navarchos.pusher.com")
     assert after["spec"]["paused"] is False
-    assert (RESUME_ANNOTATION in after["metadata"].get("annotations", {})) is forgives
+    assert (RESUME_ANNOTATION in after["metadata"].get("annotations", {})) is resets
 
 
-def test_without_the_definitions_it_says_how_to_install_them(
+def test_missing_definitions_are_reported_with_the_command_to_install_them(
     navarchos: CommandLine, tmp_path: Path
 ) -> None:
     with ApiServer() as bare:
@@ -143,15 +143,15 @@ def test_without_the_definitions_it_says_how_to_install_them(
     one_line(gone, 3)
 
 
-def test_json_is_one_object_of_the_documented_shape(
+def test_json_is_one_object_with_the_documented_fields(
     navarchos: CommandLine, kubeconfig: str
 ) -> None:
     done = navarchos.run("status", "-o", "json", "-n", "anything", "--kubeconfig", kubeconfig)
     assert json.loads(done.stdout) == {"rollouts": [], "drains": [], "outOfDateBecause": ""}
 
 
-def test_starting_up_imports_neither_a_terminal_nor_a_server_nor_the_operator() -> None:
-    """Start-up is part of the product: help, and any command, pays for what it uses."""
+def test_the_start_imports_neither_rich_nor_a_server_nor_the_operator() -> None:
+    """Every command starts fast, because it imports only the modules that it uses."""
     code = (
         "import sys; from navarchos.cli.commands import run; run(['--version']);"
         "print([m for m in ('rich', 'aiohttp', 'kubernetes', 'navarchos.operator', 'msgspec')"
@@ -166,7 +166,6 @@ def test_starting_up_imports_neither_a_terminal_nor_a_server_nor_the_operator() 
 def test_commands_for_a_cluster_do_not_load_the_sandbox() -> None:
     code = (
         "import sys, navarchos.cli.status, navarchos.cli.plan, navarchos.cli.control;"
-        "import navarchos.cli.control;"
         "print([m for m in ('aiohttp', 'celpy', 'navarchos.testing') if m in sys.modules])"
     )
     done = subprocess.run(

@@ -38,7 +38,7 @@ from navarchos.runtime import list_all
 __all__ = ["abort", "drain", "pause", "resume"]
 
 _NO_MANAGER_AFTER: Final = 10.0
-"""Seconds after which the user is told that no manager has reconciled the new drain."""
+"""Seconds until a warning that no manager has reconciled the new drain."""
 
 
 class _ActionResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -104,7 +104,7 @@ def resume(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
 
 
 def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
-    """End the pause or the halt of a rollout, and return what was done.
+    """End the pause or the halt of a rollout, and describe the changes.
 
     The write depends on the version that was read, because failures are reset only if
     the rollout has halted, not if it was merely paused.

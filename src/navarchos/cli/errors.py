@@ -19,7 +19,7 @@ class ExitStatus(IntEnum):
     UNREACHABLE = 3
     """The API server did not answer, denied access, or lacks the CustomResourceDefinitions."""
     NOT_FOUND = 4
-    """There is no object with that name."""
+    """The object does not exist."""
     INTERRUPTED = 130
     """The command was interrupted by Ctrl-C."""
 

@@ -41,7 +41,7 @@ def read(client: Client, name: str = "") -> Summary:
     """Return a summary of the cluster, or of one rollout, from one list of each kind.
 
     Raises:
-        NotFound: There is no rollout with that name, or the kind is not installed.
+        NotFound: The rollout does not exist, or the kind is not installed.
     """
     rollouts = client.resource(NODE_ROLLOUTS)
     found = [rollouts.get(name)] if name else list(list_all(client, NODE_ROLLOUTS))

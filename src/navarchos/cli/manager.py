@@ -166,7 +166,7 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 @click.option(
     "--qps",
     type=click.FloatRange(min=0, min_open=True),
-    help="Requests per second to the API server. By default there is no limit in the client.",
+    help="Requests per second to the API server. By default the client has no limit.",
 )
 @click.option(
     "--burst", type=click.IntRange(min=1), help="Requests that may exceed --qps at one time."

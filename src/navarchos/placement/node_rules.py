@@ -159,7 +159,7 @@ def reservation_of(pod: SchedulablePod) -> Counter[str]:
 
 
 def amounts_of(quantities: Mapping[str, str | int]) -> Counter[str]:
-    """Return the amounts of quantities such as those of `status.allocatable`."""
+    """Return the amounts of quantities, for example of `status.allocatable`."""
     return Counter({name: parse_quantity(quantity) for name, quantity in quantities.items()})
 
 

@@ -226,7 +226,7 @@ class PodAffinityRule:
         for key, domains in self._repelled.items():
             repelling = domains.get(labels.get(key, ""))
             if repelling and key in labels and repelling != {leaving}:
-                return "the pod's anti-affinity, or that of a pod there, excludes the node"
+                return "the anti-affinity of the pod, or of a pod there, excludes the node"
         if not self._attracted:
             return ""
         # Upstream requires every topology label on the node, also for the first pod.

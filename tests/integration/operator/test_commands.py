@@ -1,4 +1,4 @@
-"""A person at a terminal plans, watches and steers rollouts, and drains a node."""
+"""The commands that plan, watch, pause, resume and abort rollouts, and drain a node."""
 
 import json
 import os
@@ -27,7 +27,7 @@ class CommandLine(Protocol):
 
 
 class Terminal:
-    """The command line, set to a case's cluster."""
+    """The command line, with the kubeconfig of a case."""
 
     def __init__(self, navarchos: CommandLine, case: Case) -> None:
         self._navarchos = navarchos
@@ -52,8 +52,8 @@ def terminal(navarchos: CommandLine, case: Case) -> Terminal:
     return Terminal(navarchos, case)
 
 
-def hold(case: Case) -> None:
-    """Give the case pods that a budget keeps where they are."""
+def block_evictions(case: Case) -> None:
+    """Add pods that a budget protects from eviction."""
     case.add(
         manifests.deployment(case.name, "web", 2),
         manifests.budget(case.name, "web", minAvailable=2),
@@ -65,7 +65,7 @@ def test_a_rollout_is_planned_watched_paused_resumed_and_aborted(
     case: Case, terminal: Terminal, tmp_path: Any
 ) -> None:
     first, second = case.add_nodes(2)
-    hold(case)
+    block_evictions(case)
     manifest = manifests.rollout(case.name, nodeSelectors=[])
     manifest["spec"]["nodeNames"] = [
         {"name": first},
@@ -115,7 +115,7 @@ def test_a_rollout_is_planned_watched_paused_resumed_and_aborted(
 
 
 @pytest.mark.long
-def test_a_halted_rollout_is_watched_to_its_halt_and_resumed_once_mended(
+def test_a_halted_rollout_is_watched_and_resumed_after_a_fix(
     case: Case, terminal: Terminal
 ) -> None:
     (name,) = case.add_nodes(1)
@@ -127,7 +127,7 @@ def test_a_halted_rollout_is_watched_to_its_halt_and_resumed_once_mended(
     seen = terminal.rollout(case.name)
     assert [(f["node"], f["reason"]) for f in seen["failed"]] == [(name, "PodsRefused")]
     case.target.of("Pod").delete("bare", case.name)
-    wait_for("the pod to go", lambda: not case.pods(name))
+    wait_for("the pod to be deleted", lambda: not case.pods(name))
     assert "failed nodes are tried again" in terminal.run("resume", case.name).stdout
     last = terminal.run("status", case.name, "--watch", "-o", "json").result
     assert last["rollouts"][0]["phase"] == "Completed"
@@ -135,9 +135,11 @@ def test_a_halted_rollout_is_watched_to_its_halt_and_resumed_once_mended(
     assert "is Completed" in refused.stderr
 
 
-def test_a_drain_by_hand_reports_and_outlives_ctrl_c(case: Case, terminal: Terminal) -> None:
+def test_the_drain_command_reports_and_the_drain_continues_after_ctrl_c(
+    case: Case, terminal: Terminal
+) -> None:
     first, second = case.add_nodes(2)
-    hold(case)
+    block_evictions(case)
     case.target.patch("Node", second, {"spec": {"unschedulable": True}})
     case.manager()
     process = terminal.start("drain", first, "-o", "json")
@@ -158,7 +160,7 @@ def test_a_drain_by_hand_reports_and_outlives_ctrl_c(case: Case, terminal: Termi
     case.target.patch("Node", second, {"spec": {"unschedulable": False}})
     case.wait_for_phase("Completed", "NodeDrain", name)
     case.target.of("NodeDrain").delete(name)
-    wait_for("the node to be given back", lambda: not case.is_cordoned(first))
+    wait_for("the node to be uncordoned", lambda: not case.is_cordoned(first))
     last = terminal.run("drain", first, "-o", "json").result
     assert (last["node"], last["phase"], last["remaining"]) == (first, "Completed", 0)
     assert last["blocked"] == []

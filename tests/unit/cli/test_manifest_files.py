@@ -41,9 +41,7 @@ def test_every_object_of_every_file_is_read(tmp_path: Path) -> None:
         ("---\n---\n", "contains no object"),
     ],
 )
-def test_a_file_that_cannot_be_used_is_refused_by_name(
-    tmp_path: Path, text: str, reason: str
-) -> None:
+def test_an_invalid_file_is_refused_by_name(tmp_path: Path, text: str, reason: str) -> None:
     path = write(tmp_path / "bad.yml", text)
     with pytest.raises(CommandError) as caught:
         load([path])
