@@ -1,8 +1,8 @@
-"""What rollouts would do and what would stop them, before anything is touched.
+"""Predict what rollouts will do, and what will block them, before they change anything.
 
-`predict` is pure: it uses the functions that decide, which are the plan of a rollout,
-admission, and the classification of pods. What only a server knows, such as a webhook's
-mind, `collect` asks it, and changes nothing.
+`collect` reads the cluster, and evicts pods in a dry run if webhooks decide about
+evictions. `predict` is pure. It uses the functions with which the operator decides: the
+plan of a rollout, admission, and the classification of pods.
 """
 
 from navarchos.operator.preflight.collector import collect

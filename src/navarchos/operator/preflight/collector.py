@@ -1,4 +1,4 @@
-"""Asks the server for what a plan needs. Reads, and rehearsals that change nothing."""
+"""Collects the state of the cluster for a plan, with reads and dry runs only."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -9,7 +9,7 @@ from navarchos.client import Client, Forbidden, NotFound, Resource
 from navarchos.client.errors import ClientError
 from navarchos.client.rbac import ACCESS_REVIEWS, PolicyRule
 from navarchos.drain import BUDGETS, DAEMON_SETS, EvictionResult, eviction_result
-from navarchos.drain.eviction import RBAC as EVICTING
+from navarchos.drain.eviction import RBAC as EVICTION_RBAC
 from navarchos.drain.eviction import EvictionOutcome, served_eviction
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import (
@@ -19,8 +19,8 @@ from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
 )
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
-from navarchos.operator.drains.gate import RBAC as CORDONING
-from navarchos.operator.drains.survey import RBAC as LOOKING
+from navarchos.operator.drains.gate import RBAC as CORDON_RBAC
+from navarchos.operator.drains.survey import RBAC as POD_RBAC
 from navarchos.operator.leadership import leader_problem
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import (
@@ -41,17 +41,17 @@ __all__ = ["MAX_DRY_RUNS", "collect", "dry_run_evictions", "missing_permissions"
 T = TypeVar("T", bound=Object)
 
 MAX_DRY_RUNS: Final = 64
-"""Evictions that one plan rehearses, at most: one of each workload is enough."""
+"""The maximum number of dry-run evictions of a plan. One pod of each workload is enough."""
 
 _TIMEOUT: Final = 10.0
 
 _UNKNOWN: Final = frozenset(
     {EvictionOutcome.FORBIDDEN, EvictionOutcome.RETRY, EvictionOutcome.WEBHOOK_FAILED}
 )
-"""Answers to a rehearsal that say nothing about the pod."""
+"""Outcomes of a dry run that are inconclusive about the pod."""
 
-_NEEDED: Final = (*EVICTING, *CORDONING, *LOOKING)
-"""What the manager cannot drain without."""
+_NEEDED: Final = (*EVICTION_RBAC, *CORDON_RBAC, *POD_RBAC)
+"""The permissions that the manager needs to drain nodes."""
 
 
 _ACCOUNTS: Final = Resource(
@@ -60,20 +60,20 @@ _ACCOUNTS: Final = Resource(
 
 
 def collect(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> ClusterState:
-    """Return the cluster as it stands, as far as rollouts are concerned.
+    """Return the state of the cluster that matters for rollouts.
 
-    One list of each kind, in pages, and never more than `MAX_DRY_RUNS` evictions in
-    a dry run: only where a webhook judges evictions. What the caller may not read is
-    left out, and a finding says so; without nodes, pods, budgets, DaemonSets,
-    namespaces and the operator's own kinds there is no plan.
+    Each kind is listed once, in pages. If webhooks decide about evictions, at most
+    `MAX_DRY_RUNS` pods are evicted in a dry run. Volumes, webhooks and permissions that
+    the caller cannot read are skipped, and a finding reports that. A plan is impossible
+    without nodes, pods, budgets, DaemonSets, namespaces and the kinds of the operator.
 
     Raises:
-        ClientError: The server refused something that there is no plan without, or
-            did not answer.
+        ClientError: The server refused to list a kind that the plan needs, or did not
+            answer.
     """
-    asked = _Collector(client)
-    claims = asked.may_list(VOLUME_CLAIMS, "volumes are not looked at")
-    volumes = asked.may_list(PERSISTENT_VOLUMES, "volumes are not looked at")
+    collector = _Collector(client)
+    claims = collector.list_if_allowed(VOLUME_CLAIMS, "volumes were not checked")
+    volumes = collector.list_if_allowed(PERSISTENT_VOLUMES, "volumes were not checked")
     state = ClusterState(
         nodes=list_all(client, PLAN_NODES),
         pods=list_all(client, PLAN_PODS),
@@ -94,20 +94,20 @@ def collect(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> C
         else {(each.metadata.namespace, each.metadata.name): each for each in claims},
         volumes=None if volumes is None else {each.metadata.name: each for each in volumes},
     )
-    answers = asked.dry_runs(dry_run_candidates(rollouts, state, now, limit=MAX_DRY_RUNS))
-    asked.about_the_manager(now)
-    return replace(state, answers=answers, general=tuple(asked.findings))
+    refusals = collector.dry_runs(dry_run_candidates(rollouts, state, now, limit=MAX_DRY_RUNS))
+    collector.check_manager(now)
+    return replace(state, refusals=refusals, general=tuple(collector.findings))
 
 
 class _Collector:
-    """Questions that may stay without an answer; `findings` says which did."""
+    """Reads that may be forbidden. `findings` has an entry for each that was."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self.findings: list[PlanFinding] = []
 
-    def may_list(self, resource: Resource[T], otherwise: str) -> Sequence[T] | None:
-        """Return all objects of a kind; `None` if the caller may not know."""
+    def list_if_allowed(self, resource: Resource[T], otherwise: str) -> Sequence[T] | None:
+        """Return all objects of a kind; `None` if the caller is not allowed to list it."""
         try:
             return list_all(self._client, resource)
         except NotFound:
@@ -117,65 +117,67 @@ class _Collector:
             return None
 
     def dry_runs(self, pods: Sequence[PlanPod]) -> Mapping[str, EvictionResult]:
-        """Return what the server says to evictions of these pods, by uid."""
+        """Return the refusals of dry-run evictions of these pods, by uid."""
         version = served_eviction(self._client)
         if not version:
             self.findings.append(
                 PlanFinding(
                     severity=Severity.NOTE,
                     reason=FindingReason.NO_EVICTION_API,
-                    message="the server has no evictions: pods are deleted, past their budgets",
-                    next_action="make sure that this is meant",
+                    message="the server has no eviction API; pods will be deleted despite budgets",
+                    next_action="check that this is intended",
                 )
             )
-        if not pods or not version or not self._webhooks_judge():
+        if not pods or not version or not self._webhooks_decide():
             return {}
         answers = dry_run_evictions(self._client, pods, version)
-        open_ = [a for a in answers.values() if a.outcome in _UNKNOWN]
-        open_ += [a for a in answers.values() if "does not support dry run" in a.message]
-        if open_:
+        inconclusive = [a for a in answers.values() if a.outcome in _UNKNOWN]
+        inconclusive += [a for a in answers.values() if "does not support dry run" in a.message]
+        if inconclusive:
             self.findings.append(
-                _unknown(f"what webhooks say to evictions is not known: {open_[0].message}")
+                _unknown(
+                    f"the answer of webhooks to evictions is unknown: {inconclusive[0].message}"
+                )
             )
         return answers
 
-    def _webhooks_judge(self) -> bool:
+    def _webhooks_decide(self) -> bool:
         for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
             try:
-                if any(each.judges_evictions for each in list_all(self._client, kind)):
+                if any(each.matches_evictions for each in list_all(self._client, kind)):
                     return True
             except NotFound:
                 continue
             except Forbidden:
-                return True  # there may be one
+                return True  # there may be a webhook
         return False
 
-    def about_the_manager(self, now: datetime) -> None:
-        """Note what keeps the shipped manager from doing its work."""
+    def check_manager(self, now: datetime) -> None:
+        """Add findings if the shipped manager is not running or lacks permissions."""
         why = leader_problem(self._client, now)
         if why:
             self.findings.append(
                 PlanFinding(
                     severity=Severity.DELAYS,
                     reason=FindingReason.MANAGER_NOT_RUNNING,
-                    message=f"no manager seems to be at work: {why}",
-                    next_action=f"see the Deployment {NAMESPACE}/{NAME}",
+                    message=f"no active manager found: {why}",
+                    next_action=f"check the Deployment {NAMESPACE}/{NAME}",
                 )
             )
         try:
             self._client.resource(_ACCOUNTS).get(NAME, NAMESPACE, timeout=_TIMEOUT)
             missing = missing_permissions(_NEEDED, self._manager_may)
         except NotFound:
-            return  # it runs somewhere else, as somebody else
+            return  # the manager runs elsewhere, with another account
         except Forbidden as error:
-            self._not_checked("the manager's rights are not looked at", error)
+            self._not_checked("the permissions of the manager were not checked", error)
             return
         if missing:
             self.findings.append(
                 PlanFinding(
                     severity=Severity.BLOCKS,
                     reason=FindingReason.FORBIDDEN,
-                    message=f"the manager's account {NAMESPACE}/{NAME} may not "
+                    message=f"the account {NAMESPACE}/{NAME} of the manager is not allowed to "
                     f"{', '.join(missing)}",
                     next_action="apply config/deploy again",
                 )
@@ -210,14 +212,14 @@ def _unknown(message: str) -> PlanFinding:
         severity=Severity.NOTE,
         reason=FindingReason.NOT_CHECKED,
         message=message,
-        next_action="plan with an account that may",
+        next_action="run the plan with an account that has the permission",
     )
 
 
 def missing_permissions(
     rules: Iterable[PolicyRule], may: Callable[[PolicyRule, str], bool]
 ) -> list[str]:
-    """Return the rights that are missing, as `verb resource`, each asked for once."""
+    """Return the missing permissions as `verb resource`. Each is checked once."""
     asked = dict.fromkeys((rule.target, verb, rule) for rule in rules for verb in rule.verbs)
     return [f"{verb} {target}" for target, verb, rule in asked if not may(rule, verb)]
 
@@ -225,9 +227,9 @@ def missing_permissions(
 def dry_run_evictions(
     client: Client, pods: Iterable[PlanPod], version: str
 ) -> dict[str, EvictionResult]:
-    """Ask the server to evict pods in a dry run, and return its refusals by pod uid.
+    """Evict pods in a dry run, and return the refusals by pod uid.
 
-    Nothing is evicted, and no budget is used up.
+    No pod is evicted, and no budget is consumed.
     """
     refusals: dict[str, EvictionResult] = {}
     for pod in pods:

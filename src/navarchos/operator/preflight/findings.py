@@ -1,4 +1,4 @@
-"""The form of a finding. Its JSON is part of the shape of `plan -o json`."""
+"""The findings of a plan. They are part of the documented JSON of `plan -o json`."""
 
 from enum import StrEnum
 
@@ -8,18 +8,18 @@ __all__ = ["FindingReason", "PlanFinding", "Severity"]
 
 
 class Severity(StrEnum):
-    """What a finding means for the rollout."""
+    """The effect of a finding on the rollout."""
 
     BLOCKS = "Blocks"
-    """The node will not be drained unless a person changes something."""
+    """The node will not be drained until the user changes something."""
     DELAYS = "Delays"
-    """The drain waits for something that may come by itself."""
+    """The drain waits for a change that may happen without the user."""
     NOTE = "Note"
-    """It goes on, at a price worth knowing."""
+    """The rollout continues, with a consequence that the user should know."""
 
 
 class FindingReason(StrEnum):
-    """What was found, beside the drain library's own reasons."""
+    """Why there is a finding, beside the reasons of the drain library."""
 
     MULTIPLE_BUDGETS = "MultipleBudgets"
     BUDGET_NEVER_ALLOWS = "BudgetNeverAllows"
@@ -53,15 +53,15 @@ class FindingReason(StrEnum):
 
 
 class PlanFinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Something that a person should know before the rollout begins.
+    """A problem or consequence that the user should know before the rollout starts.
 
     Attributes:
-        severity: What it means for the rollout.
-        reason: What was found, for programs.
-        message: Why, for people.
-        next_action: What a person does about it; empty when there is nothing to do.
-        pod: Which, as `namespace/name`; empty when it is about no pod.
-        budgets: Those in the way, as `namespace/name`.
+        severity: The effect on the rollout.
+        reason: The kind of the finding, for programs.
+        message: The finding as a sentence.
+        next_action: How to fix it; empty if nothing can be done.
+        pod: The pod as `namespace/name`; empty if the finding concerns no pod.
+        budgets: The blocking budgets as `namespace/name`.
     """
 
     severity: Severity

@@ -1,4 +1,4 @@
-"""The kinds that a plan reads, as far as it needs them: above all where pods may run."""
+"""The kinds that a plan reads, with the fields that it needs."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -30,19 +30,19 @@ __all__ = [
 
 
 class ClaimSource(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The claim that a volume comes from."""
+    """The claim of a volume."""
 
     claim_name: str = ""
 
 
 class PlanVolume(Volume, frozen=True, rename="camel", gc=False):
-    """A volume, and its claim if it has one."""
+    """A volume of a pod, and its claim if it has one."""
 
     persistent_volume_claim: ClaimSource | None = None
 
 
 class PlanPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True):
-    """What decides where a pod may run."""
+    """The fields of a pod that decide where it can run."""
 
     node_selector: Mapping[str, str] = {}
     affinity: Affinity | None = None
@@ -54,32 +54,32 @@ class PlanPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True):
 
 
 class PlanPod(Pod, frozen=True):
-    """A pod, and what decides where it may run. Read-only."""
+    """A pod, with the fields that decide where it can run. Read-only."""
 
     spec: PlanPodSpec = PlanPodSpec()
 
 
 class PlanNodeSpec(NodeSpec, frozen=True, rename="camel", gc=False, kw_only=True):
-    """What keeps pods off a node."""
+    """The cordon and the taints of a node."""
 
     taints: tuple[Taint, ...] = ()
 
 
 class PlanNodeStatus(NodeStatus, frozen=True, gc=False):
-    """How a node is, and what room it has."""
+    """The conditions and the capacity of a node."""
 
     allocatable: Mapping[str, str | int] = {}
 
 
 class PlanNode(Node, frozen=True):
-    """A node, with its taints and its room. Read-only."""
+    """A node, with its taints and its capacity. Read-only."""
 
     spec: PlanNodeSpec = PlanNodeSpec()
     status: PlanNodeStatus = PlanNodeStatus()
 
 
 class VolumeClaimSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The volume that a claim is bound to."""
+    """The volume to which a claim is bound."""
 
     volume_name: str = ""
 
@@ -91,13 +91,13 @@ class VolumeClaim(Object, frozen=True):
 
 
 class VolumeNodeAffinity(msgspec.Struct, frozen=True, gc=False):
-    """The nodes that can reach a volume; all when absent."""
+    """The nodes that can attach a volume; `None` means all nodes."""
 
     required: NodeSelector | None = None
 
 
 class PersistentVolumeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """From where a volume can be reached."""
+    """The node affinity of a volume."""
 
     node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
 
@@ -109,7 +109,7 @@ class PersistentVolume(Object, frozen=True):
 
 
 class WebhookRule(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Which requests a webhook is asked about."""
+    """The requests that a webhook matches."""
 
     api_groups: tuple[str, ...] = ()
     operations: tuple[str, ...] = ()
@@ -123,15 +123,15 @@ class Webhook(msgspec.Struct, frozen=True, gc=False, kw_only=True):
 
 
 class WebhookConfiguration(Object, frozen=True):
-    """Admission webhooks of either kind."""
+    """A configuration of validating or mutating admission webhooks."""
 
     webhooks: tuple[Webhook, ...] = ()
 
     @property
-    def judges_evictions(self) -> bool:
-        """Whether one of them is asked before a pod is evicted.
+    def matches_evictions(self) -> bool:
+        """Whether one of the webhooks is called for an eviction.
 
-        `*` is every resource and no subresource; `pods/*` and `*/*` are both.
+        `*` matches every resource and no subresource; `pods/*` and `*/*` match both.
         """
         return any(
             {"", "*"} & set(rule.api_groups)

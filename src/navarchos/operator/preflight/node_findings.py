@@ -1,4 +1,4 @@
-"""What about a node, or the rollout as a whole, a person should know. Pure."""
+"""Findings about a node, or about a rollout as a whole. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -21,63 +21,63 @@ __all__ = ["find_for_node", "find_for_rollout"]
 
 
 def find_for_node(
-    machine: PlanNode,
-    machines: Iterable[PlanNode],
+    node: PlanNode,
+    control_plane: Iterable[PlanNode],
     rollout: NodeRollout,
     replacements: Iterable[NodeReplacement],
     drains: Iterable[NodeDrain],
 ) -> Iterator[PlanFinding]:
-    """Yield what is to be said of a node of a rollout.
+    """Yield the findings about a node of a rollout.
 
     Args:
-        machine: The node.
-        machines: All nodes with the role control plane.
+        node: The node.
+        control_plane: All control-plane nodes.
         rollout: The rollout.
-        replacements: All of this node.
-        drains: All of this node.
+        replacements: All replacements of the node.
+        drains: All drains of the node.
     """
-    if not machine.is_ready:
+    if not node.is_ready:
         yield PlanFinding(
             severity=Severity.DELAYS,
             reason=FindingReason.NODE_NOT_READY,
-            message="the node is not Ready: its pods end only when its kubelet says so",
-            next_action="mend it, or delete the Node; drain.skipWaitForDeleteTimeoutSeconds "
-            "stops waiting",
+            message="the node is not Ready; its kubelet cannot confirm that pods have terminated",
+            next_action="repair the node or delete the Node object; "
+            "drain.skipWaitForDeleteTimeoutSeconds limits the wait",
         )
-    if machine.spec.unschedulable and not _is_marked(machine):
+    if node.spec.unschedulable and not _is_marked(node):
         yield PlanFinding(
             severity=Severity.NOTE,
             reason=FindingReason.CORDONED_BEFORE,
-            message="somebody else cordoned the node; that cordon stays, whatever happens",
-            next_action="ask who did it, and why",
+            message="the node was cordoned before; Navarchos will not uncordon it",
+            next_action="find out who cordoned it, and why",
         )
     yield from _busy(rollout, replacements, drains)
-    if machine.is_control_plane:
-        yield from _quorum(machine, machines, rollout.spec.strategy.control_plane)
+    if node.is_control_plane:
+        yield from _quorum(node, control_plane, rollout.spec.strategy.control_plane)
 
 
 def find_for_rollout(
-    rollout: NodeRollout, nodes: Sequence[PlannedNode], machines: Iterable[PlanNode]
+    rollout: NodeRollout, planned: Sequence[PlannedNode], nodes: Iterable[PlanNode]
 ) -> Iterator[PlanFinding]:
-    """Yield what is to be said of a rollout's spec in view of the cluster."""
-    known = list(machines)
+    """Yield the findings about the spec of a rollout in this cluster."""
+    known = list(nodes)
     for number, entry in enumerate(rollout.spec.node_selectors, start=1):
         selector = selector_of(entry)
-        if nodes and not any(selector.matches(machine.metadata.labels) for machine in known):
+        if planned and not any(selector.matches(node.metadata.labels) for node in known):
             yield PlanFinding(
                 severity=Severity.NOTE,
                 reason=FindingReason.SELECTOR_MATCHES_NOTHING,
                 message=f"no node matches item {number} of spec.nodeSelectors: {selector}",
-                next_action="correct it",
+                next_action="correct the selector",
             )
     try:
-        limit = resolve_count(rollout.spec.strategy.max_concurrent, len(nodes), round_up=True)
+        limit = resolve_count(rollout.spec.strategy.max_concurrent, len(planned), round_up=True)
     except ConfigError as error:
         yield PlanFinding(
             severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=str(error)
         )
         return
-    if limit == 0 and nodes:
+    if limit == 0 and planned:
         yield _nothing_may_start(rollout.spec.strategy.max_concurrent)
 
 
@@ -86,19 +86,19 @@ def _nothing_may_start(value: int | str) -> PlanFinding:
         return PlanFinding(
             severity=Severity.BLOCKS,
             reason=FindingReason.NOTHING_MAY_START,
-            message="strategy.maxConcurrent is 0: no node ever starts",
-            next_action="say 1 or more; spec.paused is for holding a rollout",
+            message="strategy.maxConcurrent is 0: no node will start",
+            next_action="set it to 1 or more; to pause a rollout, use spec.paused",
         )
     return PlanFinding(
         severity=Severity.NOTE,
         reason=FindingReason.NOTHING_MAY_START,
-        message=f"strategy.maxConcurrent is {value}, which is no node; one at a time is taken",
-        next_action="say 1, or a larger share",
+        message=f"strategy.maxConcurrent is {value}, which rounds to no node; 1 is used instead",
+        next_action="set it to 1 or to a larger percentage",
     )
 
 
-def _is_marked(machine: PlanNode) -> bool:
-    return CORDONED_BY_ANNOTATION in machine.metadata.annotations
+def _is_marked(node: PlanNode) -> bool:
+    return CORDONED_BY_ANNOTATION in node.metadata.annotations
 
 
 def _busy(
@@ -110,9 +110,9 @@ def _busy(
             yield PlanFinding(
                 severity=Severity.NOTE,
                 reason=FindingReason.NODE_BUSY,
-                message=f"NodeReplacement {other.metadata.name} is about this node too; the "
-                "higher priority goes first",
-                next_action="leave the node out of one of them, unless both are meant",
+                message=f"NodeReplacement {other.metadata.name} replaces the same node; the higher "
+                "priority starts first",
+                next_action="exclude the node from one of the rollouts, unless both are intended",
             )
     for drain in drains:
         if not drain.metadata.owner_references and not drain.status.is_final:
@@ -120,26 +120,28 @@ def _busy(
                 severity=Severity.NOTE,
                 reason=FindingReason.NODE_BUSY,
                 message=f"NodeDrain {drain.metadata.name} is draining this node",
-                next_action=f"kubectl delete ndrain {drain.metadata.name}, unless both are meant",
+                next_action="delete it, unless it is intended: "
+                f"kubectl delete ndrain {drain.metadata.name}",
             )
 
 
 def _quorum(
-    machine: PlanNode, machines: Iterable[PlanNode], policy: ControlPlanePolicy
+    node: PlanNode, control_plane: Iterable[PlanNode], policy: ControlPlanePolicy
 ) -> Iterator[PlanFinding]:
-    others = [m for m in machines if m.metadata.name != machine.metadata.name]
+    others = [n for n in control_plane if n.metadata.name != node.metadata.name]
     if not others:
         yield PlanFinding(
             severity=Severity.NOTE,
             reason=FindingReason.CONTROL_PLANE_ALONE,
-            message="it is the only control-plane node: with its machine the API goes",
-            next_action="add another first, unless the control plane is kept elsewhere",
+            message="this is the only control-plane node; removing it takes the API server down",
+            next_action="add another control-plane node first, unless the control plane also runs "
+            "elsewhere",
         )
-    down = sorted(m.metadata.name for m in others if not m.is_ready)
+    down = sorted(n.metadata.name for n in others if not n.is_ready)
     if down:
         yield PlanFinding(
             severity=Severity.DELAYS if policy is ControlPlanePolicy.GUARD else Severity.NOTE,
             reason=FindingReason.CONTROL_PLANE_NOT_READY,
             message=f"other control-plane nodes are not Ready: {', '.join(down)}",
-            next_action="bring them back first: quorum may hang on this node",
+            next_action="restore them first; this node may be needed for etcd quorum",
         )

@@ -1,9 +1,9 @@
-"""What about a pod would hold up the drain of its node. Pure."""
+"""Findings about the pods of a node: why the drain of the node would block or wait. Pure."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final
+from typing import Final, assert_never
 
 from navarchos.drain import (
     Budget,
@@ -28,45 +28,45 @@ _LOSSES: Final = frozenset(
     {PodReason.LOCAL_STORAGE, PodReason.UNMANAGED, PodReason.DAEMON_SET_GONE}
 )
 _BEFORE_ALL: Final = -1.0
-"""Seconds since the first eviction: stages after 0 seconds are still to come."""
+"""Seconds since the first eviction. Before it, so that a stage after 0 s is still ahead."""
 
-_USUAL_GRACE: Final = 30
+_DEFAULT_GRACE: Final = 30
 _LONG_GRACE: Final = 3600.0
-"""Seconds: a grace period above it is told even where the drain has no timeout."""
+"""Seconds. A longer grace period is reported even if the drain has no timeout."""
 
 _HARMLESS_FINALIZERS: Final = frozenset(
     {"batch.kubernetes.io/job-tracking", "foregroundDeletion", "orphan"}
 )
-"""Taken off by Kubernetes' own controllers within a moment."""
+"""The controllers of Kubernetes remove these finalizers quickly."""
 
 _DO_NOT_EVICT_ANNOTATIONS: Final[Mapping[str, str]] = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
     "karpenter.sh/do-not-disrupt": "true",
     "karpenter.sh/do-not-evict": "true",
 }
-"""Annotations by which pods ask other tools to leave them alone."""
+"""Annotations that forbid other tools to evict a pod."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PodContext:
-    """What matters for pods beside the pods themselves.
+    """The state of the cluster on which the findings about pods depend.
 
     Attributes:
-        now: The present time.
+        now: The current time.
         budgets: All budgets, by namespace.
-        terminating: Namespaces that are being deleted: nothing can be evicted there.
-        answers: By pod uid: what the server said when an eviction was rehearsed.
+        terminating: Namespaces that are being deleted. No pod can be evicted there.
+        refusals: The refused dry-run evictions, by pod uid.
     """
 
     now: datetime
     budgets: Mapping[str, Sequence[Budget]] = field(default_factory=dict)
     terminating: frozenset[str] = frozenset()
-    answers: Mapping[str, EvictionResult] = field(default_factory=dict)
+    refusals: Mapping[str, EvictionResult] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """A pod with a budget in its way."""
+    """A pod, and the budgets that select it."""
 
     planned: PlannedPod
     budgets: tuple[Budget, ...] = ()
@@ -84,57 +84,56 @@ class _Case:
         )
 
 
-def find_for_pods(plan: DrainPlan, rules: Rules, around: PodContext) -> Iterator[PlanFinding]:
-    """Yield what is to be said of the pods of a node.
+def find_for_pods(plan: DrainPlan, rules: Rules, context: PodContext) -> Iterator[PlanFinding]:
+    """Yield the findings about the pods of a node.
 
     Args:
-        plan: The node's pods, classified.
-        rules: How the node is to be emptied.
-        around: What else matters.
+        plan: The pods of the node, classified.
+        rules: The drain options of the rollout.
+        context: The state of the cluster.
     """
     for planned in plan.refuse:
-        yield _verdict(planned, Severity.BLOCKS)
+        yield _of_plan(planned, Severity.BLOCKS)
     for planned in plan.evict:
-        yield from _about(planned, rules, around)
+        yield from _of_evicted(planned, rules, context)
     for planned in plan.wait:
-        if _is_stuck(planned.pod, around.now):
-            yield _stuck(planned)
+        if _terminates_too_long(planned.pod, context.now):
+            yield _stuck_terminating(planned)
         else:
             yield from _held_by_finalizers(planned)
 
 
 def finding_of_unplaceable(unplaceable: UnplaceablePod) -> PlanFinding:
-    """Return what is to be said of a pod that would find no other place."""
-    others = f" {unplaceable.detail}" if unplaceable.detail else ""
-    reason, message, action = (
-        FindingReason.NO_OTHER_NODE,
-        "",
-        "add such a node, or change the pod's rules",
-    )
+    """Return the finding about a pod that fits on no other node."""
+    detail = unplaceable.detail
+    reason, action = FindingReason.NO_OTHER_NODE, "add a matching node, or change the pod's rules"
     match unplaceable.failure:
         case PlacementFailure.UNSCHEDULABLE:
-            message = "no other node is Ready and open to new pods"
-            action = "add a node, or open one"
+            message = "no other node is Ready and schedulable"
+            action = "add a node, or uncordon one"
         case PlacementFailure.LABELS:
-            message = f"no other node that is Ready and open has the labels it wants:{others}"
+            message = f"no other schedulable node has the labels that the pod requires: {detail}"
         case PlacementFailure.TAINTS:
-            message = f"it does not tolerate the taints of the other nodes:{others}"
+            message = f"the pod does not tolerate the taints of the other nodes: {detail}"
         case PlacementFailure.AFFINITY:
-            message = "its affinity to other pods, or against them, keeps it off all other nodes"
+            message = "the affinity or anti-affinity between pods excludes all other nodes"
         case PlacementFailure.VOLUME:
             reason = FindingReason.VOLUME_BOUND
-            message = f"no other node that is Ready and open can reach its volume{others}"
+            message = f"no other schedulable node can attach the pod's volume {detail}"
             action = "add a node where the volume is, or move its data"
         case PlacementFailure.CAPACITY:
             reason = FindingReason.NO_CAPACITY
-            message = f"no other node that it may use has enough left of what it requests:{others}"
-            action = "add a node, or lower its requests"
+            message = f"no other matching node has enough capacity: insufficient {detail}"
+            action = "add a node, or lower the pod's requests"
         case PlacementFailure.CAPACITY_COMBINED:
             reason = FindingReason.NO_CAPACITY
             message = (
-                f"{unplaceable.count} pods of the node find no room beside the others:{others}"
+                f"{unplaceable.count} pods of this node cannot be rescheduled together: "
+                f"insufficient {detail}"
             )
-            action = "add a node, or lower requests"
+            action = "add a node, or lower the pods' requests"
+        case _:
+            assert_never(unplaceable.failure)
     return PlanFinding(
         severity=Severity.BLOCKS if unplaceable.pinned else Severity.DELAYS,
         reason=reason,
@@ -144,7 +143,7 @@ def finding_of_unplaceable(unplaceable: UnplaceablePod) -> PlanFinding:
     )
 
 
-def _verdict(planned: PlannedPod, severity: Severity) -> PlanFinding:
+def _of_plan(planned: PlannedPod, severity: Severity) -> PlanFinding:
     finding = planned.finding
     why, _, action = finding.message.partition("; ")
     return PlanFinding(
@@ -156,29 +155,29 @@ def _verdict(planned: PlannedPod, severity: Severity) -> PlanFinding:
     )
 
 
-def _about(planned: PlannedPod, rules: Rules, around: PodContext) -> Iterable[PlanFinding]:
+def _of_evicted(planned: PlannedPod, rules: Rules, context: PodContext) -> Iterable[PlanFinding]:
     namespace = planned.pod.metadata.namespace
     if planned.finding.action is PodAction.EVICT and planned.finding.reason in _LOSSES:
-        yield _verdict(planned, Severity.NOTE)
-    if namespace in around.terminating:
+        yield _of_plan(planned, Severity.NOTE)
+    if namespace in context.terminating:
         yield _Case(planned).report(
             Severity.DELAYS,
             FindingReason.NAMESPACE_TERMINATING,
-            "its namespace is being deleted and takes it along",
-            "see what holds the namespace",
+            "the namespace of the pod is being deleted, and the pod with it",
+            "check the conditions of the namespace",
         )
         return
     if not rules.options.disable_eviction:
-        case = _Case(planned, budgets_of(planned.pod, around.budgets.get(namespace, ())))
-        yield from _held_up(case, rules)
-        yield from _denied(planned, around.answers.get(planned.uid))
+        case = _Case(planned, budgets_of(planned.pod, context.budgets.get(namespace, ())))
+        yield from _blocked_by_budget(case, rules)
+        yield from _denied(planned, context.refusals.get(planned.uid))
     if not planned.pod.is_finished:
         yield from _slow_to_end(planned, rules)
         yield from _asked_to_stay(planned)
     yield from _held_by_finalizers(planned)
 
 
-def _held_up(case: _Case, rules: Rules) -> Iterable[PlanFinding]:
+def _blocked_by_budget(case: _Case, rules: Rules) -> Iterable[PlanFinding]:
     refusal = _refusal(case)
     if refusal is None:
         return
@@ -187,18 +186,18 @@ def _held_up(case: _Case, rules: Rules) -> Iterable[PlanFinding]:
         yield case.report(
             Severity.NOTE,
             FindingReason.BUDGET_BYPASSED,
-            f"{refusal.message}; stage {stage.number} deletes the pod past it {stage.after:g} s "
-            "after the first eviction",
-            "make sure that this is meant",
+            f"{refusal.message}; escalation stage {stage.number} deletes the pod "
+            f"{stage.after:g} s after the first eviction",
+            "check that this is intended",
         )
     else:
         yield refusal
 
 
 def _refusal(case: _Case) -> PlanFinding | None:
-    """Return what the server would say to an eviction now; `None` if it would grant it.
+    """Return why the server would refuse an eviction now; `None` if it would grant it.
 
-    Upstream asks no budget about pods that do not run (`canIgnorePDB` of the registry's
+    Upstream ignores budgets for pods that do not run (`canIgnorePDB` in the registry's
     eviction).
     """
     pod, budgets = case.planned.pod, case.budgets
@@ -208,11 +207,11 @@ def _refusal(case: _Case) -> PlanFinding | None:
         return case.report(
             Severity.BLOCKS,
             FindingReason.MULTIPLE_BUDGETS,
-            "the server evicts no pod that several budgets select",
-            "let only one select it",
+            "several budgets select the pod; the server does not evict such a pod",
+            "change the budgets so that only one selects the pod",
         )
     budget = budgets[0]
-    if _lets_unready_go(budget, pod) or budget.allows_one:
+    if _allows_unready(budget, pod) or budget.allows_one:
         return None
     return _exhausted(case, budget)
 
@@ -223,33 +222,33 @@ def _exhausted(case: _Case, budget: Budget) -> PlanFinding:
         return case.report(
             Severity.DELAYS,
             FindingReason.BUDGET_NOT_OBSERVED,
-            "the budget has been changed, and its controller has not looked at it since",
-            "see whether kube-controller-manager runs",
+            "the disruption controller has not processed the changed budget yet",
+            "check that kube-controller-manager is running",
         )
     if budget.can_never_allow:
         return case.report(
             Severity.BLOCKS,
             FindingReason.BUDGET_NEVER_ALLOWS,
-            f"the budget wants {status.desired_healthy} of {status.expected_pods} pods",
-            "let it allow one disruption, or add a replica",
+            f"the budget requires {status.desired_healthy} healthy pods of {status.expected_pods}",
+            "change the budget to allow one disruption, or add a replica",
         )
-    healthy = f"{status.current_healthy} pods are healthy and the budget wants"
+    healthy = f"{status.current_healthy} pods are healthy, and the budget requires"
     if not case.planned.pod.is_ready:
         return case.report(
             Severity.DELAYS,
             FindingReason.UNHEALTHY_POD_HELD,
-            f"the pod is not ready, and held all the same: {healthy} {status.desired_healthy}",
-            "mend the pod, or set unhealthyPodEvictionPolicy: AlwaysAllow",
+            f"the pod is not ready, but the budget protects it: {healthy} {status.desired_healthy}",
+            "fix the pod, or set unhealthyPodEvictionPolicy: AlwaysAllow",
         )
     return case.report(
         Severity.DELAYS,
         FindingReason.BUDGET_EXHAUSTED,
         f"{healthy} {status.desired_healthy}",
-        "bring its pods to health",
+        "fix the unhealthy pods of the budget",
     )
 
 
-def _lets_unready_go(budget: Budget, pod: Pod) -> bool:
+def _allows_unready(budget: Budget, pod: Pod) -> bool:
     if pod.is_ready:
         return False
     if budget.spec.unhealthy_pod_eviction_policy == "AlwaysAllow":
@@ -263,8 +262,8 @@ def _denied(planned: PlannedPod, answer: EvictionResult | None) -> Iterable[Plan
         yield _Case(planned).report(
             Severity.BLOCKS,
             FindingReason.WEBHOOK_DENIED,
-            f"an eviction that was rehearsed was refused: {answer.message}",
-            "see who runs the webhook; some move the pod themselves",
+            f"a webhook refused the eviction in a dry run: {answer.message}",
+            "ask the owner of the webhook; some webhooks move the pod themselves",
         )
 
 
@@ -272,16 +271,16 @@ def _slow_to_end(planned: PlannedPod, rules: Rules) -> Iterable[PlanFinding]:
     own = planned.pod.spec.termination_grace_period_seconds
     grace = rules.options.grace
     if grace is None:
-        grace = _USUAL_GRACE if own is None else own
+        grace = _DEFAULT_GRACE if own is None else own
     timeout = rules.options.timeout
     limit = _LONG_GRACE if timeout is None else timeout
     if grace >= limit:
-        until = "" if timeout is None else f", and the drain is given up after {timeout:g} s"
+        until = "" if timeout is None else f", but the drain fails after {timeout:g} s"
         yield _Case(planned).report(
             Severity.DELAYS,
             FindingReason.LONG_GRACE_PERIOD,
-            f"it may take {grace} s to end{until}",
-            "allow more with drain.timeoutSeconds, or less with drain.gracePeriodSeconds",
+            f"the pod may take {grace} s to terminate{until}",
+            "raise drain.timeoutSeconds, or set drain.gracePeriodSeconds",
         )
 
 
@@ -291,8 +290,8 @@ def _held_by_finalizers(planned: PlannedPod) -> Iterable[PlanFinding]:
         yield _Case(planned).report(
             Severity.DELAYS,
             FindingReason.POD_FINALIZER,
-            f"it stays on the node until somebody takes its finalizers off: {', '.join(names)}",
-            "see that whoever set them is running",
+            f"the pod stays on the node until its finalizers are removed: {', '.join(names)}",
+            "check that the controller of each finalizer is running",
         )
 
 
@@ -305,20 +304,21 @@ def _asked_to_stay(planned: PlannedPod) -> Iterable[PlanFinding]:
         yield _Case(planned).report(
             Severity.NOTE,
             FindingReason.DO_NOT_EVICT,
-            f"its annotation {asked[0]} asks to leave it alone; it is evicted all the same",
-            "leave it out with drain.podSelector, or protect it with a budget",
+            f"the annotation {asked[0]} asks not to evict the pod; it is evicted anyway",
+            "exclude the pod with drain.podSelector, or protect it with a budget",
         )
 
 
-def _is_stuck(pod: Pod, now: datetime) -> bool:
+def _terminates_too_long(pod: Pod, now: datetime) -> bool:
     overdue = pod.overdue(now)
     return overdue is not None and overdue >= STUCK_AFTER
 
 
-def _stuck(planned: PlannedPod) -> PlanFinding:
+def _stuck_terminating(planned: PlannedPod) -> PlanFinding:
     return _Case(planned).report(
         Severity.DELAYS,
         FindingReason.STUCK_TERMINATING,
-        "its grace period is over: its kubelet does not confirm the end, or a finalizer holds it",
-        "see its finalizers and its node's kubelet",
+        "the pod still exists after its grace period: its kubelet does not confirm the "
+        "termination, or the pod has a finalizer",
+        "check the finalizers of the pod and the kubelet of its node",
     )

@@ -1,4 +1,4 @@
-"""The order of the nodes, when each may start, and what would stop it. Pure."""
+"""The predicted course of rollouts: order, start and findings of each node. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -62,30 +62,30 @@ _IN_FLIGHT: Final = "InFlight"
 
 @dataclass(frozen=True)
 class ClusterState:
-    """The cluster as it stands."""
+    """The current state of the cluster."""
 
     nodes: Sequence[PlanNode]
     pods: Sequence[PlanPod] = ()
     budgets: Sequence[Budget] = ()
     daemon_sets: frozenset[tuple[str, str]] = frozenset()
-    """Namespace and name of each."""
+    """The namespace and name of each."""
     terminating: frozenset[str] = frozenset()
     """Namespaces that are being deleted."""
     rollouts: Sequence[NodeRollout] = ()
     replacements: Sequence[NodeReplacement] = ()
     drains: Sequence[NodeDrain] = ()
     claims: Mapping[tuple[str, str], VolumeClaim] | None = None
-    """By namespace and name; `None` if nobody asked, or nobody may know."""
+    """By namespace and name; `None` if they were not read."""
     volumes: Mapping[str, PersistentVolume] | None = None
-    """By name; `None` as above."""
-    answers: Mapping[str, EvictionResult] = field(default_factory=dict)
-    """What the server said to evictions that were rehearsed, by pod uid."""
+    """By name; `None` if they were not read."""
+    refusals: Mapping[str, EvictionResult] = field(default_factory=dict)
+    """The refused dry-run evictions, by pod uid."""
     general: Sequence[PlanFinding] = ()
-    """What was found while the facts were gathered."""
+    """Findings of the collection itself."""
 
 
 class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """The pods of a node, by what happens to them."""
+    """The number of pods of a node, by the action of the drain."""
 
     evict: int
     wait: int
@@ -94,9 +94,9 @@ class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class PredictedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A node of the rollout.
+    """A node of a rollout.
 
-    `starts` is `Now`, `InFlight`, or the reason why not: of the condition `Waiting`.
+    `starts` is `Now`, `InFlight`, or the reason of the condition `Waiting`.
     """
 
     order: int
@@ -108,7 +108,7 @@ class PredictedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class PredictedBudget(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A budget that covers pods which have to move, on any node of the rollout."""
+    """A budget that selects pods that must be evicted, on any node of the rollout."""
 
     name: str
     disruptions_allowed: int
@@ -117,7 +117,7 @@ class PredictedBudget(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
 
 
 class PredictedRollout(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """What a rollout would do. `is_blocked`: some finding has the severity `Blocks`."""
+    """The predicted course of a rollout. It is blocked if a finding has severity `Blocks`."""
 
     name: str
     nodes: tuple[PredictedNode, ...]
@@ -129,23 +129,25 @@ class PredictedRollout(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 def predict(
     rollouts: Iterable[NodeRollout], state: ClusterState, now: datetime
 ) -> tuple[PredictedRollout, ...]:
-    """Say what rollouts would do if they were there now, all of them together.
+    """Predict what rollouts would do if all of them were created now.
 
-    One that the cluster has already is foreseen from where it stands: nodes that are
-    finished are left out.
+    The prediction of an existing rollout starts at its current state, without the
+    finished nodes.
 
-    Promises: the same facts give the same answer; nothing is asked and nothing changed.
+    Promises: equal arguments give equal results. No request is sent.
     """
     planned = [_Planned.of(rollout, state) for rollout in rollouts]
     pods, by_namespace = _pods_by_node(state.pods), _by_namespace(state.budgets)
 
-    def look(waiting: Sequence[str], busy: Sequence[str]) -> Mapping[str, frozenset[str]]:
+    def budgets_of_nodes(
+        waiting: Sequence[str], busy: Sequence[str]
+    ) -> Mapping[str, frozenset[str]]:
         return {
             name: budgets_over(pods.get(name, ()), lambda space: by_namespace.get(space, ()))
             for name in (*waiting, *busy)
         }
 
-    decisions = admit_with_budgets(_snapshot(planned, state), now, look)
+    decisions = admit_with_budgets(_snapshot(planned, state), now, budgets_of_nodes)
     view = _View.of(state, decisions, now)
     return tuple(_predict(each, state, view) for each in planned)
 
@@ -153,13 +155,13 @@ def predict(
 def dry_run_candidates(
     rollouts: Iterable[NodeRollout], state: ClusterState, now: datetime, *, limit: int
 ) -> Sequence[PlanPod]:
-    """Return pods whose eviction is worth a rehearsal: one of each workload.
+    """Return the pods to evict in a dry run: one of each workload.
 
     Args:
-        rollouts: Those that are foreseen.
-        state: The cluster.
-        now: The present time.
-        limit: No more than so many.
+        rollouts: The rollouts of the plan.
+        state: The state of the cluster.
+        now: The current time.
+        limit: The maximum number of pods.
     """
     of_workload: dict[str, PlanPod] = {}
     by_node = _pods_by_node(state.pods)
@@ -182,7 +184,7 @@ def dry_run_candidates(
 @dataclass(frozen=True, slots=True)
 class _Planned:
     rollout: NodeRollout
-    """As it will be when its replacements exist."""
+    """The rollout, with its nodes in the status."""
     nodes: tuple[PlannedNode, ...]
     not_found: tuple[str, ...]
     exists: bool
@@ -200,7 +202,7 @@ class _Planned:
         return cls(rollout, plan.nodes, plan.not_found, exists=False)
 
     def replacements(self) -> list[NodeReplacement]:
-        """Return those that are still to be made."""
+        """Return the replacements that do not exist yet."""
         return [] if self.exists else [_replacement(self.rollout, node) for node in self.nodes]
 
 
@@ -235,21 +237,21 @@ def _is_pending(pod: Pod) -> bool:
 
 def _pending(pod: Pod) -> PendingPod:
     created, owner = pod.metadata.creation_timestamp, pod.controller
-    assert created is not None  # whatever a server has stored has one
+    assert created is not None  # every stored object has a creation time
     key = f"{pod.metadata.namespace}/{pod.metadata.name}"
     return PendingPod(key, owner.uid if owner is not None else "", created)
 
 
 @dataclass(frozen=True)
 class _View:
-    """The facts, arranged for looking things up."""
+    """The state of the cluster, indexed for lookups."""
 
     now: datetime
     decisions: Decisions
-    around: PodContext
-    places: PlacementCheck
+    context: PodContext
+    placement: PlacementCheck
     pods: Mapping[str, list[PlanPod]]
-    machines: Mapping[str, PlanNode]
+    nodes: Mapping[str, PlanNode]
     control_plane: Sequence[PlanNode]
     replacements: Mapping[str, list[NodeReplacement]]
     drains: Mapping[str, list[NodeDrain]]
@@ -257,20 +259,20 @@ class _View:
 
     @classmethod
     def of(cls, state: ClusterState, decisions: Decisions, now: datetime) -> "_View":
-        """Arrange them once for all rollouts."""
+        """Build the indexes once for all rollouts."""
         return cls(
             now=now,
             decisions=decisions,
-            around=PodContext(
+            context=PodContext(
                 now=now,
                 budgets=_by_namespace(state.budgets),
                 terminating=state.terminating,
-                answers=state.answers,
+                refusals=state.refusals,
             ),
-            places=PlacementCheck(state.nodes, state.pods, state.claims, state.volumes),
+            placement=PlacementCheck(state.nodes, state.pods, state.claims, state.volumes),
             pods=_pods_by_node(state.pods),
-            machines={machine.metadata.name: machine for machine in state.nodes},
-            control_plane=[machine for machine in state.nodes if machine.is_control_plane],
+            nodes={node.metadata.name: node for node in state.nodes},
+            control_plane=[node for node in state.nodes if node.is_control_plane],
             replacements=_by_node(state.replacements),
             drains=_by_node(state.drains),
             in_flight=frozenset(
@@ -305,7 +307,7 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
     return PredictedRollout(
         name=name,
         nodes=nodes,
-        budgets=_budgets(plans.values(), view.around.budgets, found),
+        budgets=_budgets(plans.values(), view.context.budgets, found),
         findings=_sorted(general),
         is_blocked=any(finding.severity is Severity.BLOCKS for finding in found),
     )
@@ -314,17 +316,17 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
 def _findings(
     planned: _Planned, node: PlannedNode, plan: DrainPlan, rules: Rules, view: _View
 ) -> Iterator[PlanFinding]:
-    machine = view.machines.get(node.name)
-    if machine is not None and machine.metadata.uid == node.uid:
+    known = view.nodes.get(node.name)
+    if known is not None and known.metadata.uid == node.uid:
         yield from find_for_node(
-            machine,
+            known,
             view.control_plane,
             planned.rollout,
             view.replacements.get(node.name, ()),
             view.drains.get(node.name, ()),
         )
-    yield from find_for_pods(plan, rules, view.around)
-    for unplaceable in view.places.unplaceable(node.name, _recreated(plan, view.pods)):
+    yield from find_for_pods(plan, rules, view.context)
+    for unplaceable in view.placement.unplaceable(node.name, _recreated(plan, view.pods)):
         yield finding_of_unplaceable(unplaceable)
 
 
@@ -346,14 +348,14 @@ def _plan_of(
 
 
 def _leaving(plan: DrainPlan, pods: Mapping[str, Sequence[PlanPod]]) -> Iterator[PlanPod]:
-    """Yield the pods that are evicted, with what a plan knows of them."""
+    """Yield the pods that are evicted, with the fields that placement needs."""
     uids = {planned.uid for planned in plan.evict}
     names = {planned.pod.spec.node_name for planned in plan.evict}
     yield from (pod for name in sorted(names) for pod in pods[name] if pod.metadata.uid in uids)
 
 
 def _recreated(plan: DrainPlan, pods: Mapping[str, Sequence[PlanPod]]) -> Sequence[PlanPod]:
-    """Return the pods that a controller makes anew elsewhere."""
+    """Return the evicted pods that a controller re-creates on another node."""
     lost = {
         planned.uid for planned in plan.evict if planned.finding.reason is PodReason.DAEMON_SET_GONE
     }
@@ -369,8 +371,8 @@ def _general(planned: _Planned, state: ClusterState) -> Iterable[PlanFinding]:
         yield PlanFinding(
             severity=Severity.NOTE,
             reason=FindingReason.NODE_NOT_FOUND,
-            message=f"no node is named {missing}",
-            next_action="correct it",
+            message=f"no node has the name {missing}",
+            next_action="correct spec.nodeNames",
         )
     if planned.exists:
         return
@@ -379,7 +381,7 @@ def _general(planned: _Planned, state: ClusterState) -> Iterable[PlanFinding]:
             severity=Severity.NOTE,
             reason=FindingReason.NO_NODES_MATCHED,
             message="no node matches spec.nodeSelectors or spec.nodeNames",
-            next_action="correct them: the rollout would end at once, and do nothing",
+            next_action="correct them; the rollout would complete immediately without any node",
         )
     yield from find_for_rollout(planned.rollout, planned.nodes, state.nodes)
 
@@ -408,7 +410,7 @@ def _starts(
         return _NOW
     if name in decisions.expired:
         return WaitReason.PENDING_PODS
-    # A replacement that does not exist yet is judged once it does.
+    # Admission decides about a replacement only after it exists.
     return decisions.waiting.get(name, WaitReason.ROLLOUT_NOT_READY)
 
 
