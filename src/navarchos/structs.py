@@ -1,11 +1,11 @@
-"""Types for decoding, worked out before threads need them.
+"""Helpers for structs: prepare them for decoding, compare them, remove nulls.
 
-msgspec works a struct out when it is decoded for the first time, and hangs the result
-on the class before it is complete, for the sake of types that contain themselves. It
-runs Python code meanwhile. Another thread that gets its turn then and decodes the same
-struct follows a pointer that is not there yet, and the process dies of it.
+msgspec computes the layout of a struct when the struct is decoded for the first time, and
+stores it on the class before it is complete, because types may contain themselves. It runs
+Python code meanwhile. If another thread decodes the same struct then, it follows a pointer
+that is not set yet, and the process dies with SIGSEGV.
 
-So every type is worked out here, one at a time.
+So each type that is decoded into is prepared here, one at a time.
 """
 
 import threading
@@ -13,28 +13,28 @@ from typing import Any, TypeVar
 
 import msgspec
 
-__all__ = ["differs_only_in", "make_decoder", "prepare_decoding"]
+__all__ = ["differs_only_in", "make_decoder", "prepare_decoding", "without_nulls"]
 
 C = TypeVar("C", bound=type[msgspec.Struct])
 S = TypeVar("S", bound=msgspec.Struct)
 
-_one_at_a_time = threading.Lock()
+_preparing = threading.Lock()
 
 
 def make_decoder(type_: Any) -> msgspec.json.Decoder[Any]:
-    """Return a decoder; the type and those in it are worked out before others see them.
+    """Return a decoder of a type; the type is prepared before other threads can use it.
 
     Threads: safe from any thread, as is the decoder.
     """
-    with _one_at_a_time:
+    with _preparing:
         return msgspec.json.Decoder(type_)
 
 
 def prepare_decoding(struct: C) -> C:
-    """Work a struct out where it is defined: a decorator for those that are decoded into.
+    """Prepare a struct where it is defined; a decorator.
 
-    For `msgspec.convert`, and `decode` with a type, which have no decoder that is made
-    beforehand.
+    For structs that `msgspec.convert`, or `msgspec.json.decode` with a type, decodes into:
+    these have no decoder that was made beforehand.
     """
     make_decoder(struct)
     return struct
@@ -44,3 +44,16 @@ def differs_only_in(before: S, after: S, *fields: str) -> bool:
     """Return whether two structs of one type differ, and only in the named fields."""
     alike = {field: getattr(before, field) for field in fields}
     return before != after and before == msgspec.structs.replace(after, **alike)
+
+
+def without_nulls(value: object) -> object:
+    """Return decoded JSON without the null members of objects.
+
+    Go servers write `null` for empty slices, maps and times. A null in an array stays, so
+    that the other entries keep their places.
+    """
+    if isinstance(value, dict):
+        return {name: without_nulls(item) for name, item in value.items() if item is not None}
+    if isinstance(value, list):
+        return [without_nulls(item) for item in value]
+    return value

@@ -315,7 +315,7 @@ class _WatchAnswer:
         """Refuse: a watch has no end."""
         raise NotImplementedError
 
-    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
+    def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
         """Return the next lines."""
         scheduler = self._server.scheduler
         deadline = None if timeout is None else scheduler.seconds + timeout

@@ -26,7 +26,7 @@ COPIES = (
     "handler.on_add(msgspec.structs.replace(self.obj), self.initial)",
 )
 READING = (
-    "client/pool.py",
+    "client/http/pool.py",
     "body if body is not None and body.chunked and is_plain else None",
     "body if body is None else None",
 )

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.seeds import runs
 
 from navarchos.client import Operator, Requirement, Selector, merge_apply, merge_diff
-from navarchos.client.chunks import ChunkDecoder
-from navarchos.client.lines import LineSplitter
+from navarchos.client.http.body_reader import ChunkDecoder
+from navarchos.client.watching import LineSplitter
 
 names = st.text(string.ascii_lowercase, min_size=1, max_size=3)
 leaves = st.booleans() | st.integers(-5, 5) | st.text("ab", max_size=2)

@@ -3,17 +3,18 @@
 Begin with `Client.from_config()`, then `client.resource(RESOURCE)`.
 """
 
-from navarchos.client.bodies import PatchType, Propagation
-from navarchos.client.calls import RawResponse
+from navarchos.client.bodies import (
+    PatchType,
+    Propagation,
+    add_finalizer,
+    has_finalizer,
+    merge_apply,
+    merge_diff,
+    remove_finalizer,
+)
 from navarchos.client.client import Client
 from navarchos.client.config import ClientConfig, load_config
-from navarchos.client.conflicts import (
-    FEW_WRITERS,
-    MANY_WRITERS,
-    ConflictPolicy,
-    retry_on_conflict,
-)
-from navarchos.client.credentials import CredentialsFailed
+from navarchos.client.credentials import CredentialsFailed, Impersonation
 from navarchos.client.decoding import ResourceList
 from navarchos.client.discovery import ApiResource
 from navarchos.client.errors import (
@@ -44,8 +45,6 @@ from navarchos.client.errors import (
     is_namespace_terminating,
     is_resource_version_too_large,
 )
-from navarchos.client.finalizers import add_finalizer, has_finalizer, remove_finalizer
-from navarchos.client.impersonation import Impersonation
 from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.owners import (
     AlreadyOwned,
@@ -59,7 +58,6 @@ from navarchos.client.owners import (
     owner_reference,
 )
 from navarchos.client.pager import ItemPager
-from navarchos.client.patches import merge_apply, merge_diff
 from navarchos.client.reading import ResourceReader
 from navarchos.client.resource import Resource
 from navarchos.client.resource_client import ResourceClient
@@ -78,15 +76,20 @@ from navarchos.client.transport import (
     BufferedResponse,
     FunctionTransport,
     HttpRequest,
+    RawResponse,
     Transport,
     WriteFence,
 )
-from navarchos.client.upserts import (
+from navarchos.client.updates import (
+    FEW_WRITERS,
+    MANY_WRITERS,
+    ConflictPolicy,
     Mutate,
     UpsertOutcome,
     UpsertResult,
     create_or_patch,
     create_or_update,
+    retry_on_conflict,
 )
 from navarchos.client.watching import EventType, WatchEvent, WatchStream
 

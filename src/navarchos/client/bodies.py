@@ -8,8 +8,21 @@ import msgspec
 
 from navarchos.client.resource import Resource
 from navarchos.errors import ConfigError
+from navarchos.meta import ObjectMeta
 
-__all__ = ["PatchType", "Propagation", "delete_options", "eviction", "locked", "whole_object"]
+__all__ = [
+    "PatchType",
+    "Propagation",
+    "add_finalizer",
+    "delete_options",
+    "eviction",
+    "has_finalizer",
+    "locked",
+    "merge_apply",
+    "merge_diff",
+    "remove_finalizer",
+    "whole_object",
+]
 
 
 class PatchType(StrEnum):
@@ -123,3 +136,98 @@ def _deletion(
     if grace_period_seconds is not None:
         options["gracePeriodSeconds"] = grace_period_seconds
     return options
+
+
+def merge_diff(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
+    """Return the merge patch that turns `before` into `after`; `{}` if none is needed.
+
+    Members that are gone become null, arrays that differ are replaced whole, and
+    numbers keep their value whatever their size (CL-11). A null in `after` means
+    an absent member, because a merge patch cannot say anything else.
+
+    For the optimistic variant hand the resourceVersion that `before` had to
+    `ResourceClient.patch`.
+    """
+    gone = {
+        name: None
+        for name, value in before.items()
+        if value is not None and after.get(name) is None
+    }
+    return gone | {
+        name: _change(before.get(name), value)
+        for name, value in after.items()
+        if value is not None and not _same(before.get(name), value)
+    }
+
+
+def merge_apply(target: object, patch: object) -> object:
+    """Return what a server makes of `target` when it is sent this merge patch.
+
+    Neither argument is changed.
+    """
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(target) if isinstance(target, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merge_apply(result.get(name), value)
+    return result
+
+
+def _change(before: object, after: object) -> object:
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return merge_diff(before, after)
+    if isinstance(after, Mapping):
+        # The patch is merged into nothing, so nulls in it would be no-ops: leave them out.
+        return merge_diff({}, after)
+    return after
+
+
+def _same(before: object, after: object) -> bool:
+    """Compare as JSON does: true is not 1, and members that are null are absent."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        return not merge_diff(before, after)
+    if isinstance(before, bool) or isinstance(after, bool):
+        return before is after
+    if isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        return len(before) == len(after) and all(map(_same_entry, before, after))
+    return before == after
+
+
+def _same_entry(before: object, after: object) -> bool:
+    if before is None or after is None:
+        return before is after
+    return _same(before, after)
+
+
+def has_finalizer(metadata: ObjectMeta, name: str) -> bool:
+    """Tell whether an object waits for this finalizer before it may go."""
+    return name in metadata.finalizers
+
+
+def add_finalizer(metadata: ObjectMeta, name: str) -> dict[str, object] | None:
+    """Return the merge patch that adds a finalizer; `None` if it is there (CL-07)."""
+    if has_finalizer(metadata, name):
+        return None
+    return _patch(metadata, [*metadata.finalizers, name])
+
+
+def remove_finalizer(metadata: ObjectMeta, name: str) -> dict[str, object] | None:
+    """Return the merge patch that removes a finalizer, every entry of it (CL-07).
+
+    `None` if there is none.
+    """
+    if not has_finalizer(metadata, name):
+        return None
+    return _patch(metadata, [kept for kept in metadata.finalizers if kept != name])
+
+
+def _patch(metadata: ObjectMeta, finalizers: list[str]) -> dict[str, object]:
+    return {
+        "metadata": {
+            "finalizers": finalizers or None,
+            "resourceVersion": metadata.resource_version,
+        }
+    }

@@ -8,13 +8,13 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from navarchos.client.calls import Call, RawResponse, RequestExecutor
 from navarchos.client.config import ClientConfig, load_config
+from navarchos.client.credentials import Impersonation
 from navarchos.client.discovery import ApiResource, Discovery
-from navarchos.client.impersonation import Impersonation
+from navarchos.client.executor import RequestExecutor
 from navarchos.client.resource import Resource
 from navarchos.client.resource_client import ResourceClient
-from navarchos.client.transport import FunctionTransport, Transport, WriteFence
+from navarchos.client.transport import Call, FunctionTransport, RawResponse, Transport, WriteFence
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
@@ -205,6 +205,6 @@ class Client:
 
 def _pooled(config: ClientConfig, clock: Clock) -> Transport:
     # Here, so that tests with another transport do not load urllib3's connections.
-    from navarchos.client.pool import PooledTransport
+    from navarchos.client.http.pool import PooledTransport
 
     return PooledTransport(config, clock=clock)

@@ -22,11 +22,12 @@ from navarchos._version import __version__
 from navarchos.client.credentials import (
     CredentialsFailed,
     ExecPlugin,
+    Impersonation,
     PluginSettings,
     TokenFile,
     cluster_info,
+    impersonation_of,
 )
-from navarchos.client.impersonation import Impersonation, impersonation_of
 from navarchos.errors import ConfigError
 
 __all__ = ["ClientConfig", "load_config"]

@@ -11,11 +11,12 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import msgspec
 
@@ -26,7 +27,16 @@ from navarchos.logs import get_logger
 from navarchos.meta import parse_time
 from navarchos.structs import prepare_decoding
 
-__all__ = ["CredentialsFailed", "ExecPlugin", "PluginSettings", "TokenFile", "cluster_info"]
+__all__ = [
+    "CredentialsFailed",
+    "ExecPlugin",
+    "Impersonation",
+    "PluginSettings",
+    "Renewal",
+    "TokenFile",
+    "cluster_info",
+    "impersonation_of",
+]
 
 _log = get_logger(__name__)
 
@@ -269,3 +279,140 @@ def cluster_info(cluster: Mapping[str, object], config_dir: Path) -> Mapping[str
         if entry.get("name") == f"{_GROUP}/exec":
             told["config"] = entry.get("extension")
     return told | ({"certificate-authority-data": authority} if authority else {})
+
+
+class Renewal:
+    """Renews credentials, once for all who were refused with the same ones.
+
+    As client-go's plugin/pkg/client/auth/exec, whose requests remember what they were
+    sent with. A renewal that failed counts: the others try with what there is, as
+    a program that hangs for a minute should not be run again by each of them.
+
+    Threads: safe from any thread; all wait for the one that renews.
+
+    Args:
+        renew: Fetches anew.
+    """
+
+    def __init__(self, renew: Callable[[], None]) -> None:
+        self._renew = renew
+        self._renewing_lock = threading.Lock()  # held while credentials are fetched
+        self._count_lock = threading.Lock()
+        self._count = 0  # guarded by _count_lock
+
+    @property
+    def count(self) -> int:
+        """How many renewals there were; to be asked before a request gets its credentials."""
+        with self._count_lock:
+            return self._count
+
+    def after(self, count: int) -> None:
+        """Renew what a request that was begun at this count was refused with.
+
+        Returns at once when somebody has done so since.
+
+        Raises:
+            CredentialsFailed: There are none. For the first of those who wait only.
+        """
+        with self._renewing_lock:
+            if self.count != count:
+                return
+            try:
+                self._renew()
+            finally:
+                with self._count_lock:
+                    self._count += 1
+
+
+_KEYS: Final = ("as", "as-uid", "as-groups", "as-user-extra")
+_EXTRA: Final = "Impersonate-Extra-"
+# What may stand in a header's name (RFC 9110), but for the sign of an escape.
+_PLAIN: Final = "!#$&'*+-.^_`|~"
+_CONTROLS: Final = frozenset(map(chr, [*range(32), 127]))
+
+
+class Impersonation(msgspec.Struct, frozen=True):
+    """The user that requests are made as, instead of the one who signs in.
+
+    The server asks whether that one has the right `impersonate` for each part. It
+    adds the group of those who are signed in, and no other that is not named here.
+
+    Raises:
+        ConfigError: No user is named, or a value holds what a header cannot.
+
+    Attributes:
+        user: The name, such as `system:serviceaccount:default:builder`.
+        uid: The uid; empty for none.
+        groups: The groups.
+        extra: Further facts by key. Servers take keys in lower case.
+    """
+
+    user: str
+    uid: str = ""
+    groups: Sequence[str] = ()
+    extra: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.user:
+            raise ConfigError("as", self.user, "uid, groups and extra require a user")
+        for name, value in self._fields():
+            # A space at either end would be lost on the way: another user.
+            if not value or value != value.strip() or not _CONTROLS.isdisjoint(value):
+                raise ConfigError(name, value, "it cannot be sent in a header")
+
+    def headers(self) -> Sequence[tuple[str, str]]:
+        """Return the header fields; some names come several times."""
+        # Servers read UTF-8, and the library below writes Latin-1.
+        return [(name, value.encode().decode("latin-1")) for name, value in self._fields()]
+
+    def _fields(self) -> Sequence[tuple[str, str]]:
+        return [
+            ("Impersonate-User", self.user),
+            *([("Impersonate-Uid", self.uid)] if self.uid else []),
+            *(("Impersonate-Group", group) for group in self.groups),
+            *(
+                (_EXTRA + quote(key, safe=_PLAIN), value)
+                for key, values in self.extra.items()
+                for value in values
+            ),
+        ]
+
+
+def impersonation_of(user: Mapping[str, object]) -> Impersonation | None:
+    """Return what `as`, `as-uid`, `as-groups` and `as-user-extra` of a kubeconfig's user say.
+
+    Raises:
+        ConfigError: They cannot be followed.
+    """
+    given = {name: value for name, value in user.items() if name in _KEYS and value}
+    unknown = sorted(name for name in user if name.startswith("as-") and name not in _KEYS)
+    if unknown:
+        # To act as the user itself instead would be another right.
+        raise ConfigError("user", unknown, f"impersonation supports only {', '.join(_KEYS)}")
+    if not given:
+        return None
+    return Impersonation(
+        user=_text("as", given.get("as", "")),
+        uid=_text("as-uid", given.get("as-uid", "")),
+        groups=_texts("as-groups", given.get("as-groups", [])),
+        extra=_extra(given.get("as-user-extra", {})),
+    )
+
+
+def _text(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise ConfigError(name, value, "it must be a string")
+    return value
+
+
+def _texts(name: str, value: object) -> Sequence[str]:
+    if not isinstance(value, list):
+        raise ConfigError(name, value, "it must be a list of strings")
+    return [_text(name, item) for item in value]
+
+
+def _extra(value: object) -> Mapping[str, Sequence[str]]:
+    name = "as-user-extra"
+    if not isinstance(value, dict):
+        raise ConfigError(name, value, "it must be lists of strings by key")
+    return {_text(name, key): _texts(f"{name}.{key}", item) for key, item in value.items()}

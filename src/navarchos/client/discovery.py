@@ -6,12 +6,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from navarchos.client.calls import Call, RawResponse, RequestExecutor
 from navarchos.client.errors import DecodeError, Forbidden, NotFound
-from navarchos.client.nulls import without_nulls
+from navarchos.client.executor import RequestExecutor
 from navarchos.client.resource import Resource
+from navarchos.client.transport import Call, RawResponse
 from navarchos.clock import Clock
-from navarchos.structs import prepare_decoding
+from navarchos.structs import prepare_decoding, without_nulls
 
 __all__ = ["ApiResource", "Discovery"]
 

@@ -8,12 +8,13 @@ from typing import Any, Final, Generic, Self, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from navarchos.client.calls import Call, RequestExecutor
 from navarchos.client.decoding import Codec, ResourceList
 from navarchos.client.errors import DecodeError, Expired
+from navarchos.client.executor import RequestExecutor
 from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.pager import ItemPager
 from navarchos.client.resource import Resource
+from navarchos.client.transport import Call
 from navarchos.client.watching import WatchStream
 from navarchos.clock import uniform
 from navarchos.errors import ConfigError
@@ -266,7 +267,7 @@ class ResourceReader(Generic[T]):
         )
         token = self._executor.stop if stop is None else stop
         decode = partial(self._codec.decode_parts, on_object=on_object)
-        return self._executor.received(call, token, decode)
+        return self._executor.stream_into(call, token, decode)
 
     def _call(
         self,

@@ -15,7 +15,6 @@ from navarchos.client.bodies import (
     locked,
     whole_object,
 )
-from navarchos.client.calls import Call
 from navarchos.client.errors import Conflict, DecodeError, Invalid
 from navarchos.client.reading import ResourceReader, decode_mapping, object_key
 from navarchos.client.status import Status
@@ -27,6 +26,7 @@ from navarchos.client.subresources import (
     kind_of,
     token_request,
 )
+from navarchos.client.transport import Call
 from navarchos.errors import ConfigError
 from navarchos.meta import Object, identity_of
 

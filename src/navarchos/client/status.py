@@ -5,8 +5,7 @@ from typing import Final
 
 import msgspec
 
-from navarchos.client.nulls import without_nulls
-from navarchos.structs import prepare_decoding
+from navarchos.structs import prepare_decoding, without_nulls
 
 __all__ = ["Status", "StatusCause", "decode_status", "seconds_of", "status_of_answer"]
 

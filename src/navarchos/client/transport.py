@@ -1,8 +1,8 @@
-"""The seam between requests and the network.
+"""The interface between requests and the network.
 
-A `Transport` sends one request and returns one answer. Everything above it
-(retries, errors, decoding, watches) is the same over a real connection and over
-a function, which is what tests put here:
+A `Transport` sends one request and returns one response. All code above it (retries,
+errors, decoding, watches) is the same over a real connection and over a function, which
+tests use instead:
 
 ```python
 client = Client(config, transport=FunctionTransport(answer))
@@ -12,24 +12,29 @@ client = Client(config, transport=FunctionTransport(answer))
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
+from urllib.parse import urlencode
+
+import msgspec
 
 from navarchos.stopping import StopToken
 
 __all__ = [
     "BufferedResponse",
+    "Call",
     "FunctionTransport",
     "HttpRequest",
+    "RawResponse",
     "Response",
     "Transport",
     "WriteFence",
 ]
 
 WriteFence = Callable[[], float]
-"""Says for how many seconds from now a request may be under way.
+"""Return for how many seconds from now a write may be in progress.
 
-Raises, best a kind of `Stopped`, when it must not be sent at all. Called from any
-thread, several times per request, and at last immediately before its bytes are handed
-to the network.
+Raises, preferably a subclass of `Stopped`, if the write must not be sent at all. Called
+from any thread, several times per request, and finally immediately before the bytes are
+handed to the network. A leader election uses it: the fence is closed when the lease ends.
 """
 
 
@@ -40,17 +45,15 @@ class HttpRequest:
     Attributes:
         method: `GET` and so on.
         target: Path and encoded query, as in the request's first line.
-        headers: All that the caller sets once. Credentials are among them, so they are
-            not in the `repr`.
+        headers: Header fields with one value. They contain credentials, so they are left
+            out of the `repr`.
         body: The body, if there is one.
-        repeated: Further header fields, whose names may come several times.
-        timeout: Seconds for the answer to begin, and for a body that is read
-            whole to be complete; `None` waits without limit.
-        stop: Setting it frees a thread that is blocked in this request or in its
-            answer.
-        fence: Asked before bytes are sent; what it raises keeps them here.
-        resolved: Told the seconds that a look-up of the host's name took, if there was
-            one.
+        repeated: Further header fields, whose names may occur several times.
+        timeout: Seconds until the response must begin, and until a body that is read
+            whole must be complete; `None` waits without limit.
+        stop: Setting it unblocks a thread that sends this request or reads its response.
+        fence: Asked before bytes are sent; its exception prevents the request.
+        resolved: Called with the seconds that a look-up of the host's name took.
     """
 
     method: str
@@ -64,12 +67,71 @@ class HttpRequest:
     resolved: Callable[[float], None] | None = field(default=None, repr=False)
 
 
-class Response(Protocol):
-    """The head of an answer, and its body as it comes.
+class Call(msgspec.Struct, frozen=True):
+    """A request before it has credentials and a deadline.
 
-    The receiver closes it, on every path. Owned by one thread at a time; another
-    one frees it by setting the request's token. Failures are `TransportError`, or
-    `Stopped` when that token is set.
+    Attributes:
+        verb: The verb in errors and metrics, such as `list`.
+        method: HTTP method.
+        path: Path without query.
+        resource: The resource in errors and metrics.
+        key: The object in errors.
+        query: Parameters; a parameter with an empty value is left out.
+        body: The body, if any.
+        content_type: The media type of the body.
+        headers: Further header fields.
+        timeout: Seconds; `None` for the client's default.
+    """
+
+    verb: str
+    method: str
+    path: str
+    resource: str
+    key: str = ""
+    query: Sequence[tuple[str, str]] = ()
+    body: bytes | None = None
+    content_type: str = "application/json"
+    headers: Mapping[str, str] | None = None
+    timeout: float | None = None
+
+    @property
+    def target(self) -> str:
+        """Path and query."""
+        query = urlencode([(name, value) for name, value in self.query if value])
+        joint = "&" if "?" in self.path else "?"
+        return f"{self.path}{joint}{query}" if query else self.path
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the request cannot change anything on the server."""
+        return self.method in {"GET", "HEAD"}
+
+
+class RawResponse(msgspec.Struct, frozen=True):
+    """A response with its whole body.
+
+    Attributes:
+        status: HTTP status.
+        headers: Header fields, names in lower case.
+        body: The whole body.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+    @property
+    def size(self) -> int:
+        """The size of the body in bytes."""
+        return len(self.body)
+
+
+class Response(Protocol):
+    """The head of a response, and its body while it arrives.
+
+    The caller of `Transport.send` closes it, on every path. It belongs to one thread at a
+    time; another thread can unblock that thread by setting the request's stop token.
+    Methods raise `TransportError`, or `Stopped` when the token is set.
     """
 
     @property
@@ -79,41 +141,41 @@ class Response(Protocol):
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """Header fields; look-ups ignore case, or names are in lower case."""
+        """Header fields; look-ups ignore case, or all names are in lower case."""
         ...
 
     @property
     def is_outdated(self) -> bool:
-        """Whether the connection was made with certificates that have been replaced."""
+        """Whether the connection was made with certificates that were replaced since."""
         ...
 
     def read(self) -> bytes:
-        """Return the whole body within the request's timeout, and close."""
+        """Return the whole body within the timeout of the request, and close."""
         ...
 
     def parts(self) -> Iterator[bytes]:
-        """Yield the whole body as it comes, within the request's timeout, and close."""
+        """Yield the whole body as it arrives, within the timeout of the request, and close."""
         ...
 
-    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
+    def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
         """Return the next bytes, waiting until there are some.
 
         Args:
-            timeout: Longest silence in seconds; `None` waits without limit.
-            gather: Whether more may be let come for some milliseconds. That costs much
-                less where much comes in small pieces.
+            timeout: Maximum wait in seconds; `None` waits without limit.
+            batch: Wait some milliseconds longer for more bytes. This saves much CPU when
+                many bytes arrive in small pieces.
 
         Returns:
-            `b""` at the proper end of the body.
+            `b""` at the end of a complete body.
 
         Raises:
-            RequestTimeout: Nothing came in time.
+            RequestTimeout: No bytes arrived in time.
             ConnectFailed: The body ended early.
         """
         ...
 
     def close(self) -> None:
-        """Let go of the connection; one whose body is not read to its end is shut."""
+        """Release the connection; close it if the body was not read to its end."""
         ...
 
 
@@ -121,22 +183,23 @@ class Transport(Protocol):
     """Sends requests. Safe from any thread."""
 
     def send(self, request: HttpRequest) -> Response:
-        """Send a request and wait for the head of its answer, whatever its status.
+        """Send a request and wait for the head of its response, for any status.
 
         Raises:
-            TransportError: There is no answer; `sent` tells what may have happened.
-            Stopped: The request's token is set.
+            TransportError: There is no response; `sent` says whether the server may have
+                received the request.
+            Stopped: The request's stop token is set.
         """
         ...
 
     def close(self) -> None:
-        """Close idle connections. Answers in use stay usable."""
+        """Close idle connections. Responses in use stay usable."""
         ...
 
 
 @dataclass(slots=True)
 class BufferedResponse:
-    """An answer that is already there."""
+    """A response whose body is in memory."""
 
     status: int
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -151,24 +214,24 @@ class BufferedResponse:
         """Yield the body."""
         yield self.body
 
-    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
-        """Return the body once, then its end."""
+    def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
+        """Return the body once, then `b""`."""
         body, self.body = self.body, b""
         return body
 
     def close(self) -> None:
-        """Do nothing: there is no connection."""
+        """Do nothing, because there is no connection."""
 
 
 class FunctionTransport:
-    """A transport that is a function of the request."""
+    """A transport that calls a function with each request."""
 
     def __init__(self, answer: Callable[[HttpRequest], Response]) -> None:
         self._answer = answer
 
     def send(self, request: HttpRequest) -> Response:
-        """Return what the function returns, or raise what it raises."""
+        """Return the result of the function."""
         return self._answer(request)
 
     def close(self) -> None:
-        """Do nothing: there is no connection."""
+        """Do nothing, because there is no connection."""

@@ -1,4 +1,4 @@
-"""Watches: the server's changes of a collection, as they happen."""
+"""Watches: changes of a collection, as the server reports them."""
 
 import threading
 from collections import deque
@@ -17,7 +17,6 @@ from navarchos.client.errors import (
     WatchExpired,
     error_from_status,
 )
-from navarchos.client.lines import LineSplitter
 from navarchos.client.status import decode_status
 from navarchos.client.transport import Response
 from navarchos.logs import get_logger
@@ -25,7 +24,7 @@ from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 from navarchos.structs import make_decoder
 
-__all__ = ["EventType", "WatchEvent", "WatchStream"]
+__all__ = ["EventType", "LineSplitter", "WatchEvent", "WatchStream"]
 
 T = TypeVar("T")
 
@@ -38,17 +37,17 @@ _INITIAL_EVENTS_END: Final = "k8s.io/initial-events-end"
 
 
 class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
-    """One change.
+    """One event of a watch.
 
     Attributes:
-        type: What happened; `BOOKMARK` only tells how far the server is.
-        object: The object after the change, or its last state if deleted; `None`
-            for bookmarks, and for an object that does not fit its type or is of
-            another kind.
-        resource_version: Of the object, or of the bookmark.
-        initial_events_end: This bookmark ends the initial events of a streaming
-            list. True only if the server says exactly so (RT-13).
-        failure: Why there is no object, with its name and uid as far as they
+        type: The kind of change; a `BOOKMARK` only reports the server's version.
+        object: The object after the change, or its last state if it was deleted; `None`
+            for a bookmark, and for an object that does not fit its type or is of another
+            kind.
+        resource_version: The version of the object or of the bookmark.
+        initial_events_end: Whether this bookmark ends the initial events of a streaming
+            list. True only if the server's annotation is exactly `"true"` (RT-13).
+        failure: The reason why there is no object, with its name and uid as far as they
             could be read.
     """
 
@@ -78,7 +77,7 @@ _BOOKMARKS: Final = make_decoder(_Bookmark)
 
 
 class WatchStream(Generic[T]):
-    """An open watch: iterate over it, and close it.
+    """An open watch. Iterate over it, and close it.
 
     ```python
     options = WatchOptions(resource_version=version)
@@ -87,21 +86,20 @@ class WatchStream(Generic[T]):
             ...
     ```
 
-    The iteration ends normally when the server ends the watch, as it does every
-    few minutes, and after the event under way when certificates were replaced on disk:
-    the next watch shows the new ones.
+    The iteration ends normally when the server ends the watch, as it does every few
+    minutes, and after the current event when the certificate files have changed: the next
+    watch uses the new certificates.
 
-    Promises: the connection is closed when the iteration ends, however it ends,
-    and by `close()`; a set stop token frees a blocked read at once.
+    Promises: the connection is closed when the iteration ends, also by an exception, and
+    by `close()`; setting the stop token unblocks a read at once.
 
-    Does not promise: any event. Watch again from the last resourceVersion.
+    Does not promise: any event. Open a new watch at the last resourceVersion.
 
     Raises, while iterating:
         WatchExpired: 410: list again.
-        WatchBroken: The stream was cut in the middle, garbled, or silent for too
-            long: resume.
+        WatchBroken: The stream broke, is not readable, or was silent for too long: resume.
         ApiError: The server reports another error inside the stream.
-        Stopped: The stop token was set, or `close()` called from elsewhere.
+        Stopped: The stop token was set, or another thread called `close()`.
 
     Threads: one thread iterates; any may close.
     """
@@ -125,9 +123,9 @@ class WatchStream(Generic[T]):
         self._on_bookmark = on_bookmark
         self._splitter = LineSplitter()
         self._lines: deque[bytes] = deque()
-        self._reading_lock = threading.Lock()  # held by whoever uses the answer
+        self._reading_lock = threading.Lock()  # held while a thread reads the response
         self._ended = False  # guarded by _reading_lock
-        self._is_listing = is_listing  # what comes is a list: nobody hears of a part of it
+        self._is_listing = is_listing  # reads may be late: a list counts when it is complete
 
     def __enter__(self) -> Self:
         return self
@@ -153,15 +151,15 @@ class WatchStream(Generic[T]):
         """End the watch; harmless when it has ended."""
         if not self._reading_lock.acquire(blocking=False):
             self._stop.stop("the watch was closed")
-            # The blocked reader has just been freed, so the lock is there soon.
+            # The blocked reader has just been unblocked and will release the lock soon.
             self._reading_lock.acquire()
         try:
             self._ended = True
             self._answer.close()
         finally:
             self._reading_lock.release()
-        # Only now, or it would shut a connection that was read to its end and is
-        # back in the pool. It detaches the token from those above it.
+        # Last, because it would shut down a connection that was read to its end and has
+        # returned to the pool. It also detaches the token from its parents.
         self._stop.stop("the watch was closed")
 
     def _line(self) -> bytes:
@@ -170,7 +168,7 @@ class WatchStream(Generic[T]):
         return self._lines.popleft()
 
     def _chunk(self) -> bytes:
-        """Read on; at the end of the stream hand out what has no newline yet."""
+        """Return the next bytes; at the end of the stream, the line without a newline."""
         with self._reading_lock:
             if self._ended:
                 raise StopIteration
@@ -187,9 +185,9 @@ class WatchStream(Generic[T]):
     def _read(self) -> bytes:
         silence = self._silence()
         try:
-            return self._answer.read_some(silence, gather=self._is_listing)
+            return self._answer.read_some(silence, batch=self._is_listing)
         except RequestTimeout as error:
-            why = f"the server was silent for {silence} seconds"
+            why = f"the server sent nothing for {silence} seconds"
             raise WatchBroken(self._resource, why) from error
         except ConnectFailed as error:
             raise WatchBroken(self._resource, error.why) from error
@@ -204,12 +202,12 @@ class WatchStream(Generic[T]):
             if found.type == "BOOKMARK":
                 return self._bookmark(found.object)
         except msgspec.DecodeError as error:
-            why = "the stream was cut" if self._ended else "the stream is garbled"
+            why = "the stream ended" if self._ended else "the stream is not readable"
             raise WatchBroken(self._resource, f"{why} in the middle of an event") from error
         if found.type == "ERROR":
             self._raise_status(found.object)
         if found.type not in _TYPES:
-            _log.warning("watch_event_of_unknown_type", resource=self._resource, type=found.type)
+            _log.warning("watch_event_type_unknown", resource=self._resource, type=found.type)
             return None
         return self._change(cast("EventType", found.type), found.object)
 
@@ -238,8 +236,53 @@ class WatchStream(Generic[T]):
         try:
             status = decode_status(data)
         except msgspec.DecodeError as error:
-            raise WatchBroken(self._resource, "an error that is no status") from error
+            raise WatchBroken(
+                self._resource, "the server reported an error that is not a Status"
+            ) from error
         reported = error_from_status(status, verb="watch", resource=self._resource)
         if isinstance(reported, Expired):
             raise WatchExpired(self._resource, reported.message or "too old") from reported
         raise reported
+
+
+class LineSplitter:
+    """Splits a stream into lines; copies each byte at most twice.
+
+    A line that arrives in many chunks is joined once, when it is complete; searching a
+    growing buffer for each chunk would take quadratic time.
+    """
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []  # the begun line; without a newline
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        """Return the lines that this chunk completes, without newlines and blank lines."""
+        if not self._parts and 0 < chunk.find(b"\n") == len(chunk) - 1:
+            # The usual case: one chunk is one line.
+            line = chunk.strip()
+            return [line] if line else []
+        lines = []
+        begin = 0
+        # `find` is faster than `split`: it compares many bytes at once.
+        while (end := chunk.find(b"\n", begin)) >= 0:
+            line = chunk[begin:end]
+            begin = end + 1
+            if self._parts:
+                self._parts.append(line)
+                line = self.rest()
+            if line := line.strip():
+                lines.append(line)
+        if begin < len(chunk):
+            self._parts.append(chunk[begin:])
+        return lines
+
+    @property
+    def is_between(self) -> bool:
+        """Whether the last line is complete."""
+        return not self._parts
+
+    def rest(self) -> bytes:
+        """Return and forget the begun line."""
+        line = b"".join(self._parts).strip()
+        self._parts.clear()
+        return line

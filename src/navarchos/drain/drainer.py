@@ -6,9 +6,9 @@ from typing import Final
 import msgspec
 
 from navarchos.client import Client
-from navarchos.client.conflicts import retry_on_conflict
 from navarchos.client.errors import NotFound
 from navarchos.client.options import ListOptions
+from navarchos.client.updates import retry_on_conflict
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.drain.cordon import (
     LATE_BINDING,

@@ -24,8 +24,8 @@ from navarchos.client import (
     TooManyRequests,
     WatchExpired,
 )
+from navarchos.client.http.pool import PooledResponse, PooledTransport
 from navarchos.client.options import ListOptions, WatchOptions
-from navarchos.client.pool import PooledResponse, PooledTransport
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 

@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from navarchos.client import DecodeError, Resource, ResourceList, WatchEvent
-from navarchos.client.collector import collection_paused
-from navarchos.client.decoding import Codec
-from navarchos.client.lines import LineSplitter
+from navarchos.client.decoding import Codec, gc_paused
+from navarchos.client.watching import LineSplitter
 from navarchos.meta import Object, ResourceVersion, Unstructured
 
 
@@ -144,8 +143,8 @@ def test_collection_is_paused_until_the_last_pause_ends_on_any_path() -> None:
     gc.enable()
 
     def fail_inside() -> None:
-        with collection_paused():
-            with collection_paused():
+        with gc_paused():
+            with gc_paused():
                 assert not gc.isenabled()
             assert not gc.isenabled()
             raise RuntimeError
@@ -158,7 +157,7 @@ def test_collection_is_paused_until_the_last_pause_ends_on_any_path() -> None:
 @pytest.mark.usefixtures("_collector_as_it_was")
 def test_a_collector_that_was_off_stays_off() -> None:
     gc.disable()
-    with collection_paused():
+    with gc_paused():
         pass
     assert not gc.isenabled()
 

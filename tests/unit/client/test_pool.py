@@ -354,22 +354,22 @@ def test_closing_a_client_frees_who_waits_in_it(serve: Make, connect: Make) -> N
 def test_a_late_stop_does_not_harm_the_next_user_of_the_connection(
     serve: Make, connect: Make
 ) -> None:
-    """An exchange that is over has no say about its connection any more."""
+    """An context that is over has no say about its connection any more."""
     from navarchos.client import ClientConfig, HttpRequest
-    from navarchos.client.connections import Exchange
-    from navarchos.client.pool import PooledTransport
+    from navarchos.client.http.connections import RequestContext
+    from navarchos.client.http.pool import PooledTransport
 
     server = serve(echo)
     transport = PooledTransport(ClientConfig(server.url))
     first = transport.send(HttpRequest("GET", "/1", timeout=10.0))
-    exchange: Exchange = first._exchange
+    context: RequestContext = first._context
     assert first.read() == b"GET /1"
     second = transport.send(HttpRequest("GET", "/2", timeout=10.0))
-    exchange.abort()
+    context.abort()
     assert second.read() == b"GET /2"
     third = transport.send(HttpRequest("GET", "/3", timeout=10.0))
     assert third.read() == b"GET /3"
-    third._exchange.abort()  # idle now: the connection is replaced, not used
+    third._context.abort()  # idle now: the connection is replaced, not used
     assert transport.send(HttpRequest("POST", "/4", timeout=10.0)).read() == b"POST /4"
     transport.close()
     assert server.connections == 2

@@ -237,7 +237,7 @@ def test_silence_after_a_bookmark_breaks_the_watch(serve: Make, connect: Make) -
     server = serve(streaming(bookmark("1"), then=hold))
     with watch(connect(server.url), idle_timeout=0.05, timeout_seconds=600) as events:
         next(events)
-        with pytest.raises(WatchBroken, match="silent"):
+        with pytest.raises(WatchBroken, match="sent nothing"):
             next(events)
 
 
@@ -277,7 +277,7 @@ def test_without_bookmarks_silence_is_allowed_until_the_server_should_have_ended
         headers: dict[str, str] = {}  # noqa: RUF012 - read-only here
         is_outdated = False
 
-        def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
+        def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
             limits.append(timeout)
             return b"" if len(limits) > 2 else line("ADDED", "a", "1")
 

@@ -1,6 +1,6 @@
 import pytest
 
-from navarchos.client.patches import merge_apply
+from navarchos.client.bodies import merge_apply
 from navarchos.drain import CordonState, cordon_patch, cordon_state, uncordon_patch
 
 KEY = "example.org/cordoned-by"

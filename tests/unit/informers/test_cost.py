@@ -43,7 +43,7 @@ class Sent:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
 
-    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
+    def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
         return next(self._chunks, b"")
 
     def close(self) -> None:

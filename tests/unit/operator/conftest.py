@@ -10,7 +10,7 @@ import pytest
 from tests.clocks import ManualClock
 
 from navarchos.client import Client, ClientConfig, HttpRequest, Resource, Transport
-from navarchos.client.pool import PooledTransport
+from navarchos.client.http.pool import PooledTransport
 from navarchos.client.transport import Response
 from navarchos.drain import BUDGETS, PODS
 from navarchos.informers import InformerFactory

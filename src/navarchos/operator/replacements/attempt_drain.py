@@ -2,7 +2,6 @@
 
 import msgspec
 
-from navarchos.client.nulls import without_nulls
 from navarchos.client.owners import owner_reference
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
@@ -14,6 +13,7 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.names import DRAIN_FINALIZER, child_name
 from navarchos.runtime.conditions import is_true
+from navarchos.structs import without_nulls
 
 __all__ = [
     "belongs_to",

@@ -8,9 +8,8 @@ from typing import Final
 import msgspec
 
 from navarchos.client import AlreadyExists, ApiError
-from navarchos.client.nulls import without_nulls
+from navarchos.client.bodies import merge_diff
 from navarchos.client.owners import owner_reference
-from navarchos.client.patches import merge_diff
 from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.errors import NavarchosError
 from navarchos.meta import controller_of
@@ -29,6 +28,7 @@ from navarchos.operator.history import max_concurrent, max_failures
 from navarchos.operator.names import RESUME_ANNOTATION, child_name
 from navarchos.operator.objects import Objects
 from navarchos.parallel import WorkerPool
+from navarchos.structs import without_nulls
 
 __all__ = [
     "MAX_CHILD_WRITES",

@@ -198,7 +198,7 @@ class InMemoryWatch:
         """Raise: the body of a watch has no end that a reader could wait for."""
         raise NotImplementedError
 
-    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
+    def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
         """Return the next lines; wait until there are some."""
         deadline = math.inf if timeout is None else self._clock.monotonic() + timeout
         while True:

@@ -6,7 +6,7 @@ import pytest
 from tests.unit.operator.drains.conftest import GROUP, World
 
 from navarchos.client import Client, ClientConfig, HttpRequest
-from navarchos.client.pool import PooledTransport
+from navarchos.client.http.pool import PooledTransport
 from navarchos.client.transport import Response
 
 

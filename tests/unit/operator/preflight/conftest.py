@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from navarchos.client import Client, ClientConfig, HttpRequest, Resource
-from navarchos.client.pool import PooledTransport
+from navarchos.client.http.pool import PooledTransport
 from navarchos.client.transport import BufferedResponse, Response
 from navarchos.drain import BUDGETS, DAEMON_SETS
 from navarchos.operator.api.v1alpha1 import GROUP, NODE_REPLACEMENTS, NODE_ROLLOUTS, NodeRollout

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from navarchos.client.patches import merge_diff
+from navarchos.client.bodies import merge_diff
 from navarchos.client.selectors import LabelSelectorSpec
 from navarchos.errors import ConfigError
 

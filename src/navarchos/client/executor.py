@@ -1,20 +1,21 @@
-"""One request to the API server, with everything that every request gets.
+"""Executes requests to the API server.
 
-Credentials, the client's own rate limit, retries of reads, deadlines, metrics,
-warnings, and the translation of error answers.
+Adds credentials, the client's own rate limit, retries of reads, deadlines, metrics and
+logged warnings, and turns error responses into exceptions.
 """
 
 import copy
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
-from typing import Final, Generic, Self, TypeVar
-from urllib.parse import urlencode, urlsplit
+from typing import Final, Generic, Protocol, Self, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from navarchos.client.config import ClientConfig
+from navarchos.client.credentials import Renewal
 from navarchos.client.errors import (
     ApiError,
     ClientError,
@@ -24,105 +25,75 @@ from navarchos.client.errors import (
     error_from_answer,
 )
 from navarchos.client.metrics import RequestMetrics
-from navarchos.client.ratelimit import NoLimit, RequestLimit
-from navarchos.client.renewal import Renewal
-from navarchos.client.transport import HttpRequest, Response, Transport, WriteFence
+from navarchos.client.transport import (
+    Call,
+    HttpRequest,
+    RawResponse,
+    Response,
+    Transport,
+    WriteFence,
+)
 from navarchos.clock import Clock
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.tokens import TokenBucket
 
-__all__ = ["Call", "RawResponse", "RequestExecutor"]
+__all__ = ["NoLimit", "RequestExecutor", "RequestLimit"]
 
 R = TypeVar("R")
 
 _log = get_logger(__name__)
 
-_MOST_TRIES: Final = 10  # as client-go's
-_MOST_WARNINGS: Final = 1_000
-_FIRST_FAILURE: Final = 300  # API servers do not redirect; a proxy's login page does
-_BROKEN_PAUSE: Final = 1.0  # as client-go's, for a server that drops new connections
-_IMPERSONATE: Final = "impersonate-user"  # a call that names it says all of it, as in client-go
+_MAX_TRIES: Final = 10  # as client-go
+_MAX_WARNINGS: Final = 1_000
+_FIRST_FAILURE: Final = 300  # API servers do not redirect; the login page of a proxy does
+_BROKEN_PAUSE: Final = 1.0  # as client-go, for a server that drops new connections
+# A call with this header replaces the client's whole impersonation, as in client-go.
+_IMPERSONATE: Final = "impersonate-user"
 _WARNING: Final = re.compile(r'299 \S+ "((?:[^"\\]|\\.)*)"')
 
 
-class Call(msgspec.Struct, frozen=True):
-    """A request before it has credentials and a deadline.
+class RequestLimit(Protocol):
+    """The client's own limit on its requests. Safe from any thread."""
 
-    Attributes:
-        verb: As in errors and metrics.
-        method: HTTP method.
-        path: Path without query.
-        resource: As in errors and metrics.
-        key: As in errors.
-        query: Parameters; those with an empty value are left out.
-        body: The body, if there is one.
-        content_type: Of the body.
-        headers: Further header fields.
-        timeout: Seconds; `None` for the client's own.
-    """
+    def reserve(self, longest: float | None) -> float | None:
+        """Reserve the next request.
 
-    verb: str
-    method: str
-    path: str
-    resource: str
-    key: str = ""
-    query: Sequence[tuple[str, str]] = ()
-    body: bytes | None = None
-    content_type: str = "application/json"
-    headers: Mapping[str, str] | None = None
-    timeout: float | None = None
+        Args:
+            longest: Maximum wait in seconds; `None` for no maximum.
 
-    @property
-    def target(self) -> str:
-        """Path and query."""
-        query = urlencode([(name, value) for name, value in self.query if value])
-        joint = "&" if "?" in self.path else "?"
-        return f"{self.path}{joint}{query}" if query else self.path
-
-    @property
-    def is_read(self) -> bool:
-        """Whether repeating it cannot change anything."""
-        return self.method in {"GET", "HEAD"}
+        Returns:
+            Seconds to wait before sending; `None` if the wait would be longer than
+            `longest`, and then nothing is reserved.
+        """
+        ...
 
 
-class RawResponse(msgspec.Struct, frozen=True):
-    """An answer as it came.
+class NoLimit:
+    """No limit."""
 
-    Attributes:
-        status: HTTP status.
-        headers: Header fields, names in lower case.
-        body: The whole body.
-    """
-
-    status: int
-    headers: Mapping[str, str]
-    body: bytes
-
-    @property
-    def size(self) -> int:
-        """Of the body, in bytes."""
-        return len(self.body)
+    def reserve(self, longest: float | None) -> float | None:
+        """Return 0."""
+        return 0.0
 
 
-class _Taken(msgspec.Struct, Generic[R], frozen=True):
-    """What was made of a body while it came, and how large that was."""
+class _Parsed(msgspec.Struct, Generic[R], frozen=True):
+    """The result of reading a body, and the size of the body."""
 
-    made: R
+    result: R
     size: int
 
 
 class RequestExecutor:
-    """Performs calls for one client.
+    """Executes the calls of one client.
 
-    Promises: only reads are repeated: after 429 or 503 when the server says when
-    to come back, at once when a kept connection turned out to be closed, and a second
-    later when a new one broke before the answer was complete (client-go
-    rest/request.go). Watches are opened again by whoever asked for them. Any request
-    is repeated once after 401 with renewed credentials, which are fetched once for all
-    that were refused with the same ones. All tries together end at
-    the call's deadline.
+    Promises: only reads are repeated: after 429 or 503 with a `Retry-After` header; at
+    once if a pooled connection turned out to be closed; and a second later if a new
+    connection broke before the response was complete (as client-go's rest/request.go).
+    Watches are not repeated; their caller opens them again. After 401 any request is
+    repeated once with renewed credentials, which are fetched once for all requests that
+    were refused with the same credentials. All tries together end at the call's deadline.
 
     Threads: safe from any thread.
     """
@@ -150,68 +121,68 @@ class RequestExecutor:
         self._warned: set[str] = set()  # guarded by _warned_lock
 
     def fenced(self, fence: WriteFence) -> Self:
-        """Return this caller with a fence before whatever may change something."""
-        behind = copy.copy(self)
-        behind._fence = fence  # noqa: SLF001 - of our own copy
-        return behind
+        """Return a copy that asks the fence before each request that is not a read."""
+        fenced = copy.copy(self)
+        fenced._fence = fence  # noqa: SLF001 - a copy of this object
+        return fenced
 
     def call(self, call: Call, stop: StopToken | None = None) -> RawResponse:
-        """Perform a call and return the answer, whatever its status.
+        """Execute a call and return the response, for any status.
 
         Args:
-            call: What to send.
-            stop: Frees whoever waits; a child of the client's own token, which is
-                the one used without it.
+            call: The request.
+            stop: Setting it unblocks the caller; a child of the client's own token, which
+                is the default.
 
         Raises:
-            TransportError: There was no answer.
-            Stopped: The client was closed or told to stop.
+            TransportError: There was no response.
+            Stopped: The client was closed, or its stop token was set.
         """
         return self._perform(call, self.stop if stop is None else stop, _whole)
 
     def checked(self, call: Call, stop: StopToken | None = None) -> RawResponse:
-        """Perform a call, as `call` does, and return the answer if it is a success.
+        """Execute a call as `call` does, and return the response of a success.
 
         Raises:
-            ApiError: The server refused.
-            TransportError: There was no answer.
-            Stopped: The client was closed or told to stop.
+            ApiError: The server refused the request.
+            TransportError: There was no response.
+            Stopped: The client was closed, or its stop token was set.
         """
         response = self.call(call, stop)
         if response.status >= _FIRST_FAILURE:
             raise _error(call, response)
         return response
 
-    def received(self, call: Call, stop: StopToken, take: Callable[[Iterator[bytes]], R]) -> R:
-        """Perform a call as `checked` does, and return what `take` makes of the body.
+    def stream_into(self, call: Call, stop: StopToken, take: Callable[[Iterator[bytes]], R]) -> R:
+        """Execute a call as `checked` does, and return the result of `take`.
 
         Args:
-            call: What to send.
-            stop: Frees whoever waits; a child of the client's own token.
-            take: Gets the body as it comes. Called anew, from the first part, each time
-                that the call is repeated because an answer broke off.
+            call: The request.
+            stop: Setting it unblocks the caller; a child of the client's own token.
+            take: Reads the body while it arrives. If a response breaks off and the call is
+                repeated, `take` is called again and starts with the first part.
 
         Raises:
-            ApiError: The server refused.
-            TransportError: There was no complete answer.
-            Stopped: The client was closed or told to stop.
+            ApiError: The server refused the request.
+            TransportError: There was no complete response.
+            Stopped: The client was closed, or its stop token was set.
         """
         found = self._perform(call, stop, partial(_taken, take))
         if isinstance(found, RawResponse):
             raise _error(call, found)
-        return found.made
+        return found.result
 
     def open(self, call: Call, stop: StopToken) -> Response:
-        """Perform a call and return its answer while the body is still to come.
+        """Execute a call and return its response before the body has arrived.
 
         Args:
-            call: Its timeout covers the head of the answer only.
-            stop: Setting it frees whoever waits for the answer or reads from it.
-                A child of the client's own token.
+            call: Its timeout covers the head of the response only.
+            stop: Setting it unblocks a thread that waits for the response or reads it. A
+                child of the client's own token.
 
         Raises:
-            ApiError: The server refused.
-            TransportError: There was no answer.
+            ApiError: The server refused the request.
+            TransportError: There was no response.
             Stopped: The token was set.
         """
         answer = self._perform(call, stop, lambda answer: answer)
@@ -223,12 +194,12 @@ class RequestExecutor:
         timeout = call.timeout if call.timeout is not None else self._config.timeout
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         try:
-            return self._repeat(call, _Tries(deadline, self._clock, stop), receive)
+            return self._repeat(call, _RetryState(deadline, self._clock, stop), receive)
         except ClientError as error:
             error.verb, error.resource, error.key = call.verb, call.resource, call.key
             raise
 
-    def _repeat(self, call: Call, tries: "_Tries", receive: Callable[[Response], R]) -> R:
+    def _repeat(self, call: Call, tries: "_RetryState", receive: Callable[[Response], R]) -> R:
         while True:
             waited = tries.begin(self._limit)
             if self._config.qps is not None:
@@ -253,11 +224,11 @@ class RequestExecutor:
     def _renew(self) -> None:
         if self._config.renew:
             self._config.renew()
-            # Kept connections have shown the old client certificate.
+            # Pooled connections were made with the old client certificate.
             self._transport.close()
 
     def _try(
-        self, call: Call, tries: "_Tries", receive: Callable[[Response], R]
+        self, call: Call, tries: "_RetryState", receive: Callable[[Response], R]
     ) -> tuple[Response, R]:
         begun = self._clock.monotonic()
         code = "<error>"
@@ -267,10 +238,10 @@ class RequestExecutor:
             try:
                 received = receive(answer)
             except DecodeError:
-                code = str(answer.status)  # it came, whatever it is
+                code = str(answer.status)  # a response arrived, even if it is unreadable
                 raise
             code = str(answer.status)
-            size = received.size if isinstance(received, RawResponse | _Taken) else None
+            size = received.size if isinstance(received, RawResponse | _Parsed) else None
             self._metrics.sized(call.method, sent=len(call.body or b""), received=size)
             return answer, received
         finally:
@@ -283,7 +254,7 @@ class RequestExecutor:
                 again=tries.again,
             )
 
-    def _request(self, call: Call, tries: "_Tries") -> HttpRequest:
+    def _request(self, call: Call, tries: "_RetryState") -> HttpRequest:
         headers = {
             "Accept": "application/json",
             "Accept-Encoding": "identity",
@@ -315,21 +286,21 @@ class RequestExecutor:
         )
 
     def _log_warnings(self, header: str) -> None:
-        """Log what the server warns of, such as deprecated versions, once each (CL-17)."""
+        """Log each warning of the server, such as a deprecated version, once (CL-17)."""
         for text in _WARNING.findall(header):
-            if self._is_news(text):
+            if self._is_new_warning(text):
                 _log.warning("api_server_warning", text=text)
 
-    def _is_news(self, text: str) -> bool:
+    def _is_new_warning(self, text: str) -> bool:
         with self._warned_lock:
-            if text in self._warned or len(self._warned) >= _MOST_WARNINGS:
+            if text in self._warned or len(self._warned) >= _MAX_WARNINGS:
                 return False
             self._warned.add(text)
             return True
 
 
-class _Tries:
-    """The deadline, the waits and the permitted repeats of one call."""
+class _RetryState:
+    """The deadline, the waits and the allowed repeats of one call."""
 
     def __init__(self, deadline: float | None, clock: Clock, stop: StopToken) -> None:
         self.stop = stop
@@ -339,21 +310,25 @@ class _Tries:
         self._renewed = False
 
     def left(self) -> float | None:
-        """Seconds until the deadline; `None` without one, 0 when it has passed."""
+        """Return the seconds until the deadline; `None` without one, 0 after it."""
         if self._deadline is None:
             return None
         return max(0.0, self._deadline - self._clock.monotonic())
 
     @property
     def again(self) -> bool:
-        """Whether the present try is not the first."""
+        """Whether the current try is a repeat."""
         return self._begun > 1
 
     def begin(self, limit: RequestLimit) -> float:
-        """Wait for the client's own limit; raise if there is no time left.
+        """Begin a try: wait for the client's own limit.
 
         Returns:
             The wait in seconds.
+
+        Raises:
+            RequestTimeout: The deadline has passed, or the wait would be longer.
+            Stopped: The stop token was set.
         """
         self.stop.raise_if_set()
         left = self.left()
@@ -361,7 +336,9 @@ class _Tries:
             raise RequestTimeout("the deadline passed before the request was sent")
         delay = limit.reserve(left)
         if delay is None:
-            raise RequestTimeout("this client's own rate limit leaves no time; raise qps and burst")
+            raise RequestTimeout(
+                "the wait for this client's own rate limit exceeds the timeout; raise qps and burst"
+            )
         if delay > 0:
             self.stop.wait(delay)
             self.stop.raise_if_set()
@@ -369,36 +346,36 @@ class _Tries:
         return delay
 
     def may_reconnect(self, error: ConnectFailed, *, watch: bool) -> bool:
-        """Tell whether a read may go over another connection; wait if it should."""
+        """Return whether a read may use another connection; wait before it if needed."""
         if error.kept:
-            # Each such failure uses up one kept connection, so this ends.
+            # Each such failure removes one pooled connection, so this loop ends.
             return self.left() != 0
         return error.sent and not watch and self.may_wait(_BROKEN_PAUSE)
 
     def may_wait(self, delay: float) -> bool:
-        """Wait before another try, if tries and time allow it."""
+        """Wait before another try and return True, unless tries or time are used up."""
         left = self.left()
-        if self._begun >= _MOST_TRIES or (left is not None and delay >= left):
+        if self._begun >= _MAX_TRIES or (left is not None and delay >= left):
             return False
         self.stop.wait(delay)
         return True
 
     def may_renew(self) -> bool:
-        """Tell, once, that credentials may be renewed."""
+        """Return whether credentials may be renewed; True only for the first call."""
         self._renewed, before = True, self._renewed
         return not before
 
 
-def _taken(take: Callable[[Iterator[bytes]], R], answer: Response) -> "_Taken[R] | RawResponse":
-    """Return what is made of a success; the answer itself if it is none."""
+def _taken(take: Callable[[Iterator[bytes]], R], answer: Response) -> "_Parsed[R] | RawResponse":
+    """Return the result of reading a success; the whole response for an error status."""
     if answer.status >= _FIRST_FAILURE:
         return _whole(answer)
     sizes: list[int] = []
     try:
-        made = take(_measured(answer.parts(), sizes))
+        result = take(_measured(answer.parts(), sizes))
     finally:
         answer.close()
-    return _Taken(made, sum(sizes))
+    return _Parsed(result, sum(sizes))
 
 
 def _measured(parts: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:

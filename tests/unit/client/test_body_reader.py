@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from navarchos.client import Client, ClientConfig, ConnectFailed, HttpRequest, RequestTimeout
-from navarchos.client.chunks import ChunkDecoder
-from navarchos.client.connections import Exchange
-from navarchos.client.pool import PooledResponse, PooledTransport
-from navarchos.client.receiving import ChunkedResponse
+from navarchos.client.http.body_reader import ChunkDecoder, ChunkedResponse
+from navarchos.client.http.connections import RequestContext
+from navarchos.client.http.pool import PooledResponse, PooledTransport
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 
@@ -124,16 +123,16 @@ def test_a_chunk_that_trickles_cannot_outlast_the_deadline(serve: Make, connect:
 
 
 @pytest.mark.parametrize("tls", [False, True])
-@pytest.mark.parametrize("gather", [False, True])
+@pytest.mark.parametrize("batch", [False, True])
 def test_what_has_come_is_handed_out_though_nothing_follows(
-    open_answer: Callable[..., PooledResponse], tls: bool, gather: bool
+    open_answer: Callable[..., PooledResponse], tls: bool, batch: bool
 ) -> None:
     answer = open_answer(HEAD, coded([b"first", b"second"]), tls=tls)
     found = b""
     while found != b"firstsecond":
-        found += answer.read_some(PATIENCE, gather=gather)
+        found += answer.read_some(PATIENCE, batch=batch)
     with pytest.raises(RequestTimeout):
-        answer.read_some(0.01, gather=gather)
+        answer.read_some(0.01, batch=batch)
     answer.close()
 
 
@@ -188,7 +187,7 @@ def test_a_list_that_is_gathered_is_what_was_sent(
 ) -> None:
     chunks = [b"%07d" % number * 1_500 for number in range(300)]
     answer = open_answer(HEAD, *(coded([chunk]) for chunk in chunks), b"0\r\n\r\n", tls=tls)
-    pieces = list(iter(lambda: answer.read_some(PATIENCE, gather=True), b""))
+    pieces = list(iter(lambda: answer.read_some(PATIENCE, batch=True), b""))
     assert b"".join(pieces) == b"".join(chunks)
     answer.close()
 
@@ -198,11 +197,11 @@ def test_a_list_that_is_gathered_is_what_was_sent(
 def test_stop_frees_who_gathers(open_answer: Callable[..., PooledResponse], tls: bool) -> None:
     stop = StopToken()
     answer = open_answer(HEAD, coded([b"first"]), tls=tls, stop=stop)
-    assert answer.read_some(PATIENCE, gather=True) == b"first"
+    assert answer.read_some(PATIENCE, batch=True) == b"first"
     stopper = threading.Timer(0.05, stop.stop, ["enough"])
     stopper.start()
     with pytest.raises(Stopped):
-        answer.read_some(PATIENCE, gather=True)
+        answer.read_some(PATIENCE, batch=True)
     stopper.join()
     answer.close()
 
@@ -211,7 +210,7 @@ def test_a_body_that_came_with_its_head_can_be_read_in_small_pieces() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(HEAD + coded([b"abcdefghij" * 50]) + b"0\r\n\r\n")
-        response = ChunkedResponse(Exchange(), ours, method="GET")
+        response = ChunkedResponse(RequestContext(), ours, method="GET")
         response.begin()
         pieces = list(iter(lambda: response.read1(7), b""))
     assert b"".join(pieces) == b"abcdefghij" * 50

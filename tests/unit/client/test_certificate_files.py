@@ -13,8 +13,8 @@ from structlog.testing import capture_logs
 from tests.clocks import JumpingClock
 
 from navarchos.client import Client, Resource
+from navarchos.client.http.pool import CertificateFiles
 from navarchos.client.options import WatchOptions
-from navarchos.client.rotation import CertificateFiles
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object
 from navarchos.testing import FakeClock

@@ -1,9 +1,10 @@
-"""urllib3 connections that know which request uses them, and can be freed.
+"""urllib3 connections that another thread can interrupt.
 
-A thread inside `recv` does not see a flag. What wakes it is the shutdown of its
-socket, and that must also work between "request sent" and "answer received",
-when urllib3 has not yet handed out anything to close (RT-24). So each connection
-tells the `Exchange` in progress about itself before it blocks, handshakes included.
+A thread that is blocked in `recv` cannot check a flag; shutting down its socket wakes it.
+This must also work after a request was sent and before its response has arrived, when
+urllib3 has not yet returned an object to close (RT-24). Therefore each connection
+registers with the `RequestContext` of its request before it blocks, also before a TLS
+handshake.
 """
 
 import contextlib
@@ -22,22 +23,31 @@ from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.exceptions import ConnectTimeoutError, NameResolutionError, NewConnectionError
 from urllib3.util import wait_for_write
 
-from navarchos.client.receiving import ChunkedResponse
+from navarchos.client.http.body_reader import ChunkedResponse
 from navarchos.client.transport import WriteFence
 from navarchos.tls import close_dropped_sockets
 
-__all__ = ["Exchange", "Exchanges", "pool_classes"]
+__all__ = ["CurrentRequest", "RequestContext", "pool_classes"]
 
 _UNDER_WAY: Final = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK})
-_UNKNOWN: Final = -1.0  # no timeout that anybody sets
+_UNKNOWN: Final = -1.0  # not a valid timeout
 _RESET_AT_CLOSE: Final = struct.pack("ii", 1, 0)  # struct linger: on, no seconds
 
 
-class Exchange:
-    """One request and its answer, as the connection below sees them.
+class RequestContext:
+    """The state of one request, for the connection that carries it.
 
-    Threads: `abort()` is safe from any thread; all else belongs to the thread
+    Threads: `abort()` is safe from any thread; all other members belong to the thread
     that sends the request.
+
+    Attributes:
+        fence: Asked immediately before bytes of the request are sent.
+        resolved: Called with the seconds that the look-up of the host's name took.
+        sent: Whether a byte may have been sent.
+        answered: Whether the head of a response has arrived.
+        reused: Whether the connection is older than this request.
+        batches_reads: Whether the body may be read late and in large pieces.
+        body: The body below urllib3's response.
     """
 
     def __init__(
@@ -45,25 +55,25 @@ class Exchange:
     ) -> None:
         self.fence = fence
         self.resolved = resolved
-        self.sent = False  # whether a byte may have left
-        self.answered = False  # whether the head of an answer has come
-        self.reused = True  # whether the connection is older than this exchange
-        self.gathers = False  # whether its answer may come late and in large pieces
-        self.body: ChunkedResponse | None = None  # of the answer, below what urllib3 makes of it
+        self.sent = False
+        self.answered = False
+        self.reused = True
+        self.batches_reads = False
+        self.body: ChunkedResponse | None = None
         self._aborted_lock = threading.Lock()
         self._aborted = False  # guarded by _aborted_lock
-        self._connection: _Freeable | None = None  # guarded by _aborted_lock
-        # As this exchange set it last; belongs to its thread.
+        self._connection: _InterruptibleConnection | None = None  # guarded by _aborted_lock
+        # The last value that this request set; belongs to its thread.
         self._timeout: float | None = _UNKNOWN
 
     @property
     def aborted(self) -> bool:
-        """Whether `abort()` has been called: failures are its doing then."""
+        """Whether `abort()` was called; then it is the cause of a failure."""
         with self._aborted_lock:
             return self._aborted
 
     def abort(self) -> None:
-        """Free the thread that is blocked in this exchange, now or soon."""
+        """Unblock the thread of this request, now or at its next blocking call."""
         with self._aborted_lock:
             self._aborted = True
             connection = self._connection
@@ -71,27 +81,27 @@ class Exchange:
             connection.shut_down_for(self)
 
     def set_timeout(self, timeout: float | None) -> None:
-        """Limit the silence that the next read tolerates, in seconds."""
+        """Set how many seconds the next read may wait for bytes."""
         if timeout == self._timeout:
-            return  # as nearly always, and each read asks
+            return  # the usual case: each read sets it
         self._timeout = timeout
         with self._aborted_lock:
             connection = self._connection
         if connection is not None:
             connection.set_timeout_for(self, timeout)
 
-    def joined(self, connection: "_Freeable") -> None:
-        """Note the connection; refuse it when the exchange is already aborted."""
+    def attach(self, connection: "_InterruptibleConnection") -> None:
+        """Remember the connection; raise if the request was already aborted."""
         with self._aborted_lock:
             self._connection, self._timeout = connection, _UNKNOWN
             if self._aborted:
                 raise ConnectionAbortedError("stopped before the request was sent")
 
 
-class Exchanges(threading.local):
-    """The exchange that the present thread has under way, if any."""
+class CurrentRequest(threading.local):
+    """The request that the current thread sends, if any."""
 
-    current: Exchange | None = None
+    context: RequestContext | None = None
 
 
 if TYPE_CHECKING:
@@ -100,24 +110,24 @@ else:
     _Connection = object
 
 
-class _Freeable(_Connection):
-    """A mix-in for urllib3 connections; their thread is the exchange's thread."""
+class _InterruptibleConnection(_Connection):
+    """A mix-in for urllib3 connections; the thread of the request uses them."""
 
-    exchanges: Exchanges
+    current_request: CurrentRequest
     insecure: bool
-    response_class: Any  # what `http.client` makes answers with
+    response_class: Any  # `http.client` calls it to create the response
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._owner_lock = threading.Lock()
-        self._owner: Exchange | None = None  # guarded by _owner_lock
+        self._owner: RequestContext | None = None  # guarded by _owner_lock
         self._blocking: socket.socket | None = None  # guarded by _owner_lock
         self._connecting: socket.socket | None = None  # guarded by _owner_lock
-        self._shut = False  # guarded by _owner_lock; the socket is of no more use
+        self._shut = False  # guarded by _owner_lock; the socket is unusable
 
     def connect(self) -> None:
-        exchange = self._join()
-        exchange.reused = False
+        context = self._join()
+        context.reused = False
         try:
             super().connect()
         except BaseException as error:
@@ -126,14 +136,14 @@ class _Freeable(_Connection):
         finally:
             self._hold(None)
         if self.insecure:
-            # Whoever chose not to verify has been told once, by the transport.
+            # Suppresses urllib3's warning for each request; the transport logged one line.
             self.is_verified = True
-        exchange.joined(self)
+        context.attach(self)
 
     def _new_conn(self) -> socket.socket:
-        """Return a connected socket, as urllib3 does, that a stop can free on the way.
+        """Return a connected socket, as urllib3 does; a stop can interrupt connecting.
 
-        This is the method that urllib3's own SOCKS connections replace, too.
+        urllib3's own SOCKS connections override the same method.
         """
         host = self.host.strip("[]")
         begun = time.monotonic()
@@ -141,9 +151,9 @@ class _Freeable(_Connection):
             found = socket.getaddrinfo(host, self.port, type=socket.SOCK_STREAM)
         except (socket.gaierror, UnicodeError) as error:
             raise NameResolutionError(host, self, socket.gaierror(str(error))) from error
-        exchange = self._join()
-        if exchange.resolved is not None:
-            exchange.resolved(time.monotonic() - begun)
+        context = self._join()
+        if context.resolved is not None:
+            context.resolved(time.monotonic() - begun)
         failure: OSError | None = None
         for family, kind, protocol, _, address in found:
             try:
@@ -172,15 +182,17 @@ class _Freeable(_Connection):
         return sock
 
     def _begin(self, sock: socket.socket, address: Any) -> int:
-        """Begin to connect, with a second handle for whoever wants to end that.
+        """Begin to connect, and keep a second handle with which a stop can interrupt it.
 
-        TLS takes the descriptor out of the socket that it wraps; the handle stays.
+        A TLS socket takes the descriptor out of the plain socket; the second handle stays
+        valid, so that a stop can interrupt the handshake, too.
         """
         self._hold(sock.dup())
         with self._owner_lock:
             if self._shut:
                 raise ConnectionAbortedError("stopped before connecting")
-            # Under the lock: a socket that is not yet connecting cannot be shut down.
+            # Under the lock that a stop takes: `shutdown` fails on a socket that does not
+            # connect yet, and the stop would be lost.
             return sock.connect_ex(address)
 
     def _hold(self, handle: socket.socket | None) -> None:
@@ -198,77 +210,78 @@ class _Freeable(_Connection):
         super().request(*args, **kwargs)
 
     def send(self, data: Any) -> None:
-        exchange = self._join()
+        context = self._join()
         if self.sock is None:
             self.connect()
         with self._owner_lock:
             is_tunnelling = self._connecting is not None
-        if not is_tunnelling:  # what goes to a proxy first says nothing of the request
-            if exchange.fence is not None:
-                # Last of all: to connect may have taken long, and so may the thread's turn.
-                exchange.fence()
-            exchange.sent = True
+        if not is_tunnelling:  # the CONNECT to a proxy is not a part of the request
+            if context.fence is not None:
+                # As late as possible: connecting, or waiting for the interpreter, may have
+                # taken long.
+                context.fence()
+            context.sent = True
         super().send(data)
 
     def getresponse(self) -> Any:
         with self._owner_lock:
-            # After "Connection: close" the answer alone still holds the socket.
+            # After "Connection: close" only the response still refers to the socket.
             self._blocking, owner = self.sock, self._owner
-        self.response_class = partial(ChunkedResponse, owner or Exchange())
+        self.response_class = partial(ChunkedResponse, owner or RequestContext())
         answer = super().getresponse()
         if owner is not None:
-            owner.answered = True  # nothing may fail here: the answer would stay open
+            owner.answered = True  # must not fail: the response would stay open
         return answer
 
     def close(self) -> None:
         with self._owner_lock:
             owner = self._owner
         if owner is not None and owner.fence is not None and owner.sent and not owner.answered:
-            # The kernel goes on to send what a closed socket still holds, perhaps when
-            # the network is mended, long after the fence was shut. A reset drops it.
+            # After `close` the kernel continues to send the buffered bytes, which may arrive
+            # when the network recovers, long after the fence has closed. A reset drops them.
             with contextlib.suppress(OSError, AttributeError):
                 self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
         super().close()
 
-    def shut_down_for(self, exchange: Exchange) -> None:
-        """Shut the socket down if this exchange still owns the connection."""
+    def shut_down_for(self, context: RequestContext) -> None:
+        """Shut the socket down if this request still owns the connection."""
         with self._owner_lock:
             blocking = self._connecting or self.sock or self._blocking
-            if self._owner is not exchange:
+            if self._owner is not context:
                 return
             self._shut = True
             if blocking is None:
                 return
-            # Not SSLSocket.shutdown: that takes the TLS layer from under the
-            # thread that reads, which then would see ciphertext. A socket that is
-            # closed or not connected any more has nothing to free.
+            # Not `SSLSocket.shutdown`: it removes the TLS layer while another thread reads,
+            # and that thread would see ciphertext. On a closed or unconnected socket no
+            # thread is blocked.
             with contextlib.suppress(OSError):
                 socket.socket.shutdown(blocking, socket.SHUT_RDWR)
 
-    def set_timeout_for(self, exchange: Exchange, timeout: float | None) -> None:
-        """Set the socket's timeout if this exchange still owns the connection."""
+    def set_timeout_for(self, context: RequestContext, timeout: float | None) -> None:
+        """Set the timeout of the socket if this request still owns the connection."""
         with self._owner_lock:
             blocking = self.sock or self._blocking
-            if self._owner is exchange and blocking is not None:
+            if self._owner is context and blocking is not None:
                 with contextlib.suppress(OSError):
                     blocking.settimeout(timeout)
 
-    def _join(self) -> Exchange:
-        exchange = self.exchanges.current or Exchange()
+    def _join(self) -> RequestContext:
+        context = self.current_request.context or RequestContext()
         with self._owner_lock:
-            taken_over = self._owner is not exchange
+            taken_over = self._owner is not context
             unusable = self._shut
             if taken_over:
-                self._owner, self._blocking, self._shut = exchange, None, False
+                self._owner, self._blocking, self._shut = context, None, False
         if taken_over and unusable:
-            # A stop that came late hit the idle connection.
+            # A stop came late and shut down the idle connection.
             self.close()
-        exchange.joined(self)
-        return exchange
+        context.attach(self)
+        return context
 
 
 def _outcome(sock: socket.socket, timeout: float | None) -> int:
-    """Wait for a connection that was begun; return the error it ended in, or 0."""
+    """Wait until connecting ends; return its error number, or 0."""
     if not wait_for_write(sock, timeout):
         return errno.ETIMEDOUT
     return sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
@@ -279,11 +292,15 @@ def _raise_for(code: int) -> None:
         raise OSError(code, os.strerror(code))
 
 
-def pool_classes(exchanges: Exchanges, *, insecure: bool) -> dict[str, type[HTTPConnectionPool]]:
-    """Return urllib3's pool classes by scheme, with connections that can be freed."""
-    options = {"exchanges": exchanges, "insecure": insecure}
-    plain: Any = type("PlainConnection", (_Freeable, HTTPConnection), dict(options))
-    secure: Any = type("SecureConnection", (_Freeable, HTTPSConnection), dict(options))
+def pool_classes(
+    current_request: CurrentRequest, *, insecure: bool
+) -> dict[str, type[HTTPConnectionPool]]:
+    """Return urllib3's pool classes by scheme, with interruptible connections."""
+    options = {"current_request": current_request, "insecure": insecure}
+    plain: Any = type("PlainConnection", (_InterruptibleConnection, HTTPConnection), dict(options))
+    secure: Any = type(
+        "SecureConnection", (_InterruptibleConnection, HTTPSConnection), dict(options)
+    )
     return {
         "http": type("PlainPool", (HTTPConnectionPool,), {"ConnectionCls": plain}),
         "https": type("SecurePool", (HTTPSConnectionPool,), {"ConnectionCls": secure}),

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from navarchos.client import BufferedResponse, ConnectFailed, HttpRequest
-from navarchos.client.cutting import ListCutter
 from navarchos.client.decoding import Codec
 from navarchos.client.errors import DecodeError
+from navarchos.client.list_splitter import ListSplitter
 from navarchos.client.resource import Resource
 from navarchos.instrument import Instruments
 from navarchos.meta import Object
@@ -53,18 +53,18 @@ def parts_of(data: bytes, lengths: list[int]) -> Iterator[bytes]:
 
 def items_in_pieces(parts: Iterator[bytes]) -> tuple[list[Any], Any]:
     """Return the items that were cut off in a stream, and what was left of the list."""
-    cutter, items = ListCutter(SMALL), []
+    cutter, items = ListSplitter(SMALL), []
     for part in parts:
         cutter.feed(part)
-        while (guess := cutter.guess()) is not None:
+        while (guess := cutter.next_guess()) is not None:
             try:
                 found = json.loads(bytes(guess))
             except ValueError:
-                cutter.settle(right=False)
+                cutter.confirm(right=False)
             else:
                 items += found
-                cutter.settle(right=True)
-    return items, json.loads(cutter.rest())
+                cutter.confirm(right=True)
+    return items, json.loads(cutter.remainder())
 
 
 @given(head=ENDS, items=ITEMS, tail=ENDS, lengths=st.lists(st.integers(1, 60), max_size=40))
@@ -78,22 +78,22 @@ def test_a_list_in_pieces_is_the_list(
 
 
 def test_items_are_taken_off_as_soon_as_they_are_much() -> None:
-    cutter = ListCutter(SMALL)
+    cutter = ListSplitter(SMALL)
     cutter.feed(b'{"kind":"XList","items":[{"a":1},{"a":2}')
-    assert cutter.guess() == b'[{"a":1}]'
-    cutter.settle(right=True)
-    assert cutter.guess() is None
-    assert cutter.rest() == b'{"kind":"XList","items":[{"a":2}'
+    assert cutter.next_guess() == b'[{"a":1}]'
+    cutter.confirm(right=True)
+    assert cutter.next_guess() is None
+    assert cutter.remainder() == b'{"kind":"XList","items":[{"a":2}'
 
 
 def test_a_cut_within_an_item_is_followed_by_one_before_it() -> None:
-    cutter = ListCutter(SMALL)
+    cutter = ListSplitter(SMALL)
     cutter.feed(b'{"items":[{"a":1},{"a":2},{"a":[{"a":3},{"a":4')
-    assert cutter.guess() == b'[{"a":1},{"a":2},{"a":[{"a":3}]'
-    cutter.settle(right=False)
-    assert cutter.guess() == b'[{"a":1},{"a":2}]'
-    cutter.settle(right=True)
-    assert cutter.rest() == b'{"items":[{"a":[{"a":3},{"a":4'
+    assert cutter.next_guess() == b'[{"a":1},{"a":2},{"a":[{"a":3}]'
+    cutter.confirm(right=False)
+    assert cutter.next_guess() == b'[{"a":1},{"a":2}]'
+    cutter.confirm(right=True)
+    assert cutter.remainder() == b'{"items":[{"a":[{"a":3},{"a":4'
 
 
 @pytest.mark.parametrize(
@@ -108,24 +108,24 @@ def test_a_cut_within_an_item_is_followed_by_one_before_it() -> None:
     ids=["blanks", "table", "numbers", "empty", "no JSON"],
 )
 def test_what_is_not_written_as_servers_write_lists_is_left_whole(data: bytes) -> None:
-    cutter = ListCutter(SMALL)
+    cutter = ListSplitter(SMALL)
     for part in parts_of(data, [30, 10, 10]):
         cutter.feed(part)
-        assert cutter.guess() is None
-    assert cutter.rest() == data
+        assert cutter.next_guess() is None
+    assert cutter.remainder() == data
 
 
 def test_a_list_that_cannot_be_cut_is_not_searched_with_each_part() -> None:
-    cutter, guesses = ListCutter(SMALL), 0
+    cutter, guesses = ListSplitter(SMALL), 0
     cutter.feed(b'{"items":[{"a":[{"a":3},{"a":4')
     for _ in range(1_000):
         cutter.feed(b"x" * 9)
-        while cutter.guess() is not None:
-            cutter.settle(right=False)
+        while cutter.next_guess() is not None:
+            cutter.confirm(right=False)
             guesses += 1
     # Each time that it is twice as long: from 40 bytes to 9 KB that is eight times.
     assert 1 <= guesses <= 8
-    assert cutter.rest() == b'{"items":[{"a":[{"a":3},{"a":4' + b"x" * 9_000
+    assert cutter.remainder() == b'{"items":[{"a":[{"a":3},{"a":4' + b"x" * 9_000
 
 
 def thing(number: int, **more: object) -> dict[str, object]:
@@ -135,14 +135,14 @@ def thing(number: int, **more: object) -> dict[str, object]:
 
 def test_a_long_list_is_decoded_in_pieces_that_are_forgotten() -> None:
     body = compact({"kind": "ThingList", "items": [thing(number) for number in range(1_000)]})
-    cutter, found, most = ListCutter(), 0, 0
+    cutter, found, most = ListSplitter(), 0, 0
     for part in parts_of(body, [100_000] * 200):
         cutter.feed(part)
-        most = max(most, len(cutter.rest()))
-        while (guess := cutter.guess()) is not None:
+        most = max(most, len(cutter.remainder()))
+        while (guess := cutter.next_guess()) is not None:
             found += len(json.loads(bytes(guess)))
-            cutter.settle(right=True)
-    assert found + len(json.loads(cutter.rest())["items"]) == 1_000
+            cutter.confirm(right=True)
+    assert found + len(json.loads(cutter.remainder())["items"]) == 1_000
     assert most < 1 << 21 < len(body) // 4
 
 
@@ -172,7 +172,7 @@ def test_one_object_that_does_not_fit_costs_nobody_else() -> None:
 @pytest.mark.parametrize("missing", [1, 2, 3_000_000])
 def test_a_list_that_ends_early_is_no_list(missing: int) -> None:
     body = compact({"kind": "ThingList", "items": [thing(number) for number in range(500)]})
-    with pytest.raises(DecodeError, match="no list"):
+    with pytest.raises(DecodeError, match="not a list"):
         Codec(THINGS).decode_parts(parts_of(body[:-missing], [70_000] * 60))
 
 
@@ -204,7 +204,7 @@ def test_a_list_that_breaks_off_is_asked_for_again_from_its_beginning(connect: M
 def test_an_answer_that_is_no_list_is_counted_by_its_status(connect: Make) -> None:
     instruments = Instruments()
     client = connect(lambda _: BufferedResponse(200, {}, b"<html>"), instruments=instruments)
-    with pytest.raises(DecodeError, match="no list"):
+    with pytest.raises(DecodeError, match="not a list"):
         client.resource(THINGS).list("a")
     labels = {"code": "200", "method": "GET", "host": "api.test"}
     assert instruments.registry.get_sample_value("rest_client_requests_total", labels) == 1
