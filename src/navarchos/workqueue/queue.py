@@ -170,6 +170,8 @@ class WorkQueue(Generic[K]):
         Returns at once: workers may still run. A drain that waits is released.
         """
         with self._lock:
+            # The drains must be marked here. When their threads run, `_requeued_in_drain` has
+            # been cleared, and a drain would seem to be complete.
             self._end_drains_locked(drained=False)
             self._draining = False
             self._requeued_in_drain.clear()
