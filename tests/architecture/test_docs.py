@@ -61,6 +61,27 @@ def test_the_index_of_the_specification_lists_every_page() -> None:
     assert {page for page in pages if f"]({page})" not in index} == set()
 
 
+def words(text: str) -> set[str]:
+    return set(re.findall(r"[A-Za-z_]\w*", text))
+
+
+def test_names_in_the_specification_and_the_decisions_exist() -> None:
+    """A path with a slash or a Go file is upstream's; every other name is one of this project."""
+    known: set[str] = set()
+    for folder in ("src", "tests", "benchmarks"):
+        for module in (ROOT / folder).rglob("*.py"):
+            known |= words(module.read_text("utf-8"))
+    known |= words((ROOT / "Makefile").read_text("utf-8"))
+    unknown = [
+        f"{name_of(page)}: {name}"
+        for folder in ("spec", "decisions")
+        for page in sorted((ROOT / "docs" / folder).glob("*.md"))
+        for name in re.findall(r"`([^`]+)`", page.read_text("utf-8"))
+        if "/" not in name and not name.endswith(".go") and words(name) - known
+    ]
+    assert unknown == []
+
+
 def test_the_page_on_the_client_links_its_promises() -> None:
     assert len(links(ROOT / "docs" / "client.md")) > 20
 
