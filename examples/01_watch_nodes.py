@@ -1,4 +1,4 @@
-"""Say which nodes are cordoned and uncordoned, until Ctrl-C."""
+"""Print which nodes are cordoned and uncordoned, until Ctrl-C."""
 
 import msgspec
 
@@ -16,7 +16,7 @@ class Node(Object, frozen=True):
 NODES = Resource(group="", version="v1", plural="nodes", kind="Node", namespaced=False, type=Node)
 
 
-def tell(old: Node, new: Node) -> None:
+def show(old: Node, new: Node) -> None:
     if old.spec.unschedulable != new.spec.unschedulable:
         word = "cordoned" if new.spec.unschedulable else "uncordoned"
         print(f"{new.metadata.name} {word}", flush=True)
@@ -25,7 +25,7 @@ def tell(old: Node, new: Node) -> None:
 def main() -> None:
     with Client.from_config() as client:
         nodes = SharedInformer(client.resource(NODES))
-        nodes.add_handler(on_update=tell)
+        nodes.add_handler(on_update=show)
         stop = StopToken()
         nodes.start(stop)
         try:

@@ -1,4 +1,4 @@
-"""Keep a label on every node that can take pods; a whole controller."""
+"""A complete controller: it keeps a label on every schedulable node."""
 
 import msgspec
 
@@ -15,7 +15,7 @@ from navarchos import (
 )
 from navarchos.runtime import CachedClient
 
-LABEL = "example.com/open"
+LABEL = "example.com/schedulable"
 
 
 class NodeSpec(msgspec.Struct, frozen=True):

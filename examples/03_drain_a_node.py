@@ -1,4 +1,4 @@
-"""Empty one node, as `kubectl drain --ignore-daemonsets --delete-emptydir-data` does."""
+"""Drain one node, like `kubectl drain --ignore-daemonsets --delete-emptydir-data`."""
 
 import sys
 
@@ -6,7 +6,7 @@ from navarchos import Client
 from navarchos.drain import DrainError, DrainOptions, EvictionResult, drain_node
 
 
-def tell(pod: str, result: EvictionResult) -> None:
+def show(pod: str, result: EvictionResult) -> None:
     print(f"{pod}: {result.outcome}", flush=True)
 
 
@@ -17,11 +17,11 @@ def main() -> int:
     options = DrainOptions(ignore_daemon_sets=True, delete_empty_dir_data=True, timeout=300.0)
     with Client.from_config() as client:
         try:
-            report = drain_node(client, sys.argv[1], options, on_progress=tell)
+            report = drain_node(client, sys.argv[1], options, on_progress=show)
         except DrainError as error:
             print(error, file=sys.stderr)
             return 1
-    print(f"{report.node}: {len(report.evicted)} pods gone, {len(report.ignored)} stay")
+    print(f"{report.node}: {len(report.evicted)} pods removed, {len(report.ignored)} ignored")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The examples do what they say, against an in-process cluster."""
+"""The programs in `examples`, on an in-process cluster."""
 
 import os
 import re
@@ -23,7 +23,7 @@ NODES: Resource[Unstructured] = Resource(
 
 
 class Programs:
-    """Starts examples against one server and ends what is left of them."""
+    """Starts examples on one server, and kills the running ones at the end."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
@@ -70,7 +70,7 @@ def node(name: str) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}}
 
 
-def test_watching_nodes_tells_of_a_cordon(
+def test_the_watch_example_reports_a_cordon(
     api_server: ApiServer, programs: Programs, client: Client
 ) -> None:
     api_server.install(node("a"), node("b"))
@@ -89,7 +89,7 @@ def test_the_controller_keeps_its_label(
     program = programs.start("02_label_ready_nodes.py")
     nodes = client.resource(NODES)
     with nodes.watch(options=WatchOptions(resource_version="0")) as events:
-        label = "example.com/open"
+        label = "example.com/schedulable"
         for wanted, cordon in (("true", True), (None, False), ("true", None)):
             for event in events:
                 if event.type == "BOOKMARK":  # the end of what was there before
@@ -114,6 +114,6 @@ def test_draining_a_node_from_a_script_empties_it(
     api_server: ApiServer, programs: Programs
 ) -> None:
     program = programs.start("03_drain_a_node.py", "node-1")
-    read_until(program, r"^node-1: [1-9]\d* pods gone, \d+ stay")
+    read_until(program, r"^node-1: [1-9]\d* pods removed, \d+ ignored")
     assert program.wait(timeout=10) == 0
     assert api_server.get("nodes", "node-1")["spec"]["unschedulable"] is True
