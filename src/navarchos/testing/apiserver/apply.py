@@ -1,6 +1,6 @@
-"""What an applied configuration may look like, in the words of structured-merge-diff.
+"""Server-side apply: a client sends the fields that it wants to manage.
 
-The patch format `apply`: a client states the fields that it wants to manage.
+Errors in a configuration have the texts of structured-merge-diff.
 """
 
 from collections.abc import Callable, Iterator
@@ -52,7 +52,7 @@ _GO_TYPES: Final = {str: "string", bool: "bool", int: "int64", float: "float64"}
 
 
 def faults_of(config: JsonObject, schema: Schema) -> str:
-    """Return what is wrong with a configuration, in one text; nothing if it may be applied."""
+    """Return the errors of a configuration as one text; empty if there are none."""
     found = [f"{path}: {text}" if path else text for path, text in _check(config, schema, "")]
     if len(found) < 2:
         return "".join(found)
@@ -78,7 +78,7 @@ def _check_map(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[st
         at = path + path_text((field(key),))
         if schema.child(key) is None and not schema.preserve:
             yield at, "field not declared in schema"
-            return  # upstream stops at the first
+            return  # upstream stops at the first error
         yield from _check(item, schema_below(schema, key), at)
 
 
@@ -119,7 +119,7 @@ def _wrong_scalar(value: JsonValue, schema: Schema) -> str:
 
 
 def _shown(value: JsonValue) -> str:
-    """Write a value as Go prints the box that it is in."""
+    """Return a value as Go prints structured-merge-diff's wrapper of it."""
     return f"&{{{_printed(value)}}}"
 
 
@@ -138,7 +138,7 @@ _TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(yaml.SafeLoader):
-    """Reads YAML as the API does: times are strings; keys that come twice are remembered."""
+    """Loads YAML as the API does: times stay strings, and repeated keys are recorded."""
 
     def __init__(self, stream: Any) -> None:
         super().__init__(stream)
@@ -161,11 +161,10 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def read_configuration(raw: bytes, options: WriteOptions) -> JsonObject:
-    """Decode what is applied: YAML, and JSON as a part of it.
+    """Decode a configuration: YAML, or JSON, which is a subset of YAML.
 
     Raises:
-        StatusError: 400, when it cannot be read, or says a thing twice and validation is
-            strict.
+        StatusError: 400, the text cannot be read, or has a repeated key and validation is strict.
     """
     try:
         found: JsonValue = msgspec.json.decode(raw)
@@ -211,14 +210,14 @@ def _report(repeated: list[str], options: WriteOptions) -> None:
 def apply(
     api: Api, target: Target, config: JsonObject, options: WriteOptions, *, force: bool = False
 ) -> tuple[Entry, bool]:
-    """Apply a configuration in the name of `options.manager`.
+    """Apply a configuration as the field manager `options.manager`.
 
     Returns:
         The object, and whether it is new.
 
     Raises:
-        StatusError: 409 with a cause for each field that others manage, unless `force`;
-            500 for fields that the schema does not have, as upstream. Nothing is stored.
+        StatusError: 409 with a cause for each field that other managers own, unless `force`; 500
+            for fields that the schema does not have, as upstream. Nothing is stored.
     """
     options.applying = True
     write = field_write(api.kinds, target.kind, options.manager, target.subresource)
@@ -256,12 +255,12 @@ def _create(
         raise bad_request(
             f"the name of the object ({found}) does not match the name on the URL ({name})"
         )
-    meta(obj).pop("resourceVersion", None)  # says nothing of what is not there
+    meta(obj).pop("resourceVersion", None)  # there is no version to conflict with
     return create(api, kind, target.namespace, obj, options)
 
 
 def apply_to(write: FieldWrite, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:
-    """Return the object with the configuration applied, and who manages what of it now."""
+    """Return the object with the configuration applied, and with the new managed fields."""
     _check_configuration(write.kind, config)
     metadata = dict(meta(live))
     managed = decode_managed_fields(metadata.pop("managedFields", None))
@@ -291,7 +290,7 @@ def _with_managers(
 
 
 def _last_applied(config: JsonObject) -> str:
-    """Return what client-side apply would have noted, so that it can take over again."""
+    """Return the annotation that client-side apply would write, so that it stays usable."""
     metadata = dict(meta(config))
     if "annotations" in metadata:
         kept = {k: v for k, v in metadata["annotations"].items() if k != _LAST_APPLIED}
@@ -305,8 +304,8 @@ def _not_from_before(
 ) -> dict[Manager, FieldSet]:
     """Return the conflicts without those that client-side apply has left behind.
 
-    What kubectl applied itself before, and what nobody has changed since, it may take
-    (apimachinery, managedfields, lastappliedmanager.go).
+    kubectl may take fields that it applied client-side before and that no other manager has changed
+    since (apimachinery, managedfields, lastappliedmanager.go).
     """
     text = (meta(live).get("annotations") or {}).get(_LAST_APPLIED)
     if write.name != _KUBECTL or not text:
@@ -339,7 +338,7 @@ def _check_configuration(kind: Kind, config: JsonObject) -> None:
 
 
 def _conflict(fields: dict[Manager, FieldSet]) -> StatusError:
-    """Return 409, in the words of apimachinery, managedfields, conflict.go."""
+    """Return the 409 with the texts of apimachinery, managedfields, conflict.go."""
     found = [
         (manager, path_text(path)) for manager in sorted(fields) for path in paths(fields[manager])
     ]

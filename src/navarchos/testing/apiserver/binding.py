@@ -1,4 +1,4 @@
-"""The binding subresource: a scheduler puts a pod on a node."""
+"""The binding subresource of pods: a scheduler assigns a pod to a node."""
 
 from datetime import datetime
 from typing import Final
@@ -30,8 +30,8 @@ def bind(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> Js
     """Set `spec.nodeName` and the condition `PodScheduled`.
 
     Raises:
-        StatusError: 403 or 404, 409 when the pod has a node or is being deleted, 422
-            when the body names none.
+        StatusError: 403 or 404; 409 when the pod has a node or is being deleted; 422 when the body
+            names no node.
     """
     if not isinstance(body, dict):
         raise bad_request("expected a Binding")

@@ -1,6 +1,6 @@
-"""Decode checks of built-in kinds: what Go's JSON decoder would refuse or drop.
+"""Bodies of writes: type checks, unknown fields, empty values, and write options.
 
-From a decoded body to an object of its kind: types, unknown fields, what is empty.
+The checks do what Go's JSON decoder does with the types of built-in kinds, and have its texts.
 """
 
 import re
@@ -70,13 +70,13 @@ _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
 class DecodeFault(Exception):
-    """A value of the wrong JSON type; the text is the decoder's."""
+    """A value of the wrong JSON type; the text is that of Go's decoder."""
 
 
 def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str = "") -> None:
-    """Raise `DecodeFault` where a value's type does not fit its field.
+    """Raise `DecodeFault` if the type of a value does not fit its field.
 
-    Null fits everywhere: it is the absence of a value.
+    Null fits every field: it means that there is no value.
     """
     if value is None or not schema.type:
         return
@@ -100,12 +100,12 @@ def _check_object(value: JsonValue, schema: Schema, owner: str, path: str) -> No
         if child is not None:
             at = f"{path}.{key}" if path else key
             if key not in schema.properties:
-                at = path  # Go does not say which value of a map it was
+                at = path  # Go does not name the key of a map here
             check_types(item, child, owner=schema.name or owner, path=at)
 
 
 def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> None:
-    # A boolean is an integer to Python, and to nobody else.
+    # In Python a bool is an int; in JSON it is not.
     fits = isinstance(value, _FITTING[schema.type]) and (
         type(value) is not bool or schema.type == "boolean"
     )
@@ -123,7 +123,7 @@ def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> No
 
 
 def _go_type(schema: Schema | None) -> str:
-    """Return how Go prints the type of a field; all served types are of packages named v1."""
+    """Return the type of a field as Go prints it; all types are from packages named v1."""
     if schema is None:
         return ""
     if schema.type == "object":
@@ -138,7 +138,7 @@ def _micro_text(value: str) -> str:
 
 
 def json_name(value: JsonValue) -> str:
-    """Return what Go's decoder calls a value."""
+    """Return the name of a value's type in the errors of Go's decoder."""
     found = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
     return found.get(type(value), "object")
 
@@ -146,16 +146,16 @@ def json_name(value: JsonValue) -> str:
 def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFault:
     name = json_name(value)
     if isinstance(value, float) and written.startswith("int"):
-        name = f"number {value}"  # one that is none of these is shown
+        name = f"number {value}"  # Go shows the number if it is not an integer
     where = f"Go struct field {owner}.{path}" if owner else "Go value"
     return DecodeFault(f"json: cannot unmarshal {name} into {where} of type {written}")
 
 
 def fill_required(value: JsonValue, schema: Schema) -> None:
-    """Set, in place, what is absent to what Go's encoder shows instead.
+    """Set absent fields, in place, to the values that Go's encoder writes for them.
 
-    Zero for required scalars, null for some times. Typed clients rely on it: a
-    required string may be empty, but it is there.
+    These are zeros for required scalars, and null for some times. Typed clients rely on it: a
+    required string may be empty, but it is present.
     """
     if isinstance(value, list) and schema.items is not None:
         for item in value:
@@ -175,11 +175,11 @@ def fill_required(value: JsonValue, schema: Schema) -> None:
 
 
 def drop_empty(value: JsonObject, schema: Schema) -> None:
-    """Remove, in place, what Go's encoder leaves out.
+    """Remove, in place, the values that Go's encoder omits.
 
-    That is nulls, empty lists and maps, and zeros where zero is no value. An empty
-    struct stays: behind a pointer it says something; and so does whatever a map has
-    under a key, such as the empty value of a label.
+    It omits nulls, empty lists and maps, and zeros, unless zero is a value of the field. Empty
+    structs stay, because Go has a pointer to them. Values of a map stay, for example the empty
+    value of a label.
     """
     required = schema.required if schema.additional is None else value
     for key in list(value):
@@ -211,25 +211,25 @@ _TYPE_META: Final = (
     r' Kind string "json:\"kind,omitempty\"" }'
 )
 _MANAGERS: Final = TYPES.schema("meta.ObjectMeta").properties["managedFields"]
-_SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream made it
+_SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream registers its types
 
 
 @dataclass(slots=True)
 class WriteOptions:
-    """How a write is meant.
+    """The options of a write, and what is known about its request.
 
     Attributes:
-        dry_run: Everything is checked, nothing is stored.
+        dry_run: Check everything, and store nothing.
         field_validation: `Strict`, `Warn` or `Ignore`, for unknown fields.
-        origin: Who asks; goes into the change.
-        keep_status: A new object's status, uid and creation time are kept, which only
-            `ApiServer.install` may ask for.
-        patching: What is decoded is the result of a patch, which words refusals
-            differently.
-        manager: Who is to manage the fields that the write changes; empty leaves managers
-            as they are.
-        applying: The object already says who manages what.
-        user: Who asks; `None` for the server itself, which may do everything.
+        origin: The request that makes the change, for listeners.
+        keep_status: Keep the status, uid and creation time of a new object; only
+            `ApiServer.install` sets this.
+        patching: The body is the result of a patch, for which upstream's errors have different
+            texts.
+        manager: The field manager that will own the changed fields; empty to leave the managed
+            fields as they are.
+        applying: The object already has its new managed fields.
+        user: The user of the request; `None` for the server itself, which may do everything.
         warnings: Texts for `Warning` headers; grows while the request runs.
     """
 
@@ -245,9 +245,9 @@ class WriteOptions:
 
 
 def read_object(kind: Kind, body: JsonValue, options: WriteOptions) -> JsonObject:
-    """Return a private copy of the body, freed of what the kind does not know.
+    """Return a private copy of the body without the fields that the kind does not have.
 
-    `managedFields` are the exception: they are shared, and only checked.
+    `managedFields` are an exception: they are checked, and shared with the body.
 
     Raises:
         StatusError: 400, or 422 for the result of a patch.
@@ -287,7 +287,7 @@ def read_object(kind: Kind, body: JsonValue, options: WriteOptions) -> JsonObjec
 
 
 def _without_managers(body: JsonValue) -> tuple[JsonValue, JsonValue]:
-    """Take `managedFields` out of a body: they are large, and copied by nobody."""
+    """Take `managedFields` out of a body: copying them would be expensive."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
         return body, None
@@ -304,7 +304,7 @@ def _check_types(kind: Kind, obj: JsonObject) -> None:
 
 def _undecodable(kind: Kind, obj: JsonObject, why: str, options: WriteOptions) -> StatusError:
     if options.patching:
-        # The patch is at fault, not the object, so upstream names neither kind nor name.
+        # The patch is wrong, not the object, so upstream names neither kind nor name.
         return invalid("", "", "", [invalid_value("patch", quote(obj), why)])
     return bad_request(f"{_unhandled_text(kind)}: {why}")
 
@@ -343,7 +343,7 @@ def _check_envelope(kind: Kind, obj: JsonObject) -> None:
 def _drop_unknown(kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
     unknown = unknown_fields(obj, kind.schema)
     if options.patching or kind.custom is not None:
-        unknown.sort()  # it has been through a map, which Go writes in order
+        unknown.sort()  # upstream keeps these fields in a map, which Go writes sorted
     if unknown and options.field_validation == "Strict":
         listed = ", ".join(f'unknown field "{path}"' for path in unknown)
         raise _undecodable(kind, obj, f"{_STRICT}{listed}", options)
@@ -403,6 +403,6 @@ def _manager_errors(manager: str) -> list[FieldError]:
 
 
 def _manager_of(user_agent: str) -> str:
-    """Return who manages what a client writes that does not say so itself."""
+    """Return the default field manager of a client."""
     name = "".join(letter for letter in user_agent.partition("/")[0] if letter.isprintable())
     return name.encode()[:_MAX_MANAGER_BYTES].decode(errors="ignore") or "unknown"

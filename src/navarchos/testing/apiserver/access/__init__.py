@@ -1,4 +1,4 @@
-"""Whoever comes in: who are they, for whom do they ask, and may they."""
+"""Users, tokens and RBAC: who sends a request, and whether the request is allowed."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -17,15 +17,15 @@ _BEARER: Final = "bearer"
 
 
 class AccessControl:
-    """Knows users and their rights.
+    """Authenticates and authorizes requests.
 
     Args:
-        store: Where accounts, roles and bindings are.
-        rbac: Whether rights are looked at; else everybody is the administrator.
+        store: Has the service accounts, roles and bindings.
+        rbac: Whether permissions are checked. Without it, every client is the administrator.
 
     Attributes:
-        tokens: Gives out tokens; those of accounts also without `rbac`.
-        authorizer: Decides.
+        tokens: Issues tokens; tokens of service accounts also without `rbac`.
+        authorizer: Decides what a user may do.
     """
 
     def __init__(self, store: Store, *, rbac: bool) -> None:
@@ -41,10 +41,10 @@ class AccessControl:
         query: Mapping[str, str],
         headers: Collection[tuple[str, str]],
     ) -> User:
-        """Return whom a request is made for.
+        """Return the user of a request, after impersonation.
 
         Raises:
-            StatusError: 401 for a token that is not good, 403 for what is not allowed.
+            StatusError: 401 for an invalid token, 403 if the request is not allowed.
         """
         if not self.rbac:
             return ADMINISTRATOR
@@ -62,7 +62,7 @@ class AccessControl:
         value = next((value for name, value in headers if name.lower() == "authorization"), "")
         scheme, _, token = value.strip().partition(" ")
         if scheme.lower() != _BEARER or not token.strip():
-            return ANONYMOUS  # nobody here reads anything else
+            return ANONYMOUS  # this server knows no other credentials
         try:
             user, _ = self.tokens.authenticate(token.strip())
         except InvalidToken as error:

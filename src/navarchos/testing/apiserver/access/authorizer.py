@@ -1,4 +1,4 @@
-"""Who may do what: everybody everything, or what roles and bindings say."""
+"""Authorizers: one allows everything, the other follows roles and bindings."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
@@ -19,28 +19,28 @@ _BINDINGS: Final = BucketId("rolebindings", RBAC_GROUP)
 
 
 class Decision(NamedTuple):
-    """Whether something is allowed, and why or why not, as far as that is said."""
+    """Whether something is allowed, and the reason if there is one to report."""
 
     allowed: bool
     reason: str = ""
 
 
 class ResolvedRules(NamedTuple):
-    """What somebody may do, and what went wrong when it was looked up."""
+    """The rules of a user or a role, and the error if some could not be resolved."""
 
     rules: Sequence[JsonObject]
     error: str = ""
 
 
 class Authorizer(Protocol):
-    """Decides. Threads: safe from any thread."""
+    """Decides what a user may do. Threads: safe from any thread."""
 
     def decide(self, user: User, asked: Attributes) -> Decision:
-        """Tell whether a user may do something."""
+        """Return whether a user may do something."""
         ...
 
     def rules_of(self, user: User, namespace: str) -> ResolvedRules:
-        """Return what a user may do in a namespace, and everywhere."""
+        """Return the user's rules for a namespace, cluster-wide ones included."""
         ...
 
     def role_rules(self, reference: JsonObject, namespace: str) -> ResolvedRules:
@@ -52,36 +52,36 @@ class AllowAll:
     """Allows everything, as `--authorization-mode=AlwaysAllow`."""
 
     def decide(self, user: User, asked: Attributes) -> Decision:
-        """Allow it."""
+        """Allow the request."""
         return Decision(True)
 
     def rules_of(self, user: User, namespace: str) -> ResolvedRules:
-        """Return the rules of everybody here."""
+        """Return the rules that allow everything."""
         return ResolvedRules(EVERYTHING)
 
     def role_rules(self, reference: JsonObject, namespace: str) -> ResolvedRules:
-        """Return no rules: whatever they are, everybody has them."""
+        """Return no rules: every user may bind every role."""
         return ResolvedRules(())
 
 
 class _Grant(NamedTuple):
-    """A rule that a user has, and from where; or what is missing."""
+    """A rule that applies to a user, and its source; without a rule, `source` is an error."""
 
     rule: JsonObject | None
     source: str
 
 
 class Rbac:
-    """Goes by the roles and bindings in the store, as they are in this moment.
+    """Follows the roles and bindings that are in the store now.
 
-    A real server follows them by watches and is a moment late.
+    A real server follows them by watches, with a small delay.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def decide(self, user: User, asked: Attributes) -> Decision:
-        """Look for a rule that allows it."""
+        """Search the user's rules for one that allows the request."""
         if MASTERS in user.groups:
             return Decision(True)
         missing = []
@@ -104,7 +104,7 @@ class Rbac:
         return ResolvedRules(rules, _aggregate(missing) if missing else "")
 
     def role_rules(self, reference: JsonObject, namespace: str) -> ResolvedRules:
-        """Return the rules of a role, or that there is none of that name."""
+        """Return the rules of a role, or the error if the role does not exist."""
         kind, name = reference.get("kind") or "", reference.get("name") or ""
         if kind not in _ROLES:
             return ResolvedRules((), f'unsupported role reference kind: "{kind}"')
@@ -145,7 +145,10 @@ def _is_subject(subject: JsonObject, user: User, namespace: str) -> bool:
 
 
 def _source(binding: JsonObject, reference: JsonObject, subject: JsonObject, namespace: str) -> str:
-    """Say where a rule comes from; upstream puts names before namespaces here."""
+    """Describe the binding that grants a rule, in upstream's words.
+
+    Upstream writes the name before the namespace here.
+    """
     name, who = meta(binding)["name"], subject["name"]
     kind, shown = (
         ("RoleBinding", f"{name}/{namespace}") if namespace else ("ClusterRoleBinding", name)
@@ -157,6 +160,6 @@ def _source(binding: JsonObject, reference: JsonObject, subject: JsonObject, nam
 
 
 def _aggregate(errors: Sequence[str]) -> str:
-    """Join errors as Go's aggregates do: each once, several in brackets."""
+    """Join errors as Go's aggregates do: each error once, several of them in brackets."""
     found = list(dict.fromkeys(errors))
     return found[0] if len(found) == 1 else f"[{', '.join(found)}]"

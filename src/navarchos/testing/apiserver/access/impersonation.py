@@ -1,8 +1,8 @@
-"""Acting for somebody else: the headers, and who may.
+"""Impersonation: its headers, and the permissions that it needs.
 
-Upstream tries the constrained modes (KEP-5284) before the old verb `impersonate`, and
-a refusal tells of the first that applied. The mode for the node that a service
-account's pod runs on is not here: nothing in this process runs on nodes.
+Upstream tries the constrained modes (KEP-5284) before the old verb `impersonate`, and reports the
+refusal of the first mode that applies. The mode for the node of a service account's pod is missing,
+because no kubelet runs on the nodes of this server.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,10 +36,10 @@ _NODES: Final = "system:nodes"
 
 
 def impersonated_user(headers: Collection[tuple[str, str]]) -> User | None:
-    """Read whom a request is made for; `None` where it is for the one who asks.
+    """Return the user to impersonate; `None` if the headers do not ask for it.
 
     Raises:
-        StatusError: 400, there are groups and the like, but no user.
+        StatusError: 400, the headers have groups, a uid or extra values, but no user.
     """
     found: dict[str, list[str]] = {}
     for name, value in headers:
@@ -60,7 +60,7 @@ def impersonated_user(headers: Collection[tuple[str, str]]) -> User | None:
 
 
 def _go_syntax(user: User) -> str:
-    """Write a user as Go prints it."""
+    """Return a user as Go prints it."""
     extra = ", ".join(f"{quote(key)}:{_go_list(user.extra[key])}" for key in sorted(user.extra))
     shown = f"map[string][]string{{{extra}}}" if extra else "map[string][]string(nil)"
     return (
@@ -76,14 +76,14 @@ def _go_list(values: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Mode:
-    """One way to act for somebody.
+    """One mode of impersonation.
 
     Attributes:
-        verb: What has to be allowed on users, groups and the like.
-        applies: Whether somebody can be impersonated in this way.
+        verb: The verb that must be allowed on users, groups and so on.
+        applies: Whether a user can be impersonated in this mode.
         group: The API group of users and groups in rules.
-        constraint: What has to be allowed on the request itself, before its verb;
-            empty when nothing has to.
+        constraint: Precedes the request's verb in a permission that the request itself needs; empty
+            if it needs none.
     """
 
     verb: str
@@ -93,7 +93,7 @@ class _Mode:
 
     @property
     def is_constrained(self) -> bool:
-        """Whether it is one of the newer, stricter modes."""
+        """Whether this is one of the newer, stricter modes."""
         return bool(self.constraint)
 
 
@@ -124,10 +124,9 @@ _MODES: Final = (
 
 
 class Impersonation:
-    """Lets users act for others, and remembers how each of them last did.
+    """Checks impersonation, and remembers the last successful mode of each user.
 
-    The way that was last allowed is tried first, and its refusal is the one that is
-    told, as upstream.
+    As upstream, the mode that succeeded last is tried first, and its refusal is reported.
 
     Threads: safe from any thread.
     """
@@ -137,10 +136,10 @@ class Impersonation:
         self._last: dict[str, _Mode] = {}
 
     def impersonate(self, requestor: User, wanted: User, request: Attributes) -> User:
-        """Return whom a request is made for, groups that follow from the name included.
+        """Return the impersonated user, with the groups that follow from the user's name.
 
         Raises:
-            StatusError: 403, the one who asks may not.
+            StatusError: 403, the requestor lacks the permission.
         """
         last = self._last.get(requestor.name)
         refusal: StatusError | None = None
@@ -171,7 +170,7 @@ def _impersonate_in_mode(
 
 
 def _refuse_always_forbidden(mode: _Mode, requestor: User, wanted: User) -> None:
-    """Refuse what the newer modes allow to nobody."""
+    """Refuse the groups and extra keys that a constrained mode never allows."""
     asked = Attributes(mode.verb, mode.group, "groups")
     if "" in wanted.groups:
         why = "impersonating the empty string group is not allowed"
@@ -194,7 +193,7 @@ def _require(authorizer: Authorizer, user: User, asked: Attributes) -> None:
 
 
 def _required_attributes(mode: _Mode, wanted: User) -> Iterator[Attributes]:
-    """Iterate what has to be allowed to be somebody."""
+    """Iterate the permissions that impersonating a user needs."""
     account = split_account_name(wanted.name)
     if account is not None:
         namespace, name = account

@@ -1,4 +1,4 @@
-"""Access and token reviews: answered, never stored."""
+"""Access reviews and token reviews, which are answered and not stored."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -26,17 +26,17 @@ _QUESTIONS: Final = ("resourceAttributes", "nonResourceAttributes")
 def review(
     access: AccessControl, kind: Kind, namespace: str, body: JsonValue, user: User
 ) -> JsonObject:
-    """Answer a review.
+    """Return a review with its result.
 
     Args:
-        access: Knows users and rights.
-        kind: What is asked.
-        namespace: Where it is asked; empty but for a local review.
-        body: The question.
-        user: Who asks.
+        access: Knows users and permissions.
+        kind: The kind of the review.
+        namespace: The namespace of a local review; empty for other reviews.
+        body: The review as sent.
+        user: The user of the request.
 
     Raises:
-        StatusError: The review asks nothing, or about nobody.
+        StatusError: The review has no question, or names no user.
     """
     if not isinstance(body, dict):
         raise bad_request(f"expected a {kind.kind}")
@@ -149,7 +149,7 @@ def _check(kind: Kind, namespace: str, spec: JsonObject) -> None:
 
 
 def _local_errors(namespace: str, spec: JsonObject) -> list[FieldError]:
-    """Return why a local review looks beyond its namespace."""
+    """Return the errors of a local review that asks about something outside its namespace."""
     asked = spec.get("resourceAttributes")
     if asked and asked.get("namespace") != namespace:
         text = "must match metadata.namespace"

@@ -1,18 +1,9 @@
-"""The roles and bindings that every cluster has, for the kinds that are served here.
+"""Roles and bindings: the default ones, aggregation, and the check against escalation.
 
-After kube-apiserver's `bootstrappolicy`, without the roles of its controllers, of
-nodes, and of kinds that nobody here can ask for.
-
-
-Cluster roles that gather the rules of others.
-
-Upstream this is a controller of its own (clusterroleaggregation); here it is done
-before the write that brings it about is answered.
-
-
-Nobody gives away what they do not have: writes of roles and bindings.
-
-After `pkg/registry/rbac/*/policybased`.
+The default ones follow kube-apiserver's `bootstrappolicy`, without the roles of its controllers and
+of nodes, and without kinds that this server does not have. Upstream, aggregation is a separate
+controller (clusterroleaggregation); here it happens before the response to the write that triggers
+it. The check follows `pkg/registry/rbac/*/policybased`.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -112,7 +103,7 @@ _ROLES: Final[Mapping[str, Sequence[JsonObject]]] = {
     "system:public-info-viewer": (_paths(*_HEALTH),),
 }
 _AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
-"""Roles that gather others, and the one that gathers them."""
+"""Roles that aggregate other roles, with the role that aggregates them in turn."""
 
 _BINDINGS: Final[Mapping[str, Sequence[str]]] = {
     "cluster-admin": (MASTERS,),
@@ -123,7 +114,7 @@ _BINDINGS: Final[Mapping[str, Sequence[str]]] = {
 
 
 def bootstrap_roles() -> Iterator[JsonObject]:
-    """Iterate the cluster roles and bindings that are there from the beginning."""
+    """Iterate the cluster roles and bindings that exist from the start."""
     for name, rules in _ROLES.items():
         labels = {}
         if name.startswith("system:aggregate-to-"):
@@ -160,7 +151,7 @@ _CLUSTER_ROLES: Final = BucketId("clusterroles", RBAC_GROUP)
 
 
 class ClusterRoleAggregator:
-    """Keeps the rules of roles with an `aggregationRule` as they should be.
+    """Keeps the rules of cluster roles with an `aggregationRule` up to date.
 
     Threads: the listener runs under the store's lock.
     """
@@ -169,7 +160,7 @@ class ClusterRoleAggregator:
         self._store = store
 
     def on_change(self, change: Change) -> None:
-        """Gather again after a change of any cluster role."""
+        """Aggregate again after a change of any cluster role."""
         if change.resource != _CLUSTER_ROLES:
             return
         roles = self._store.entries(_CLUSTER_ROLES)
@@ -179,7 +170,7 @@ class ClusterRoleAggregator:
                 continue
             rules = _aggregated_rules(role, selectors, roles)
             if rules != (role.obj.get("rules") or []):
-                # Whoever gathers this one in turn is told of it, and so on.
+                # This write calls the listener again, for the roles that aggregate this one.
                 self._store.put(
                     _CLUSTER_ROLES,
                     {**role.obj, "metadata": dict(meta(role.obj)), "rules": rules},
@@ -201,7 +192,7 @@ def _aggregated_rules(
 
 _ROLE_PLURALS: Final = frozenset({"roles", "clusterroles"})
 _BINDING_PLURALS: Final = frozenset({"rolebindings", "clusterrolebindings"})
-# What the garbage collector writes, who may not do what roles say.
+# The metadata that the garbage collector writes; it needs no permissions of the role.
 _COLLECTED: Final = ("ownerReferences", "finalizers")
 _AGGREGATES: Final = "must have cluster-admin privileges to use the aggregationRule"
 
@@ -213,14 +204,14 @@ def check_escalation(
     old: JsonObject | None,
     user: User,
 ) -> None:
-    """Refuse a role with rights that its writer lacks, or a binding to such a role.
+    """Refuse a role with permissions that the user lacks, or a binding to such a role.
 
     Args:
-        authorizer: Knows the rights.
-        resource: What is written; only roles and bindings are looked at.
-        new: The object to be stored.
-        old: The object that is stored; `None` when it is created.
-        user: Who writes.
+        authorizer: Knows the user's permissions.
+        resource: The resource; only roles and bindings are checked.
+        new: The object to store.
+        old: The stored object; `None` for a new object.
+        user: The user of the request.
 
     Raises:
         StatusError: 403.
@@ -248,7 +239,7 @@ def _check_role(
     user: User,
 ) -> None:
     name, namespace = meta(new).get("name") or "", meta(new).get("namespace") or ""
-    asked_name = name if old is not None else ""  # a request to create names nothing
+    asked_name = name if old is not None else ""  # upstream leaves the name of a new role out
     asked = Attributes(
         "escalate", RBAC_GROUP, resource.plural, namespace=namespace, name=asked_name
     )
@@ -276,7 +267,7 @@ def _check_binding(
     if found.error and plural not in _ROLE_PLURALS:
         raise StatusError(500, "", found.error)
     if found.error:
-        raise not_found(resource, role)  # upstream speaks of the binding, too
+        raise not_found(resource, role)  # upstream names the binding's resource here, too
     _require_owned(authorizer, resource, name, namespace, found.rules, user)
 
 

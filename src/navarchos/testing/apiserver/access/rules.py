@@ -1,12 +1,7 @@
-"""What a request is to an authorizer, as apiserver's RequestInfo has it.
+"""RBAC rules, and the attributes of a request that the rules are matched with.
 
-It is read off the path alone, so that nobody learns from a 404 what is served here.
-
-
-RBAC's rules: what one allows, and whether some cover others.
-
-After `pkg/apis/rbac/v1/evaluation_helpers.go` and component-helpers'
-`policy_comparator.go`.
+The rules follow `pkg/apis/rbac/v1/evaluation_helpers.go` and component-helpers'
+`policy_comparator.go`, the attributes apiserver's RequestInfo.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,12 +18,12 @@ _VERBS: Final = {
     "DELETE": "delete",
 }  # fmt: skip
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
-_SHORTEST: Final = {"api": 3, "apis": 4}  # prefix, group, version, resource
+_SHORTEST: Final = {"api": 3, "apis": 4}  # number of parts: prefix, group, version, resource
 
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A verb on a resource, or on a path where `resource` is empty.
+    """The verb of a request and its resource; a request without a resource has only a path.
 
     Attributes:
         path: The whole path.
@@ -44,12 +39,16 @@ class Attributes:
 
     @property
     def full_resource(self) -> str:
-        """Resource and subresource as rules spell them."""
+        """The resource and the subresource as rules write them."""
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
 
 def attributes_of(method: str, path: str, query: Mapping[str, str]) -> Attributes:
-    """Read a request line."""
+    """Return the attributes of a request.
+
+    They are read from the path alone, so that a user without permission cannot learn from a 404
+    which resources exist.
+    """
     parts = path.strip("/").split("/")
     if len(parts) < _SHORTEST.get(parts[0], len(parts) + 1):
         return Attributes(method.lower(), path=path)
@@ -79,7 +78,7 @@ def _selected_name(query: Mapping[str, str]) -> str:
 
 
 def denied(user: str, attributes: Attributes, reason: str = "") -> StatusError:
-    """Return the 403 that says who may not do what."""
+    """Return the 403 that names the user and the missing permission."""
     if not attributes.resource:
         why = f'User "{user}" cannot {attributes.verb} path "{attributes.path}"'
         return StatusError(403, "Forbidden", f"forbidden: {_escape_html(why, reason)}", details={})
@@ -97,7 +96,7 @@ def denied(user: str, attributes: Attributes, reason: str = "") -> StatusError:
 
 
 def _escape_html(why: str, reason: str) -> str:
-    """Let nothing in a message look like HTML."""
+    """Escape the characters with which a message could look like HTML."""
     for letter, name in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;")):
         why = why.replace(letter, name)
     return f"{why}: {reason}" if reason else why
@@ -108,7 +107,7 @@ EVERYTHING: Final[Sequence[JsonObject]] = (
     {"apiGroups": [_ALL], "resources": [_ALL], "verbs": [_ALL]},
     {"nonResourceURLs": [_ALL], "verbs": [_ALL]},
 )
-"""The rules of somebody who may do everything."""
+"""The rules that allow everything."""
 
 
 def allows(rule: JsonObject, asked: Attributes) -> bool:
@@ -142,7 +141,7 @@ def _covers_path(owned: str, path: str) -> bool:
 
 
 class _SingleRule(NamedTuple):
-    """The least that a rule can say; a path where there is no resource."""
+    """A rule with one verb and one resource, or with one path."""
 
     verb: str
     group: str = ""
@@ -152,7 +151,7 @@ class _SingleRule(NamedTuple):
 
 
 def uncovered(owned: Sequence[JsonObject], wanted: Iterable[JsonObject]) -> list[str]:
-    """Return, as descriptions in order, what of `wanted` no rule of `owned` allows."""
+    """Return descriptions of the parts of `wanted` that no rule of `owned` allows, sorted."""
     missing = [
         single
         for rule in wanted
@@ -191,7 +190,7 @@ def _covers(owned: JsonObject, single: _SingleRule) -> bool:
 
 
 def _compacted(singles: Iterable[_SingleRule]) -> Iterable[JsonObject]:
-    """Put together the verbs of one resource, as a person would write them."""
+    """Combine the rules of one resource into one rule with several verbs."""
     found: dict[_SingleRule, JsonObject] = {}
     for single in singles:
         if single.path:
@@ -210,7 +209,7 @@ def _rule(group: str, resource: str, name: str) -> JsonObject:
 
 
 def describe(rule: JsonObject) -> str:
-    """Write a rule as refusals do."""
+    """Return a rule as upstream's refusals write it."""
     parts = []
     for key, shown in (
         ("apiGroups", "APIGroups"),

@@ -1,7 +1,4 @@
-"""Bearer tokens: those of users that a test makes up, and those of service accounts.
-
-The token subresource of service accounts.
-"""
+"""Bearer tokens of users and of service accounts, and the token subresource."""
 
 import hmac
 import secrets
@@ -41,7 +38,7 @@ from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 __all__ = ["AUDIENCE", "InvalidToken", "Tokens"]
 
 AUDIENCE: Final = "https://kubernetes.default.svc.cluster.local"
-"""Whom tokens are for unless they say otherwise: this server; also who issues them."""
+"""The audience of tokens by default, which is this server; also their issuer."""
 
 _ACCOUNTS: Final = BucketId("serviceaccounts", "")
 _BOUND: Final = {
@@ -65,14 +62,14 @@ _INVALIDATED: Final = "service account token has been invalidated"
 
 
 class InvalidToken(Exception):
-    """A token that proves nothing; the text says why, as a `TokenReview` does."""
+    """A token that is not valid; the text is the error of a `TokenReview`."""
 
 
 class Tokens:
-    """Gives out tokens, and tells whose they are.
+    """Issues tokens, and verifies them.
 
-    The tokens of service accounts are JSON web tokens with upstream's claims. They are
-    signed with a secret (HS256), so nobody but this server can check them.
+    The tokens of service accounts are JSON web tokens with upstream's claims. They are signed with
+    a secret key (HS256), so only this server can verify them.
 
     Threads: safe from any thread.
     """
@@ -83,7 +80,7 @@ class Tokens:
         self._users: dict[str, User] = {}
 
     def for_user(self, user: User) -> str:
-        """Return a token that makes its bearer that user; the same one each time."""
+        """Return the token of a user; always the same one."""
         signature = self._sign(encode([user.name, *user.groups]))
         token = f"user-{signature}"
         self._users[token] = user
@@ -100,11 +97,12 @@ class Tokens:
         """Return a new token of a service account.
 
         Args:
-            account: The account.
-            audiences: Whom the token is for.
-            lifetime: Seconds until it expires.
-            now: When it is made.
-            bound: The objects with which it ends, each with its kind in lower case.
+            account: The service account.
+            audiences: The audiences of the token.
+            lifetime: Seconds until the token expires.
+            now: The time of issue.
+            bound: The objects whose deletion invalidates the token, each with its kind in lower
+                case.
         """
         issued = int(now.timestamp())
         private: JsonObject = {
@@ -128,11 +126,11 @@ class Tokens:
     def request(
         self, namespace: str, name: str, body: JsonValue, *, dry_run: bool = False
     ) -> JsonObject:
-        """Give out a token of a service account; returns the `TokenRequest` with it.
+        """Issue a token of a service account; return the `TokenRequest` with the token.
 
         Raises:
-            StatusError: 404, 409 for another uid, 422 for a lifetime that cannot be; 400
-                for an object that tokens do not end with.
+            StatusError: 404 for an unknown account, 409 for a different uid, 422 for an invalid
+                lifetime, 400 for a kind of object that tokens cannot be bound to.
         """
         if not isinstance(body, dict) or body.get("kind", _KIND) != _KIND:
             raise bad_request(f"expected a {_KIND}")
@@ -173,10 +171,11 @@ class Tokens:
     def authenticate(
         self, token: str, audiences: Sequence[str] = (AUDIENCE,)
     ) -> tuple[User, Sequence[str]]:
-        """Return whose token it is, and for whom of `audiences` it is.
+        """Return the user of a token, and those of `audiences` that the token is for.
 
         Raises:
-            InvalidToken: It is not one of ours, is too old, or is for somebody else.
+            InvalidToken: This server did not issue the token, or it has expired, or it is for other
+                audiences.
         """
         found = self._users.get(token)
         if found is not None:
@@ -224,9 +223,11 @@ class Tokens:
     def _bound_to(
         self, kind: str, bucket: BucketId, namespace: str, private: dict[str, Any]
     ) -> dict[str, tuple[str, ...]]:
-        """Return what is known of the object that a token ends with; it has to be there."""
+        """Return the extra values of a bound object, which must still exist."""
         claim = private[kind]
-        if kind != "node" or "pod" not in private:  # else it is only told of
+        if (
+            kind != "node" or "pod" not in private
+        ):  # a pod's node is information only, and may be gone
             key = entry_key("" if kind == "node" else namespace, claim["name"])
             found = self._store.get(bucket, key)
             if found is None or found.uid != claim["uid"]:
@@ -288,7 +289,7 @@ def _check_lifetime(seconds: int) -> None:
 
 
 def _bound_objects(store: Store, account: Entry, reference: JsonObject) -> list[tuple[str, Entry]]:
-    """Return the objects with which the token is to end, and the node of a pod."""
+    """Return the object that a token is bound to; for a pod also its node."""
     if not reference:
         return []
     kind, name = reference.get("kind") or "", reference.get("name") or ""

@@ -1,4 +1,4 @@
-"""Users as the API server knows them: by name and groups, never by object."""
+"""Users as the API server knows them: names and groups, not objects."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ __all__ = [
 ]
 
 MASTERS: Final = "system:masters"
-"""The group that may do everything, whatever roles say."""
+"""The group that may do everything, whatever the roles are."""
 
 AUTHENTICATED: Final = "system:authenticated"
-"""The group of everybody who has said who they are."""
+"""The group of all users with valid credentials."""
 
 UNAUTHENTICATED: Final = "system:unauthenticated"
-"""The group of everybody else."""
+"""The group of requests without credentials."""
 
 _ACCOUNT: Final = "system:serviceaccount:"
 _ACCOUNTS: Final = "system:serviceaccounts"
@@ -33,13 +33,13 @@ _ACCOUNTS: Final = "system:serviceaccounts"
 
 @dataclass(frozen=True, slots=True)
 class User:
-    """Somebody who asks.
+    """The user of a request.
 
     Attributes:
-        name: What RBAC goes by.
-        groups: What RBAC goes by, too.
-        uid: Tells users of one name apart; may be empty.
-        extra: What else is known, for whoever reviews a token.
+        name: The name in RBAC subjects.
+        groups: The groups in RBAC subjects.
+        uid: Distinguishes users with the same name; may be empty.
+        extra: Further facts about the user, shown by a `TokenReview`.
     """
 
     name: str
@@ -60,10 +60,10 @@ class User:
 
 
 ADMINISTRATOR: Final = User("kubernetes-admin", (MASTERS, AUTHENTICATED))
-"""Who may do everything; who everybody is where no users are known."""
+"""May do everything. Without RBAC, every client is this user."""
 
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
-"""Who says nothing."""
+"""The user of requests without credentials."""
 
 
 def account_name(namespace: str, name: str) -> str:
@@ -72,12 +72,12 @@ def account_name(namespace: str, name: str) -> str:
 
 
 def account_groups(namespace: str) -> tuple[str, ...]:
-    """Return the groups of a service account, without that of all who are known."""
+    """Return the groups of a service account, except the one of all authenticated users."""
     return _ACCOUNTS, f"{_ACCOUNTS}:{namespace}"
 
 
 def split_account_name(user: str) -> tuple[str, str] | None:
-    """Return namespace and name of the service account that a user is, if it is one."""
+    """Return namespace and name of a service account; `None` for other users."""
     namespace, found, name = user.removeprefix(_ACCOUNT).partition(":")
     if not user.startswith(_ACCOUNT) or not found or not namespace or not name or ":" in name:
         return None

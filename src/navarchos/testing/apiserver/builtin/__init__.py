@@ -1,4 +1,24 @@
-"""The kinds that every API server has, as far as this one serves them."""
+"""The built-in kinds.
+
+A new built-in kind takes two steps:
+
+1. its fields, in `types/core.py` or under its API group in `types/groups.py`; `types/__init__.py`
+   explains the notation;
+2. a row in `builtin_kinds` below. The table of types is found by the first part of the API group,
+   so a Lease of coordination.k8s.io is `coordination.Lease`.
+
+Then only as far as the kind needs it:
+
+3. defaults, validation and immutable fields: a `Strategy` in `builtin/core.py`, `builtin/groups.py`
+   or the module of its group;
+4. columns of `kubectl get` other than name and age: `tables/cluster.py` or `tables/workloads.py`;
+5. field selectors other than name and namespace: `_BUILT_IN` in `selectors.py`;
+6. the default roles `view`, `edit` and `admin`: `access/roles.py`;
+7. protobuf bodies, if kubectl writes the kind with a typed client: `_TABLE` and `_KINDS` in
+   `protobuf.py`.
+
+The contract suite (`tests/contract/kinds.py`) compares the kind with a real server.
+"""
 
 from collections.abc import Iterable
 from typing import Final
@@ -59,7 +79,7 @@ def _kind(
 
 
 def builtin_kinds() -> list[Kind]:
-    """Return the built-in kinds, in the order of discovery."""
+    """Return the built-in kinds in the order of discovery."""
     return [*_core(), *_apps(), *_batch(), *_access(), *_others()]
 
 

@@ -1,9 +1,4 @@
-"""Namespaces, services, config maps and secrets.
-
-Nodes: what may change, and the checks on taints.
-
-Volumes and claims: the defaults that kubectl shows.
-"""
+"""Strategies of the core group, except pods: namespaces, services, nodes, volumes and others."""
 
 import base64
 import ipaddress
@@ -63,7 +58,7 @@ def _allocate_address(obj: JsonObject) -> None:
     if spec["type"] == "ExternalName":
         return
     if not spec.get("clusterIP"):
-        # Spread by uid: good enough where no packet is ever sent.
+        # Derived from the uid: unique enough for a cluster without a network.
         offset = int(meta(obj)["uid"].replace("-", "")[:8], 16) % 65000
         spec["clusterIP"] = str(_CLUSTER_NETWORK[offset + 2])
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
@@ -157,7 +152,7 @@ def _default_node(node: JsonObject) -> None:
     status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {"Port": 0})
     status.setdefault("nodeInfo", dict.fromkeys(_NODE_INFO, ""))
     if node["spec"].get("unschedulable") is False:
-        del node["spec"]["unschedulable"]  # omitted when false, as Go encodes it
+        del node["spec"]["unschedulable"]  # Go's encoder omits false
     capacity = node["status"].get("capacity")
     if capacity:
         node["status"].setdefault("allocatable", dict(capacity))
@@ -167,7 +162,7 @@ def _validate_node(node: JsonObject) -> list[FieldError]:
     errors = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(dig(node, "spec", "taints", default=[])):
-        at = f"metadata.taints[{index}]"  # so says upstream
+        at = f"metadata.taints[{index}]"  # upstream writes this path, too
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         errors += [invalid_value(f"{at}.key", key, why) for why in validate_qualified_name(key)]
         if effect not in _EFFECTS:
@@ -182,7 +177,7 @@ def _validate_node(node: JsonObject) -> list[FieldError]:
 
 
 def _validate_node_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Refuse changes of what identifies the machine, once it is known."""
+    """Refuse changes of the fields that identify the machine, once they are set."""
     changed = [
         field
         for field in _FROZEN

@@ -1,9 +1,7 @@
-"""CustomResourceDefinitions as objects: defaults, checks, conditions.
+"""CustomResourceDefinitions as objects: defaults, validation, conditions, structural schemas.
 
-What makes the schema of a custom kind structural, and what its rules may say.
-
-After apiextensions-apiserver pkg/apiserver/schema/validation.go, and validation of
-definitions around it.
+The validation follows apiextensions-apiserver: `pkg/apis/apiextensions/validation`, and for schemas
+`pkg/apiserver/schema/validation.go`.
 """
 
 from collections.abc import Iterator
@@ -33,7 +31,7 @@ __all__ = [
 ]
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
-"""Holds a deleted definition until its objects are gone."""
+"""Keeps a deleted definition until all its objects are gone."""
 
 
 def _default(obj: JsonObject) -> None:
@@ -48,7 +46,7 @@ def _default(obj: JsonObject) -> None:
 
 
 def _prepare_create(obj: JsonObject) -> None:
-    """Accept the names at once: upstream takes a moment, and ends here too."""
+    """Accept the names immediately; upstream accepts them a moment later."""
     obj["status"] = _status_for(obj, timestamp())
 
 
@@ -64,7 +62,7 @@ def _prepare_update(new: JsonObject, old: JsonObject) -> None:
 
 
 def mark_terminating(obj: JsonObject) -> None:
-    """Say, in place, that a definition is on its way out."""
+    """Add the condition `Terminating`, in place."""
     text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
     conditions.append(_condition("Terminating", "InstanceDeletionPending", text, timestamp()))
@@ -73,14 +71,14 @@ def mark_terminating(obj: JsonObject) -> None:
 def refuse_names(
     obj: JsonObject, accepted: JsonObject, reason: str, message: str, *, established: bool
 ) -> None:
-    """Say, in place, that not all names of a definition are accepted.
+    """Set, in place, the conditions of a definition with names that are not accepted.
 
     Args:
         obj: The definition.
-        accepted: The names that are.
-        reason: Why not all, as a condition has it.
-        message: The same for people.
-        established: Whether it is served, under names that it had before.
+        accepted: The names that are accepted.
+        reason: The reason of the condition `NamesAccepted`.
+        message: The message of that condition.
+        established: Whether the definition is served, under names that were accepted before.
     """
     now = timestamp()
     served = _established(obj)
@@ -96,7 +94,7 @@ def refuse_names(
 
 
 def accept_names(obj: JsonObject) -> None:
-    """Say, in place, that all names of a definition are accepted, and it is served."""
+    """Set, in place, the conditions of a definition whose names are all accepted."""
     stored = dig(obj, "status", "storedVersions")
     obj["status"] = _status_for(obj, timestamp())
     if stored:
@@ -104,7 +102,7 @@ def accept_names(obj: JsonObject) -> None:
 
 
 def is_established(obj: JsonObject) -> bool:
-    """Return whether a definition was ever served."""
+    """Return whether the definition has been established."""
     found = _established(obj)
     return found is not None and found["status"] == "True"
 
@@ -189,7 +187,7 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
     shared = all(version.get("schema") == versions[0].get("schema") for version in versions)
     for index, version in enumerate(versions):
         at = f"spec.versions[{index}]"
-        # Upstream lifts what all versions have in common out of them before it looks.
+        # Upstream moves parts that all versions share to the top level before it validates.
         where = "spec.validation" if shared else f"{at}.schema"
         own = "spec" if len(versions) == 1 else at
         if version.get("name") in seen:
@@ -210,7 +208,7 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
 
 
 def _stored_errors(obj: JsonObject) -> list[FieldError]:
-    """Refuse to forget a version that objects are, or may still be, stored in."""
+    """Refuse to remove a version in which objects are, or may still be, stored."""
     versions = obj["spec"].get("versions") or []
     named = {version.get("name") for version in versions}
     listed = dig(obj, "status", "storedVersions", default=()) or ()
@@ -261,11 +259,11 @@ _NOT_IN_JUNCTORS: Final = {
     "x-kubernetes-int-or-string": "false",
     "x-kubernetes-preserve-unknown-fields": "false",
 }
-"""What only the structure itself may say, and what it has to be elsewhere."""
+"""Keywords that are allowed in the structure only, and the value that they must have elsewhere."""
 
 
 def schema_errors(schema: JsonObject, at: str) -> list[FieldError]:
-    """Return what is wrong with a version's schema; `at` is its path in the definition."""
+    """Return the errors of a version's schema; `at` is the schema's path in the definition."""
     errors: list[FieldError] = []
     if not schema.get("type"):
         errors.append(required(f"{at}.type", "must not be empty at the root"))
@@ -279,7 +277,7 @@ def schema_errors(schema: JsonObject, at: str) -> list[FieldError]:
 
 
 def selectable_errors(fields: list[JsonObject], schema: JsonObject, at: str) -> list[FieldError]:
-    """Return what is wrong with fields by which objects are to be chosen."""
+    """Return the errors of the `selectableFields` of a version."""
     errors: list[FieldError] = []
     seen: set[str] = set()
     for index, field in enumerate(fields):
@@ -302,7 +300,7 @@ def _forbidden(at: str, text: str) -> FieldError:
 
 
 def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
-    """Check what makes a schema structural: a type on every node, no references."""
+    """Check that a schema is structural: every node has a type, and there are no references."""
     errors = _rule_errors(schema, at)
     for keyword in _FORBIDDEN_KEYWORDS:
         if keyword in schema:
@@ -327,7 +325,7 @@ def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
 
 
 def _junctor_errors(schema: JsonObject, at: str) -> Iterator[FieldError]:
-    """Look at what is said of values beside the structure: it may not have one of its own."""
+    """Check the schemas below `allOf`, `anyOf`, `oneOf` and `not`, which may not add structure."""
     for junctor in _JUNCTORS:
         if _is_int_or_string(schema, junctor):
             continue
@@ -338,7 +336,7 @@ def _junctor_errors(schema: JsonObject, at: str) -> Iterator[FieldError]:
 
 
 def _is_int_or_string(schema: JsonObject, junctor: str) -> bool:
-    """Tell whether these are the two types that such a field may have."""
+    """Return whether the keyword lists the two types of an int-or-string field."""
     if not schema.get("x-kubernetes-int-or-string"):
         return False
     first = (schema.get("allOf") or [{}])[0]
@@ -398,7 +396,7 @@ def _message_errors(rule: JsonObject, at: str) -> list[FieldError]:
 
 
 def _path_exists(path: str, schema: JsonObject) -> bool:
-    """Return whether a path such as `.a.b` is one of fields that the schema has."""
+    """Return whether the schema has the field of a path such as `.a.b`."""
     for step in path.removeprefix(".").split("."):
         found = (schema.get("properties") or {}).get(step) or schema.get("additionalProperties")
         if not isinstance(found, dict):
@@ -408,7 +406,7 @@ def _path_exists(path: str, schema: JsonObject) -> bool:
 
 
 def _go_rule(rule: JsonObject) -> JsonObject:
-    """Return a rule as Go prints it."""
+    """Return a validation rule as Go prints it."""
     return {
         "Rule": rule["rule"],
         "Message": rule.get("message") or "",

@@ -1,10 +1,7 @@
-"""PodDisruptionBudgets: defaults and checks. Their status is a controller's work.
+"""Strategies of groups with few kinds: policy, coordination, events, storage, scheduling.
 
-Leases: the lock of leader election.
-
-Events: stored as core/v1, served by both groups.
-
-Only the newer one is strict (`pkg/apis/core/validation/events.go`).
+Events are stored as core/v1 and served by two groups. Only events.k8s.io validates them strictly
+(`pkg/apis/core/validation/events.go`).
 """
 
 import re
@@ -118,7 +115,7 @@ _FIXED: Final = (
     "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count",
     "reason", "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
 )  # fmt: skip
-"""In upstream's order; it compares the reason twice."""
+"""In upstream's order; upstream compares the reason twice."""
 _NAMED: Final = {"reportingComponent": "reportingController"}
 _TO_NEW: Final = dict(_RENAMED)
 _TO_CORE: Final = {new: old for old, new in _RENAMED}
@@ -143,7 +140,7 @@ def _default_event(event: JsonObject) -> None:
 
 
 def _validate_event(event: JsonObject) -> list[FieldError]:
-    """Check what upstream does for both groups; an `eventTime` obliges to more."""
+    """Check an event of either group; one with an `eventTime` must meet more rules."""
     errors = []
     involved = dig(event, "involvedObject", "namespace", default="")
     namespace = meta(event).get("namespace")
@@ -176,7 +173,7 @@ def _reporting_errors(event: JsonObject) -> list[FieldError]:
 
 
 def _validate_new(event: JsonObject) -> list[FieldError]:
-    """Check what is asked of events that are created through the newer group."""
+    """Check a new event of events.k8s.io."""
     errors = _series_errors(event)
     if event.get("eventTime") is None:
         errors.append(required("eventTime"))
@@ -191,7 +188,7 @@ def _validate_new(event: JsonObject) -> list[FieldError]:
 
 
 def _validate_change(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    """Check a change through the newer group: all but metadata and the series stays."""
+    """Check a change through events.k8s.io: only metadata and the series may change."""
     errors = [] if new.get("series") == old.get("series") else _series_errors(new)
     return errors + [
         invalid_value(_NAMED.get(field, field), new.get(field), "field is immutable")

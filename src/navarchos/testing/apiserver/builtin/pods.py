@@ -1,4 +1,4 @@
-"""Pods and pod templates: defaults, quality of service, what may change."""
+"""Pods and pod templates: defaults, quality of service, immutable fields."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -42,7 +42,7 @@ def _containers(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
 
 
 def default_pod_spec(spec: JsonObject) -> None:
-    """Fill in what upstream's defaulting does for pods and templates."""
+    """Set the defaults of a pod or of a pod template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
     spec.setdefault("dnsPolicy", "ClusterFirst")
@@ -119,7 +119,7 @@ def _prepare_create(pod: JsonObject) -> None:
 
 
 def _tolerate_unreachable_nodes(spec: JsonObject) -> None:
-    """Do what the admission plugin DefaultTolerationSeconds does."""
+    """Add the tolerations of the admission plugin DefaultTolerationSeconds."""
     tolerations = spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
         if any(
@@ -151,7 +151,7 @@ _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 
 
 def validate_pod_spec(spec: JsonObject, path: str) -> list[FieldError]:
-    """Check the spec of a pod or template, at `path`."""
+    """Return the errors of the spec of a pod or of a template; `path` is the spec's path."""
     errors = []
     containers = spec.get("containers") or []
     if not containers:
@@ -244,7 +244,7 @@ def _frozen_part(spec: JsonObject) -> JsonObject:
 
 
 def _prepare_update(new: JsonObject, old: JsonObject) -> None:
-    # The class of a pod was decided when it was created.
+    # The quality of service is decided when a pod is created, and does not change.
     if "qosClass" in (old.get("status") or {}):
         new.setdefault("status", {})["qosClass"] = old["status"]["qosClass"]
 

@@ -1,4 +1,4 @@
-"""Roles and bindings: defaults and checks (`pkg/apis/rbac/validation`)."""
+"""Roles and bindings: defaults and validation (`pkg/apis/rbac/validation`)."""
 
 from collections.abc import Callable, Iterator
 from typing import Final
@@ -20,7 +20,7 @@ _SUBJECTS: Final = ("ServiceAccount", "User", "Group")
 
 
 def _show_rules(role: JsonObject) -> None:
-    """Write the list of rules also where there are none."""
+    """Write `rules: null` for a role without rules."""
     role.setdefault("rules", None)
 
 

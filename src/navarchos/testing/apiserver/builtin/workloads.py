@@ -1,4 +1,4 @@
-"""apps/v1 and batch/v1: defaults and the few checks that people meet."""
+"""Workloads of apps/v1 and batch/v1: defaults, and the checks that users run into."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -105,12 +105,14 @@ def _default_job(obj: JsonObject) -> None:
     _default_job_spec(obj.setdefault("spec", {}))
     labels = obj["spec"]["template"]["metadata"].get("labels")
     if labels and not meta(obj).get("labels"):
-        obj["metadata"]["labels"] = labels  # upstream shares one map of both, and so do we
+        obj["metadata"]["labels"] = (
+            labels  # upstream shares one map between both, which shows in later changes
+        )
     obj.setdefault("status", {})
 
 
 def _select_own_pods(obj: JsonObject) -> None:
-    """Give a new job the selector and labels that the strategy generates."""
+    """Set the selector and the labels that upstream generates for a new job."""
     spec = obj["spec"]
     if spec.get("manualSelector"):
         return
