@@ -1,8 +1,7 @@
-"""Rules in the Common Expression Language: `x-kubernetes-validations`.
+"""Validation rules in the Common Expression Language: `x-kubernetes-validations`.
 
-Evaluation is cel-python's. What Kubernetes adds to the language (string and list
-helpers) is in `celfunctions`; a rule that does not compile is refused with its
-definition.
+cel-python evaluates them. `celfunctions` has the functions that Kubernetes adds to the language. A
+CustomResourceDefinition with a rule that does not compile is refused.
 """
 
 import re
@@ -24,25 +23,25 @@ _RESERVED: Final = frozenset({
 })  # fmt: skip
 _NAMES: Final = frozenset({"name", "generateName"})
 ABSENT: Final = object()
-"""Stands for a value that has no past."""
+"""The old value of a value that did not exist before."""
 
 _Evaluate = Callable[[Mapping[str, Any]], Any]
 
 
 def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = ABSENT) -> list[FieldError]:
-    """Return which rules `value` breaks.
+    """Return the errors of the rules that `value` breaks.
 
     Args:
         value: The object, already valid for the schema otherwise.
-        schema: Its schema.
-        old: The object before the change. Without it, rules that look at `oldSelf`
-            do not count; with it, others do not where nothing has changed.
+        schema: The schema of the object.
+        old: The object before the change. Without it, rules with `oldSelf` are skipped. With it,
+            other rules are skipped for values that have not changed.
     """
     return list(_visit(_seen(value), schema, _seen(old), ""))
 
 
 def _seen(obj: JsonValue) -> JsonValue:
-    """Return an object as its rules see it: of the metadata, names alone."""
+    """Return an object as its rules see it: of the metadata they see only the names."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         return obj
     names = {key: value for key, value in obj["metadata"].items() if key in _NAMES}
@@ -75,7 +74,7 @@ def _join(path: str, key: str, *, mapped: bool) -> str:
 
 
 def correlate(item: JsonValue, schema: Schema, old: JsonValue) -> JsonValue:
-    """Find the old item of a list map; items of other lists have no past."""
+    """Return the old item of a `map` list with the same keys; items of other lists have none."""
     if schema.list_type != "map" or not isinstance(old, list) or not isinstance(item, dict):
         return ABSENT
     for before in old:
@@ -104,7 +103,7 @@ def _evaluate(
     try:
         holds = bool(_program(text)(context))
         why = "" if holds else _message(rule, context)
-    except Exception as error:  # noqa: BLE001 - whatever an expression raises is its verdict
+    except Exception as error:  # noqa: BLE001 - any error of an expression is the result of its rule
         why = f"{_plain(error)} evaluating rule: {rule.get('message') or text}"
         yield FieldError(
             "FieldValueInvalid", path or "<nil>", f"Invalid value: {quote(schema.type)}: {why}"
@@ -115,7 +114,7 @@ def _evaluate(
 
 
 def _plain(error: Exception) -> str:
-    """Say what went wrong, in upstream's words where that is known."""
+    """Return the message of an error, in upstream's words where they are known."""
     missing = _MISSING.search(str(error))
     return f"no such key: {missing[1]}" if missing else str(error)
 
@@ -127,7 +126,7 @@ def _error(rule: Mapping[str, Any], value: JsonValue, path: str, why: str) -> Fi
         return FieldError(reason, field, f"Forbidden: {why}")
     if reason == "FieldValueRequired":
         return FieldError(reason, field, f"Required value: {why}")
-    plain = not isinstance(value, (dict, list))  # objects and lists are not shown
+    plain = not isinstance(value, (dict, list))  # upstream does not show objects and lists
     if reason == "FieldValueDuplicate":
         return FieldError(reason, field, "Duplicate value" + (f": {quote(value)}" if plain else ""))
     shown = f"{quote(value)}: " if plain else ""
@@ -147,12 +146,12 @@ def _message(rule: Mapping[str, Any], context: Mapping[str, Any]) -> str:
 
 
 def looks_back(expression: str) -> bool:
-    """Return whether a rule asks what was before."""
+    """Return whether an expression uses `oldSelf`."""
     return bool(_OLD.search(expression))
 
 
 def compile_fault(expression: str) -> str:
-    """Return why an expression does not compile; empty when it does."""
+    """Return the reason why an expression does not compile; empty if it compiles."""
     try:
         _program(expression)
     except Exception as error:  # noqa: BLE001 - parsers raise many kinds
@@ -173,14 +172,14 @@ def _program(expression: str) -> _Evaluate:
 
 
 def _optional(value: Any) -> Any:
-    """Return CEL's optional value, as the functions in `celfunctions` take it."""
+    """Return an optional value for the functions in `celfunctions`."""
     from navarchos.testing.apiserver.celfunctions import Optional
 
     return Optional([] if value is None else [value])
 
 
 def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
-    """Convert JSON for cel-python, with field names escaped as upstream does."""
+    """Convert JSON for cel-python, and escape field names as upstream does."""
     from celpy import celtypes
     from celpy.adapter import json_to_cel
 

@@ -1,7 +1,7 @@
 """The functions that Kubernetes adds to CEL, as far as rules use them.
 
-See "CEL in Kubernetes": the libraries of strings, lists, regular expressions, quantities,
-URLs and addresses, and the methods of optional values.
+They are described in "CEL in Kubernetes": the libraries for strings, lists, regular expressions,
+quantities, URLs and addresses, and the methods of optional values.
 """
 
 import ipaddress
@@ -29,7 +29,7 @@ _UNITS: Final[Mapping[str, Decimal]] = {
 
 
 class Optional(celtypes.ListType):
-    """A value that may be missing: no item, or one. The language's own syntax is not read."""
+    """An optional value: a list with one item or none. CEL's own syntax for it is not parsed."""
 
 
 def _value(optional: Any) -> Any:
@@ -161,4 +161,4 @@ FUNCTIONS: Final[Mapping[str, Callable[..., Any]]] = {
     "value": _value,
     "orValue": lambda optional, other: optional[0] if len(optional) else other,
 }
-"""By name; methods get the receiver as their first argument."""
+"""The functions by name. A method gets its receiver as the first argument."""

@@ -1,8 +1,7 @@
-"""Custom kinds: made from CustomResourceDefinitions, served at once.
+"""Custom kinds: made from CustomResourceDefinitions, and served immediately.
 
-Which names of a definition are accepted: no two of a group may share one.
-
-After apiextensions-apiserver's `pkg/controller/status/naming_controller.go`.
+Two definitions of a group must not share a name, as in apiextensions-apiserver's
+`pkg/controller/status/naming_controller.go`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -47,14 +46,14 @@ __all__ = [
 ]
 
 DEFINITIONS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
-"""Where the definitions themselves are kept."""
+"""The bucket of the definitions themselves."""
 
 
 class CustomKinds:
-    """Keeps the served kinds in step with the stored definitions.
+    """Keeps the served kinds up to date with the stored definitions.
 
-    Threads: the listener runs under the store's lock, so a definition is served
-    before the request that wrote it is answered.
+    Threads: the listener runs under the store's lock, so a definition is served before the response
+    to the request that wrote it.
     """
 
     def __init__(self, store: Store, kinds: Kinds) -> None:
@@ -62,7 +61,7 @@ class CustomKinds:
         self._kinds = kinds
 
     def on_change(self, change: Change) -> None:
-        """Serve, change or withdraw the kinds of a definition."""
+        """Serve, change or remove the kinds of a definition."""
         if change.resource != DEFINITIONS:
             return
         name = meta(change.object)["name"]
@@ -77,7 +76,7 @@ class CustomKinds:
             self._rewrite_stored(served[0])
 
     def _serve(self, definition: JsonObject, previous: JsonObject | None) -> list[Kind]:
-        """Serve a definition under the names that it gets; returns what is served."""
+        """Serve a definition under its accepted names; return the served kinds."""
         name, group = meta(definition)["name"], definition["spec"]["group"]
         others = [other for other in self._of_group(group) if meta(other)["name"] != name]
         wanted = definition["spec"]["names"]
@@ -86,7 +85,7 @@ class CustomKinds:
         served: list[Kind] = []
         established = previous is not None and is_established(previous)
         if not check.reason or established:
-            # What a definition had before stays when it asks for what is taken.
+            # A definition keeps its former names if its new ones are in use.
             spec = {**definition["spec"], "names": check.accepted}
             served = kinds_of({**definition, "spec": spec})
         self._kinds.replace_custom(name, served)
@@ -97,7 +96,7 @@ class CustomKinds:
         return served
 
     def _retry_refused(self, group: str) -> None:
-        """Give names that have become free to those that wait for them."""
+        """Accept names that were refused because a definition, now deleted, had them."""
         for definition in self._of_group(group):
             if is_condition_true(definition, "NamesAccepted"):
                 continue
@@ -114,7 +113,7 @@ class CustomKinds:
         return [entry.obj for entry in entries if entry.obj["spec"]["group"] == group]
 
     def _rewrite_stored(self, kind: Kind) -> None:
-        """Show stored objects as the new schema reads them."""
+        """Change stored objects as the new schema would read them."""
 
         def convert(obj: JsonObject) -> JsonObject:
             copy = copy_json(obj)
@@ -170,7 +169,7 @@ def _kind(definition: JsonObject, version: JsonObject, stored_version: str) -> K
 
 
 def _with_envelope(schema: Schema) -> Schema:
-    """Give the root the fields that every object has, whatever the definition says."""
+    """Add the fields that every object has to the root of a schema."""
     envelope = TYPES.schema("meta.ObjectMeta")
     schema.properties = {
         "apiVersion": Schema(type="string"),
@@ -258,12 +257,12 @@ _KINDS: Final = frozenset({"kind", "listKind"})
 
 
 class NameCheck(NamedTuple):
-    """What becomes of the names of a definition.
+    """Which names of a definition are accepted.
 
     Attributes:
-        accepted: The names that count, old ones where new ones are taken.
-        reason: Why not all are accepted; empty when they are.
-        message: The same for people.
+        accepted: The accepted names; the former name where the new one is in use.
+        reason: The reason of the condition `NamesAccepted`; empty if all names are accepted.
+        message: The message of that condition.
     """
 
     accepted: JsonObject
@@ -272,11 +271,11 @@ class NameCheck(NamedTuple):
 
 
 def check_names(wanted: JsonObject, had: JsonObject, others: Iterable[JsonObject]) -> NameCheck:
-    """Tell which names a definition gets.
+    """Return which names of a definition are accepted.
 
     Args:
         wanted: `spec.names`.
-        had: The names that were accepted before, if any were.
+        had: The names that were accepted before; empty for a new definition.
         others: The other definitions of the group.
     """
     used: dict[bool, set[str]] = {True: set(), False: set()}

@@ -1,7 +1,4 @@
-"""How a deletion is meant: `DeleteOptions`, from a body or a query.
-
-Deletion: preconditions, grace, finalizers and what becomes of dependents.
-"""
+"""Deletion: options, preconditions, grace period, finalizers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -47,29 +44,29 @@ __all__ = [
 ]
 
 FOREGROUND: Final = "foregroundDeletion"
-"""The finalizer that waits for dependents."""
+"""The finalizer of an object that waits for the deletion of its dependents."""
 
 ORPHAN: Final = "orphan"
-"""The finalizer that waits until dependents are set free."""
+"""The finalizer of an object that waits until its dependents are orphaned."""
 
 FINALIZERS_BY_POLICY: Final = {"Foreground": FOREGROUND, "Background": "", "Orphan": ORPHAN}
-"""What may become of dependents, and the finalizer that sees to it."""
+"""The propagation policies, each with the finalizer that it adds."""
 
 _SCHEMA: Final = TYPES.schema("meta.DeleteOptions")
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """`DeleteOptions`, as far as they matter here.
+    """The `DeleteOptions` of a request.
 
     Attributes:
-        grace: Seconds; `None` leaves it to the object.
-        policy: `Background`, `Foreground`, `Orphan`, or empty for the kind's own.
-        uid: The object must have this uid.
-        version: The object must have this resourceVersion.
-        legacy_cascade: The old `orphanDependents: false` was given.
-        dry_run: Everything is checked, nothing is deleted.
-        errors: Why the options make no sense.
+        grace: The grace period in seconds; `None` for the object's own.
+        policy: `Background`, `Foreground`, `Orphan`, or empty for the default of the kind.
+        uid: The uid that the object must have.
+        version: The resourceVersion that the object must have.
+        legacy_cascade: The options have the old `orphanDependents: false`.
+        dry_run: Check everything, and delete nothing.
+        errors: The errors in the options.
     """
 
     grace: int | None = None
@@ -82,10 +79,10 @@ class DeleteOptions:
 
 
 def read_delete_options(content_type: str, raw: bytes, query: Mapping[str, str]) -> DeleteOptions:
-    """Read the options of a request; where there is a body its query says nothing.
+    """Read the options from the body, or from the query if there is no body.
 
     Raises:
-        StatusError: 400 for what are no options, 422 for those that make no sense.
+        StatusError: 400 for a body that has no options, 422 for invalid options.
     """
     if not raw:
         return _checked(_from_query(query))
@@ -109,7 +106,7 @@ def _checked(options: JsonObject) -> DeleteOptions:
 
 
 def _from_query(query: Mapping[str, str]) -> JsonObject:
-    """Return options as a body would have them (apimachinery's meta/v1/conversion.go)."""
+    """Return the options of a query as a body has them (apimachinery's meta/v1/conversion.go)."""
     found: JsonObject = {key: query[key] for key in ("propagationPolicy",) if key in query}
     if "gracePeriodSeconds" in query:
         found["gracePeriodSeconds"] = read_number(query, "gracePeriodSeconds")
@@ -124,7 +121,7 @@ def _from_query(query: Mapping[str, str]) -> JsonObject:
 
 
 def parse_delete_options(options: JsonObject) -> DeleteOptions:
-    """Return what options mean; `check_delete_options` refuses those that mean nothing."""
+    """Return the options of a body with their errors; `check_delete_options` raises those."""
     policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
     dry_run: list[JsonValue] = options.get("dryRun") or []
     errors = []
@@ -152,7 +149,7 @@ def parse_delete_options(options: JsonObject) -> DeleteOptions:
 
 
 def check_delete_options(deletion: DeleteOptions) -> None:
-    """Raise 422 when options have values that do not exist or contradict each other."""
+    """Raise 422 if an option has an unknown value, or if two options contradict each other."""
     if deletion.errors:
         raise invalid("DeleteOptions", "meta.k8s.io", "", deletion.errors)
 
@@ -167,15 +164,14 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 def delete(
     api: Api, target: Target, deletion: DeleteOptions, options: WriteOptions
 ) -> tuple[Entry, bool]:
-    """Delete an object, or begin to.
+    """Delete an object, or mark it for deletion.
 
     Returns:
-        Its last state, and whether it is gone. It is not while it has finalizers
-        or, for a pod on a node, while its grace runs.
+        The last state of the object, and whether it is gone. An object with finalizers is not, and
+        neither is a pod on a node during its grace period.
 
     Raises:
-        StatusError: 404, 409 for a precondition, 422 for options that make no sense. Nothing
-            changes.
+        StatusError: 404; 409 for a precondition; 422 for invalid options. Nothing changes.
     """
     kind = target.kind
     with api.store.transaction():
@@ -197,12 +193,12 @@ def delete(
         entry = api.store.put(kind.bucket, marked, origin=options.origin)
         if waits:
             return entry, False
-        # Watches see even the pods marked first that have no time left.
+        # As upstream, watches see a pod marked for deletion before they see it deleted.
         return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
 
 
 def check_preconditions(kind: Kind, entry: Entry, deletion: DeleteOptions) -> None:
-    """Raise 409 when the object is not the one that was meant."""
+    """Raise 409 if the object does not meet the preconditions."""
     shown, version = ResourceName(kind.group, kind.kind), str(entry.version)
     if deletion.uid and deletion.uid != entry.uid:
         raise precondition_failed(shown, entry.name, "UID", deletion.uid, entry.uid)
@@ -211,14 +207,14 @@ def check_preconditions(kind: Kind, entry: Entry, deletion: DeleteOptions) -> No
 
 
 def _grace(kind: Kind, obj: JsonObject, deletion: DeleteOptions) -> int:
-    """Return the seconds that a pod gets; other kinds have no grace."""
+    """Return the grace period of a pod in seconds; other kinds have none."""
     if kind.bucket != _PODS:
         return 0
     if not dig(obj, "spec", "nodeName") or dig(obj, "status", "phase") in _FINISHED:
         return 0
     own = dig(obj, "spec", "terminationGracePeriodSeconds", default=30)
     grace = own if deletion.grace is None else deletion.grace
-    # Negative means "as short as can be without being forced" upstream.
+    # Upstream takes a negative value for the shortest period that is not forced.
     return 1 if grace < 0 else int(grace)
 
 
@@ -237,13 +233,13 @@ def _finalizers(kind: Kind, obj: JsonObject, deletion: DeleteOptions) -> list[st
 
 
 def _marked(obj: JsonObject, grace: int, finalizers: list[str], *, at: datetime) -> JsonObject:
-    """Return the object marked for deletion; a second call can only shorten the wait.
+    """Return the object marked for deletion; marking it again can only shorten the wait.
 
     Args:
-        obj: As it is stored.
-        grace: Seconds that are left to it.
-        finalizers: Those that it is to have.
-        at: The present time.
+        obj: The stored object.
+        grace: The grace period in seconds.
+        finalizers: The finalizers of the marked object.
+        at: The current time.
     """
     marked: JsonObject = copy_json(obj)
     metadata = marked["metadata"]
@@ -252,7 +248,7 @@ def _marked(obj: JsonObject, grace: int, finalizers: list[str], *, at: datetime)
     else:
         metadata.pop("finalizers", None)
     first = "deletionTimestamp" not in metadata
-    # Upstream's store of definitions marks them itself: no grace, no new generation.
+    # Upstream marks definitions in their own store, without grace period and generation.
     is_definition = marked.get("kind") == "CustomResourceDefinition"
     if first or grace < int(metadata.get("deletionGracePeriodSeconds") or 0):
         metadata["deletionTimestamp"] = timestamp(at + timedelta(seconds=grace))

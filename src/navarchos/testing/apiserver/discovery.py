@@ -1,6 +1,6 @@
-"""Discovery: what is served, one document per group version or all in one.
+"""Discovery and OpenAPI: the documents that describe what the server serves.
 
-OpenAPI: enough for kubectl's validation, apply and explain.
+OpenAPI has as much as kubectl needs to validate, apply and explain objects.
 """
 
 import base64
@@ -39,7 +39,7 @@ VERSION: Final = {
     "compiler": "gc",
     "platform": "linux/amd64",
 }
-"""The answer to `/version`: the release whose answers are kept in `tests/contract`."""
+"""The answer to `/version`: the release whose responses `tests/contract` has recorded."""
 
 _SUBRESOURCE_KINDS: Final = {
     "eviction": ("policy", "v1", "Eviction", ("create",)),
@@ -59,7 +59,7 @@ def wants_aggregated(accept: str) -> bool:
 
 
 def discover(path: str, accept: str, kinds: Kinds) -> Response | None:
-    """Answer a discovery path; `None` when it is none."""
+    """Return the response to a discovery path; `None` for other paths."""
     parts = path.strip("/").split("/")
     if parts[0] not in {"api", "apis"} or len(parts) > 3:
         return None
@@ -144,13 +144,13 @@ def _verbs(kind: Kind) -> list[str]:
 
 
 def _storage_hash(kind: Kind) -> str:
-    """Name the version that objects are stored in, as apiserver's discovery does."""
+    """Return the hash of the storage version, as apiserver's discovery does."""
     named = f"{kind.group}/{kind.stored_version.rpartition('/')[2]}/{kind.kind}"
     return base64.b64encode(hashlib.sha256(named.encode()).digest()[:8]).decode()
 
 
 class _Subresource(NamedTuple):
-    """A subresource by its name: the kind that it is read or written as."""
+    """A subresource, and the kind that represents it."""
 
     name: str
     group: str
@@ -229,7 +229,7 @@ def _aggregated_resource(kind: Kind) -> JsonObject:
 
 
 def _response_kind(kind: Kind, group: str, version: str, name: str) -> JsonObject:
-    """Name what is answered; built-in kinds leave their own group and version out."""
+    """Return the kind of a response; built-in kinds omit their own group and version."""
     if kind.custom is None and (group, version) == (kind.group, kind.version):
         group, version = "", ""
     return {"group": group, "version": version, "kind": name}
@@ -244,7 +244,7 @@ _PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
 def openapi(path: str, kinds: Kinds) -> Response | None:
-    """Answer a path below `/openapi`; `None` when it is none."""
+    """Return the response to a path below `/openapi`; `None` for other paths."""
     if path == "/openapi/v2":
         return json_response({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}})
     if path == "/openapi/v3":
@@ -269,7 +269,7 @@ def _index(kinds: Kinds) -> JsonObject:
         path = _root(kind)
         if path in found:
             continue
-        # The hash tells clients when to fetch again: it changes with the schemas.
+        # Clients fetch the document again when the hash changes, so it depends on the schemas.
         seed = encode(
             [k.custom.openapi if k.custom else k.kind for k in kinds.all() if _root(k) == path]
         )
@@ -375,7 +375,7 @@ def _kind_body(kind: Kind) -> JsonObject:
 
 
 def _patch_body(kind: Kind) -> JsonObject:
-    """Name the patch formats: kubectl decides by them how `apply` merges."""
+    """Return the patch formats of a kind; kubectl decides by them how `apply` merges."""
     accepted = (*_PATCH_TYPES, *(() if kind.custom else (STRATEGIC_PATCH,)))
     return {media: {"schema": {"type": "object"}} for media in accepted}
 

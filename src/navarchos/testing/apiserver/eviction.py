@@ -1,7 +1,7 @@
 """The eviction subresource, for bodies of policy/v1 and policy/v1beta1.
 
-Decisions, their order and their words are those of the pod registry's eviction
-handler, as of Kubernetes 1.36.
+The decisions, their order and their texts are those of the pod registry's eviction handler in
+Kubernetes 1.36.
 """
 
 from dataclasses import replace
@@ -43,7 +43,7 @@ __all__ = ["evict", "spend_budget"]
 
 _BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
-_FIELD_MANAGER: Final = "kube-apiserver"  # a client of its own where it writes budgets
+_FIELD_MANAGER: Final = "kube-apiserver"  # upstream writes budgets as a separate client
 _MAX_DISRUPTED: Final = 2000
 _RETRY_AFTER: Final = 10
 _REFUSED: Final = "Cannot evict pod as it would violate the pod's disruption budget."
@@ -61,7 +61,7 @@ _SUCCESS: Final[JsonObject] = {
 
 
 def _kind(version: str) -> Kind:
-    """Return what the body of an eviction is decoded as; nothing of it is ever stored."""
+    """Return the kind with which the body of an eviction is decoded; it is never stored."""
     return Kind(
         group="policy",
         version=version,
@@ -79,7 +79,7 @@ _EVICTION_V1BETA1: Final = _kind("v1beta1")
 
 
 def evict(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> JsonObject:
-    """Delete a pod if its budget allows; returns the `Status` of success.
+    """Delete a pod if its disruption budget allows it; return the `Status` of success.
 
     Raises:
         StatusError: 400, 403, 404, 409, 429 or 500; the pod stays.
@@ -93,14 +93,14 @@ def evict(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> J
         if not deletion.dry_run:
             check_preconditions(target.kind, pod, deletion)
             _mark_disrupted(api, target.kind, pod, options)
-            # Checked above, against the pod as it was before it was marked.
+            # The version was checked above; marking the pod has changed it.
             deletion = replace(deletion, version="")
         delete(api, target, deletion, options)
         return _SUCCESS
 
 
 def spend_budget(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> None:
-    """Do what an eviction does before it touches the pod: use its budget up, if it has one.
+    """Use a pod's disruption budget as an eviction does, and do not delete the pod.
 
     Raises:
         StatusError: As `evict`.
@@ -113,7 +113,7 @@ def spend_budget(api: Api, target: Target, body: JsonValue, options: WriteOption
 
 
 def _use_budget(api: Api, pod: Entry, deletion: DeleteOptions, options: WriteOptions) -> None:
-    """Use up what the pod's budget allows; whether the right pod was meant is looked at later."""
+    """Use the pod's budget, if it has one; the preconditions are checked later, as upstream."""
     budgets = _budgets_of(api, pod)
     if len(budgets) > 1:
         raise StatusError(500, "", _SEVERAL)
@@ -123,7 +123,7 @@ def _use_budget(api: Api, pod: Entry, deletion: DeleteOptions, options: WriteOpt
 
 
 def _usable_budget(budgets: list[Entry], pod: JsonObject) -> Entry | None:
-    """Return the budget that the eviction uses, if any; refuse when it may not."""
+    """Return the budget that the eviction uses; `None` if it needs none."""
     if not budgets or _may_ignore(budgets[0].obj, pod):
         return None
     _check_budget(budgets[0])
@@ -167,11 +167,11 @@ def _selects(budget: JsonObject, labels: JsonObject) -> bool:
     try:
         return label_selector_matches(dig(budget, "spec", "selector"), labels)
     except ValueError:
-        return False  # an invalid selector selects nothing
+        return False  # an invalid selector selects no pods
 
 
 def _may_ignore(budget: JsonObject, pod: JsonObject) -> bool:
-    """Return whether an unready pod may go without using the budget."""
+    """Return whether an unready pod may be evicted without using the budget."""
     if is_pod_ready(pod):
         return False
     if dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -200,7 +200,7 @@ def _check_budget(budget: Entry) -> None:
 
 
 def _why_not(status: JsonObject) -> str:
-    """Say why a budget allows nothing: by its numbers, unless they cannot be trusted."""
+    """Return why a budget allows no eviction: its counts, or an error that makes them invalid."""
     denial = next((c for c in status.get("conditions") or [] if _denies(c)), None)
     if denial is not None and denial["reason"] == "SyncFailed":
         failure = f"because it failed sync: {denial['message']}"
@@ -267,7 +267,7 @@ def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: WriteOptions) -> 
 
 
 def _set_condition(status: JsonObject, condition: JsonObject) -> None:
-    """Put a condition in the place of its type; the time of a status that stays is kept."""
+    """Replace the condition of the same type; keep its time if the status does not change."""
     conditions = status.setdefault("conditions", [])
     for index, known in enumerate(conditions):
         if known["type"] == condition["type"]:

@@ -1,8 +1,7 @@
-"""What goes when something else goes: dependents, namespaces, custom kinds.
+"""Deletions that follow from others: dependents, namespaces, custom kinds.
 
-The garbage collector follows upstream's: an object whose owners are all absent
-is deleted; foreground and orphan finalizers are carried out; owners are told
-apart by uid, and a namespaced owner counts only for its own namespace.
+The rules are upstream's. An object whose owners are all absent is deleted. Owners are identified by
+uid, and a namespaced owner counts only in its own namespace.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,22 +22,22 @@ _NAMESPACES: Final = BucketId("namespaces", "")
 
 
 class GarbageCollector:
-    """Carries out deletions that follow from others.
+    """Deletes dependents and contents, and removes the finalizers of deletion.
 
-    `on_change` keeps the graph of owners and notes what to look at; `collect`
-    does the work. The server calls it on its event loop soon after each change.
+    `on_change` keeps the graph of owners and queues objects; `collect` processes the queue. The
+    server calls `collect` on its event loop soon after each change.
 
     Threads: both run under the store's lock.
     """
 
     def __init__(self, api: Api) -> None:
         self._api = api
-        self._locations: dict[str, tuple[BucketId, str]] = {}  # uid to where it is kept
-        self._dependents: dict[str, set[str]] = {}  # uid of an owner to uids
-        self._pending: dict[str, None] = {}  # uids to look at, oldest first
+        self._locations: dict[str, tuple[BucketId, str]] = {}  # by uid: bucket and key
+        self._dependents: dict[str, set[str]] = {}  # by uid of an owner: uids
+        self._pending: dict[str, None] = {}  # uids to process, oldest first
 
     def on_change(self, change: Change) -> bool:
-        """Take note of a write; returns whether there is something to collect."""
+        """Record a write; return whether there is something to collect."""
         uid = meta(change.object).get("uid") or ""
         key = entry_key(meta(change.object).get("namespace") or "", meta(change.object)["name"])
         if change.previous is not None:
@@ -46,7 +45,7 @@ class GarbageCollector:
         if change.type == "DELETED":
             self._locations.pop(uid, None)
             self._enqueue(self._dependents.get(uid, ()))
-            # Owners that wait for their dependents, and containers that empty.
+            # Owners may wait for this dependent, and a namespace or a definition for its contents.
             self._enqueue(owner["uid"] for owner in owner_references(change.object))
             self._enqueue_containers(change)
         else:
@@ -58,7 +57,7 @@ class GarbageCollector:
         return bool(self._pending)
 
     def collect(self) -> None:
-        """Look at everything that was noted, until nothing is left to do."""
+        """Process the queue until it is empty."""
         with self._api.store.transaction():
             while self._pending:
                 uid = next(iter(self._pending))
@@ -170,7 +169,7 @@ class GarbageCollector:
     def _is_absent(self, owner: JsonObject, entry: Entry) -> bool:
         """Return whether an owner is known not to exist.
 
-        An owner of a kind that is not served may exist for all we know.
+        An owner of a kind that is not served may exist.
         """
         kind = self._api.kinds.by_kind(owner.get("apiVersion") or "", owner.get("kind") or "")
         if kind is None:
@@ -184,7 +183,7 @@ class GarbageCollector:
         try:
             delete(self._api, Target(kind, entry.namespace, entry.name), deletion, WriteOptions())
         except StatusError as error:
-            if error.code not in {404, 409}:  # gone or replaced already: what we wanted
+            if error.code not in {404, 409}:  # the object is gone or replaced, as intended
                 raise
 
     def _empty_namespace(self, kind: Kind, entry: Entry) -> None:
@@ -205,7 +204,7 @@ class GarbageCollector:
 
     def _delete_content(self, kind: Kind, entry: Entry) -> None:
         if meta(entry.obj).get("deletionTimestamp") and dig(entry.obj, "metadata", "finalizers"):
-            return  # its finalizer's owner must act
+            return  # another controller must remove the finalizer
         self._delete(kind, entry, "Background")
 
     def _empty_definition(self, kind: Kind, entry: Entry) -> None:

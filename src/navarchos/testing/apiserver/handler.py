@@ -1,4 +1,4 @@
-"""One HTTP request: from method and path to an answer."""
+"""Routing: from the method and the path of a request to its handler."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -67,7 +67,7 @@ _JOB_PODS_WARNING: Final = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to"
     " remove them or set propagationPolicy=Orphan to suppress this warning"
 )
-# Subresources that are only written, and how.
+# Subresources without reads: their method, and the verb in the audit log.
 _WRITE_ONLY: Final = {
     "binding": ("POST", "create"),
     "eviction": ("POST", "evict"),
@@ -78,10 +78,12 @@ _WRITE_ONLY: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """What a request is: the verb, and what it is about.
+    """The verb of a request and its object.
 
-    `target` is `None` for what is no resource: discovery, health and the like.
-    `selected` is the name to which a field selector limits a request for many.
+    Attributes:
+        verb: The verb, as in RBAC; `evict` for an eviction.
+        target: `None` for paths that are not resources, such as discovery and health.
+        selected: The name to which a field selector limits a request on a collection.
     """
 
     verb: str
@@ -90,23 +92,23 @@ class Call:
 
     @property
     def resource(self) -> str:
-        """The plural, or nothing."""
+        """The plural; empty if there is no target."""
         return self.target.kind.plural if self.target else ""
 
     @property
     def name(self) -> str:
-        """The object's name, or nothing."""
+        """The object's name; empty if there is no target."""
         return self.target.name if self.target else ""
 
     @property
     def warnings(self) -> list[str]:
-        """What every answer warns of."""
+        """The warnings that every response of this kind has."""
         custom = self.target.kind.custom if self.target else None
         return [custom.deprecation] if custom is not None and custom.deprecation else []
 
     @contextmanager
     def warned(self) -> Iterator[None]:
-        """Have whatever is refused in a `with` block warn of that, too."""
+        """Add the warnings of the kind to a refusal that is raised in a `with` block."""
         try:
             yield
         except StatusError as refusal:
@@ -115,7 +117,7 @@ class Call:
 
 
 def route(api: Api, request: Request) -> Call:
-    """Tell what a request asks for.
+    """Return the verb of a request and its object.
 
     Raises:
         StatusError: 404 or 405.
@@ -130,7 +132,7 @@ def route(api: Api, request: Request) -> Call:
 
 
 def _selected_name(request: Request) -> str:
-    """Return the name that authorization and audit see, as upstream's RequestInfo does."""
+    """Return the name that authorization and audit use, as upstream's RequestInfo does."""
     for term in request.query.get("fieldSelector", "").split(","):
         field, _, value = term.partition("=")
         if field.strip() == "metadata.name":
@@ -152,10 +154,10 @@ def _verb(request: Request, target: Target) -> str:
 
 
 def serve(api: Api, call: Call, request: Request) -> Response:
-    """Answer anything but a watch.
+    """Return the response to any request but a watch.
 
     Raises:
-        StatusError: The refusal.
+        StatusError: The request is refused.
     """
     if call.target is None:
         return _serve_path(api, request)
@@ -165,10 +167,10 @@ def serve(api: Api, call: Call, request: Request) -> Response:
 
 
 def open_watch(api: Api, call: Call, request: Request, *, streaming: bool) -> WatchLines:
-    """Return what a watch tells.
+    """Return the lines of a watch.
 
     Raises:
-        StatusError: The refusal; there is no stream then.
+        StatusError: The request is refused; the watch does not begin.
     """
     target = call.target
     assert target is not None
@@ -179,7 +181,7 @@ def open_watch(api: Api, call: Call, request: Request, *, streaming: bool) -> Wa
 
 
 def watch_head(call: Call) -> Response:
-    """Return how the answer to a watch begins: without a body."""
+    """Return the response to a watch without its body."""
     return with_warnings(Response(200, b""), call.warnings)
 
 
@@ -245,7 +247,7 @@ def _serve_create(api: Api, target: Target, request: Request) -> Response:
 
 
 def read_eviction(request: Request) -> tuple[JsonValue, WriteOptions]:
-    """Return body and options of an eviction.
+    """Return the body and the options of an eviction.
 
     Raises:
         StatusError: 400, 415 or 422.
@@ -378,7 +380,7 @@ def _serve_delete_collection(api: Api, target: Target, request: Request) -> Resp
     with api.store.transaction():
         page, metadata = find_page(api, target, listing)
         for entry in page:
-            if api.store.get(kind.bucket, entry.key) is not None:  # a page may be of the past
+            if api.store.get(kind.bucket, entry.key) is not None:  # a page may be of an old version
                 found = Target(kind, entry.namespace, entry.name)
                 delete(api, found, deletion, options)
     return list_response(kind, page, metadata, form, listing.include_object)

@@ -1,4 +1,4 @@
-"""What the server serves: kinds, where they are kept, and how they behave."""
+"""Kinds: how they are named, stored, validated and served."""
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
@@ -51,23 +51,23 @@ def _accept_update(_new: JsonObject, _old: JsonObject) -> list[FieldError]:
 
 @dataclass(frozen=True, slots=True)
 class Strategy:
-    """How a kind differs from the plain rules of create, update and delete.
+    """How a kind differs from the common rules of create, update and delete.
 
     Attributes:
-        name_rule: What names are allowed.
-        generation: `metadata.generation` counts changes of the spec.
-        unconditional_update: An update may leave resourceVersion out.
-        create_on_update: A PUT to a free name creates.
+        name_rule: Checks names.
+        generation: `metadata.generation` counts the changes of the spec.
+        unconditional_update: An update may omit the resourceVersion.
+        create_on_update: A PUT creates an object that does not exist.
         status_metadata: Parts of the metadata that `/status` may change.
-        returns_deleted: DELETE answers with the object rather than a Status.
-        orphans: Dependents stay by default when the object is deleted.
-        default: Fills in defaults, at create and at update.
-        prepare_create: Sets what the server owns in a new object.
-        prepare_update: Restores what an update may not touch; (new, old).
-        validate: Errors of an object by itself.
-        validate_create: Errors of a new object, beside those.
-        validate_update: Errors of a change; (new, old).
-        status_on_create: A new object may come with a status.
+        returns_deleted: DELETE returns the object rather than a `Status`.
+        orphans: Dependents are orphaned by default when the object is deleted.
+        default: Sets defaults, at create and at update.
+        prepare_create: Sets the fields of a new object that the server owns.
+        prepare_update: Restores the fields that an update may not change; (new, old).
+        validate: Returns the errors of an object.
+        validate_create: Returns further errors of a new object.
+        validate_update: Returns the errors of a change; (new, old).
+        status_on_create: A new object may have a status.
     """
 
     name_rule: NameRule = dns_subdomain
@@ -100,7 +100,7 @@ class PrinterColumn:
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """How a served version differs from what is stored. Pure functions."""
+    """How a served version differs from the stored one. Pure functions."""
 
     decode: Callable[[JsonObject], JsonObject]
     encode: Callable[[JsonObject], JsonObject]
@@ -108,7 +108,7 @@ class Conversion:
 
 @dataclass(frozen=True, slots=True)
 class CustomKind:
-    """What a kind has only because a CustomResourceDefinition says so."""
+    """The parts of a kind that its CustomResourceDefinition defines."""
 
     definition: str
     columns: tuple[PrinterColumn, ...] = ()
@@ -123,10 +123,10 @@ class Kind:
     """A kind in one served version. Compared by identity.
 
     Attributes:
-        type_name: Name in the table of built-in types; empty for custom kinds.
-        bucket: Where its objects are kept; several versions share one.
-        stored_version: `apiVersion` of the stored objects.
-        empty: What a new object is before anybody has said anything; without a kind.
+        type_name: The name in the table of built-in types; empty for custom kinds.
+        bucket: Where the store keeps the objects; several versions share one bucket.
+        stored_version: The `apiVersion` of the stored objects.
+        empty: The fields of a new object before a client sets any, without the kind.
     """
 
     group: str
@@ -151,12 +151,12 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """Group and version as objects spell them."""
+        """Group and version as in `apiVersion`."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
     def resource(self) -> ResourceName:
-        """The kind as errors name it."""
+        """Group and plural, as errors name them."""
         return ResourceName(self.group, self.plural)
 
     @property
@@ -180,9 +180,9 @@ class Kind:
 
 
 class Kinds:
-    """All kinds that are served now. Custom ones come and go.
+    """All kinds that are served now. Custom kinds are added and removed.
 
-    Threads: safe from any thread; a snapshot is replaced as a whole.
+    Threads: safe from any thread; readers see one snapshot.
     """
 
     def __init__(self, builtin: Iterable[Kind]) -> None:
@@ -192,7 +192,7 @@ class Kinds:
         self.generation = 0
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """Return the kind behind a path, if it is served."""
+        """Return the kind of a path, if it is served."""
         return self._by_path.get((group, version, plural))
 
     def all(self) -> Sequence[Kind]:
@@ -200,7 +200,7 @@ class Kinds:
         return self._all
 
     def is_builtin(self, group: str) -> bool:
-        """Return whether a group has kinds that need no definition."""
+        """Return whether a group has built-in kinds."""
         return any(kind.group == group and kind.custom is None for kind in self._all)
 
     def versions(self, group: str) -> list[str]:
@@ -212,7 +212,7 @@ class Kinds:
         return sorted(found, key=version_order)
 
     def groups(self) -> list[str]:
-        """Return the names of all groups but core, in order of appearance."""
+        """Return the names of all groups but core, in the order in which they were added."""
         return list(dict.fromkeys(kind.group for kind in self._all if kind.group))
 
     def by_resource(self, plural: str, group: str) -> Kind | None:
@@ -221,17 +221,17 @@ class Kinds:
         return min(found, key=lambda k: version_order(k.version), default=None)
 
     def by_kind(self, api_version: str, kind: str) -> Kind | None:
-        """Return the kind that objects of this apiVersion and kind are of."""
+        """Return the kind with this `apiVersion` and `kind`."""
         group, _, version = api_version.rpartition("/")
         matching = [k for k in self._all if k.kind == kind and k.group == group]
         return next((k for k in matching if k.version == version), None)
 
     def by_bucket(self, bucket: BucketId) -> Kind | None:
-        """Return a kind whose objects are kept in `bucket`."""
+        """Return a kind whose objects the bucket keeps."""
         return next((k for k in self._all if k.bucket == bucket and k.conversion is None), None)
 
     def replace_custom(self, definition: str, kinds: Iterable[Kind]) -> None:
-        """Serve exactly `kinds` for the definition of that name."""
+        """Serve exactly `kinds` for a definition."""
         with self._kinds_lock:
             others = [k for k in self._all if k.custom is None or k.custom.definition != definition]
             self._all = (*others, *kinds)
@@ -244,7 +244,7 @@ class Kinds:
 
 
 def version_order(version: str) -> tuple[int, int, int, str]:
-    """Order as upstream: v2 before v1, stable before beta before alpha, others last."""
+    """Return a sort key: v2 before v1, stable before beta before alpha, other names last."""
     body = version[1:]
     for rank, marker in enumerate(("", "beta", "alpha")):
         major, found, minor = body.partition(marker) if marker else (body, "", "0")
@@ -254,6 +254,6 @@ def version_order(version: str) -> tuple[int, int, int, str]:
 
 
 def encoded_entry(kind: Kind, entry: Entry) -> bytes:
-    """Return an entry's JSON in the version of `kind`; spliced, not encoded, if possible."""
+    """Return an entry's JSON in the version of `kind`; the stored bytes if possible."""
     served = kind.to_served(entry.obj)
     return entry.raw if served is entry.obj else encode(served)

@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 NameRule: TypeAlias = Callable[[str], list[str]]
-"""Returns what is wrong with a name; nothing when it is fine."""
+"""Returns the errors of a name; empty if the name is valid."""
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _LABEL_1035: Final = "[a-z]([-a-z0-9]*[a-z0-9])?"
@@ -70,7 +70,7 @@ _MAX_ANNOTATIONS: Final = 256 * 1024
 
 
 def dns_label(name: str) -> list[str]:
-    """Check an RFC 1123 label: namespaces, and whatever becomes a host name."""
+    """Check an RFC 1123 label: the names of namespaces, and names that become host names."""
     wrong = [] if len(name) <= 63 else ["must be no more than 63 characters"]
     return wrong if _label_pattern.fullmatch(name) else [*wrong, _LABEL_TEXT]
 
@@ -88,7 +88,7 @@ def dns_subdomain(name: str) -> list[str]:
 
 
 def config_key(key: str) -> list[str]:
-    """Check a key of a ConfigMap or a Secret, which may become a file's name."""
+    """Check a key of a ConfigMap or a Secret, which may become the name of a file."""
     wrong = [] if len(key) <= 253 else ["must be no more than 253 characters"]
     if not _key_pattern.fullmatch(key):
         return [*wrong, _KEY_TEXT]
@@ -101,7 +101,7 @@ def config_key(key: str) -> list[str]:
 
 
 def path_segment(name: str) -> list[str]:
-    """Check that a name can be part of a URL: what RBAC objects are allowed."""
+    """Check that a name can be a part of a URL, as the names of RBAC objects must."""
     if name in {".", ".."}:
         return [f"may not be '{name}'"]
     return [f"may not contain '{char}'" for char in "/%" if char in name]
@@ -187,7 +187,7 @@ def _owner_errors(metadata: JsonObject) -> list[FieldError]:
     errors = []
     controllers: list[JsonObject] = []
     for owner in metadata.get("ownerReferences") or []:
-        field = "metadata.ownerReferences"  # upstream does not say which
+        field = "metadata.ownerReferences"  # upstream does not write the index
         for key, text in (
             ("apiVersion", "version must not be empty"),
             ("kind", "must not be empty"),
@@ -209,7 +209,7 @@ def _owner_errors(metadata: JsonObject) -> list[FieldError]:
 
 
 def validate_finalizer_names(obj: JsonObject) -> list[FieldError]:
-    """Check that finalizers of a built-in kind say whose they are."""
+    """Check that finalizers of a built-in kind have a prefix, as in `example.com/name`."""
     why = "name is neither a standard finalizer name nor is it fully qualified"
     return [
         invalid_value(f"metadata.finalizers[{index}]", name, why)

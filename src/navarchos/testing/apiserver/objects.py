@@ -1,4 +1,4 @@
-"""Small readers of JSON objects, and the two spellings of time."""
+"""Helpers for JSON objects, and the API's formats of time."""
 
 import random
 import re
@@ -29,19 +29,19 @@ __all__ = [
 ]
 
 JsonValue: TypeAlias = Any
-"""Anything that JSON can say. The server reads objects of every shape."""
+"""Any JSON value. The server handles objects of every shape."""
 
 JsonObject: TypeAlias = dict[str, Any]
-"""A decoded JSON object. One that the store has returned is read-only."""
+"""A decoded JSON object. Objects that the store returns are read-only."""
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
-"""The letters of generated names: no vowels, no look-alikes (apimachinery's rand)."""
+"""The letters of generated names: no vowels, no similar letters (apimachinery's rand)."""
 
 _RFC3339: Final = re.compile(
     r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?P<fraction>\.\d+)?(Z|[+-]\d{2}:\d{2})"
 )
 TIME_LAYOUT: Final = "2006-01-02T15:04:05Z07:00"
-"""How Go names the form of a time."""
+"""Go's name of the format."""
 
 _encoder = msgspec.json.Encoder()
 
@@ -61,13 +61,13 @@ def copy_json(value: JsonValue) -> JsonValue:
 
 
 def meta(obj: Mapping[str, Any]) -> JsonObject:
-    """Return the object's `metadata`, or an empty one that is not attached."""
+    """Return the object's `metadata`, or an empty dict that is not part of the object."""
     found = obj.get("metadata")
     return found if isinstance(found, dict) else {}
 
 
 def dig(value: JsonValue, *path: str, default: JsonValue = None) -> JsonValue:
-    """Follow `path` through nested objects; `default` where it ends early or in null."""
+    """Return the value at `path` in nested objects; `default` if it is absent or null."""
     for step in path:
         if not isinstance(value, dict):
             return default
@@ -76,7 +76,7 @@ def dig(value: JsonValue, *path: str, default: JsonValue = None) -> JsonValue:
 
 
 def owner_references(obj: Mapping[str, Any]) -> list[JsonObject]:
-    """Return `metadata.ownerReferences`, never null."""
+    """Return `metadata.ownerReferences`; empty if they are absent or null."""
     return meta(obj).get("ownerReferences") or []
 
 
@@ -86,22 +86,22 @@ def conditions_of(obj: Mapping[str, Any]) -> Iterator[JsonObject]:
 
 
 def is_condition_true(obj: Mapping[str, Any], kind: str) -> bool:
-    """Return whether the condition of that type is there and `True`."""
+    """Return whether the condition of that type exists and is `True`."""
     return any(c.get("type") == kind and c.get("status") == "True" for c in conditions_of(obj))
 
 
 def timestamp(at: datetime | None = None) -> str:
-    """Write a time, now by default, as the API's `Time`: UTC, whole seconds."""
+    """Return a time, now by default, in the format of the API's `Time`: UTC, whole seconds."""
     return (at or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def micro_timestamp(at: datetime | None = None) -> str:
-    """Write a time, now by default, as the API's `MicroTime`: six digits."""
+    """Return a time, now by default, in the format of the API's `MicroTime`: six digits."""
     return (at or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def is_rfc3339(value: str) -> bool:
-    """Return whether `value` is a time with a zone that exists."""
+    """Return whether `value` is a valid date and time with a zone."""
     if not _RFC3339.fullmatch(value):
         return False
     try:
@@ -118,10 +118,10 @@ def is_micro_time(value: str) -> bool:
 
 
 def new_uid() -> str:
-    """Return a fresh object uid."""
+    """Return a new uid."""
     return str(uuid.uuid4())
 
 
 def name_suffix() -> str:
-    """Return the five characters that `generateName` appends."""
+    """Return the five letters that `generateName` appends."""
     return "".join(random.choices(_SUFFIX_ALPHABET, k=5))  # noqa: S311 - a name, no secret

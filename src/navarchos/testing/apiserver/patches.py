@@ -1,4 +1,4 @@
-"""The three patch formats: JSON patch, merge patch, strategic merge patch."""
+"""Three patch formats: JSON patch, merge patch, strategic merge patch."""
 
 from types import MappingProxyType
 from typing import Any, Final
@@ -62,7 +62,7 @@ def apply_json_patch(target: JsonObject, patch: JsonValue) -> JsonValue:
 
 
 class _Replace(jsonpatch.ReplaceOperation):
-    """Adds a key that a map lacks, as the API server's library does (json-patch v4)."""
+    """Adds the key if a map lacks it, as the API server's library does (evanphx/json-patch v4)."""
 
     def apply(self, obj: JsonValue) -> JsonValue:
         parent, key = self.pointer.to_last(obj)
@@ -72,7 +72,7 @@ class _Replace(jsonpatch.ReplaceOperation):
 
 
 class _Test(jsonpatch.TestOperation):
-    """Takes a key that a map lacks for null, as the API server's library does."""
+    """Takes an absent key of a map for null, as the API server's library does."""
 
     def apply(self, obj: JsonValue) -> JsonValue:
         parent, key = self.pointer.to_last(obj)
@@ -83,7 +83,7 @@ class _Test(jsonpatch.TestOperation):
 
 
 class _JsonPatch(jsonpatch.JsonPatch):
-    """A patch of the operations of RFC 6902; jsonpatch knows one more."""
+    """A patch with the operations of RFC 6902. The library has one more, `append`."""
 
     operations = MappingProxyType(
         {
@@ -101,7 +101,7 @@ def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | 
     """Return `target` changed by a strategic merge patch for a kind's schema.
 
     Raises:
-        StatusError: 400 or 500 for directives and lists that make no sense.
+        StatusError: 400 or 500 for an invalid directive or list.
     """
     if not isinstance(patch, dict):
         return copy_json(patch)
@@ -123,7 +123,7 @@ def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | 
 
 
 def _prepared(result: JsonObject, patch: JsonObject) -> JsonObject:
-    """Carry out the directives that remove something, before anything is merged."""
+    """Apply the directives that remove something, before the merge."""
     if _RETAIN in patch:
         result = {k: v for k, v in result.items() if k in patch[_RETAIN]}
     for key, value in patch.items():
@@ -165,10 +165,10 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema | None) -> l
 
 
 def _interleaved(kept: list[Any], patched: list[Any], target: list[Any], key: str) -> list[Any]:
-    """Put what a patch left alone among what it named.
+    """Return the patched items and the other ones in one list.
 
-    As upstream: both keep their order, and an item that was left alone comes before
-    one that was named only if it did so already; new items therefore come first.
+    As upstream, both keep their order. An unpatched item comes before a patched one only if it did
+    so before the patch, so new items come first.
     """
     names = [_name(item, key) for item in target]
     result: list[Any] = []
@@ -205,7 +205,7 @@ def _merge_item(merged: list[Any], item: JsonValue, schema: Schema) -> None:
 
 
 def _ordered(items: list[Any], order: list[Any], schema: Schema | None) -> list[Any]:
-    """Sort what the client listed as it listed it; the rest keeps its place after it."""
+    """Sort the listed items in the listed order; other items follow in their own order."""
     key = schema.merge_key if schema else ""
     wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
 

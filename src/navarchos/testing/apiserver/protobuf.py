@@ -1,8 +1,8 @@
 """Protobuf bodies of the few kinds that kubectl's typed clients send.
 
-kubectl 1.32 and later write some built-in kinds as
-`application/vnd.kubernetes.protobuf`: `create namespace`, `create deployment`, `drain`.
-Answers are JSON, which those clients accept as well.
+kubectl 1.32 and later write some built-in kinds as `application/vnd.kubernetes.protobuf`: in
+`create namespace`, `create deployment`, `drain` and others. Responses are JSON, which these clients
+accept.
 """
 
 import base64
@@ -131,14 +131,14 @@ _KINDS: Final = frozenset(
 
 
 class UnreadableProtobuf(Exception):
-    """A kind without a table, or bytes that are no message."""
+    """The kind has no table, or the bytes are not a protobuf message."""
 
 
 def decode_protobuf(raw: bytes) -> JsonObject:
     """Return the object in a protobuf body.
 
     Raises:
-        UnreadableProtobuf: The kind is not among those above, or it is no protobuf.
+        UnreadableProtobuf: The kind has no table above, or the body is not protobuf.
     """
     if not raw.startswith(_MAGIC):
         raise UnreadableProtobuf("provided data does not appear to be a protobuf message")
@@ -154,7 +154,7 @@ def decode_protobuf(raw: bytes) -> JsonObject:
 
 
 def _message(name: str, raw: bytes) -> JsonObject:
-    """Decode one message; what is empty counts as absent, as in Go's JSON."""
+    """Decode one message; empty values count as absent, as in Go's JSON."""
     fields = _MESSAGES[name]
     found: JsonObject = {}
     for number, value in _pairs(raw):
@@ -162,7 +162,7 @@ def _message(name: str, raw: bytes) -> JsonObject:
         if label:
             _store(found, label, kind, value)
         elif value:
-            # Dropping what the client said would be worse than refusing it.
+            # Refuse the body rather than lose a field of it.
             raise UnreadableProtobuf(f"no table for field {number} of {name}")
     return found
 
@@ -186,7 +186,7 @@ def _value(kind: str, value: JsonValue) -> JsonValue:
 
 
 def _skip(_: JsonValue) -> None:
-    """Leave out what the server sets itself."""
+    """Omit a field that the server sets itself."""
 
 
 def _amount(raw: bytes) -> JsonValue:
@@ -217,7 +217,7 @@ def _microsecond(raw: bytes) -> str | None:
 
 
 def _pairs(raw: bytes) -> Iterator[tuple[int, JsonValue]]:
-    """Iterate field numbers and raw values: integers, or bytes."""
+    """Iterate the fields of a message: number, and integer or bytes."""
     at = 0
     while at < len(raw):
         tag, at = _varint(raw, at)

@@ -1,1 +1,1 @@
-"""Server-side apply: who manages which field of an object."""
+"""Field ownership: `metadata.managedFields` and server-side apply."""

@@ -1,11 +1,10 @@
-"""What a write does to the managers of an object: updates take, applies claim and give back.
+"""How writes change the owners of fields.
 
-The rules are those of sigs.k8s.io/structured-merge-diff, merge/update.go, and of
-apimachinery's managedfields around it. The fields of an entry are taken in the terms of its
-own version, except when an applier drops some: there the version of the request serves for all.
-
-
-`metadata.managedFields` of the objects that requests write.
+An update takes the fields that it changes. An apply owns the fields of its configuration, and
+releases the ones that it no longer has. The rules are those of sigs.k8s.io/structured-merge-diff,
+merge/update.go, and of apimachinery's package managedfields. The fields of an entry are compared in
+the entry's own version, except for fields that an applier no longer has: these are removed in the
+version of the request.
 """
 
 from collections.abc import Callable
@@ -78,7 +77,7 @@ _BEFORE: Final = "before-first-apply"
 
 
 class ApplyConflicts(Exception):
-    """An applier wants fields of others. `fields` has them by manager."""
+    """A configuration has fields that other managers own; `fields` has them by manager."""
 
     def __init__(self, fields: dict[Manager, FieldSet]) -> None:
         super().__init__(fields)
@@ -86,13 +85,13 @@ class ApplyConflicts(Exception):
 
 
 class FieldWrite(NamedTuple):
-    """One write, as far as managers are concerned.
+    """One write, as far as it concerns field owners.
 
     Attributes:
         kind: The kind in the version of the request.
         name: The field manager.
         find: Returns the kind in another version, if it is served.
-        subresource: Through which the write comes, if any.
+        subresource: The subresource of the request, if any.
     """
 
     kind: Kind
@@ -101,18 +100,18 @@ class FieldWrite(NamedTuple):
     subresource: str = ""
 
     def manager(self, operation: str, name: str = "") -> Manager:
-        """Return the identity that the write is booked on."""
+        """Return the identity of the writer in the managed fields."""
         version = self.kind.api_version if operation == UPDATE else ""
         return Manager(name or self.name or "unknown", operation, version, self.subresource)
 
     @property
     def time(self) -> str:
-        """When it is; a write through `scale` has no time, upstream."""
+        """The time of the write; upstream gives a write through `scale` no time."""
         return "" if self.subresource == "scale" else timestamp()
 
     @property
     def resets(self) -> FieldSet:
-        """Fields that a write of this sort cannot change, whatever it says."""
+        """The fields that this kind of write cannot change."""
         if self.subresource == "status":
             return self._status_resets()
         return _STATUS if self.kind.has_status else EMPTY
@@ -128,7 +127,7 @@ class FieldWrite(NamedTuple):
 
 
 class ApplyResult(NamedTuple):
-    """The outcome of an apply; `obj` is `None` when the object stays as it is."""
+    """The result of an apply; `obj` is `None` if the object does not change."""
 
     obj: JsonObject | None
     managed: ManagedFields
@@ -137,12 +136,13 @@ class ApplyResult(NamedTuple):
 def after_update(
     write: FieldWrite, managed: ManagedFields, old: JsonObject, new: JsonObject, *, name: str = ""
 ) -> ManagedFields:
-    """Return the claims after a write that changed `old` to `new`; both as served.
+    """Return the managed fields after an update from `old` to `new`, both as served.
 
-    The writer gets what it added or changed; others lose that, and what is gone.
+    The writer gets the fields that it added or changed. Other managers lose these fields and the
+    removed ones.
 
     Raises:
-        ElementFault: A list has an item that cannot be told from others.
+        ElementFault: A list has an item without identity.
     """
     comparison = _compare(write, write.kind, old, new)
     if not any(comparison):
@@ -177,7 +177,7 @@ def _without_changed(
     new: JsonObject,
     comparison: Comparison,
 ) -> ManagedFields:
-    """Return the claims less what was changed or is gone."""
+    """Return the managed fields without those that were changed or removed."""
     found: ManagedFields = {}
     for manager, owned_fields, other in _changes_by_version(write, managed, old, new, comparison):
         left = difference(difference(owned_fields.fields, other.written), other.removed)
@@ -193,7 +193,7 @@ def _changes_by_version(
     new: JsonObject,
     comparison: Comparison,
 ) -> list[tuple[Manager, OwnedFields, Comparison]]:
-    """Pair each claim with the change in the terms of its version, if that is still served."""
+    """Return each entry with the change in the entry's version, if that version is still served."""
     known = {write.kind.api_version: comparison}
     found = []
     for manager, owned_fields in managed.items():
@@ -209,11 +209,12 @@ def _changes_by_version(
 def after_apply(
     write: FieldWrite, managed: ManagedFields, live: JsonObject, config: JsonObject, *, force: bool
 ) -> ApplyResult:
-    """Apply a configuration to an object; both as served in the version of the request.
+    """Apply a configuration to an object, both in the version of the request.
 
     Raises:
-        Conflicts: Others manage some of the fields with other values, and it is not forced.
-        ElementFault: A list has an item that cannot be told from others.
+        ApplyConflicts: Other managers own some of the fields with other values, and `force` is
+            false.
+        ElementFault: A list has an item without identity.
     """
     kind = write.kind
     if not managed:
@@ -262,7 +263,7 @@ def _check_conflicts(
 def _without_dropped(
     kind: Kind, new: JsonObject, last: FieldSet, kept: list[FieldSet]
 ) -> JsonObject:
-    """Return an object without what its applier no longer names and nobody else manages."""
+    """Return an object without the fields that its applier released and no other manager owns."""
     schema = kind.schema
 
     def members(fields: FieldSet) -> FieldSet:
@@ -274,7 +275,7 @@ def _without_dropped(
     for fields in kept:
         owned = union(owned, members(fields))
     pruned = remove_fields(new, difference(everything, owned), schema) or {}
-    # What hangs on something that went stays, unless the applier had claimed it.
+    # Fields below a removed one stay, unless the applier owned them.
     dangling = difference(everything, members(fields_of(pruned, schema)))
     result: JsonObject = remove_fields(new, intersection(dangling, members(last)), schema) or {}
     return result
@@ -284,15 +285,15 @@ _FIELD = "managedFields"
 
 
 def field_write(kinds: Kinds, kind: Kind, manager: str, subresource: str = "") -> FieldWrite:
-    """Return a write as the managers see it."""
+    """Return the description of a write."""
     return FieldWrite(kind, manager, lambda version: kinds.by_kind(version, kind.kind), subresource)
 
 
 def init_managed_fields(kinds: Kinds, kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
-    """Book what a new object says on who creates it, in place.
+    """Make the client that creates an object the owner of its fields, in place.
 
-    What `ApiServer.install` puts there belongs to nobody, as what is older than
-    managers does on a real server: see `update_managed_fields`.
+    Fields of an object that `ApiServer.install` creates have no owner, as those of objects that are
+    older than managed fields on a real server; see `update_managed_fields`.
     """
     if options.applying:
         return
@@ -313,10 +314,10 @@ def update_managed_fields(
     options: WriteOptions,
     subresource: str,
 ) -> None:
-    """Book what an update changes on who makes it, in place.
+    """Make the client that updates an object the owner of the fields that it changes, in place.
 
-    An object without managers stays without, until somebody applies it
-    (apimachinery, managedfields, skipnonapplied.go): they cost such objects nothing.
+    An object without managed fields gets none until the first apply (apimachinery, managedfields,
+    skipnonapplied.go), so such objects cost nothing.
     """
     if options.applying:
         return
@@ -325,7 +326,7 @@ def update_managed_fields(
         return
     live = meta(old).get(_FIELD)
     managed = {} if subresource else decode_managed_fields(given)
-    if not managed:  # who does not know managers takes nothing from them
+    if not managed:  # a client that does not know managed fields keeps them
         given = live
         managed = decode_managed_fields(given)
     if not managed:
@@ -357,7 +358,7 @@ def _record_owner(
     try:
         after = after_update(write, managed, old, new)
     except ElementFault:
-        return  # nobody can say what it consists of; upstream drops the managers, too
+        return  # the change cannot be computed; upstream drops the managed fields, too
     if after is managed and unchanged is not None:
         obj["metadata"][_FIELD] = unchanged
     elif after:
@@ -365,9 +366,9 @@ def _record_owner(
 
 
 def keep_times_if_same(new: JsonObject, old: JsonObject) -> None:
-    """Restore the managers of `old` if only their times would change, and nothing else.
+    """Restore the managed fields of `old` if nothing but their times would change.
 
-    Otherwise a write that says nothing new would make a version.
+    Otherwise a write without a change would make a new version.
     """
     before, after = meta(old).get(_FIELD), meta(new).get(_FIELD)
     if not before or not after or before is after or not same_but_for_times(before, after):

@@ -1,11 +1,11 @@
-"""Sets of fields, in the form in which `managedFields` spells them (FieldsV1).
+"""Sets of fields in the format of `managedFields` (FieldsV1).
 
-A set is a tree of path elements: `f:name` is a field, `k:{"name":"x"}` an item of a list
-by its keys, `v:"x"` one by its value. A node belongs to the set when it has nothing below
-it, or has the member `.`. The root is no member: `{}` there is the empty set.
+A set is a tree of path elements: `f:name` is a field, `k:{"name":"x"}` an item of a list by its
+keys, `v:"x"` an item by its value. A node belongs to the set if it has nothing below it, or if it
+has the member `.`. The root does not belong to the set: `{}` is the empty set there.
 
-The rules are those of sigs.k8s.io/structured-merge-diff, fieldpath/set.go. Sets are never
-changed, so they share what they have in common.
+The rules are those of sigs.k8s.io/structured-merge-diff, fieldpath/set.go. Sets are immutable, and
+share equal subtrees.
 """
 
 from collections.abc import Iterator
@@ -34,15 +34,15 @@ __all__ = [
 ]
 
 FieldSet: TypeAlias = dict[str, Any]
-"""A set of fields, or what is below one of its nodes. Read-only."""
+"""A set of fields, or the part below one of its nodes. Read-only."""
 
 Path: TypeAlias = tuple[str, ...]
 
 EMPTY: Final[FieldSet] = {}
-"""The set of nothing."""
+"""The empty set."""
 
 LEAF: Final[FieldSet] = {}
-"""A member with nothing below it. One for all: a cluster has millions of them."""
+"""A member with nothing below it. All sets share this one, because a cluster has millions."""
 
 _MEMBER: Final = "."
 _FIELD: Final = "f:"
@@ -57,29 +57,29 @@ def field(name: str) -> str:
 
 
 def item_by_keys(keys: dict[str, Any]) -> str:
-    """Return the path element of an item that its keys tell apart."""
+    """Return the path element of an item with keys."""
     return _KEYS + encode(dict(sorted(keys.items()))).decode()
 
 
 def item_by_value(value: object) -> str:
-    """Return the path element of a value in a set."""
+    """Return the path element of a value in a `set` list."""
     return _VALUE + encode(value).decode()
 
 
 def name_of(element: str) -> str:
-    """Return the field's name, or nothing for an item of a list."""
+    """Return the field's name; empty for an item of a list."""
     return element[2:] if element.startswith(_FIELD) else ""
 
 
 def as_member(node: FieldSet | None) -> FieldSet:
-    """Return a node that belongs to its set, with what is below `node`."""
+    """Return a node that belongs to its set, with the part below `node`."""
     if not node:
         return LEAF
     return node if _MEMBER in node else {_MEMBER: LEAF, **node}
 
 
 def union(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return what is in either set."""
+    """Return the fields that are in either set."""
     if not one or not other:
         return one or other
     result = dict(one)
@@ -95,7 +95,7 @@ def _united(one: FieldSet, other: FieldSet) -> FieldSet:
 
 
 def difference(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return what is in `one` but not in `other`; what lies below stays, unless listed."""
+    """Return the fields of `one` that are not in `other`; fields below those stay."""
     if not one or not other:
         return one
     return _kept(
@@ -110,7 +110,7 @@ def _subtracted(node: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def intersection(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return what is in both sets."""
+    """Return the fields that are in both sets."""
     found = {key: _shared(node, other[key]) for key, node in one.items() if key in other}
     return {key: node for key, node in found.items() if node is not None}
 
@@ -121,7 +121,7 @@ def _shared(node: FieldSet, other: FieldSet) -> FieldSet | None:
 
 
 def without(one: FieldSet, other: FieldSet) -> FieldSet:
-    """Return what is in `one`, but neither in `other` nor below its members."""
+    """Return the fields of `one` that are neither in `other` nor below its members."""
     if not one or not other:
         return one
     return _kept(
@@ -142,7 +142,7 @@ def _kept(before: FieldSet, after: dict[str, FieldSet | None]) -> FieldSet:
 
 
 def is_member(node: FieldSet) -> bool:
-    """Return whether a node itself belongs to its set."""
+    """Return whether the node itself belongs to its set."""
     return not node or _MEMBER in node
 
 
@@ -159,7 +159,7 @@ def _node(below: FieldSet, *, member: bool) -> FieldSet | None:
 
 
 def paths(fields: FieldSet) -> Iterator[Path]:
-    """Iterate the members in the order of upstream: those of a level before those below it."""
+    """Iterate the members in upstream's order: all of one level, then those below it."""
     ordered = sorted((key for key in fields if key != _MEMBER), key=_rank)
     for key in ordered:
         if is_member(fields[key]):
@@ -174,7 +174,7 @@ def _rank(element: str) -> tuple[int, str]:
 
 
 def path_text(path: Path) -> str:
-    """Write a path as errors do: `.spec.containers[name="c"].image`."""
+    """Return a path as errors write it: `.spec.containers[name="c"].image`."""
     return "".join(_element_text(element) for element in path)
 
 

@@ -1,10 +1,9 @@
-"""Who manages what of an object: `metadata.managedFields`, decoded.
+"""The entries of `metadata.managedFields`, decoded.
 
 Identity, order and limits are those of apimachinery, package managedfields.
 
-Stored objects keep their sets of fields encoded, as `msgspec.Raw`. As trees of dicts they
-would be larger than the objects themselves; decoding takes microseconds, and only writers
-have to.
+Stored objects keep their sets of fields encoded, as `msgspec.Raw`. As trees of dicts they would be
+larger than the objects themselves. Decoding takes microseconds, and only writes need it.
 """
 
 from collections.abc import Sequence
@@ -39,14 +38,14 @@ _TYPE: Final = "FieldsV1"
 
 
 class Manager(NamedTuple):
-    """Who writes, and how; one entry of `managedFields` for each.
+    """The identity of a field manager; `managedFields` has one entry for each.
 
     Attributes:
         name: `fieldManager`, or the first part of the user agent.
         operation: `APPLY` or `UPDATE`.
-        version: The apiVersion of an update; empty for who applies: one entry whatever
-            the version.
-        subresource: Through which the write came, if any.
+        version: The apiVersion of an update. Empty for an apply, which has one entry for all
+            versions.
+        subresource: The subresource of the write, if any.
     """
 
     name: str
@@ -55,14 +54,14 @@ class Manager(NamedTuple):
     subresource: str = ""
 
     def __str__(self) -> str:
-        """Return the manager as conflicts name it."""
+        """Return the manager as the texts of conflicts write it."""
         through = f" with subresource {encode(self.subresource).decode()}"
         using = f" using {self.version}" if self.operation == UPDATE else ""
         return encode(self.name).decode() + (through if self.subresource else "") + using
 
 
 class OwnedFields(NamedTuple):
-    """The fields of one manager, in the terms of a version; `time` may be empty."""
+    """The fields that one manager owns, in one version; `time` may be empty."""
 
     fields: FieldSet
     version: str
@@ -70,16 +69,16 @@ class OwnedFields(NamedTuple):
 
 
 ManagedFields: TypeAlias = dict[Manager, OwnedFields]
-"""All managers of an object. Treat as read-only."""
+"""All managers of an object with their fields. Read-only."""
 
 
 def is_reset(entries: JsonValue) -> bool:
-    """Return whether a writer asks to forget all managers, with `[]` or `[{}]`."""
+    """Return whether a write asks to remove all managed fields, with `[]` or `[{}]`."""
     return entries in ([], [{}])
 
 
 def decode_managed_fields(entries: JsonValue) -> ManagedFields:
-    """Read `managedFields`; what makes no sense as a whole says nothing."""
+    """Return the decoded `managedFields`; empty if one of the entries is invalid."""
     found: ManagedFields = {}
     for entry in entries or ():
         operation, version = entry.get("operation"), entry.get("apiVersion")
@@ -108,7 +107,7 @@ def readable(entries: Sequence[JsonObject]) -> JsonValue:
 
 
 def encode_managed_fields(managed: ManagedFields) -> list[JsonObject]:
-    """Return `managedFields` to be stored, as upstream orders it: by operation, time, name."""
+    """Return `managedFields` to store, in upstream's order: by operation, time, name."""
     return [
         _entry(manager, owned_fields)
         for manager, owned_fields in sorted(managed.items(), key=lambda item: _order(*item))
@@ -141,16 +140,16 @@ def _entry(manager: Manager, owned_fields: OwnedFields) -> JsonObject:
 
 @lru_cache(maxsize=4096)
 def _shared(fields: bytes) -> msgspec.Raw:
-    """Return a set of fields to be stored: the same object for the same set.
+    """Return the stored form of a set of fields; equal sets share one object.
 
-    The pods of a workload differ in names and addresses, and not in who wrote which
-    fields: thousands of them share a few sets.
+    The pods of a workload differ in names and addresses, and not in the owners of their fields, so
+    thousands of pods share a few sets.
     """
     return msgspec.Raw(fields)
 
 
 def same_but_for_times(one: Sequence[JsonObject], other: Sequence[JsonObject]) -> bool:
-    """Return whether two lists of managers differ in their times at most."""
+    """Return whether two lists of entries are equal except for their times."""
     return len(one) == len(other) and all(
         _timeless(left) == _timeless(right) for left, right in zip(one, other, strict=True)
     )
@@ -161,7 +160,7 @@ def _timeless(entry: JsonObject) -> dict[str, Any]:
 
 
 def cap_updaters(managed: ManagedFields) -> ManagedFields:
-    """Return claims with the oldest updaters as one, when there are more than ten."""
+    """Return managed fields with at most ten updaters; the oldest are combined."""
     updaters = [manager for manager in managed if manager.operation == UPDATE]
     excess = len(updaters) - _MAX_UPDATERS
     if excess <= 0:

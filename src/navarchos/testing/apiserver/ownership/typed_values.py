@@ -1,8 +1,8 @@
-"""What a schema makes of a value: its fields, changes, merges and removals.
+"""Objects as trees of fields: which fields a value has, comparing, merging, removing.
 
-A map is granular unless its schema says atomic; a list only when its items can be told
-apart, by keys (`map`) or by value (`set`). Whatever else is one leaf. What no schema
-describes is granular as far as it consists of maps.
+A map is granular unless its schema says `atomic`. A list is granular only if its items have an
+identity: by keys (`map`) or by value (`set`). Other values are leaves. Maps without a schema are
+granular.
 
 The rules are those of sigs.k8s.io/structured-merge-diff, package typed.
 """
@@ -43,11 +43,11 @@ _UNTYPED: Final = Schema(preserve=True)
 
 
 class ElementFault(Exception):
-    """An item of a list cannot be told from others; the text is upstream's."""
+    """An item of a list has no identity, or has one that is not allowed; the text is upstream's."""
 
 
 class Comparison(NamedTuple):
-    """How one object differs from another."""
+    """The differences between two objects."""
 
     added: FieldSet = EMPTY
     modified: FieldSet = EMPTY
@@ -55,7 +55,7 @@ class Comparison(NamedTuple):
 
     @property
     def written(self) -> FieldSet:
-        """Fields that have a new value."""
+        """The fields with a new value."""
         return union(self.modified, self.added)
 
 
@@ -65,7 +65,7 @@ def schema_below(schema: Schema, key: str) -> Schema:
 
 
 def is_granular_list(schema: Schema) -> bool:
-    """Return whether items of such a list are owned one by one."""
+    """Return whether each item of a list has its own owner."""
     return schema.type == "array" and schema.list_type != "atomic"
 
 
@@ -85,7 +85,7 @@ def element_of(item: JsonValue, schema: Schema) -> str:
     """Return the path element of an item of a granular list.
 
     Raises:
-        ElementFault: It has none.
+        ElementFault: The item has no identity.
     """
     if not schema.list_keys:
         return _element_of_value(item)
@@ -126,12 +126,12 @@ def _by_element(items: list[Any], schema: Schema) -> dict[str, list[JsonValue]]:
 
 
 def fields_of(value: JsonObject, schema: Schema) -> FieldSet:
-    """Return the fields that an applied configuration is about."""
+    """Return the fields of an applied configuration."""
     return _own_map(value, schema)
 
 
 def _own(value: JsonValue, schema: Schema) -> FieldSet | None:
-    """Return the node of a value; `None` when neither it nor anything below is owned."""
+    """Return the node of a value; `None` if there is nothing to own."""
     if _is_map(value, schema):
         return _own_map(value, schema) or None
     if _is_list(value, schema):
@@ -154,7 +154,7 @@ def _own_map(value: JsonObject, schema: Schema) -> FieldSet:
 
 
 def _whole(value: JsonValue, schema: Schema) -> FieldSet:
-    """Return the node of a value that came or went with all that is below it."""
+    """Return the node of an added or removed value, with everything below it."""
     if value and _is_map(value, schema):
         below = {field(k): _whole(v, schema_below(schema, k)) for k, v in value.items()}
         return as_member(below)
@@ -169,10 +169,10 @@ def _whole(value: JsonValue, schema: Schema) -> FieldSet:
 
 
 def compare(old: JsonObject, new: JsonObject, schema: Schema) -> Comparison:
-    """Compare two objects.
+    """Return the differences between two objects.
 
     Raises:
-        ElementFault: A list has an item that cannot be told from others.
+        ElementFault: A list has an item without identity.
     """
     if old == new:
         return Comparison()
@@ -209,7 +209,7 @@ def _compare_lists(old: list[Any], new: list[Any], schema: Schema) -> Comparison
                 found.added[element] = _whole(now[0], items)
         elif len(was) > 1 and len(now) > 1:
             found.modified[element] = LEAF
-        elif len(was) > 1:  # one of them stays, and can be told from others again
+        elif len(was) > 1:  # the remaining item is unique again
             found.added[element] = _whole(now[0], items)
             found.removed[element] = LEAF
         else:
@@ -237,15 +237,15 @@ def _note(found: Comparison, element: str, old: JsonValue, new: JsonValue, schem
 
 
 def _both(is_one: Any, old: JsonValue, new: JsonValue, schema: Schema) -> bool:
-    """Return whether both are of a sort; null is of either."""
+    """Return whether both values are of one sort; null is of every sort."""
     return (old is None or is_one(old, schema)) and (new is None or is_one(new, schema))
 
 
 def merge(live: JsonObject, applied: JsonObject, schema: Schema) -> JsonObject:
-    """Return an object with what was applied laid over it. Neither is changed.
+    """Return `live` with the fields of `applied`. Neither is changed.
 
     Raises:
-        ElementFault: A list has an item that cannot be told from others.
+        ElementFault: A list has an item without identity.
     """
     result = dict(live)
     for key, item in applied.items():
@@ -269,7 +269,7 @@ def _merge_lists(live: list[Any], applied: list[Any], schema: Schema) -> list[An
 
 
 class _ListMerge:
-    """Merges items in pairs. The order is the applied one; the rest stays with its neighbours."""
+    """Merges two lists in the applied order; other items stay next to their neighbours."""
 
     def __init__(self, live: list[Any], applied: list[Any], schema: Schema) -> None:
         self._items = _items(schema)
@@ -277,7 +277,7 @@ class _ListMerge:
         self._theirs = [(element_of(item, schema), item) for item in applied]
         self._before = _unique(self._ours)
         self._wanted = dict(self._theirs)
-        # What both have, as far as it is still to come, in the applied order.
+        # The items of both lists that are not in the result yet, in the applied order.
         self._shared = [element for element, _ in self._theirs if element in self._before]
         self._done: set[str] = set()
         self._result: list[Any] = []
@@ -292,7 +292,7 @@ class _ListMerge:
                     left, right = left + 1, right + 1
                     continue
                 if element in self._wanted and self._shared and self._shared[0] != element:
-                    left += 1  # it comes where the applied order has it
+                    left += 1  # the item follows later, in the applied order
                     continue
             if left < len(self._ours):
                 element, item = self._ours[left]
@@ -314,7 +314,7 @@ class _ListMerge:
 
 
 def _unique(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
-    """Return items by element; one that is there twice is replaced, not merged with."""
+    """Return items by element; `None` for an element that is repeated, which is replaced."""
     found: dict[str, JsonValue] = {}
     for element, item in items:
         found[element] = None if element in found else item
@@ -322,7 +322,7 @@ def _unique(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
 
 
 def remove_fields(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
-    """Return a value without the fields of a set; `None` when nothing is left of it."""
+    """Return a value without the fields of a set; `None` if nothing remains."""
     if not fields:
         return value
     if _is_map(value, schema):
@@ -357,7 +357,7 @@ def _remove_items(value: list[Any], fields: FieldSet, schema: Schema) -> list[An
 
 
 def named_members(fields: FieldSet, schema: Schema) -> FieldSet:
-    """Return a set with those fields as members that a schema names and that have some below."""
+    """Return a set to which the named fields of the schema belong if they have members below."""
     found: FieldSet = {}
     for element, node in fields.items():
         if not node:
@@ -370,7 +370,7 @@ def named_members(fields: FieldSet, schema: Schema) -> FieldSet:
 
 
 def fit_to_schema(fields: FieldSet, schema: Schema) -> FieldSet:
-    """Return a set as a schema has it that may have become atomic where it was granular."""
+    """Return a set in which the fields that the schema has as atomic are leaves."""
     found: FieldSet = {}
     for element, node in fields.items():
         name = name_of(element)
