@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions onto an API server, and off it again.
+"""Installs CustomResourceDefinitions on an API server, and removes them.
 
-From files, folders or objects, on any server: ours, a real one, somebody's cluster.
-After controller-runtime's `pkg/envtest/crd.go`, and stricter where that is silent: what
-is missing, empty or contradicts itself is an error.
+The definitions come from files, folders or objects; the server may be the in-process one, a test
+control plane or a cluster. The behaviour follows controller-runtime's `pkg/envtest/crd.go`, and is
+stricter: a missing file, a file without definitions, and contradictions are errors.
 """
 
 import os
@@ -51,9 +51,9 @@ DEFINITIONS: Final = Resource(
     namespaced=False,
     type=dict,
 )
-"""The kind of definitions themselves."""
+"""The resource of the definitions themselves."""
 
-_TIMEOUT: Final = 10.0  # this and the next as envtest (TE-02)
+_TIMEOUT: Final = 10.0  # as envtest, like the period (TE-02)
 _PERIOD: Final = 0.1
 _READ: Final = frozenset({".yaml", ".yml", ".json"})
 _GIVEN: Final = "an object given"
@@ -63,12 +63,12 @@ _Json: TypeAlias = Mapping[str, Any]
 
 
 class DefinitionNotReady(NavarchosError):
-    """A definition that the server does not serve, or does not let go.
+    """The server does not serve a definition, or has not removed it.
 
     Attributes:
         name: The definition.
-        why: What the last look at it found.
-        seconds: How long it was waited for; 0 where waiting is of no use.
+        why: What was wrong at the last attempt.
+        seconds: How long the caller has waited; 0 if waiting cannot help.
     """
 
     def __init__(self, name: str, why: str, seconds: float) -> None:
@@ -85,15 +85,15 @@ class DefinitionNotReady(NavarchosError):
 def load_definitions(*sources: Source, missing_ok: bool = False) -> list[Manifest]:
     """Return the definitions of all sources, in order, each once.
 
-    Of a folder, the files `*.yaml`, `*.yml` and `*.json` are read, by name, those of
-    folders in it are not. Objects of other kinds in files are passed over.
+    In a folder, the files `*.yaml`, `*.yml` and `*.json` are read in the order of their names;
+    folders in it are not. Objects of other kinds in a file are ignored.
 
     Args:
         sources: See `Source`.
-        missing_ok: Pass over paths where there is nothing.
+        missing_ok: Ignore paths that do not exist.
 
     Raises:
-        ManifestError: A path is missing; it holds no definition; an object is none; two
+        ManifestError: A path does not exist, has no definition, or has an invalid one; or two
             definitions have one name and differ.
     """
     found: dict[str, tuple[str, Manifest]] = {}
@@ -115,31 +115,31 @@ def install_definitions(
     stop: StopToken | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> list[UpsertResult[Mapping[str, Any]]]:
-    """Create definitions, or bring those that exist to what is given, and wait for them.
+    """Create or update definitions, and wait until they are served.
 
-    Promises: when it returns, each is `Established`, discovery shows each version that
-    is served, and their collections answer. Several processes may install the same ones
-    at once. One that is being removed is waited for and created anew.
+    Promises: when it returns, each definition is `Established`, discovery has each served version,
+    and lists of the kinds work. Several processes may install the same definitions at once. A
+    definition that is being removed is created again afterwards.
 
-    Does not promise: that a server which had a definition already judges by the new
-    schema; that takes it another moment.
+    Does not promise: that a server which had a definition already validates by the new schema; that
+    takes another moment.
 
     Args:
-        client: Somebody who may get, create and update definitions and list objects.
+        client: Needs the permissions to get, create and update definitions, and to list objects.
         sources: See `Source`.
-        missing_ok: Pass over paths where there is nothing.
-        timeout: Seconds until all have to be served.
+        missing_ok: Ignore paths that do not exist.
+        timeout: Seconds until all definitions must be served.
         stop: Ends the wait, with `Stopped`.
-        clock: Source of deadlines and waits.
+        clock: The clock of deadlines and waits.
 
     Returns:
-        What the server had when each was written, and whether it was created.
+        The definitions as stored, and whether each was created.
 
     Raises:
         ManifestError: See `load_definitions`; nothing was written.
-        DefinitionNotReady: One is not served in time, or never will be because its
-            names are taken.
-        ApiError: The server refuses one; those before it are stored.
+        DefinitionNotReady: A definition is not served in time, or never will be because its names
+            are in use.
+        ApiError: The server refuses a definition; those before it are stored.
     """
     wanted = load_definitions(*sources, missing_ok=missing_ok)
     definitions = client.resource(DEFINITIONS)
@@ -170,22 +170,22 @@ def uninstall_definitions(
     stop: StopToken | None = None,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Remove definitions, **and with them all objects of their kinds**; wait for the end.
+    """Remove definitions **and all objects of their kinds**, and wait until they are gone.
 
-    Those that are not there are passed over.
+    Definitions that do not exist are ignored.
 
     Args:
-        client: Somebody who may get and delete definitions.
-        sources: See `Source`; only the names count.
-        missing_ok: Pass over paths where there is nothing.
-        timeout: Seconds until all have to be gone.
+        client: Needs the permissions to get and delete definitions.
+        sources: See `Source`; only the names are used.
+        missing_ok: Ignore paths that do not exist.
+        timeout: Seconds until all definitions must be gone.
         stop: Ends the wait, with `Stopped`.
-        clock: Source of deadlines and waits.
+        clock: The clock of deadlines and waits.
 
     Raises:
         ManifestError: See `load_definitions`; nothing was removed.
-        DefinitionNotReady: One is still there, because of an object with a finalizer,
-            say.
+        DefinitionNotReady: A definition still exists, for example because an object has a
+            finalizer.
         ApiError: The server refuses; those before it are being removed.
     """
     unwanted = load_definitions(*sources, missing_ok=missing_ok)
@@ -202,19 +202,19 @@ def uninstall_definitions(
 
 
 def lacks(client: Client, definition: Manifest) -> str:
-    """Tell why the kind of a stored definition cannot be used yet; `""` when it can.
+    """Return why the kind of a definition cannot be used yet; `""` if it can be used.
 
-    Asks the server anew each time.
+    Every call asks the server.
 
     Raises:
-        DefinitionNotReady: It never will be: its names are taken.
+        DefinitionNotReady: The names are in use, so the kind will never be served.
     """
     name = str(_part(definition, "metadata")["name"])
     try:
         found = client.resource(DEFINITIONS).get(name)
     except NotFound:
         return "is not there"
-    status = found.get("status") or {}  # null where nobody has looked at it yet
+    status = found.get("status") or {}  # null until the server has processed the definition
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     if conditions.get("NamesAccepted", {}).get("status") == "False":
         why = f"has names that are taken: {conditions['NamesAccepted'].get('message', '')}"
@@ -237,7 +237,7 @@ def _is_served(client: Client, path: str, plural: str) -> bool:
     names = {each["name"] for each in msgspec.json.decode(answer.body)["resources"]}
     if plural not in names:
         return False
-    # Discovery may be ahead of what answers requests for objects.
+    # Discovery may have the kind before requests for objects work.
     return client.raw("GET", f"{path}/{plural}", query={"limit": "1"}).status == HTTPStatus.OK
 
 
@@ -251,7 +251,7 @@ class _Wait:
         self._deadline = clock.monotonic() + timeout
 
     def until(self, name: str, look: Callable[[], str]) -> None:
-        """Return when `look` finds nothing amiss."""
+        """Wait until `look` returns an empty string."""
         while why := look():
             if self._clock.monotonic() >= self._deadline:
                 raise DefinitionNotReady(name, why, self._timeout)
@@ -292,7 +292,7 @@ def _upsert(
 
     try:
         return create_or_update(definitions, name, mutate)
-    except AlreadyExists:  # somebody else installs the same: bring theirs to what is given
+    except AlreadyExists:  # another process installs the same definition: update it
         return create_or_update(definitions, name, mutate)
 
 
@@ -323,7 +323,7 @@ def _files(path: Path) -> Sequence[Path]:
 
 
 def _name(origin: str, definition: Manifest) -> str:
-    """Return what a definition is called, after a look at what the rest relies on."""
+    """Check the parts of a definition that this module uses; return the name."""
     kind = definition.get("apiVersion"), definition.get("kind")
     if kind != (DEFINITIONS.api_version, DEFINITIONS.kind):
         why = f"holds a {kind[0]} {kind[1]}: only {DEFINITIONS.api_version} can be installed"

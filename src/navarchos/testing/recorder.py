@@ -14,17 +14,17 @@ __all__ = ["FakeRecorder", "RecordedEvent"]
 
 @dataclass(frozen=True, slots=True)
 class RecordedEvent:
-    """An event as it was recorded. Its text is `type reason message` (EV-05).
+    """A recorded event. Its text is `type reason message` (EV-05).
 
     Attributes:
-        kind: Of the object.
-        namespace: Of the object; empty for cluster-scoped kinds.
-        name: Of the object.
+        kind: The kind of the object.
+        namespace: The namespace of the object; empty for cluster-scoped kinds.
+        name: The name of the object.
         type: `NORMAL` or `WARNING`.
         reason: One word.
-        message: For people.
+        message: The text.
         action: One word, or empty.
-        related: Another object that it has to do with, if one was named.
+        related: A related object, if one was given.
     """
 
     kind: str
@@ -41,13 +41,13 @@ class RecordedEvent:
 
 
 class FakeRecorder:
-    """Keeps what is recorded, every occurrence of it, for a test to look at.
+    """Keeps every recorded event for a test.
 
-    Unlike `EventRecorder` it counts nothing together and filters nothing, and it
-    raises what that one would only log: a test wants to know.
+    Unlike `EventRecorder` it does not aggregate or filter events, and it raises errors that
+    `EventRecorder` only logs.
 
     Args:
-        limit: How many events are kept; the oldest go first.
+        limit: How many events to keep; the oldest are dropped first.
 
     Threads: safe from any thread.
     """
@@ -89,21 +89,21 @@ class FakeRecorder:
 
     @property
     def events(self) -> list[RecordedEvent]:
-        """What was recorded, oldest first."""
+        """The recorded events, oldest first."""
         with self._events_lock:
             return list(self._events)
 
     @property
     def lines(self) -> list[str]:
-        """The same as text: `type reason message`."""
+        """The events as text: `type reason message`."""
         return [str(event) for event in self.events]
 
     @property
     def reasons(self) -> list[str]:
-        """The reasons alone."""
+        """The reasons of the events."""
         return [event.reason for event in self.events]
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Drop all events."""
         with self._events_lock:
             self._events.clear()

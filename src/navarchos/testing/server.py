@@ -1,8 +1,8 @@
-"""What a test needs of an API server, whichever it is.
+"""The API server that a test needs, in process or real.
 
-`navarchos.testing.apiserver.ApiServer` answers from this process in milliseconds;
-`navarchos.testing.controlplane.ControlPlane` runs the real programs. A test that is
-written against `Server` takes either.
+`navarchos.testing.apiserver.ApiServer` runs in this process and responds in milliseconds;
+`navarchos.testing.controlplane.ControlPlane` runs the real programs. A test that is written against
+`Server` works with either.
 """
 
 import os
@@ -18,14 +18,14 @@ __all__ = ["Server"]
 
 
 class Server(Protocol):
-    """An API server that a test starts, fills, looks into, and stops."""
+    """An API server that a test starts, fills with objects, inspects and stops."""
 
     def start(self) -> Self:
-        """Begin to serve; returns the server itself. Does nothing when running."""
+        """Begin to serve; return the server itself. Do nothing if it is running."""
         ...
 
     def stop(self) -> None:
-        """End it and everything that belongs to it. Repeatable."""
+        """Stop the server and everything that belongs to it. May be repeated."""
         ...
 
     @property
@@ -34,32 +34,32 @@ class Server(Protocol):
         ...
 
     def client_config(self, *, user_agent: str = ...) -> ClientConfig:
-        """Return how a client reaches it as somebody who may do everything.
+        """Return the configuration of a client that may do everything.
 
         Args:
-            user_agent: How `requests_by` tells that client from others.
+            user_agent: Identifies the client in `requests_by`.
         """
         ...
 
     def client(self, *, user_agent: str = ...) -> Client:
-        """Return a client with that configuration, to be closed by its user."""
+        """Return a client with that configuration; the caller closes it."""
         ...
 
     @property
     def clock(self) -> Clock:
-        """The clock that its objects live by."""
+        """The clock of the objects."""
         ...
 
     def kubeconfig(self) -> JsonObject:
-        """Return a kubeconfig of somebody who may do everything."""
+        """Return a kubeconfig of a user who may do everything."""
         ...
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
-        """Write that to a file that only its owner can read."""
+        """Write the kubeconfig to a file that only its owner can read."""
         ...
 
     def install(self, *manifests: Mapping[str, object]) -> None:
-        """Create objects, with their status, and see to it that they can be used."""
+        """Create objects with their status; return when they can be used."""
         ...
 
     def get(
@@ -73,7 +73,7 @@ class Server(Protocol):
         ...
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` after writes; returns the undo."""
+        """Call `listener` after writes; return a function that undoes this."""
         ...
 
     def compact(self) -> None:
@@ -82,11 +82,11 @@ class Server(Protocol):
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """How many requests came in, by verb; evictions count as `evict` alone."""
+        """The number of received requests by verb; an eviction counts only as `evict`."""
         ...
 
     def requests_by(self, agent: str) -> Mapping[str, int]:
-        """Like `requests`, of clients whose user agent begins with `agent`."""
+        """Return `requests` of the clients whose user agent begins with `agent`."""
         ...
 
     @property
@@ -100,5 +100,5 @@ if TYPE_CHECKING:
     from navarchos.testing.controlplane import ControlPlane
 
     def _both_are(in_process: ApiServer, real: ControlPlane) -> tuple[Server, Server]:
-        """Let the type checker compare the two with the protocol."""
+        """Let the type checker compare both servers with the protocol."""
         return in_process, real

@@ -35,9 +35,9 @@ class SourceRequest:
 
     Attributes:
         verb: `list` or `watch`.
-        resource_version: As asked for.
-        limit: Of lists.
-        continue_token: Of lists.
+        resource_version: The requested version.
+        limit: The limit of a list.
+        continue_token: The token of a list.
         streaming: Whether a watch asked for initial events.
     """
 
@@ -55,7 +55,7 @@ class _Change(Generic[T]):
 
 
 class FakeStream(Generic[T]):
-    """A watch of a `FakeSource`: hands out what the source puts in, until it ends."""
+    """A watch of a `FakeSource`: returns the events that the source sends, until it ends."""
 
     def __init__(self, *, namespace: str = "", stop: StopToken | None, clock: Clock) -> None:
         self.namespace = namespace
@@ -68,31 +68,31 @@ class FakeStream(Generic[T]):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the reader has closed it."""
+        """Whether the reader has closed the watch."""
         with self._changed:
             return self._closed
 
     @property
     def unread(self) -> int:
-        """How many events, its end included, the reader has not taken yet."""
+        """How many events, the end included, the reader has not read yet."""
         with self._changed:
             return len(self._events)
 
     def send(self, event: WatchEvent[T]) -> None:
-        """Hand out an event."""
+        """Send an event."""
         self._put(event)
 
     def offer(self, event: WatchEvent[T]) -> None:
-        """Hand out an event if it is about the namespace that is watched."""
+        """Send an event if it concerns the watched namespace."""
         if event.object is None or self.namespace in {"", event.object.metadata.namespace}:
             self.send(event)
 
     def end(self, error: BaseException | None = None) -> None:
-        """End after what was sent: normally, or with an error."""
+        """End the watch after the events that were sent, normally or with an error."""
         self._put(error)
 
     def close(self) -> None:
-        """Close it, as its reader does."""
+        """Close the watch, as its reader does."""
         with self._changed:
             self._closed = True
         self._stop.stop("the watch was closed")
@@ -130,21 +130,21 @@ class _Failures:
 
 
 class FakeSource(Generic[T]):
-    """Objects of one kind with a history, which serves lists and watches.
+    """Objects of one kind with a history, for lists and watches.
 
-    It stands for a client's view of a server, and can do what servers and networks
-    do at their worst: change an object and *forget* to tell watchers, end watches
-    in every way, forget history, refuse. Objects get a uid and a resourceVersion.
+    It stands for a client's view of a server, and can do what servers and networks do at their
+    worst: change an object *without* notifying watches, end watches in every way, lose the history,
+    refuse requests. Objects get a uid and a resourceVersion.
 
     Threads: every method is safe from any thread.
 
     Attributes:
         resource: The kind.
-        can_stream: Whether the server knows streaming lists; without, it refuses them.
-        streams_lists: Whether the client does; without, it says so.
-        requests: What it was asked, in order.
-        streams: Every watch that it opened, in order.
-        before_list: Called before each list is answered, with no lock held.
+        can_stream: Whether the server offers streaming lists; otherwise it refuses them.
+        streams_lists: Whether the client supports streaming lists.
+        requests: The requests, in order.
+        streams: All watches, in order.
+        before_list: Called before each response to a list, with no lock held.
     """
 
     def __init__(
@@ -159,23 +159,25 @@ class FakeSource(Generic[T]):
         self._clock = clock
         self._world_lock = threading.RLock()
         self._objects: dict[str, T] = {}  # guarded by _world_lock
-        self._history: list[_Change[T]] = []  # guarded by _world_lock; what watchers may see
+        self._history: list[
+            _Change[T]
+        ] = []  # guarded by _world_lock; the events that watches may see
         self._version = 10  # guarded by _world_lock
         self._compacted = 0  # guarded by _world_lock; older versions are gone
         self._uids = 0  # guarded by _world_lock
         self._pages: dict[str, list[T]] = {}  # guarded by _world_lock; by continue token
         self._failures = _Failures()  # guarded by _world_lock
 
-    # The world changes
+    # Changes of the objects
 
     @property
     def version(self) -> ResourceVersion:
-        """The present version."""
+        """The current version."""
         with self._world_lock:
             return ResourceVersion(str(self._version))
 
     def objects(self) -> dict[str, T]:
-        """Return what exists, by key."""
+        """Return the objects that exist, by key."""
         with self._world_lock:
             return dict(self._objects)
 
@@ -183,8 +185,8 @@ class FakeSource(Generic[T]):
         """Create or change an object; return it with uid and version.
 
         Args:
-            obj: The object; its key decides which one it is.
-            notify: False forgets to tell watchers, now and later.
+            obj: The object; its key decides which object it changes.
+            notify: False hides the change from present and future watches.
         """
         with self._world_lock:
             key = key_of(obj)
@@ -196,7 +198,7 @@ class FakeSource(Generic[T]):
             return stored
 
     def delete(self, key: str, *, notify: bool = True) -> T:
-        """Delete an object; return its last state, in the version of the deletion."""
+        """Delete an object; return its last state, with the version of the deletion."""
         with self._world_lock:
             known = self._objects.pop(key)
             last = self._stamped(known, known.metadata.uid)
@@ -204,39 +206,39 @@ class FakeSource(Generic[T]):
             return last
 
     def pass_time(self, versions: int = 1) -> None:
-        """Let the server's version grow by changes of other kinds."""
+        """Increase the server's version, as changes of other kinds do."""
         with self._world_lock:
             self._version += versions
 
     def compact(self) -> None:
-        """Forget all history: older versions have expired, and all continue tokens."""
+        """Drop the history: older versions and all continue tokens have expired."""
         with self._world_lock:
             self._compacted = self._version
             self._history.clear()
             self._pages.clear()
 
     def restore(self, version: int) -> None:
-        """Take versions back, as a restore of etcd from a backup does."""
+        """Go back to an older version, as a restore of etcd from a backup does."""
         with self._world_lock:
             self._version = version
             self._compacted = 0
             self._history.clear()
 
-    # The network does what it does
+    # Faults of the server and the network
 
     def fail(self, verb: Verb, *errors: BaseException) -> None:
-        """Answer the next requests of a verb with errors."""
+        """Let the next requests of a verb fail with errors."""
         with self._world_lock:
             (self._failures.list if verb == "list" else self._failures.watch).extend(errors)
 
     def bookmark(self) -> None:
-        """Send a bookmark of the present version to every open watch."""
+        """Send a bookmark of the current version to every open watch."""
         with self._world_lock:
             for stream in self.open_streams():
                 stream.send(WatchEvent("BOOKMARK", None, self.version))
 
     def end_watches(self) -> None:
-        """End every open watch as servers do after some minutes."""
+        """End every open watch, as servers do after some minutes."""
         for stream in self.open_streams():
             stream.end()
 
@@ -251,11 +253,11 @@ class FakeSource(Generic[T]):
             stream.end(error)
 
     def open_streams(self) -> list[FakeStream[T]]:
-        """Return the watches that nobody has closed."""
+        """Return the watches that are not closed."""
         with self._world_lock:
             return [stream for stream in self.streams if not stream.is_closed]
 
-    # What an informer asks
+    # The requests of an informer
 
     def list_page(
         self,
@@ -266,9 +268,9 @@ class FakeSource(Generic[T]):
         stop: StopToken | None = None,
         on_object: Callable[[T], object] | None = None,
     ) -> ResourceList[T]:
-        """Return a page. Selectors are not evaluated; the namespace is.
+        """Return a page of the objects in a namespace. Selectors are ignored.
 
-        Of exact versions only the present one is kept; others have expired.
+        An exact version other than the current one has expired.
         """
         del timeout, stop
         if self.before_list is not None:
@@ -297,7 +299,7 @@ class FakeSource(Generic[T]):
         *,
         stop: StopToken | None = None,
     ) -> FakeStream[T]:
-        """Open a watch. Selectors are not evaluated, nor is silence timed."""
+        """Open a watch. Selectors and `idle_timeout` are ignored."""
         version, streaming = options.resource_version, options.send_initial_events
         with self._world_lock:
             self.requests.append(SourceRequest("watch", version, streaming=streaming))
@@ -312,7 +314,7 @@ class FakeSource(Generic[T]):
             self.streams.append(stream)
             return stream
 
-    # All below need _world_lock held
+    # The functions below need _world_lock held
 
     def _begin(self, stream: FakeStream[T], version: str, *, streaming: bool) -> None:
         if streaming or version in {"", "0"}:

@@ -16,8 +16,7 @@ How a request passes through the modules:
 | arrives | `http` (connections) or `in_memory` (the client's thread) |
 | is authorized, hit by a fault, recorded | `request_pipeline`, `access`, `faults` |
 | is routed | `handler`; path, query and body are read in `requests` and `bodies` |
-| is served | `reads`, `writes`, `apply`, `patches`, `deletion`, `watches`, and a module for each
-subresource |
+| is served | `reads`, `writes`, `apply`, `patches`, `deletion`, `watches`, subresources |
 | is stored | `store`; listeners are `custom`, `garbage_collector` and the notifiers of watches |
 
 `builtin` has the kinds of every API server, and says how to add one.

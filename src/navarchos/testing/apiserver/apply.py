@@ -302,7 +302,7 @@ def _last_applied(config: JsonObject) -> str:
 def _not_from_before(
     write: FieldWrite, live: JsonObject, conflicts: dict[Manager, FieldSet]
 ) -> dict[Manager, FieldSet]:
-    """Return the conflicts without those that client-side apply has left behind.
+    """Return the conflicts without the remains of client-side apply.
 
     kubectl may take fields that it applied client-side before and that no other manager has changed
     since (apimachinery, managedfields, lastappliedmanager.go).

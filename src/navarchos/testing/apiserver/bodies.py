@@ -70,7 +70,7 @@ _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
 class DecodeFault(Exception):
-    """A value of the wrong JSON type; the text is that of Go's decoder."""
+    """A value of the wrong JSON type; the text comes from Go's decoder."""
 
 
 def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str = "") -> None:
@@ -216,7 +216,7 @@ _SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream registers its typ
 
 @dataclass(slots=True)
 class WriteOptions:
-    """The options of a write, and what is known about its request.
+    """The options of a write, and facts about its request.
 
     Attributes:
         dry_run: Check everything, and store nothing.

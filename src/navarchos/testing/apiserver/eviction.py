@@ -1,6 +1,6 @@
 """The eviction subresource, for bodies of policy/v1 and policy/v1beta1.
 
-The decisions, their order and their texts are those of the pod registry's eviction handler in
+The decisions, their order and their texts follow the pod registry's eviction handler in
 Kubernetes 1.36.
 """
 

@@ -452,9 +452,9 @@ class StreamEnd(Enum):
 
 
 class StreamFaults:
-    """Decides what is sent of the lines of a watch that a fault has hit.
+    """Decides which lines of a watch are sent, after a fault has hit the watch.
 
-    Pure, except that it counts lines. The owner of the connection sends what it returns.
+    Pure, except that it counts lines. The owner of the connection sends the result.
     """
 
     def __init__(self, fault: Fault | None) -> None:

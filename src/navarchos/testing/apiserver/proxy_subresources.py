@@ -1,8 +1,8 @@
-"""What leads on to kubelets, pods and services: logs, exec, attach, port forwarding, proxies.
+"""Subresources that a real server proxies: logs, exec, attach, port forwarding, proxies.
 
-Nothing listens behind this server. It answers what a kube-apiserver does before it would
-connect (pkg/registry/core/pod/strategy.go, node/strategy.go, service/storage), and for the
-rest that the connection was refused.
+Nothing runs behind this server. It makes the checks that kube-apiserver makes before it connects to
+a kubelet, a pod or a service (pkg/registry/core/pod/strategy.go, node/strategy.go,
+service/storage). Then it reports that the connection was refused.
 """
 
 import re
@@ -41,7 +41,7 @@ PROXY_SUBRESOURCES: Final[Mapping[str, Mapping[str, tuple[str, tuple[str, ...]]]
     },
     "services": {"proxy": ("ServiceProxyOptions", _PROXY_VERBS)},
 }
-"""The subresources that lead on, by resource of the core group: their kinds and verbs."""
+"""The proxied subresources of the core group by resource, with their kinds and verbs."""
 
 _PATH: Final = re.compile(
     r"/api/v1/(?:namespaces/(?P<namespace>[^/]+)/(?P<plural>pods|services)|nodes)/(?P<name>[^/]+)"
@@ -54,7 +54,7 @@ _LISTS: Final = ("initContainers", "containers", "ephemeralContainers")
 
 
 def is_proxied(path: str) -> bool:
-    """Return whether a path is one of those."""
+    """Return whether a path is a proxied subresource."""
     match = _PATH.fullmatch(path)
     if match is None:
         return False
@@ -62,10 +62,10 @@ def is_proxied(path: str) -> bool:
 
 
 def serve_proxied(api: Api, method: str, path: str, query: Mapping[str, str]) -> Response:
-    """Answer a request for which `is_proxied` holds.
+    """Return the response to a request for which `is_proxied` is true.
 
     Raises:
-        StatusError: Why there is no connection.
+        StatusError: The checks fail, or the connection is refused.
     """
     match = _PATH.fullmatch(path)
     assert match is not None, path
@@ -97,7 +97,9 @@ def _object(api: Api, plural: str, namespace: str, name: str) -> JsonObject:
 def _node_of_pod(api: Api, name: str) -> JsonObject:
     found = api.store.get(BucketId("nodes", ""), name)
     if found is None:
-        raise not_found(ResourceName("", "pods"), name)  # upstream takes its name for a pod's
+        raise not_found(
+            ResourceName("", "pods"), name
+        )  # upstream puts the node's name in a pod's error
     return found.obj
 
 
@@ -138,7 +140,7 @@ def _check_container(pod: JsonObject, name: str, container: str) -> None:
 
 
 def _unreachable(api: Api, plural: str, namespace: str, text: str) -> StatusError:
-    """Return why there is no way to what `text` names: a name, or `scheme:name:port`."""
+    """Return the error for `text`: the name of an object, or `scheme:name:port`."""
     parts = text.split(":")
     name, port = (parts[1], parts[2]) if len(parts) == 3 else (parts[0], ":".join(parts[1:]))
     obj = _object(api, plural, namespace, name)
@@ -151,11 +153,11 @@ def _unreachable(api: Api, plural: str, namespace: str, text: str) -> StatusErro
     if port and port not in ports:
         message = f'no service port {port} found for service "{name}"'
         return StatusError(503, "ServiceUnavailable", message)
-    return not_found(ResourceName("", "services"), name)  # it has no endpoints
+    return not_found(ResourceName("", "services"), name)  # the service has no endpoints
 
 
 def _address(node: JsonObject) -> str:
-    """Return where a kubelet should be, by the order in which upstream prefers addresses."""
+    """Return the address of a node's kubelet, in upstream's order of preference."""
     addresses = dig(node, "status", "addresses", default=[])
     for wanted in _ADDRESSES:
         for each in addresses:

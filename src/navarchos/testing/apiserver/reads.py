@@ -1,4 +1,4 @@
-"""Get and list: versions, pages and representations."""
+"""Get and list: versions, pages, representations."""
 
 import base64
 import binascii
@@ -49,7 +49,7 @@ _PAGING_FORM: Final = "meta.k8s.io/v1"
 
 @prepare_decoding
 class _Token(msgspec.Struct):
-    """Where the next page of a list begins."""
+    """A continue token: where the next page of a list begins."""
 
     v: str = ""
     rv: int = 0
@@ -57,10 +57,10 @@ class _Token(msgspec.Struct):
 
 
 def get(api: Api, target: Target, version: str, form: Form, include_object: str = "") -> Response:
-    """Answer a GET of one object.
+    """Return the response to a GET of one object.
 
     Raises:
-        StatusError: 404, 500 for a version that is none, or 504 for one in the future.
+        StatusError: 404; 500 for an invalid version; 504 for a version in the future.
     """
     asked = read_version(version, listing=False)
     if asked > api.store.version:
@@ -72,7 +72,7 @@ def get(api: Api, target: Target, version: str, form: Form, include_object: str 
 def object_response(
     kind: Kind, entry: Entry, form: Form, *, status: int = 200, include_object: str = ""
 ) -> Response:
-    """Answer with one object in the form asked for."""
+    """Return a response with one object in the requested form."""
     if form.kind == "Table":
         shown = table(kind, [entry], str(entry.version), form.version, include_object)
         return Response(status, encode(shown))
@@ -82,7 +82,7 @@ def object_response(
 
 
 def selected_entries(api: Api, target: Target, options: ListOptions) -> list[Entry]:
-    """Return what a list or deletecollection is about now."""
+    """Return the current objects that a request on a collection selects."""
     entries = api.store.entries(target.kind.bucket, target.namespace)
     if options.selection.is_empty:
         return entries
@@ -90,10 +90,10 @@ def selected_entries(api: Api, target: Target, options: ListOptions) -> list[Ent
 
 
 def list_objects(api: Api, target: Target, options: ListOptions, form: Form) -> Response:
-    """Answer a list.
+    """Return the response to a list.
 
     Raises:
-        StatusError: 400, 410, 422 or 504, as the options deserve.
+        StatusError: 400, 410, 422 or 504, depending on the options.
     """
     return list_response(
         target.kind, *find_page(api, target, options), form, options.include_object
@@ -101,7 +101,7 @@ def list_objects(api: Api, target: Target, options: ListOptions, form: Form) -> 
 
 
 def find_page(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], JsonObject]:
-    """Return what a list is about, one page of it if so asked, and the list's metadata.
+    """Return the objects of a list, or one page of them, and the metadata of the list.
 
     Raises:
         StatusError: As `list_objects`.
@@ -120,7 +120,7 @@ def list_response(
     form: Form,
     include_object: str = "",
 ) -> Response:
-    """Answer with many objects in the form asked for."""
+    """Return a response with several objects in the requested form."""
     if form.kind == "Table":
         version = str(metadata["resourceVersion"])
         shown = table(kind, page, version, form.version, include_object)
@@ -141,7 +141,7 @@ def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: Form) -> J
 
 
 def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
-    """Return entries, their version, and the key to begin with."""
+    """Return the entries of a list, their version, and the key to begin with."""
     if options.continue_token:
         return _continued(api, target, options)
     asked = read_version(options.version)
@@ -162,7 +162,7 @@ def _continued(api: Api, target: Target, options: ListOptions) -> tuple[list[Ent
     if options.version not in {"", "0"}:
         raise bad_request("specifying resource version is not allowed when using continue")
     start = entry_key(namespace, start)
-    if version < 0:  # whatever there is now: a token that expired goes on with it
+    if version < 0:  # the token of an expired list continues with the current objects
         with api.store.transaction():
             return api.store.entries(bucket, namespace), api.store.version, start
     try:
@@ -172,10 +172,10 @@ def _continued(api: Api, target: Target, options: ListOptions) -> tuple[list[Ent
 
 
 def expired_page(token: str) -> StatusError:
-    """Return the 410 for a page of a version that is gone, with a token to go on with.
+    """Return the 410 for a page of a version that is gone, with a token to continue anyway.
 
     Raises:
-        StatusError: 400, for what is no token.
+        StatusError: 400, the token is invalid.
     """
     _, start = _read_token(token)
     return expired(_EXPIRED, continue_token=_token(-1, start))
@@ -195,7 +195,7 @@ def _page(
     entries: list[Entry], version: int, target: Target, options: ListOptions
 ) -> tuple[list[Entry], JsonObject]:
     metadata: JsonObject = {"resourceVersion": str(version)}
-    # Upstream's watch cache answers "0" whole, whatever the limit.
+    # Upstream's watch cache ignores the limit for version "0".
     limit = 0 if options.version == "0" else max(0, options.limit)
     page, left = _cut(entries, limit or len(entries), options.selection)
     if left:
@@ -207,7 +207,10 @@ def _page(
 
 
 def _cut(entries: list[Entry], limit: int, selection: Selection) -> tuple[list[Entry], int]:
-    """Return the selected ones up to a limit, and how many follow, selected or not, as upstream."""
+    """Return the selected entries up to a limit, and the number of entries after the last one.
+
+    As upstream, that number includes entries that are not selected.
+    """
     if selection.is_empty:
         return entries[:limit], max(0, len(entries) - limit)
     page: list[Entry] = []
@@ -250,8 +253,8 @@ def _invalid_token(why: str) -> StatusError:
 
 
 def _spliced(kind: Kind, page: Sequence[Entry], metadata: JsonObject) -> bytes:
-    """Join stored JSON into a list; items of built-in kinds carry no kind, as upstream."""
-    if kind.custom is not None:  # upstream keeps these lists as maps, where nothing is absent
+    """Return a list made of stored JSON; items of built-in kinds have no kind, as upstream."""
+    if kind.custom is not None:  # upstream writes an empty continue token for custom kinds
         metadata = {"continue": "", **metadata}
     head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
     if kind.custom is not None or kind.conversion is not None:

@@ -1,4 +1,4 @@
-"""What a request asks for: path, query, body and representation."""
+"""Requests and responses: path, query, body, representation."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -48,11 +48,11 @@ __all__ = [
 ]
 
 BODY_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
-"""The formats in which objects may be sent."""
+"""The formats in which a client may send objects."""
 
 _JSON: Final = "application/json"
 _OFFERED: Final = ("application/json", "application/yaml", PROTOBUF)
-# What upstream's router offers for built-in kinds, and for lists of them.
+# Further formats in the 406 of upstream's router, for lists of built-in kinds.
 _STREAMED: Final = ("application/json;stream=watch", f"{PROTOBUF};stream=watch")
 _PATH: Final = re.compile(
     r"^(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))(?:/(?P<rest>.+?))?/?$"
@@ -61,7 +61,7 @@ _PATH: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came."""
+    """A request as the client sent it, with its user."""
 
     method: str
     path: str
@@ -75,7 +75,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The kind and object that a path names."""
+    """The kind and the object of a path; no name for a collection."""
 
     kind: Kind
     namespace: str = ""
@@ -85,20 +85,20 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The representation that the client wants: plain, Table or metadata only."""
+    """The requested representation: the object, a `Table`, or metadata only."""
 
     kind: str = ""
     version: str = "v1"
 
     @property
     def content_type(self) -> str:
-        """The media type of the answer."""
+        """The media type of the response."""
         return _JSON
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """A finished answer."""
+    """A complete response."""
 
     status: int
     body: bytes
@@ -108,7 +108,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ListOptions:
-    """Options of list, watch and deletecollection."""
+    """The options of list, watch and deletecollection."""
 
     selection: Selection
     limit: int = 0
@@ -122,25 +122,25 @@ class ListOptions:
 
 
 def with_warnings(answer: Response, warnings: Sequence[str]) -> Response:
-    """Return an answer with the header that tells what its reader should know."""
+    """Return a response with a `Warning` header."""
     if not warnings:
         return answer
-    # Several warnings travel as one header line, separated by commas.
+    # Several warnings are one header line, separated by commas.
     there = answer.headers.get("Warning")
     lines = [*([there] if there else []), *(f"299 - {encode(text).decode()}" for text in warnings)]
     return replace(answer, headers={**answer.headers, "Warning": ", ".join(lines)})
 
 
 def json_response(value: object, status: int = 200) -> Response:
-    """Return an answer with `value` as JSON."""
+    """Return a response with `value` as JSON."""
     return Response(status, encode(value))
 
 
 def parse_target(path: str, kinds: Kinds) -> Target | None:
-    """Resolve a resource path; `None` when it is none, or of an unknown group.
+    """Return the target of a resource path; `None` for other paths and unknown groups.
 
     Raises:
-        StatusError: 404, for an unknown resource of a known group.
+        StatusError: 404 for an unknown resource of a known group.
     """
     match = _PATH.match(path)
     if match is None or not match["rest"]:
@@ -154,7 +154,7 @@ def parse_target(path: str, kinds: Kinds) -> Target | None:
         namespace, parts = parts[1], parts[2:]
     kind = kinds.find(group, version, parts[0])
     if kind is None and not kinds.is_builtin(group):
-        return None  # upstream looks for a definition of that very name, and has no router
+        return None  # upstream has no router for a custom group, only its kinds
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
         raise _no_such()
     name = parts[1] if len(parts) > 1 else ""
@@ -176,16 +176,16 @@ def _is_namespace_subresource(parts: list[str]) -> bool:
 
 
 def negotiate(accept: str, *, kind: Kind, forms: tuple[str, ...], of_list: bool = False) -> Form:
-    """Choose the representation, by the order in which the client names them.
+    """Return the representation that the client prefers.
 
     Args:
         accept: The header.
-        kind: What it is a representation of.
-        forms: Which forms other than the plain one there are.
-        of_list: Whether many objects are represented.
+        kind: The kind of the response.
+        forms: The forms that are available, other than the object itself.
+        of_list: Whether the response is a list.
 
     Raises:
-        StatusError: 406 when none of them can be had.
+        StatusError: 406, no representation that the client accepts is available.
     """
     if not accept:
         return Form()
@@ -207,10 +207,10 @@ def negotiate(accept: str, *, kind: Kind, forms: tuple[str, ...], of_list: bool 
 
 
 def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TYPES) -> JsonValue:
-    """Decode a body.
+    """Return the decoded body.
 
     Raises:
-        StatusError: 415 for a foreign format, 400 for broken text.
+        StatusError: 415 for an unknown format, 400 for a body that cannot be decoded.
     """
     media = content_type.partition(";")[0].strip() or _JSON
     if media == PROTOBUF:
@@ -238,10 +238,10 @@ def _read_protobuf(raw: bytes, accepted: tuple[str, ...]) -> JsonValue:
 
 
 def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:
-    """Read the options of a list or watch.
+    """Return the options of a list or watch.
 
     Raises:
-        StatusError: 400 or 422, in the words of the API.
+        StatusError: 400 or 422.
     """
     return ListOptions(
         selection=_selection(query, kind),
@@ -264,7 +264,7 @@ def is_watch(query: Mapping[str, str]) -> bool:
 
 
 def read_flag(query: Mapping[str, str], name: str) -> bool:
-    """Read a boolean as upstream does: whatever is there is true, unless it says not."""
+    """Return a boolean as upstream reads it: any value is true except `false` and `0`."""
     return name in query and query[name].lower() not in {"false", "0"}
 
 
@@ -278,7 +278,7 @@ def _selection(query: Mapping[str, str], kind: Kind) -> Selection:
 
 
 def read_number(query: Mapping[str, str], name: str) -> int:
-    """Read a number; 0 when there is none.
+    """Return a number; 0 if it is absent.
 
     Raises:
         StatusError: 400.
@@ -291,10 +291,10 @@ def read_number(query: Mapping[str, str], name: str) -> int:
 
 
 def read_version(text: str, *, listing: bool = True) -> int:
-    """Parse a resourceVersion; empty counts as 0.
+    """Return a resourceVersion as a number; 0 if it is empty.
 
     Raises:
-        StatusError: 400; for a watch, or one object, 500, as upstream.
+        StatusError: 400; 500 for a watch or a single object, as upstream.
     """
     if text and not text.isdigit():
         why = (
@@ -308,7 +308,7 @@ def read_version(text: str, *, listing: bool = True) -> int:
 
 
 def check_list_options(options: ListOptions) -> None:
-    """Refuse combinations that a list may not have.
+    """Refuse invalid combinations of the options of a list.
 
     Raises:
         StatusError: 422.
@@ -335,12 +335,12 @@ def check_list_options(options: ListOptions) -> None:
 
 
 def check_watch_options(options: ListOptions, *, streaming: bool) -> None:
-    """Refuse combinations that a watch may not have.
+    """Refuse invalid combinations of the options of a watch.
 
-    The rules are those of apimachinery's meta/internalversion/validation.
+    The rules follow apimachinery's meta/internalversion/validation.
 
     Args:
-        options: What was asked.
+        options: The options.
         streaming: Whether this server offers streaming lists.
 
     Raises:

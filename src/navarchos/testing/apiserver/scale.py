@@ -1,4 +1,4 @@
-"""The scale subresource of workloads and of custom kinds that declare one."""
+"""The scale subresource of workloads, and of custom kinds that declare one."""
 
 from collections.abc import Callable
 from typing import Final
@@ -30,7 +30,7 @@ from navarchos.testing.apiserver.writes import Api, WriteOptions, modify, requir
 
 __all__ = ["apply_scale", "read_scale", "write_scale"]
 
-# What bodies are decoded as; nothing of it is ever stored.
+# The kind with which bodies are decoded; it is never stored.
 _SCALE: Final = Kind(
     group="autoscaling",
     version="v1",
@@ -53,7 +53,7 @@ def read_scale(api: Api, target: Target) -> JsonObject:
 
 
 def write_scale(api: Api, target: Target, change: _Change, options: WriteOptions) -> JsonObject:
-    """Change the replicas through a `Scale`; returns the new one.
+    """Change the replicas through a `Scale`; return the new one.
 
     Raises:
         StatusError: The change is refused. Nothing is stored.
@@ -69,14 +69,14 @@ def write_scale(api: Api, target: Target, change: _Change, options: WriteOptions
 def apply_scale(
     api: Api, target: Target, config: JsonObject, options: WriteOptions, *, force: bool
 ) -> JsonObject:
-    """Apply a `Scale` in the name of `options.manager`; returns the new one.
+    """Apply a `Scale` as the field manager `options.manager`; return the new one.
 
-    Who manages the replicas of the object manages those of its scale, and the other way
-    round (apimachinery, managedfields, scalehandler.go).
+    The owner of an object's replicas also owns the replicas of its scale, and the other way round
+    (apimachinery, managedfields, scalehandler.go).
 
     Raises:
-        StatusError: 409 when others manage the replicas, unless `force`; 500 for a change
-            of a custom object, as upstream. Nothing is stored.
+        StatusError: 409 when other managers own the replicas, unless `force`; 500 for a change of a
+            custom object, as upstream. Nothing is stored.
     """
     options.applying = True
     write = FieldWrite(_SCALE, options.manager, {_SCALE.api_version: _SCALE}.get, "scale")
@@ -101,7 +101,7 @@ def apply_scale(
 
 
 def _inconvertible(scale: JsonObject) -> StatusError:
-    """Return what upstream says of any scale of a custom kind that is applied."""
+    """Return upstream's error for any apply of a custom kind's scale."""
     place = f"{meta(scale).get('namespace') or ''}/{meta(scale).get('name') or ''}"
     shown = f"{_SCALE.api_version}, Kind={_SCALE.kind}"
     why = f"request to convert CR to an invalid group/version: {_SCALE.api_version}"
@@ -115,7 +115,7 @@ def _modified(api: Api, target: Target, change: _Change, options: WriteOptions) 
 
 
 def _scaled(target: Target, obj: JsonObject, scale: JsonObject) -> JsonObject:
-    """Return the object with the replicas of a scale, which is checked."""
+    """Check a scale; return the object with the scale's replicas."""
     name = meta(scale).get("name")
     if not name:
         why = f"({target.name} based on URL) was undeterminable: name must be provided"
@@ -155,7 +155,7 @@ def _managed_of_scale(managed: ManagedFields, place: FieldSet) -> ManagedFields:
 def _managed_of_object(
     managed: ManagedFields, held: ManagedFields, place: FieldSet, version: str
 ) -> ManagedFields:
-    """Return the claims of an object whose scale is held as is said."""
+    """Return the managed fields of an object after a write of its scale."""
     left, found = dict(held), ManagedFields()
     for manager, owned_fields in managed.items():
         same = manager._replace(version=manager.version and _SCALE.api_version)

@@ -1,8 +1,8 @@
-"""Structural schemas: what fields an object has, for built-in and custom kinds.
+"""Structural schemas: the fields of an object, for built-in and custom kinds.
 
-One representation serves pruning, defaulting, unknown-field reports, strategic
-merge patches and (in `validation`) the checks of values. It follows the
-"structural schema" of apiextensions.k8s.io/v1.
+One representation serves pruning, defaulting, reports of unknown fields, strategic merge patches
+and (in `validation`) the validation of values. It follows the "structural schema" of
+apiextensions.k8s.io/v1.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ __all__ = [
 ]
 
 NO_DEFAULT: Final = object()
-"""Marks a schema without a default; `None` would be a default of null."""
+"""Marks a schema without a default; `None` is a default of null."""
 
 _ENVELOPE: Final = ("apiVersion", "kind", "metadata")
 
@@ -32,29 +32,29 @@ class Schema:
     """One node of a structural schema. Treat as read-only once built.
 
     Attributes:
-        type: `object`, `array`, `string`, `integer`, `number`, `boolean`,
-            `int-or-string`, or empty for any value.
-        properties: Fields with a schema of their own.
-        additional: Schema of the values of a map; `None` when it is no map.
-        items: Schema of the items of an array.
-        preserve: Unknown fields stay.
+        type: `object`, `array`, `string`, `integer`, `number`, `boolean`, `int-or-string`, or empty
+            for any value.
+        properties: The fields with their schemas.
+        additional: The schema of a map's values; `None` if the value is not a map.
+        items: The schema of an array's items.
+        preserve: Unknown fields are kept.
         embedded: The value is an object with apiVersion, kind and metadata.
-        nullable: Null is a value.
-        default: What an absent field gets, or `NO_DEFAULT`.
+        nullable: Null is a valid value.
+        default: The default of an absent value, or `NO_DEFAULT`.
         format: `date-time`, `int32` and so on.
         list_type: `atomic`, `set` or `map`.
-        list_keys: The keys that tell the items of a `map` list apart.
-        atomic: A map or struct that has one manager as a whole.
-        implied: What an absent key counts as where items are told apart by it.
-        merge_key: Key that strategic merge patches pair items by.
-        merges: A strategic merge patch merges this list or set.
-        retain_keys: A strategic merge patch may name the fields that stay.
-        required: Fields that must be there.
+        list_keys: The keys that identify the items of a `map` list.
+        atomic: The map or struct has one owner as a whole.
+        implied: The value of an absent key in the identity of an item.
+        merge_key: The key by which strategic merge patches identify items.
+        merges: A strategic merge patch merges the list or set.
+        retain_keys: A strategic merge patch may list the fields that stay.
+        required: The required fields.
         keywords: Every keyword as written, for validation.
         rules: `x-kubernetes-validations`.
-        shows_zero: Zero is a value; elsewhere Go's encoder leaves it out.
-        shown_as_null: Fields whose absence is written as null.
-        name: Go's name of the type, for messages of the decoder.
+        shows_zero: Go's encoder writes zero; for other fields it omits zero.
+        shown_as_null: The fields that are written as null when they are absent.
+        name: Go's name of the type, for the decoder's errors.
         has_rules: There are rules here or somewhere below.
     """
 
@@ -84,16 +84,16 @@ class Schema:
 
     @property
     def has_default(self) -> bool:
-        """Whether an absent value gets one."""
+        """Whether an absent value gets a default."""
         return self.default is not NO_DEFAULT
 
     def child(self, key: str) -> "Schema | None":
-        """Return the schema of the field `key`, if it is known."""
+        """Return the schema of a field; `None` for an unknown field."""
         found = self.properties.get(key)
         return self.additional if found is None else found
 
     def walk(self) -> Iterator["Schema"]:
-        """Iterate this schema and all below it."""
+        """Iterate this schema and all schemas below it."""
         yield self
         for child in self.properties.values():
             yield from child.walk()
@@ -140,14 +140,14 @@ def _additional(nested: Mapping[str, Any] | bool | None) -> Schema | None:
 
 
 def unknown_fields(value: JsonValue, schema: Schema, path: str = "") -> list[str]:
-    """Return the paths of fields that `schema` does not know, in order of appearance."""
+    """Return the paths of the fields that `schema` does not have, in order."""
     found: list[str] = []
     _visit_unknown(value, schema, path, lambda _obj, _key, at: found.append(at))
     return found
 
 
 def prune(value: JsonValue, schema: Schema) -> list[str]:
-    """Remove, in place, the fields that `schema` does not know; returns their paths."""
+    """Remove, in place, the fields that `schema` does not have; return their paths."""
     found: list[tuple[JsonObject, str, str]] = []
     _visit_unknown(value, schema, "", lambda obj, key, at: found.append((obj, key, at)))
     for obj, key, _ in found:
@@ -187,7 +187,7 @@ def _visit_unknown_keys(
 
 
 def apply_defaults(value: JsonValue, schema: Schema) -> None:
-    """Fill in, in place, the defaults of absent fields, parents before children."""
+    """Set, in place, the defaults of absent fields, parents before children."""
     if isinstance(value, dict):
         for key, child in schema.properties.items():
             if key not in value and child.has_default:
@@ -204,9 +204,9 @@ def apply_defaults(value: JsonValue, schema: Schema) -> None:
 
 
 def drop_nulls(value: JsonValue, schema: Schema) -> None:
-    """Remove, in place, the fields that are null where null is no value: it is "not said".
+    """Remove, in place, nulls from fields that are not nullable.
 
-    Before defaults are filled in (apiextensions-apiserver, schema/defaulting/prunenulls.go).
+    It happens before defaulting (apiextensions-apiserver, schema/defaulting/prunenulls.go).
     """
     if isinstance(value, dict):
         for key in list(value):

@@ -1,6 +1,6 @@
-"""Label selectors as queries spell them: the grammar of apimachinery's `labels`.
+"""Label selectors and field selectors, of queries and of objects.
 
-What a list selects: field selectors, and label selectors as objects spell them.
+The grammar of label selectors in queries follows apimachinery's package labels.
 """
 
 import re
@@ -32,14 +32,14 @@ _END: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """One term: the value of `key` and how it must relate to `values`."""
+    """One term of a label selector: a key, and how its value must relate to `values`."""
 
     key: str
     op: str
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, Any]) -> bool:
-        """Return whether a set of labels meets the term."""
+        """Return whether labels meet the term."""
         value = labels.get(self.key)
         if self.op == "in":
             return value in self.values
@@ -61,16 +61,16 @@ def _compare(value: str | None, op: str, bound: str) -> bool:
 
 
 def parse_label_selector(text: str) -> tuple[Requirement, ...]:
-    """Parse `labelSelector`: equality, sets, existence and comparison.
+    """Parse `labelSelector`: equality, sets, existence, comparison.
 
     Raises:
-        StatusError: 400, in the words of the API.
+        StatusError: 400.
     """
     return tuple(_Parser(text).parse())
 
 
 class _Parser:
-    """Reads the words from left to right; the first that does not fit is named."""
+    """Parses the words of a selector from left to right; an error names the first bad word."""
 
     def __init__(self, text: str) -> None:
         self._words = [match["word"] for match in _WORD.finditer(text)]
@@ -162,7 +162,7 @@ _Labels: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a list or watch is restricted to. `text` tells equal ones apart cheaply."""
+    """The labels and fields that a list or watch selects. `text` is equal for equal selections."""
 
     labels: tuple[Requirement, ...] = ()
     fields: tuple[tuple[Callable[[JsonObject], str], str, bool], ...] = ()
@@ -183,12 +183,12 @@ class Selection:
 
 
 def label_selector_matches(selector: JsonObject | None, labels: _Labels) -> bool:
-    """Return whether a `LabelSelectorSpec` object selects the labels.
+    """Return whether a `LabelSelector` of an object selects the labels.
 
-    Null selects nothing, an empty one everything.
+    Null selects nothing, an empty selector everything.
 
     Raises:
-        ValueError: The selector has an operator that does not exist.
+        ValueError: The selector has an unknown operator.
     """
     if selector is None:
         return False
@@ -271,7 +271,7 @@ _BUILT_IN: Final[Mapping[tuple[str, str], Mapping[str, _Reader]]] = {
 
 
 def field_labels(kind: Kind) -> Mapping[str, _Reader]:
-    """Return the fields that a kind can be selected by."""
+    """Return the fields of a kind that selectors may use."""
     always: dict[str, _Reader] = {"metadata.name": _reader("metadata", "name")}
     if kind.namespaced or kind.custom is None:
         always["metadata.namespace"] = _reader("metadata", "namespace")
@@ -285,7 +285,7 @@ def parse_field_selector(text: str, kind: Kind) -> tuple[tuple[_Reader, str, boo
     """Parse `fieldSelector` for a kind.
 
     Raises:
-        StatusError: 400, for an unknown field or a term that is none.
+        StatusError: 400 for an unknown field or an invalid term.
     """
     known = field_labels(kind)
     found = []
@@ -300,7 +300,7 @@ def parse_field_selector(text: str, kind: Kind) -> tuple[tuple[_Reader, str, boo
 
 
 def _unknown_field(kind: Kind, key: str) -> StatusError:
-    """Upstream words differ between conversions that are generated and written by hand."""
+    """Return the 400 for an unknown field; upstream has several texts for it."""
     if kind.custom is None and (kind.plural, kind.group) in _BUILT_IN and not kind.group:
         return bad_request(f"field label not supported: {key}")
     if kind.custom is None:

@@ -1,4 +1,4 @@
-"""The in-process API server: life cycle, and access without HTTP."""
+"""The in-process API server: lifecycle, clients, and access without HTTP."""
 
 import os
 import threading
@@ -44,32 +44,31 @@ _log = get_logger(__name__)
 class ApiServer:
     """A Kubernetes API server in this process, over HTTP on 127.0.0.1.
 
-    Promises: answers what a kube-apiserver answers, for the verbs and kinds
-    that it serves; leaves no thread and no file after `stop()`.
+    Promises: responds as a kube-apiserver does, for the verbs and kinds that it serves; leaves no
+    thread and no file after `stop()`.
 
     Does not promise: admission webhooks, or durability.
 
-    Everybody may do everything, over plain HTTP, unless `rbac` is asked for.
-    Then it speaks TLS, as clients send no tokens otherwise; users are known by the
-    tokens of `client_config` and of service accounts, and may do what roles say.
+    By default every client may do everything, over plain HTTP. With `rbac` the server uses TLS,
+    because clients send no tokens over plain HTTP. It knows users by the tokens of `client_config`
+    and of service accounts, and roles decide about their permissions.
 
-    Lifecycle: `start` and `stop` may be repeated; the objects stay. It is a
-    context manager that does both.
+    Lifecycle: `start` and `stop` may be repeated; the objects stay. As a context manager the server
+    is started and stopped.
 
-    Threads: every method is safe from any thread. The server has one thread of
-    its own, `nav-apiserver`, with an event loop.
+    Threads: every method is safe from any thread. The server runs one thread, `nav-apiserver`, with
+    an event loop.
 
     Args:
-        port: Where to listen; `0` takes a free port.
-        bookmark_interval: Seconds between bookmarks of a watch that allows them.
-        history: How many events each kind keeps for watches.
-        serve_streaming_lists: Whether `sendInitialEvents` is offered.
-        crds: CustomResourceDefinitions to begin with: objects, files or folders.
-        rbac: Whether users are told apart, and what they may do is looked at. Needs
-            the package `cryptography`.
-        clock: What time it is for objects, and for all that waits in a `client` that
-            needs no network. Connections live in real time, and so do tokens and the
-            times in managed fields and definitions.
+        port: The port; `0` takes a free one.
+        bookmark_interval: Seconds between the bookmarks of a watch that allows them.
+        history: How many events the server keeps for watches, per kind.
+        serve_streaming_lists: Whether the server offers `sendInitialEvents`.
+        crds: The CustomResourceDefinitions to begin with: objects, files or folders.
+        rbac: Whether the server knows users and checks their permissions. Needs the package
+            `cryptography`.
+        clock: The clock of objects, and of the waits of a `client` without a network. Connections,
+            tokens, and the times in managed fields and definitions use real time.
 
     Raises:
         ConfigError: A setting is out of range.
@@ -103,7 +102,7 @@ class ApiServer:
         self._collector = GarbageCollector(self._api)
         self._audit = AuditLog()
         self.faults = Faults()
-        """What goes wrong on purpose; see `Fault`."""
+        """The faults that hit requests; see `Fault`."""
         self._pipeline = RequestPipeline(self._api, self._audit, self.faults)
         self._in_memory_notifier = ThreadWatchNotifier()
         self._serves_in_memory = False
@@ -120,10 +119,10 @@ class ApiServer:
         self.install(*load_definitions(*crds))
 
     def start(self) -> Self:
-        """Begin to listen; returns the server itself. Does nothing when running.
+        """Begin to listen; return the server itself. Do nothing if it is running.
 
-        Objects stay from run to run. Watches do not: those from versions before the
-        start get 410, as from a real server, which keeps events in its memory only.
+        Objects survive a restart. Watches do not: a watch from a version before the start gets 410,
+        as from a real server, which keeps events only in memory.
         """
         with self._lifecycle_lock:
             if self._running is None:
@@ -132,12 +131,12 @@ class ApiServer:
                 self._running = HttpServer(self._frontend, _HOST, self._wanted_port, tls)
                 self._store.notify_with(self._running.wake)
                 self._running.call_soon(self._collector.collect)
-                # A restart keeps its address, as far as the system allows.
+                # The next start uses the same port, if it is still free.
                 self._wanted_port = self._running.port
         return self
 
     def stop(self) -> None:
-        """End open watches, close connections, and join the thread. Repeatable."""
+        """End open watches, close connections, and join the thread. May be repeated."""
         with self._lifecycle_lock:
             running, self._running = self._running, None
             self._store.notify_with(None)
@@ -168,15 +167,15 @@ class ApiServer:
     def client_config(
         self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
     ) -> ClientConfig:
-        """Return how a client reaches this server.
+        """Return the configuration of a client of this server.
 
         Args:
-            user_agent: How `requests_by` tells that client from others.
-            user: Whom the server takes it for; `""` for the administrator.
-            groups: The groups that user is in, beside that of all who are known.
+            user_agent: Identifies the client in `requests_by`.
+            user: The user of the client; `""` for the administrator.
+            groups: Further groups of the user; `system:authenticated` is always one.
 
         Raises:
-            ConfigError: A user, without `rbac`.
+            ConfigError: There is a user, but no `rbac`.
             NotStarted: The server does not listen.
         """
         if self._certificates is None:
@@ -193,21 +192,21 @@ class ApiServer:
 
     @property
     def clock(self) -> Clock:
-        """The clock that its objects live by."""
+        """The clock of the objects."""
         return self._store.clock
 
     def client(
         self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
     ) -> Client:
-        """Return a client with that configuration, to be closed by its user.
+        """Return a client with that configuration; the caller closes it.
 
-        It goes over HTTP while the server listens. Of a server that has not been started
-        it needs no network: a request is answered on the thread that asks, as it would be
-        over HTTP, and whoever waits in a watch waits in the server's `clock`. So, with a
-        `FakeClock`, everything is at rest once that has settled.
+        The client uses HTTP while the server listens. If the server has not been started, the
+        client needs no network: its thread serves the request itself, and a client that waits for a
+        watch waits on the server's `clock`. With a `FakeClock`, all threads are waiting once the
+        clock has settled.
 
-        Does not promise, without HTTP: that a request's deadline ends it, as a request
-        takes no time; the longest silence of a watch is kept.
+        Does not promise, without HTTP: that the deadline of a request ends it, because a request
+        takes no time. The idle timeout of a watch works.
 
         Args:
             user_agent: As for `client_config`.
@@ -215,7 +214,7 @@ class ApiServer:
             groups: As for `client_config`.
 
         Raises:
-            ConfigError: A user, without `rbac`.
+            ConfigError: There is a user, but no `rbac`.
         """
         if self._running is not None:
             return Client(
@@ -244,16 +243,16 @@ class ApiServer:
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, lifetime: int = 3600
     ) -> JsonObject:
-        """Return a kubeconfig of a service account, with a token of its own.
+        """Return a kubeconfig of a service account, with a new token.
 
         Args:
-            namespace: The account's namespace, and the kubeconfig's.
-            name: The account.
+            namespace: The namespace of the account, and of the kubeconfig.
+            name: The service account.
             lifetime: Seconds until the token expires, at least 600.
 
         Raises:
-            ConfigError: There are no users without `rbac`.
-            StatusError: 404, there is no such account; 422, the lifetime is too short.
+            ConfigError: The server has no `rbac`.
+            StatusError: 404 for an unknown account; 422 for a lifetime that is too short.
         """
         if self._certificates is None:
             raise ConfigError("name", name, "users are known only with rbac=True")
@@ -286,12 +285,12 @@ class ApiServer:
         descriptor = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             yaml.safe_dump(self.kubeconfig(), file, sort_keys=False)
-        target.chmod(0o600)  # also when the file was there before
+        target.chmod(0o600)  # the file may have existed with other permissions
 
     def install(self, *manifests: Mapping[str, object]) -> None:
         """Create objects directly, with defaulting and validation, without HTTP.
 
-        Unlike over HTTP, `status`, `uid` and `creationTimestamp` are kept if given.
+        Unlike a request, this keeps `status`, `uid` and `creationTimestamp` of the manifests.
 
         Raises:
             StatusError: An object is refused; those before it are stored.
@@ -317,12 +316,11 @@ class ApiServer:
         return kind
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` after every committed write; returns the undo.
+        """Call `listener` after every committed write; return a function that undoes this.
 
-        Calls come in commit order, synchronously, on the writing thread, with
-        the store's lock held: the listener may read and write through this
-        object (its writes are announced after the change in hand), but must not
-        wait for another thread that does.
+        Calls come in commit order, synchronously, on the writing thread, with the store's lock
+        held. The listener may read and write through this server; its writes are announced after
+        the current change. It must not wait for another thread that uses the server.
         """
         return self._store.subscribe(listener)
 
@@ -332,7 +330,7 @@ class ApiServer:
         """Return a stored object. Read-only.
 
         Raises:
-            StatusError: 404, for the object or the kind.
+            StatusError: 404, the object or the kind does not exist.
         """
         kind = self._resource(plural, group)
         return _decoded(kind.to_served(require(self._api, Target(kind, namespace or "", name)).obj))
@@ -341,7 +339,7 @@ class ApiServer:
         """Return the stored objects of a kind, in key order. Read-only.
 
         Raises:
-            StatusError: 404, for the kind.
+            StatusError: 404, the kind does not exist.
         """
         kind = self._resource(plural, group)
         entries = self._store.entries(kind.bucket, namespace or "")
@@ -359,16 +357,16 @@ class ApiServer:
 
     @property
     def requests(self) -> Mapping[str, int]:
-        """How many requests came in, by verb; evictions count as `evict` alone."""
+        """The number of received requests by verb; an eviction counts only as `evict`."""
         return self._audit.requests
 
     def requests_by(self, agent: str) -> Mapping[str, int]:
-        """Like `requests`, of clients whose user agent begins with `agent`."""
+        """Return `requests` of the clients whose user agent begins with `agent`."""
         return self._audit.requests_by(agent)
 
     @property
     def audit(self) -> Sequence[AuditRecord]:
-        """The latest requests, oldest first; at most 10,000. Watches are added when they end."""
+        """The latest requests, oldest first; at most 10,000. A watch is added when it ends."""
         return self._audit.records
 
     def _on_change(self, change: Change) -> None:
@@ -378,7 +376,7 @@ class ApiServer:
         if running is not None:
             running.call_soon(self._collector.collect)
         elif self._serves_in_memory:
-            # No loop does it. Here it is part of the write: who waits sees all of it.
+            # Without an event loop, collection is a part of the write.
             self._collector.collect()
 
     def _frontend(self, notifier: WatchNotifier) -> HttpFrontend:
@@ -395,7 +393,7 @@ def _users_need_rbac(user: str) -> ConfigError:
 
 
 def _decoded(obj: JsonObject) -> JsonObject:
-    """Return an object without what is only encoded in the store."""
+    """Return an object with the parts decoded that the store keeps encoded."""
     if "managedFields" not in meta(obj):
         return obj
     metadata = {**meta(obj), "managedFields": readable(meta(obj)["managedFields"])}

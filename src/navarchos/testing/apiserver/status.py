@@ -1,7 +1,7 @@
-"""Failures as the API speaks them: `Status` objects with code, reason and causes.
+"""Errors as the API sends them: `Status` objects with code, reason and causes.
 
-The wording follows `k8s.io/apimachinery/pkg/api/errors` and the `field` package,
-because clients and people match on it.
+The texts follow `k8s.io/apimachinery/pkg/api/errors` and the package `field`, because clients and
+users match on them.
 """
 
 import json
@@ -47,7 +47,7 @@ _TOO_LARGE_VERSION: Final = "Too large resource version"
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One entry of `details.causes`; `field` is left out when empty."""
+    """One entry of `details.causes`; an empty `field` is omitted."""
 
     reason: str
     message: str
@@ -63,7 +63,7 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class ResourceName:
-    """How an error names what it is about: group and plural."""
+    """Group and plural, as errors name a resource."""
 
     group: str
     plural: str
@@ -76,13 +76,13 @@ class StatusError(NavarchosError):
     """A refusal that the client gets as a `Status` object.
 
     Attributes:
-        code: HTTP status.
+        code: The HTTP status.
         reason: The machine-readable reason; may be empty, as upstream.
-        message: For people.
+        message: The text.
         details: `status.details`, if any.
         retry_after: Seconds for `Retry-After`; 0 sends no header.
-        continue_token: A token that an expired list may go on with.
-        warnings: What goes into the header `Warning` beside the refusal.
+        continue_token: The token with which an expired list may continue.
+        warnings: Texts for the header `Warning` of the response.
     """
 
     def __init__(
@@ -152,14 +152,14 @@ def bad_request(message: str) -> StatusError:
 
 
 def not_found(resource: ResourceName, name: str) -> StatusError:
-    """404: no such object."""
+    """404: the object does not exist."""
     return StatusError(
         404, "NotFound", f'{resource} "{name}" not found', details=_details(resource, name)
     )
 
 
 def no_such_resource() -> StatusError:
-    """404: no such kind."""
+    """404: the kind does not exist."""
     message = "the server could not find the requested resource"
     return StatusError(404, "NotFound", message, details={})
 
@@ -171,11 +171,11 @@ def method_not_allowed() -> StatusError:
 
 
 def not_acceptable(accepted: Sequence[str], *, routed: bool) -> StatusError:
-    """406: no representation that the client accepts.
+    """406: no representation that the client accepts is available.
 
     Args:
-        accepted: What there is.
-        routed: The kind is built in: upstream's router answers, before any handler.
+        accepted: The representations that are available.
+        routed: The kind is built in; upstream's router responds before any handler.
     """
     listed = ", ".join(accepted)
     if routed:
@@ -186,13 +186,13 @@ def not_acceptable(accepted: Sequence[str], *, routed: bool) -> StatusError:
 
 
 def unsupported_by_router() -> StatusError:
-    """415: a patch of a built-in kind in a format that its route does not take."""
+    """415: the format of a patch is not accepted for a built-in kind."""
     message = "415: Unsupported Media Type"
     return StatusError(415, "UnsupportedMediaType", message, details={})
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """415: a body in a format that is not read here."""
+    """415: the format of a body is unknown."""
     message = (
         "the body of the request was in an unknown format - accepted media types include: "
         + ", ".join(accepted)
@@ -201,7 +201,7 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 
 def already_exists(resource: ResourceName, name: str) -> StatusError:
-    """409: create of a name that is taken."""
+    """409: an object with this name exists already."""
     return StatusError(
         409,
         "AlreadyExists",
@@ -211,7 +211,7 @@ def already_exists(resource: ResourceName, name: str) -> StatusError:
 
 
 def conflict(resource: ResourceName, name: str, why: str = "") -> StatusError:
-    """409: the object is not what the writer believed."""
+    """409: the object has changed, or is in another state than the client expected."""
     why = why or (
         "the object has been modified; please apply your changes to the latest version and try"
         " again"
@@ -223,14 +223,14 @@ def conflict(resource: ResourceName, name: str, why: str = "") -> StatusError:
 def uid_mismatch(
     resource: ResourceName, key: str, name: str, wanted: str, found: str
 ) -> StatusError:
-    """409: an update was meant for another object of that name.
+    """409: the uid of an update differs from the uid of the object.
 
     Args:
         resource: Group and plural.
-        key: Where the object is stored, as etcd names it.
-        name: Name of the object.
-        wanted: The uid that the update names.
-        found: The uid that there is.
+        key: The key of the object in etcd.
+        name: The name of the object.
+        wanted: The uid of the update.
+        found: The uid of the object.
     """
     why = (
         f"StorageError: invalid object, Code: 4, Key: /registry/{key}, ResourceVersion: 0,"
@@ -245,7 +245,7 @@ def precondition_failed(
 ) -> StatusError:
     """409: a precondition of a deletion on `UID` or `ResourceVersion` does not hold.
 
-    Upstream names the kind here where it names the plural elsewhere.
+    Upstream names the kind in this error, and the plural in others.
     """
     became = "deleted and then recreated" if what == "UID" else "modified"
     why = (
@@ -258,7 +258,7 @@ def precondition_failed(
 def forbidden(
     resource: ResourceName, name: str, why: str, *, causes: Iterable[Cause] = ()
 ) -> StatusError:
-    """403: understood and refused."""
+    """403: the request is valid, but not allowed."""
     message = (
         f'{resource} "{name}" is forbidden: {why}' if name else f"{resource} is forbidden: {why}"
     )
@@ -266,12 +266,12 @@ def forbidden(
 
 
 def expired(message: str, *, continue_token: str = "") -> StatusError:
-    """410: the version asked for is no longer kept."""
+    """410: the requested version is no longer kept."""
     return StatusError(410, "Expired", message, continue_token=continue_token)
 
 
 def too_large_version(asked: int, current: int) -> StatusError:
-    """504: the version asked for lies in the future."""
+    """504: the requested version lies in the future."""
     details = _details(causes=[Cause("ResourceVersionTooLarge", _TOO_LARGE_VERSION)], retry_after=1)
     message = f"Timeout: {_TOO_LARGE_VERSION}: {asked}, current: {current}"
     return StatusError(504, "Timeout", message, details=details, retry_after=1)
@@ -280,14 +280,14 @@ def too_large_version(asked: int, current: int) -> StatusError:
 def too_many_requests(
     message: str, retry_after: int = 0, *, causes: Iterable[Cause] = ()
 ) -> StatusError:
-    """429: later, please."""
+    """429: the client must try again later."""
     details = _details(causes=causes, retry_after=retry_after)
     return StatusError(429, "TooManyRequests", message, details=details, retry_after=retry_after)
 
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """One reason why an object is invalid: cause reason, path and text."""
+    """One error in an object: reason, path and text."""
 
     reason: str
     field: str
@@ -298,7 +298,7 @@ class FieldError:
 
 
 def quote(value: JsonValue) -> str:
-    """Write a value as the `field` package does."""
+    """Return a value as the package `field` prints it."""
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, (dict, list)):
@@ -309,26 +309,26 @@ def quote(value: JsonValue) -> str:
 
 
 def required(field: str, why: str = "") -> FieldError:
-    """`Required value`, with a text where there is one."""
+    """`Required value`, with an optional explanation."""
     return FieldError(
         "FieldValueRequired", field, f"Required value: {why}" if why else "Required value"
     )
 
 
 def invalid_value(field: str, value: JsonValue, why: str) -> FieldError:
-    """`Invalid value`: the value, and what is wrong with it."""
+    """`Invalid value`: the value, and its error."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {quote(value)}: {why}")
 
 
 def unsupported_value(field: str, value: JsonValue, supported: Iterable[JsonValue]) -> FieldError:
-    """`Unsupported value`: not one of a closed set."""
+    """`Unsupported value`: the value is not in a closed set."""
     choices = ", ".join(quote(choice) for choice in supported)
     text = f"Unsupported value: {quote(value)}: supported values: {choices}"
     return FieldError("FieldValueNotSupported", field, text)
 
 
 def forbidden_field(field: str, why: str) -> FieldError:
-    """`Forbidden`: may not be set, or not be changed."""
+    """`Forbidden`: the field may not be set, or not be changed."""
     return FieldError("FieldValueForbidden", field, f"Forbidden: {why}")
 
 
@@ -343,16 +343,18 @@ def too_long(field: str, limit: int) -> FieldError:
 
 
 def invalid(kind: str, group: str, name: str, errors: Sequence[FieldError]) -> StatusError:
-    """422: the object says something that it may not.
+    """422: the object is invalid.
 
     Args:
-        kind: CamelCase kind; this error names kinds, not plurals.
-        group: API group, empty for core.
-        name: Name of the object, may be empty.
-        errors: What is wrong; at least one.
+        kind: The kind in CamelCase; this error names kinds, not plurals.
+        group: The API group; empty for core.
+        name: The name of the object; may be empty.
+        errors: At least one error.
     """
     qualified = f"{kind}.{group}" if group else kind
-    texts = list(dict.fromkeys(str(error) for error in errors))  # causes may repeat
+    texts = list(
+        dict.fromkeys(str(error) for error in errors)
+    )  # the list of causes repeats equal errors, the message does not
     listed = texts[0] if len(texts) == 1 else "[" + ", ".join(texts) + "]"
     causes = [Cause(e.reason, e.text, e.field) for e in errors]
     details = _details(ResourceName(group, kind), name, causes=causes)

@@ -1,13 +1,12 @@
 """The versioned store: objects, their encoded bytes, and the log of changes.
 
-One counter numbers every write of every kind, as etcd's revision does. An entry
-is immutable: a write replaces it. Beside the object stands its JSON, encoded
-once, so that reads, lists and watches splice bytes.
+One counter numbers the writes of all kinds, as etcd's revision does. An entry is immutable; a write
+replaces it. An entry keeps its JSON, encoded once, so that reads, lists and watches can copy the
+bytes.
 
-Lock order: there is one lock, `Store._store_lock`, re-entrant. Listeners run
-with it held, in commit order; they may read, and what they write is committed at
-once but announced after the change in hand. They must not wait for another
-thread that wants the store.
+Lock order: there is one lock, `Store._store_lock`, which is re-entrant. Listeners run with the lock
+held, in commit order. They may read and write; their writes are committed at once, and announced
+after the current change. They must not wait for another thread that uses the store.
 """
 
 import threading
@@ -42,14 +41,14 @@ _log = get_logger(__name__)
 
 
 class BucketId(NamedTuple):
-    """Where objects of one kind are kept, whatever version they are served in."""
+    """The place of one kind's objects, the same for all served versions."""
 
     plural: str
     group: str
 
 
 class Origin(NamedTuple):
-    """Which request made a change."""
+    """The request that made a change."""
 
     verb: str
     user_agent: str
@@ -62,13 +61,11 @@ class Change:
     Attributes:
         type: `ADDED`, `MODIFIED` or `DELETED`.
         resource: Plural and group of the kind.
-        object: The object after the write; for `DELETED` its last state, with
-            the version of the deletion. Read-only. `fieldsV1` in `managedFields` is
-            still encoded, as `msgspec.Raw`.
-        previous: The object before the write, `None` for `ADDED`. Read-only.
+        object: The object after the write; for `DELETED` its last state, with the version of the
+            deletion. Read-only. `fieldsV1` in `managedFields` is still encoded, as `msgspec.Raw`.
+        previous: The object before the write; `None` for `ADDED`. Read-only.
         resource_version: The version that the write made.
-        request: Who asked; `None` for writes of the server itself and of
-            `ApiServer.install`.
+        request: The request; `None` for writes of the server itself and of `ApiServer.install`.
     """
 
     type: ChangeType
@@ -80,7 +77,7 @@ class Change:
 
 
 class Entry:
-    """An object as stored: key, decoded form, JSON and version. Immutable."""
+    """A stored object: key, decoded form, JSON and version. Immutable."""
 
     __slots__ = ("key", "name", "namespace", "obj", "raw", "uid", "version")
 
@@ -96,7 +93,7 @@ class Entry:
 
 
 class Event:
-    """One line of a bucket's log, with the encodings that watches share."""
+    """One entry of a bucket's log, with the encoded lines that watches share."""
 
     __slots__ = ("at", "entry", "lines", "previous", "type")
 
@@ -105,8 +102,8 @@ class Event:
         self.entry = entry
         self.previous = previous
         self.at = at
-        # Watch lines by view, filled in by whoever needs one first. Two that need the
-        # same one at once make it twice, which is harmless: they are equal.
+        # Watch lines by form; the first watch that needs a line adds it. Two threads may make the
+        # same line at once, which is harmless, because the lines are equal.
         self.lines: dict[object, bytes | None] = {}
 
     @property
@@ -116,7 +113,7 @@ class Event:
 
 
 class Compacted(Exception):
-    """The log no longer reaches back that far. `oldest` is the first usable version."""
+    """The log does not reach back that far. `oldest` is the first usable version."""
 
     def __init__(self, asked: int, oldest: int) -> None:
         super().__init__(asked, oldest)
@@ -134,7 +131,7 @@ class FutureVersion(Exception):
 
 
 def entry_key(namespace: str, name: str) -> str:
-    """Return the key that orders objects as etcd does."""
+    """Return the key of an object; keys have the same order as in etcd."""
     return f"{namespace}/{name}" if namespace else name
 
 
@@ -146,11 +143,11 @@ class Bucket:
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []  # sorted; exactly the keys of `entries`
         self.log: list[Event] = []  # oldest first, versions strictly increasing
-        self.base = 0  # position of log[0] since the beginning of time
-        self.oldest = oldest  # versions below it can no longer be watched from
+        self.base = 0  # number of events that were dropped from the log
+        self.oldest = oldest  # no watch and no list can begin at an older version
 
     def record(self, event: Event, history: int) -> None:
-        """Append to the log, and forget the older half once it is twice too long."""
+        """Append to the log; drop the older half when the log is twice too long."""
         self.log.append(event)
         if len(self.log) > 2 * history:
             self.forget(len(self.log) - history)
@@ -163,7 +160,7 @@ class Bucket:
             self.base += count
 
     def keys_of(self, namespace: str, after: str = "") -> Sequence[str]:
-        """Return the sorted keys of a namespace (all without one), past `after`."""
+        """Return the sorted keys of a namespace, or all keys, that follow `after`."""
         low, high = 0, len(self.keys)
         if namespace:
             low = bisect_left(self.keys, f"{namespace}/")
@@ -179,9 +176,8 @@ class Store:
     Threads: safe from any thread.
 
     Args:
-        history: How many events each kind keeps for watches.
-        clock: What time it is for objects that are created, bound, evicted or deleted, and
-            for caches that lag.
+        history: How many events to keep for watches, per kind.
+        clock: The time of creations, bindings, evictions and deletions, and of caches that lag.
     """
 
     def __init__(self, *, history: int = 10_000, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -190,7 +186,7 @@ class Store:
         self._store_lock = threading.RLock()
         self._version = 1  # guarded by _store_lock
         self._oldest = 1  # guarded by _store_lock; for buckets that are made later
-        self._watched_from = 1  # guarded by _store_lock; no watch resumes from before
+        self._watched_from = 1  # guarded by _store_lock; no watch can begin at an older version
         self._buckets: dict[BucketId, Bucket] = {}  # guarded by _store_lock
         self._listeners: list[Callable[[Change], None]] = []  # guarded by _store_lock
         self._pending: deque[Change] = deque()  # guarded by _store_lock
@@ -200,7 +196,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Hold the store for a read-modify-write; listeners hear of it at the end."""
+        """Hold the store for a read-modify-write; listeners are notified at the end."""
         with self._store_lock:
             self._depth += 1
             try:
@@ -223,9 +219,9 @@ class Store:
             return None if found is None else found.entries.get(key)
 
     def put(self, bucket: BucketId, obj: JsonObject, *, origin: Origin | None = None) -> Entry:
-        """Commit `obj` under its key, giving it the next version.
+        """Commit `obj` under its key, with the next version.
 
-        The store keeps `obj` itself: the caller hands it over.
+        The store keeps `obj` itself; the caller must not use it any more.
         """
         with self.transaction():
             version = self._next_version_locked()
@@ -242,10 +238,10 @@ class Store:
             return entry
 
     def remove(self, bucket: BucketId, key: str, *, origin: Origin | None = None) -> Entry:
-        """Delete the object under `key`; returns its last state, at the new version.
+        """Delete the object under `key`; return its last state, with the new version.
 
         Raises:
-            KeyError: There is none.
+            KeyError: There is no such object.
         """
         with self.transaction():
             held = self._bucket_locked(bucket)
@@ -259,10 +255,10 @@ class Store:
             return last
 
     def rewrite(self, bucket: BucketId, change: Callable[[JsonObject], JsonObject]) -> None:
-        """Pass every stored object of a kind through `change`, without a new version.
+        """Replace every stored object of a kind by `change(object)`, without a new version.
 
-        This is how a changed schema shows on reads: upstream prunes and defaults
-        whatever it reads from etcd.
+        A changed schema shows in reads this way: upstream prunes and defaults objects when it reads
+        them from etcd.
         """
         with self._store_lock:
             held = self._bucket_locked(bucket)
@@ -270,7 +266,7 @@ class Store:
                 held.entries[key] = Entry(change(entry.obj), entry.version)
 
     def entries(self, bucket: BucketId, namespace: str = "") -> list[Entry]:
-        """Return the entries of a kind in key order; of one namespace if given."""
+        """Return the entries of a kind, or of one namespace, in key order."""
         with self._store_lock:
             held = self._buckets.get(bucket)
             if held is None:
@@ -282,7 +278,7 @@ class Store:
 
         Raises:
             Compacted: The log does not reach back that far.
-            FutureVersion: That version does not exist yet.
+            FutureVersion: The version does not exist yet.
         """
         with self._store_lock:
             self._check_version_locked(self._bucket_locked(bucket), version)
@@ -302,10 +298,10 @@ class Store:
             return [then[key] for key in sorted(then)] if changed else list(then.values())
 
     def as_of(self, bucket: BucketId, seconds: float) -> "Store":
-        """Return a store with one kind as it was so many seconds ago, as far as is known.
+        """Return a store with one kind as it was `seconds` ago, as far as the log reaches.
 
-        Its version is that of the last write which a cache that late could know of.
-        What is written to it is lost.
+        The store's version is the version of the last write that a cache with this delay can know.
+        Writes to it are lost.
         """
         with self._store_lock:
             held = self._bucket_locked(bucket)
@@ -320,7 +316,7 @@ class Store:
             return past
 
     def cursor(self, bucket: BucketId, version: int) -> int:
-        """Return the log position just behind `version`, for a watch from there.
+        """Return the position in the log after `version`, for a watch from there.
 
         Raises:
             Compacted: The log does not reach back that far.
@@ -333,10 +329,10 @@ class Store:
             return held.base + bisect_right(held.log, version, key=_version_of)
 
     def events_since(self, bucket: BucketId, cursor: int) -> tuple[list[Event], int, int]:
-        """Return the events from `cursor` on, the next cursor, and the store's version.
+        """Return the events after `cursor`, the next cursor, and the store's version.
 
         Raises:
-            Compacted: The log has moved on past `cursor`.
+            Compacted: The events after `cursor` have been dropped.
         """
         with self._store_lock:
             held = self._bucket_locked(bucket)
@@ -346,7 +342,7 @@ class Store:
             return events, cursor + len(events), self._version
 
     def compact(self) -> None:
-        """Forget every event: older versions can no longer be watched or listed."""
+        """Drop every event: no watch and no list can begin at an older version."""
         with self._store_lock:
             self._oldest = self._version
             for held in self._buckets.values():
@@ -354,21 +350,21 @@ class Store:
                 held.oldest = self._version
 
     def restart(self) -> None:
-        """Forget what watches can be resumed from; lists may go back as far as before.
+        """Refuse watches from older versions; lists may still use them.
 
-        A real server reads both from different places: events from its own memory, and
-        objects as they were from etcd.
+        A real server reads events from its memory, which a restart clears, and old objects from
+        etcd.
         """
         with self._store_lock:
             self._watched_from = self._version
 
     def drop(self, bucket: BucketId) -> None:
-        """Forget an empty kind, log included."""
+        """Remove an empty kind, with its log."""
         with self._store_lock:
             self._buckets.pop(bucket, None)
 
     def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
-        """Call `listener` after every write, in commit order; returns the undo."""
+        """Call `listener` after every write, in commit order; return a function to undo this."""
         with self._store_lock:
             self._listeners.append(listener)
 
@@ -380,7 +376,7 @@ class Store:
         return unsubscribe
 
     def notify_with(self, wake: Callable[[BucketId], None] | None) -> None:
-        """Set what tells watchers of a kind that its log has grown."""
+        """Set the function that notifies the watches of a kind after a write."""
         with self._store_lock:
             self._wake = wake
 
@@ -408,7 +404,7 @@ class Store:
         )
 
     def _deliver_locked(self) -> None:
-        """Announce what was committed; a listener's own writes queue up behind."""
+        """Announce committed writes; the writes of listeners follow them."""
         if self._delivering:
             return
         self._delivering = True
@@ -434,8 +430,8 @@ def _time_of(event: Event) -> float:
 def _call(listener: Callable[[Change], None], change: Change) -> None:
     try:
         listener(change)
-    except Exception as error:  # noqa: BLE001 - foreign code
-        # The write is committed; a listener cannot take it back by failing.
+    except Exception as error:  # noqa: BLE001 - a listener is foreign code
+        # The write is committed; an error of a listener does not undo it.
         _log.error(
             "store_listener_failed",
             resource=change.resource.plural,

@@ -1,7 +1,6 @@
-"""Values against structural schemas, in the words of the API server.
+"""Validation of values by structural schemas.
 
-The texts are those of kube-openapi's validator after apiextensions has turned
-them into field errors.
+The texts come from kube-openapi's validator, as apiextensions turns them into field errors.
 """
 
 import base64
@@ -47,12 +46,12 @@ _UNCHECKED: Final = FieldError(
 
 
 def validate_value(value: JsonValue, schema: Schema) -> list[FieldError]:
-    """Return what is wrong with a new object, its rules without `oldSelf` included."""
+    """Return the errors of a new object, including errors of rules without `oldSelf`."""
     return _validate(value, schema, ABSENT)
 
 
 def validate_update(new: JsonValue, old: JsonValue, schema: Schema) -> list[FieldError]:
-    """Return what is wrong with a changed object; what did not change is forgiven."""
+    """Return the errors of a changed object; values that have not changed are not checked."""
     return _validate(new, schema, old)
 
 
@@ -61,7 +60,7 @@ def _validate(value: JsonValue, schema: Schema, old: JsonValue) -> list[FieldErr
     if not schema.has_rules:
         return errors
     if any(error.reason in _BLOCKING for error in errors):
-        # Rules may assume a well-formed object; upstream skips them here too.
+        # Rules may assume a valid object, so upstream skips them as well.
         return [*errors, _UNCHECKED]
     return errors + rule_errors(value, schema, old)
 
@@ -152,7 +151,7 @@ def _keyword_errors(
     value: JsonValue, keywords: Mapping[str, Any], path: str
 ) -> Iterator[FieldError]:
     choices = keywords.get("enum")
-    # JSON's true is not 1, though Python's is.
+    # In Python True equals 1; in JSON it does not.
     if choices and not any(choice == value and type(choice) is type(value) for choice in choices):
         yield unsupported_value(path, value, choices)
     if isinstance(value, str):
@@ -185,7 +184,7 @@ def _string_errors(value: str, keywords: Mapping[str, Any], path: str) -> Iterat
 
 @lru_cache(maxsize=512)
 def _compiled(pattern: str) -> re.Pattern[str]:
-    # RE2's `\z` is Python's `\Z`; the rest of what schemas use is common ground.
+    # RE2's `\z` is Python's `\Z`. Other syntax that schemas use is the same in both.
     return re.compile(pattern.replace(r"\z", r"\Z"))
 
 
@@ -247,7 +246,7 @@ def _matching(value: JsonValue, parts: list[Any], path: str) -> int:
 def _subschema_errors(
     value: JsonValue, keywords: Mapping[str, Any], path: str
 ) -> Iterator[FieldError]:
-    """Check a value-validation schema, which nests like an ordinary one."""
+    """Check a value by a nested schema, which has the form of an ordinary one."""
     yield from _check(value, schema_from_openapi(keywords), path)
 
 

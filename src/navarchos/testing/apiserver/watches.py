@@ -1,7 +1,7 @@
-"""Watches: from a version on, through a selection, in one representation.
+"""Watches: from a version on, of a selection, in one representation.
 
-A watch is a cursor into its kind's log. A line is encoded once per event and
-form, and shared by all watches that need it.
+A watch is a position in the log of its kind. A line is encoded once per event and representation,
+and shared by all watches that need it.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ __all__ = ["Watch", "WatchLines", "WatchNotifier"]
 
 _INITIAL_END: Final = "k8s.io/initial-events-end"
 _DEFAULT_DURATIONS: Final = (1800.0, 3600.0)
-"""How long a watch without `timeoutSeconds` lasts, drawn at random as upstream."""
+"""The limits of the random duration of a watch without `timeoutSeconds`, as upstream."""
 
 
 class WatchNotifier:
-    """Tells watches that their kind's log has grown.
+    """Wakes the watches of a kind when the kind's log has grown.
 
-    Threads: `wake` from any thread; the rest on the event loop's.
+    Threads: `wake` is safe from any thread; other methods run on the event loop's thread.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -54,8 +54,8 @@ class WatchNotifier:
                 event.set()
 
     def wake(self, bucket: BucketId) -> None:
-        """Note that a kind has changed; wakes its watches soon, many changes at once."""
-        # Who registers after this look begins with what has been committed by now.
+        """Wake the watches of a kind soon; several changes wake them once."""
+        # A watch that registers later begins with all events that are committed now.
         if not self._sleepers.get(bucket):
             return
         self._dirty.add(bucket)
@@ -64,14 +64,14 @@ class WatchNotifier:
             self._loop.call_soon_threadsafe(self._flush)
 
     def _flush(self) -> None:
-        # Cleared first: a change from here on schedules another round.
+        # Reset first: a change from here on schedules another flush.
         self._scheduled = False
         while self._dirty:
             for event in self._sleepers.get(self._dirty.pop(), ()):
                 event.set()
 
     def register(self, bucket: BucketId, event: asyncio.Event) -> None:
-        """Set `event` whenever the kind changes."""
+        """Set `event` after every change of the kind."""
         self._sleepers.setdefault(bucket, set()).add(event)
 
     def unregister(self, bucket: BucketId, event: asyncio.Event) -> None:
@@ -80,11 +80,11 @@ class WatchNotifier:
 
 
 class Watch:
-    """One watch, as a source of lines.
+    """One watch as an asynchronous source of lines.
 
     Args:
-        lines: What it tells.
-        hub: Wakes it.
+        lines: The lines.
+        notifier: Wakes the watch.
         bookmark_interval: Seconds between bookmarks.
     """
 
@@ -97,17 +97,17 @@ class Watch:
         self._wake = asyncio.Event()
 
     async def lines(self) -> AsyncGenerator[list[bytes], None]:
-        """Yield batches of complete lines until the watch has lasted its time.
+        """Yield batches of complete lines until the watch ends.
 
-        A version that is gone, or not yet there, ends it with an `ERROR` line.
+        A version that is too old, or in the future, ends the watch with an `ERROR` line.
         """
         bucket = self._lines.bucket
         self._notifier.register(bucket, self._wake)
         try:
             first, cursor = self._lines.first_lines()
-            # Also when empty: the caller sends the headers then.
+            # Yield an empty batch as well, so that the caller sends the headers.
             yield first
-            del first  # a whole collection, which would be held for as long as the watch lasts
+            del first  # otherwise the whole collection stays in memory as long as the watch
             if cursor >= 0:
                 async with aclosing(self._follow(cursor)) as batches:
                     async for batch in batches:
@@ -143,21 +143,21 @@ class Watch:
 
 
 class WatchLines:
-    """The lines of one watch, without the waiting: a cursor into its kind's log.
+    """The lines of one watch, without waiting: a position in the log of the kind.
 
     Args:
-        api: Objects and kinds.
+        api: The objects and kinds.
         target: Kind and namespace.
-        options: Where to begin, and what to select.
+        options: Where the watch begins, and what it selects.
         form: The representation.
-        streaming: Whether streaming lists are offered.
+        streaming: Whether the server offers streaming lists.
 
     Attributes:
-        bucket: Where the objects are that it tells of.
-        options: Where it begins, what it selects, how long it lasts.
+        bucket: The place of the objects.
+        options: Where the watch begins, what it selects, how long it lasts.
 
     Raises:
-        StatusError: The options contradict each other; there is no stream then.
+        StatusError: The options contradict each other; the watch does not begin.
     """
 
     def __init__(
@@ -170,18 +170,18 @@ class WatchLines:
         self._target = target
         self.bucket: Final = target.kind.bucket
         self.options: Final = options
-        # A watch from any version is a streaming list, where those are offered, though it
-        # does not say so (apimachinery's meta/internalversion/defaults.go).
+        # Where streaming lists are offered, a watch from any version is one, although it does not
+        # ask for it (apimachinery's meta/internalversion/defaults.go).
         self._streams = options.initial_events or (
             streaming and options.initial_events is None and options.version in {"", "0"}
         )
         self._form = form
         self._headers_sent = False
         self._min_version = 0
-        self._version = 0  # how far `lines_after` has looked
+        self._version = 0  # the version up to which `lines_after` has read
 
     def first_lines(self) -> tuple[list[bytes], int]:
-        """Return the first lines and the cursor; a negative one ends the watch."""
+        """Return the first lines and the cursor; a negative cursor ends the watch."""
         store, bucket = self._api.store, self._kind.bucket
         with store.transaction():
             version = store.version
@@ -205,7 +205,7 @@ class WatchLines:
         return [self._line("ADDED", entry) for entry in entries]
 
     def lines_after(self, cursor: int) -> tuple[list[bytes], int]:
-        """Return the lines after a cursor, and the next cursor; a negative one is the end."""
+        """Return the lines after a cursor, and the next cursor; a negative one ends the watch."""
         try:
             events, cursor, self._version = self._api.store.events_since(self._kind.bucket, cursor)
         except Compacted as gone:
@@ -213,7 +213,7 @@ class WatchLines:
         return self._select(events), cursor
 
     def bookmark(self) -> bytes:
-        """Return a bookmark of the version up to which `lines_after` has looked."""
+        """Return a bookmark of the version up to which `lines_after` has read."""
         return self._bookmark_line(self._version)
 
     def _select(self, events: Sequence[Event]) -> list[bytes]:
@@ -290,7 +290,7 @@ def _too_old(gone: Compacted) -> StatusError:
 
 
 def _type_for(event: Event, selection: Selection) -> ChangeType | None:
-    """Return what an event is to a watch: objects enter and leave its selection."""
+    """Return the type of an event for a watch: objects enter and leave its selection."""
     if selection.is_empty:
         return event.type
     now = event.type != "DELETED" and selection.matches(event.entry.obj)
@@ -301,7 +301,7 @@ def _type_for(event: Event, selection: Selection) -> ChangeType | None:
 
 
 def _shown_object(kind: ChangeType, event: Event) -> Entry:
-    """Return the object of a line: one that leaves is shown as it was, at the new version."""
+    """Return the object of a line: an object that leaves in its old state, at the new version."""
     if kind != "DELETED" or event.type == "DELETED" or event.previous is None:
         return event.entry
     before = event.previous.obj

@@ -1,7 +1,7 @@
-"""Create, update and patch: the rules that all kinds share.
+"""Create, update and patch: the rules of all kinds.
 
-The order of the checks is the API server's (`registry/rest` and
-`registry/generic`), because the first refusal is what the client sees.
+The checks have the order of the API server (`registry/rest` and `registry/generic`), because a
+client sees the first refusal.
 """
 
 from collections.abc import Callable
@@ -68,13 +68,13 @@ _OWNED_METADATA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """What every request needs: the objects, the kinds, and who may do what."""
+    """What every request needs: objects, kinds and access control."""
 
     store: Store
     kinds: Kinds
     access: AccessControl
     make_uid: Callable[[], str] = new_uid
-    """Makes the uid of a new object."""
+    """Returns the uid of a new object."""
 
 
 def require(api: Api, target: Target) -> Entry:
@@ -90,7 +90,7 @@ def require(api: Api, target: Target) -> Entry:
 
 
 def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: WriteOptions) -> Entry:
-    """Store a new object; returns it as stored, or as it would be for a dry run.
+    """Store a new object; return it. A dry run returns it without storing it.
 
     Raises:
         StatusError: The object is refused. Nothing is stored.
@@ -115,7 +115,7 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Write
 
 
 def _place(kind: Kind, obj: JsonObject, namespace: str) -> None:
-    """Put the object into the namespace of the request, which must agree."""
+    """Set the namespace of the object to the request's one; refuse a different one."""
     metadata = obj["metadata"]
     if not kind.namespaced:
         return
@@ -127,7 +127,7 @@ def _place(kind: Kind, obj: JsonObject, namespace: str) -> None:
 
 
 def require_open_namespace(api: Api, kind: Kind, namespace: str, name: str) -> None:
-    """Refuse to create an object, or a subresource of one, where a namespace ends or is not.
+    """Refuse to create an object or a subresource in a namespace that is terminating or absent.
 
     Raises:
         StatusError: 403 or 404.
@@ -151,7 +151,7 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: WriteOptions) -
     metadata = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
         metadata.pop(name, None)
-    # What is installed may bring its identity: owners and owned refer to each other.
+    # Installed objects may have a uid, because owners and dependents refer to each other.
     if not (options.keep_status and metadata.get("uid")):
         metadata["uid"] = api.make_uid()
     if not (options.keep_status and metadata.get("creationTimestamp")):
@@ -199,12 +199,12 @@ def _errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
 
 def _refuse(kind: Kind, obj: JsonObject, errors: list[FieldError]) -> None:
     if errors:
-        # Upstream names the group that an object is stored in, not the one it was sent to.
+        # Upstream names the group in which the object is stored, not the request's group.
         raise invalid(kind.kind, kind.bucket.group, meta(obj).get("name") or "", errors)
 
 
 def replace(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> tuple[Entry, bool]:
-    """Update an object to `body` (PUT); returns it and whether it was created.
+    """Replace an object by `body` (PUT); return it, and whether it was created.
 
     Raises:
         StatusError: The update is refused. Nothing is stored.
@@ -222,12 +222,12 @@ def modify(
 ) -> Entry:
     """Read, change and store an object in one step.
 
-    `change` gets the object as served, read-only, and returns the new one. With
-    `status` as the subresource only what a status update may is changed.
+    `change` gets the object as served, read-only, and returns the new one. With the subresource
+    `status`, only the fields change that a status update may change.
 
     Returns:
-        The object as stored; unchanged, and without a new version, when nothing
-        differs. One whose last finalizer went is returned in its last state.
+        The stored object. Without a difference it has no new version. An object whose last
+        finalizer was removed is returned in its last state.
 
     Raises:
         StatusError: The change is refused. Nothing is stored.
@@ -280,7 +280,7 @@ def _check_preconditions(kind: Kind, new: JsonObject, entry: Entry) -> None:
 
 
 def _keep_metadata(new: JsonObject, old: JsonObject) -> None:
-    """Restore what only the server may change."""
+    """Restore the metadata that only the server may change."""
     metadata = new["metadata"]
     for key in _OWNED_METADATA:
         if key in meta(old):
@@ -321,7 +321,7 @@ def _commit_update(
     if kind.strategy.generation and _spec_changed(kind, new, old):
         new["metadata"]["generation"] = int(meta(old).get("generation") or 0) + 1
     errors = validate_metadata(new, kind.strategy.name_rule, namespaced=kind.namespaced)
-    if kind.custom is None:  # a custom kind forgives what was wrong before
+    if kind.custom is None:  # a custom kind accepts errors that were there before the change
         errors += kind.strategy.validate(new)
     errors += _finalizer_errors(new, old)
     _refuse(kind, new, errors + kind.strategy.validate_update(new, old))
@@ -362,12 +362,12 @@ def _finalizer_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
         "no new finalizers can be added if the object is being deleted, found new finalizers"
         f" []string{listed}"
     )
-    # Upstream looks twice: for every kind, and again for the kind in hand.
+    # Upstream checks twice: for every kind, and again for this kind.
     return [forbidden_field("metadata.finalizers", text)] * 2
 
 
 def finish_deletion(api: Api, kind: Kind, entry: Entry, options: WriteOptions) -> Entry:
-    """Remove an object that was only waiting for its last finalizer."""
+    """Remove an object that is marked for deletion and has no finalizer left."""
     metadata = meta(entry.obj)
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return entry

@@ -153,7 +153,7 @@ class Impersonation:
             else:
                 self._last[requestor.name] = mode
                 return found
-        assert refusal is not None, "the last mode applies to everybody"
+        assert refusal is not None, "the last mode applies to every user"
         raise refusal
 
 

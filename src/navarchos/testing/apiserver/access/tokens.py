@@ -171,7 +171,7 @@ class Tokens:
     def authenticate(
         self, token: str, audiences: Sequence[str] = (AUDIENCE,)
     ) -> tuple[User, Sequence[str]]:
-        """Return the user of a token, and those of `audiences` that the token is for.
+        """Return the user of a token, and the part of `audiences` that the token has.
 
         Raises:
             InvalidToken: This server did not issue the token, or it has expired, or it is for other

@@ -1,8 +1,8 @@
 """How writes change the owners of fields.
 
 An update takes the fields that it changes. An apply owns the fields of its configuration, and
-releases the ones that it no longer has. The rules are those of sigs.k8s.io/structured-merge-diff,
-merge/update.go, and of apimachinery's package managedfields. The fields of an entry are compared in
+releases the ones that it no longer has. The rules follow sigs.k8s.io/structured-merge-diff,
+merge/update.go, and apimachinery's package managedfields. The fields of an entry are compared in
 the entry's own version, except for fields that an applier no longer has: these are removed in the
 version of the request.
 """
@@ -177,7 +177,7 @@ def _without_changed(
     new: JsonObject,
     comparison: Comparison,
 ) -> ManagedFields:
-    """Return the managed fields without those that were changed or removed."""
+    """Return the managed fields without the changed and removed ones."""
     found: ManagedFields = {}
     for manager, owned_fields, other in _changes_by_version(write, managed, old, new, comparison):
         left = difference(difference(owned_fields.fields, other.written), other.removed)
@@ -292,8 +292,8 @@ def field_write(kinds: Kinds, kind: Kind, manager: str, subresource: str = "") -
 def init_managed_fields(kinds: Kinds, kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
     """Make the client that creates an object the owner of its fields, in place.
 
-    Fields of an object that `ApiServer.install` creates have no owner, as those of objects that are
-    older than managed fields on a real server; see `update_managed_fields`.
+    The fields of an object that `ApiServer.install` creates have no owner, as on a real server if
+    the object is older than managed fields; see `update_managed_fields`.
     """
     if options.applying:
         return

@@ -4,7 +4,7 @@ A set is a tree of path elements: `f:name` is a field, `k:{"name":"x"}` an item 
 keys, `v:"x"` an item by its value. A node belongs to the set if it has nothing below it, or if it
 has the member `.`. The root does not belong to the set: `{}` is the empty set there.
 
-The rules are those of sigs.k8s.io/structured-merge-diff, fieldpath/set.go. Sets are immutable, and
+The rules follow sigs.k8s.io/structured-merge-diff, fieldpath/set.go. Sets are immutable, and
 share equal subtrees.
 """
 

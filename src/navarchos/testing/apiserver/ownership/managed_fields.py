@@ -1,6 +1,6 @@
 """The entries of `metadata.managedFields`, decoded.
 
-Identity, order and limits are those of apimachinery, package managedfields.
+Identity, order and limits follow apimachinery, package managedfields.
 
 Stored objects keep their sets of fields encoded, as `msgspec.Raw`. As trees of dicts they would be
 larger than the objects themselves. Decoding takes microseconds, and only writes need it.

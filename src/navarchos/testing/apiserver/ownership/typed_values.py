@@ -4,7 +4,7 @@ A map is granular unless its schema says `atomic`. A list is granular only if it
 identity: by keys (`map`) or by value (`set`). Other values are leaves. Maps without a schema are
 granular.
 
-The rules are those of sigs.k8s.io/structured-merge-diff, package typed.
+The rules follow sigs.k8s.io/structured-merge-diff, package typed.
 """
 
 from collections.abc import Mapping

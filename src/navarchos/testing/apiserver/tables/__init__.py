@@ -1,7 +1,4 @@
-"""What kubectl prints: columns and cells, for built-in and custom kinds.
-
-Other representations of objects: tables and bare metadata.
-"""
+"""Representations other than the object itself: tables, as kubectl prints them, and metadata."""
 
 from collections.abc import Sequence
 
@@ -58,15 +55,15 @@ def table(
     *,
     headers: bool = True,
 ) -> JsonObject:
-    """Return objects as a `Table`, the way kubectl shows them.
+    """Return objects as a `Table`.
 
     Args:
-        kind: Of all the entries.
+        kind: The kind of the entries.
         entries: One row each.
-        resource_version: Of the list.
-        version: Of `meta.k8s.io`.
-        include_object: `None`, `Object`, or `Metadata`, the default.
-        headers: Whether the columns are described; later watch events leave that out.
+        resource_version: The version of the list.
+        version: The version of `meta.k8s.io`.
+        include_object: What a row has of its object: `None`, `Object`, or `Metadata`, the default.
+        headers: Whether the columns are described; only the first event of a watch does it.
     """
     return {
         "kind": "Table",

@@ -1,4 +1,4 @@
-"""Nodes, namespaces, services, budgets, events, leases, volumes and the like."""
+"""Columns of the kinds that are not workloads."""
 
 from collections.abc import Callable
 from typing import Final
@@ -384,4 +384,4 @@ CLUSTER_PRINTERS: Final = {
         ),
     ),
 }
-"""By what they show."""
+"""The columns by resource."""

@@ -1,7 +1,4 @@
-"""The parts that tables are put together from.
-
-Custom kinds: `additionalPrinterColumns`, read by JSONPath.
-"""
+"""Columns and cells, and the `additionalPrinterColumns` of custom kinds."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -39,7 +36,7 @@ _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _YEAR: Final = 365 * _DAY
 _UNITS: Final = {1: "s", _MINUTE: "m", _HOUR: "h", _DAY: "d", _YEAR: "y"}
-_STEPS: Final = (  # below the first number: the unit, and the smaller one beside it
+_STEPS: Final = (  # for durations below the first number: the unit, and the smaller unit after it
     (2 * _MINUTE, 1, 0),
     (10 * _MINUTE, _MINUTE, 1),
     (3 * _HOUR, _MINUTE, 0),
@@ -53,7 +50,7 @@ _STEPS: Final = (  # below the first number: the unit, and the smaller one besid
 
 @dataclass(frozen=True, slots=True)
 class TableColumn:
-    """One column; `priority` above 0 is shown by `-o wide` only."""
+    """One column; `-o wide` alone shows columns with a `priority` above 0."""
 
     name: str
     type: str = "string"
@@ -74,7 +71,7 @@ class TableColumn:
 
 @dataclass(frozen=True, slots=True)
 class Printer:
-    """How a kind is shown: columns, and one function per column."""
+    """The columns of a kind, with one function for the cells of each."""
 
     columns: tuple[TableColumn, ...]
     cells: tuple[Cell, ...]
@@ -113,7 +110,7 @@ def age_since(stamp: str | None) -> str:
 
 
 def human_duration(seconds: float) -> str:
-    """Write a duration as apimachinery's `HumanDuration`: about two or three digits."""
+    """Return a duration as apimachinery's `HumanDuration` prints it: two or three digits."""
     left = int(seconds)
     if left < 0:
         return "0s" if left == -1 else "<invalid>"
@@ -130,7 +127,7 @@ def _two(seconds: int, large: int, small: int) -> str:
 
 
 def selector_text(selector: JsonValue) -> str:
-    """Write a label selector as kubectl shows it."""
+    """Return a label selector as kubectl prints it."""
     if not isinstance(selector, dict):
         return "<none>"
     terms = [f"{key}={value}" for key, value in sorted((selector.get("matchLabels") or {}).items())]
@@ -161,7 +158,7 @@ _STEP: Final = re.compile(
 
 
 def custom_columns(custom: CustomKind) -> list[JsonObject]:
-    """Return the column definitions; `Age` alone where none are declared."""
+    """Return the column definitions; name and age if the kind declares none."""
     if not custom.columns:
         return [NAME.to_json(), {**AGE.to_json(), "type": "date"}]
     return [NAME.to_json(), *(_definition(column) for column in custom.columns)]
@@ -196,7 +193,7 @@ def _cell(column: PrinterColumn, obj: JsonObject) -> JsonValue:
         return value if isinstance(value, bool) else None
     if column.type == "date":
         return _date(value)
-    # Several matches show like Go prints them, separated by blanks.
+    # Several matches are separated by blanks, as Go prints them.
     return " ".join(_text(item) for item in found) if len(found) > 1 else _text(value)
 
 

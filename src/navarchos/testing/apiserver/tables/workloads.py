@@ -1,6 +1,6 @@
-"""Pods: the STATUS column is a small story, told here as printPod tells it.
+"""Columns of pods and workloads.
 
-Deployments and the other workloads.
+The status of a pod follows kubectl's `printPod`.
 """
 
 from collections.abc import Sequence
@@ -135,7 +135,7 @@ POD_PRINTERS: Final = {
         ),
     )
 }
-"""By what they show."""
+"""The columns by resource."""
 
 _PODS: Final = ("spec", "template", "spec", "containers")
 _EXTRA: Final = (wide("Containers"), wide("Images"), wide("Selector"))
@@ -313,4 +313,4 @@ WORKLOAD_PRINTERS: Final = {
         (cell_name, field_cell("revision", default=0), cell_age),
     ),
 }
-"""By what they show."""
+"""The columns by resource."""

@@ -1,27 +1,29 @@
-"""A notation for Kubernetes' Go types, and what is built from it.
+"""The types of the built-in kinds: a notation for Kubernetes' Go types, and their schemas.
 
-A table is text. A line that is not indented names a type; the indented lines
-below list its fields as `name:type`, separated by blanks:
+`core` and `groups` have the types as text. A line without indentation names a type. The indented
+lines below it list the fields as `name:type`, separated by blanks:
 
 ```text
 Container
   name!:str image:str ports:[ContainerPort]+containerPort env:[EnvVar]+name
 ```
 
-Types are `str int int64 bool num time micro quantity ios bytes any`, another
-type's name (`meta.ObjectMeta` for one of another table), `[T]` a list, `{T}` a
-map. `!` after the name marks a required field. After a list, `+key` says that a
-strategic merge patch pairs items by that key, `+` alone that it unites values;
-`~` after a type says that the patch may retain keys. `*` before a scalar is Go's
-pointer: zero is a value, elsewhere it is the absence of one. Before a struct it says
-that an object without the field lacks it; elsewhere it is there, and empty. That
-matters from the object's root down, as far as structs go. `?` after a time says
-that its absence shows, as null.
-
-Who manages what goes by the same keys, with others after commas (`+port,protocol`), or
-by those after `/` alone where no strategic merge patch knows them. `=` after a list, a map
-or a type's own name says that it has one manager as a whole. `str@TCP` is a string whose
-absence counts as TCP where items are told apart by it.
+| notation | meaning |
+|---|---|
+| `str int int64 bool num time micro quantity ios bytes any` | a scalar type |
+| `Toleration`, `meta.ObjectMeta` | a type of the same table, of another table |
+| `[T]`, `{T}` | a list, a map |
+| `name!:T` | a required field |
+| `*T` of a scalar | a Go pointer: zero is a value. Without `*`, a zero field is absent |
+| `*T` of a struct | the field may be absent. Without `*`, a new object has it, empty |
+| `time?` | an absent time is written as null |
+| `[T]+key` | a strategic merge patch, and server-side apply, identify items by this key |
+| `[T]+a,b` | the same, and server-side apply uses all keys |
+| `[T]+` | a set: patches and applies unite the values |
+| `[T]/key` | server-side apply identifies items by this key, a strategic merge patch does not |
+| `T~` | a strategic merge patch may list the fields that it retains |
+| `[T]=`, `{T}=`, `Type=` | the list, map or type has one owner as a whole |
+| `str@TCP` | in the identity of an item, an absent string counts as `TCP` |
 """
 
 import re
@@ -63,7 +65,7 @@ _ZEROS: Final[Mapping[str, object]] = {"string": "", "integer": 0, "boolean": Fa
 
 
 class TypeTable:
-    """Schemas and OpenAPI definitions of named types. Read-only.
+    """The schemas and OpenAPI definitions of named types. Read-only.
 
     Names are `<table>.<Type>`, as in `core.Pod`.
     """
@@ -93,7 +95,7 @@ class TypeTable:
             current.extend(self._read_field(table, token) for token in line.split())
 
     def schema(self, name: str) -> Schema:
-        """Return the schema of a type; the same instance each time."""
+        """Return the schema of a type; always the same object."""
         found = self._schemas.get(name)
         if found is None:
             found = self._schemas[name] = Schema(
@@ -108,7 +110,7 @@ class TypeTable:
         return found
 
     def empty(self, name: str) -> JsonObject:
-        """Return what an object of a type has before anybody has said anything."""
+        """Return the fields of a new object of a type before a client sets any."""
         found: JsonObject = {}
         for field, required, kind in self._fields[name]:
             if kind.rstrip("~") in self._fields:
@@ -129,7 +131,7 @@ class TypeTable:
         return f"{_PREFIXES.get(table, f'io.k8s.api.{table}.v1')}.{kind}"
 
     def definition(self, name: str) -> JsonObject:
-        """Return the OpenAPI v3 definition of a type, with references to others."""
+        """Return the OpenAPI v3 definition of a type; other types are references."""
         found: JsonObject = {
             "description": f"{name.rpartition('.')[2]}.",
             "type": "object",
@@ -142,7 +144,7 @@ class TypeTable:
         return found
 
     def references(self, name: str) -> set[str]:
-        """Return the names of the types that a type's fields use directly."""
+        """Return the names of the types that the fields of a type use."""
         kinds = (_innermost(kind) for _, _, kind in self._fields[name])
         return {kind for kind in kinds if kind not in _SCALARS}
 
@@ -223,7 +225,7 @@ def _openapi_scalar(kind: str) -> JsonObject:
 
 
 def _list_keys(suffix: str) -> tuple[str, ...]:
-    """Return the keys of a list's items, the one of strategic merge patches first."""
+    """Return the keys of a list's items; the one of strategic merge patches comes first."""
     keys = suffix.removesuffix(_WHOLE)[1:]
     return tuple(keys.split(",")) if keys else ()
 
@@ -265,4 +267,4 @@ def _load_types() -> TypeTable:
 
 
 TYPES: Final = _load_types()
-"""Every type that the server's built-in kinds consist of."""
+"""Every type of the built-in kinds."""

@@ -1,4 +1,4 @@
-"""core/v1: pods, nodes and the kinds around them; Events of both groups."""
+"""The types of core/v1."""
 
 from typing import Final
 

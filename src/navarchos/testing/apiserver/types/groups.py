@@ -1,4 +1,7 @@
-"""The types of all API groups but core, group by group."""
+"""The types of all API groups but core.
+
+A key is the first part of the group's name: `coordination` has the types of coordination.k8s.io.
+"""
 
 from collections.abc import Mapping
 from typing import Final
