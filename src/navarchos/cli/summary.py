@@ -20,7 +20,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
-from navarchos.operator.replacements.waiting import WaitReason
+from navarchos.operator.reasons import WaitReason
 from navarchos.runtime.conditions import find_condition
 from navarchos.runtime.durations import format_duration
 

@@ -1,1 +1,1 @@
-"""The operator: replaces nodes, group by group, from declarative objects."""
+"""The operator: replaces nodes, group by group, as declared in NodeRollouts."""

@@ -1,9 +1,9 @@
-"""What the operator's caches keep of objects that are finished, or that others write to.
+"""Transforms that leave out parts of cached objects which the operator does not read again.
 
-A finished replacement or drain stays for as long as its rollout does, and has the name
-of every pod that was on its node. Nobody here reads those names again, so the caches do
-without them: what a finished node costs does not depend on how many pods it had. The
-server keeps them, for people.
+A finished replacement or drain exists as long as its rollout, and lists every pod that was on
+its node. The operator does not read these lists again, so its caches leave them out: the
+memory for a finished node does not depend on its number of pods. The API server keeps the
+lists for its users.
 """
 
 from collections.abc import Mapping
@@ -32,15 +32,16 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _OUR_ANNOTATIONS: Final = f"{GROUP}/"
 
-_SHARED: Final = 65_536
-"""Parts of objects that are kept once, however many objects have them."""
+_MAX_INTERNED: Final = 65_536
+"""The largest number of interned values."""
 
 
 def is_stripped(drain: NodeDrain) -> bool:
-    """Tell whether a drain has ended, and its replacement has taken over its report.
+    """Return whether the cache keeps a drain without its pods.
 
-    Who finds the mark of the latter and needs the report all the same, after a crash in
-    between, asks the server.
+    It does once the drain has ended and its replacement has stored the drain's report. After a
+    crash between these two writes the report may be needed again: then read the drain from the
+    API server.
     """
     if not drain.status.is_final:
         return False
@@ -48,7 +49,7 @@ def is_stripped(drain: NodeDrain) -> bool:
 
 
 def strip_drain(drain: NodeDrain) -> NodeDrain:
-    """Return a settled drain without its pods and their owners; others as they are."""
+    """Return a drain without its pods and their owners if it `is_stripped`."""
     if not is_stripped(drain):
         return drain
     status = replace(
@@ -64,11 +65,11 @@ def strip_drain(drain: NodeDrain) -> NodeDrain:
 
 
 def strip_replacement(replacement: NodeReplacement) -> NodeReplacement:
-    """Return a finished replacement without its pods; others as they are.
+    """Return a finished replacement without its pods; any other replacement unchanged.
 
-    A failed one that a person resumes comes back whole with its next change: nothing
-    that is written in between touches the lists, so what is absent here stays there.
-    The owners of its pods stay, because admission waits for what replaces those pods.
+    When `navarchos resume` restarts a failed replacement, the next change brings back the
+    whole object. No write in between touches the lists, so the server keeps them. The owners
+    of its pods stay, because admission waits for the pods that replace the evicted ones.
     """
     if not replacement.status.current.is_finished:
         return replacement
@@ -86,7 +87,7 @@ def strip_replacement(replacement: NodeReplacement) -> NodeReplacement:
 
 
 def strip_node(node: Node) -> Node:
-    """Return a node with our annotations only: others write kilobytes of theirs."""
+    """Return a node with the operator's annotations only; other tools write kilobytes of them."""
     annotations = node.metadata.annotations
     ours = {name: text for name, text in annotations.items() if name.startswith(_OUR_ANNOTATIONS)}
     conditions = tuple(map(_intern, node.status.conditions))
@@ -98,12 +99,12 @@ def strip_node(node: Node) -> Node:
 
 
 def _intern(part: S) -> S:
-    """Return one object for all equal ones: a workload has pods on many nodes."""
-    return cast("S", _shared(part))
+    """Return one object for all equal values: a workload has pods on many nodes."""
+    return cast("S", _interned(part))
 
 
-@lru_cache(maxsize=_SHARED)
-def _shared(part: msgspec.Struct) -> msgspec.Struct:
+@lru_cache(maxsize=_MAX_INTERNED)
+def _interned(part: msgspec.Struct) -> msgspec.Struct:
     return part
 
 

@@ -1,16 +1,16 @@
-"""When a rollout has failed too often to go on (OP-08). Pure.
+"""What the finished nodes of a rollout show: failures, limits and durations. Pure.
 
-Both controllers ask here: the rollout's, which writes `Halted`, and admission,
-which must not start a node in the moment before that is written.
+The rollout's controller writes `Halted` from it. Admission uses the same functions, because it
+must not start a node in the moment before `Halted` is written (OP-08).
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
 
 from navarchos.meta import EPOCH
 from navarchos.operator.api.v1alpha1 import NodeReplacement, NodeRollout, Step, resolve_count
+from navarchos.operator.reasons import Reason
 
 __all__ = [
     "FailureCounts",
@@ -23,15 +23,13 @@ __all__ = [
     "node_gone",
 ]
 
-NODE_GONE: Final = "NodeGone"
-
 
 @dataclass(frozen=True, slots=True)
 class FailureCounts:
-    """What went wrong in a rollout so far, without what a person forgave."""
+    """The failures of a rollout so far, without those that `navarchos resume` has reset."""
 
     failed: int
-    """Nodes that failed for good."""
+    """Failed nodes, without another attempt."""
     consecutive: int
     """Attempts that failed since the last node was drained."""
 
@@ -41,8 +39,8 @@ def count_failures(children: Iterable[NodeReplacement], *, resumed: str) -> Fail
 
     Args:
         children: The replacements that the rollout owns.
-        resumed: The resume annotation that the rollout obeyed last. A child that
-            has not obeyed it yet still shows failures that are forgiven.
+        resumed: The resume annotation that the rollout applied last. A child that has not
+            applied it yet still shows failures that are being reset; they do not count.
     """
     kept = tuple(children)
     last_success = max((_succeeded_at(child) for child in kept), default=EPOCH)
@@ -55,14 +53,14 @@ def count_failures(children: Iterable[NodeReplacement], *, resumed: str) -> Fail
     )
 
 
-def halt_reason(rollout: NodeRollout, seen: FailureCounts) -> str:
-    """Return why the rollout must be halted, in words; empty when it need not."""
+def halt_reason(rollout: NodeRollout, counts: FailureCounts) -> str:
+    """Return why the rollout must be halted, in words; empty if it must not."""
     failures, concurrent = max_failures(rollout), max_concurrent(rollout)
-    if seen.failed > failures:
-        return f"{seen.failed} nodes failed for good, which is more than maxFailures ({failures})"
-    if seen.consecutive > failures + concurrent:
+    if counts.failed > failures:
+        return f"{counts.failed} nodes failed, which is more than maxFailures ({failures})"
+    if counts.consecutive > failures + concurrent:
         return (
-            f"{seen.consecutive} attempts in a row failed, which is more than maxFailures "
+            f"{counts.consecutive} consecutive attempts failed, which is more than maxFailures "
             f"({failures}) and maxConcurrent ({concurrent}) together"
         )
     return ""
@@ -80,7 +78,7 @@ def max_failures(rollout: NodeRollout) -> int:
 
 
 def max_concurrent(rollout: NodeRollout) -> int:
-    """Return the limit of nodes in flight; a percentage is rounded up to one at least.
+    """Return the limit of nodes in flight; a percentage is rounded up, to at least 1.
 
     Raises:
         ConfigError: The value is neither a number nor a percentage.
@@ -91,9 +89,20 @@ def max_concurrent(rollout: NodeRollout) -> int:
 
 
 def node_gone(replacement: NodeReplacement) -> bool:
-    """Tell whether it is done because its node was gone, not because it was drained."""
+    """Return whether the replacement is done because its node was gone before it was drained."""
     step = replacement.status.step
-    return step is not None and step.name is Step.DONE and step.reason == NODE_GONE
+    return step is not None and step.name is Step.DONE and step.reason == Reason.NODE_GONE
+
+
+def drain_spans(children: Iterable[NodeReplacement]) -> list[tuple[datetime, datetime]]:
+    """Return the start and the end of each drained node."""
+    return [span for child in children if (span := _drain_span(child)) is not None]
+
+
+def mean_duration(known: Iterable[tuple[datetime, datetime]]) -> timedelta | None:
+    """Return the mean length of the spans; `None` if there are none."""
+    lengths = [end - start for start, end in known]
+    return sum(lengths, timedelta()) / len(lengths) if lengths else None
 
 
 def _succeeded_at(child: NodeReplacement) -> datetime:
@@ -102,18 +111,7 @@ def _succeeded_at(child: NodeReplacement) -> datetime:
     return child.status.completion_timestamp or EPOCH
 
 
-def drain_spans(children: Iterable[NodeReplacement]) -> list[tuple[datetime, datetime]]:
-    """Return when each drained node was begun, and when it was done."""
-    return [span for child in children if (span := _span(child)) is not None]
-
-
-def mean_duration(known: Iterable[tuple[datetime, datetime]]) -> timedelta | None:
-    """Return how long a node took on average; `None` when none is known."""
-    lengths = [end - start for start, end in known]
-    return sum(lengths, timedelta()) / len(lengths) if lengths else None
-
-
-def _span(child: NodeReplacement) -> tuple[datetime, datetime] | None:
+def _drain_span(child: NodeReplacement) -> tuple[datetime, datetime] | None:
     status = child.status
     if status.current is not Step.DONE or node_gone(child):
         return None

@@ -1,4 +1,4 @@
-"""Whether somebody manages the cluster, as far as the Lease of the shipped manager tells."""
+"""Whether a manager is active, judged by the Lease of the shipped Deployment."""
 
 from datetime import datetime
 from typing import Final
@@ -13,18 +13,19 @@ __all__ = ["leader_problem"]
 _TIMEOUT: Final = 10.0
 
 _SKEW: Final = 60.0
-"""Seconds by which the clocks of two machines may differ, and lease renewals be late."""
+"""Seconds that allow for clocks of two machines that differ, and for late renewals."""
 
 
 def leader_problem(client: Client, now: datetime) -> str:
-    """Return why no manager seems to be at work; empty if one is, or nobody can tell.
+    """Return why no manager seems to be active; empty if one is, or if that is unknown.
 
-    A manager that runs without leader election has no Lease, and one that was started
-    with another `--leader-election-id` has another: then nothing is said. Clocks are
-    compared, so the lease has to be overdue by a minute. The text stays as long as the fact.
+    A manager without leader election has no Lease, and a manager that was started with another
+    `--leader-election-id` has another Lease: the result is then empty. The function compares the
+    clocks of two machines, so the Lease must be overdue by a minute. The text does not change
+    while the Lease does not change.
 
     Raises:
-        ClientError: The server did not answer.
+        ClientError: The API server did not answer.
     """
     lock = LeaseLock(client, NAMESPACE, LEASE, "reader")
     try:
@@ -40,4 +41,4 @@ def leader_problem(client: Client, now: datetime) -> str:
     if overdue < _SKEW:
         return ""
     at = format_time(record.renew_time)
-    return f"the Lease {lease} of {record.holder_identity} was renewed last at {at}"
+    return f"{record.holder_identity} last renewed the Lease {lease} at {at}"

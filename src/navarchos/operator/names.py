@@ -1,4 +1,4 @@
-"""Names that the operator puts on objects."""
+"""Labels, annotations, taints and finalizers of the operator, and the names of its objects."""
 
 import hashlib
 from typing import Final
@@ -15,23 +15,22 @@ __all__ = [
 ]
 
 DRAIN_COMPLETED_LABEL: Final = "navarchos.pusher.com/drain-completed"
-"""On a node: when it was drained, as `2006-01-02T15h04m05s` in UTC. As published."""
+"""On a node: when it was drained, as `2006-01-02T15h04m05s` in UTC. As published in 2019."""
 
 CORDONED_BY_ANNOTATION: Final = "navarchos.pusher.com/cordoned-by"
-"""On a node: the cordon is ours, set by the drain `<name>/<uid>`."""
+"""On a node: the drain `<name>/<uid>` set the cordon."""
 
 DRAIN_FINALIZER: Final = "navarchos.pusher.com/drain"
-"""On a NodeDrain: its cordon may have to be undone first."""
+"""On a NodeDrain: before it is deleted, its node may have to be uncordoned."""
 
 FIELD_MANAGER: Final = "navarchos-manager"
-"""In a node's `managedFields`: who has set `spec.unschedulable`."""
+"""In `managedFields` of a node: the operator has set `spec.unschedulable`."""
 
 RESUME_ANNOTATION: Final = "navarchos.pusher.com/resume"
-"""On a NodeRollout: a person forgives the attempts that failed so far."""
+"""On a NodeRollout: the failed attempts so far are reset. Written by `navarchos resume`."""
 
 TO_BE_REPLACED_TAINT: Final = "navarchos.pusher.com/to-be-replaced"
-"""The key of a node's taint: it will be replaced, so pods had better go elsewhere."""
-
+"""The key of the taint of a node that will be replaced: the scheduler prefers other nodes."""
 
 MAX_NAME_LENGTH: Final = 253
 """The longest name of an object (RFC 1123 subdomain)."""
@@ -42,9 +41,9 @@ _HASH_LENGTH: Final = 10
 def child_name(parent: str, *parts: str) -> str:
     """Join the parts with hyphens; a name that is too long ends in a hash.
 
-    The parts are names of objects, so that the result is a valid name as well.
-    A name that was cut keeps its readable beginning, and its end tells it from
-    every other name that was cut at the same place.
+    Promises: the same parts give the same name in every process, so that a child cannot be
+    created twice. The parts are names of objects, so that the result is a valid name too. A
+    shortened name keeps its readable beginning, and its hash makes it unique.
     """
     name = "-".join((parent, *parts))
     if len(name) <= MAX_NAME_LENGTH:

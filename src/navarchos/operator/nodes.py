@@ -1,4 +1,4 @@
-"""Nodes, as far as the operator needs them."""
+"""The part of a Node that the operator reads."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ CONTROL_PLANE_LABEL: Final = "node-role.kubernetes.io/control-plane"
 
 
 class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Whether new pods may come, what keeps some of them off, and which machine it is."""
+    """Whether the node accepts new pods, its taints, and its machine."""
 
     unschedulable: bool = False
     taints: tuple[Taint, ...] = ()
@@ -23,9 +23,9 @@ class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
 
 
 class NodeCondition(msgspec.Struct, frozen=True, gc=False):
-    """An entry of `status.conditions`. Heartbeat times are left out on purpose.
+    """An entry of `status.conditions`, without its heartbeat time.
 
-    They change every few seconds, and nothing here depends on them.
+    Heartbeats change every few seconds, and no decision depends on them.
     """
 
     type: str = ""
@@ -33,7 +33,7 @@ class NodeCondition(msgspec.Struct, frozen=True, gc=False):
 
 
 class NodeStatus(msgspec.Struct, frozen=True, gc=False):
-    """How a node is."""
+    """The conditions of a node."""
 
     conditions: tuple[NodeCondition, ...] = ()
 
@@ -51,7 +51,7 @@ class Node(Object, frozen=True):
 
     @property
     def is_control_plane(self) -> bool:
-        """Whether it bears the label of the control plane, with whatever value."""
+        """Whether it has the label of the control plane, with any value."""
         return CONTROL_PLANE_LABEL in self.metadata.labels
 
 

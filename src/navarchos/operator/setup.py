@@ -1,18 +1,18 @@
-"""The operator, put together from its controllers."""
+"""Adds the operator's controllers to a manager."""
 
 from typing import Final
 
 from navarchos.operator import drains, replacements, rollouts, taints
 from navarchos.operator.cache_transforms import KINDS
-from navarchos.operator.objects import RBAC as INFORMER_RBAC
-from navarchos.operator.objects import make_objects
+from navarchos.operator.clients import RBAC as INFORMER_RBAC
+from navarchos.operator.clients import operator_clients
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Manager
 
 __all__ = ["KINDS", "RBAC", "WORKERS", "add_operator"]
 
 WORKERS: Final = 4
-"""Drains that are worked on at the same moment, by default."""
+"""The default number of drains that are reconciled concurrently."""
 
 RBAC: Final = (
     *INFORMER_RBAC,
@@ -21,29 +21,28 @@ RBAC: Final = (
     *drains.RBAC,
     *taints.RBAC,
 )
-"""What the operator asks of the server in the whole cluster.
+"""The operator's permissions in the whole cluster.
 
-Besides, its manager writes events and holds a Lease; and everybody may ask which
-kinds there are.
+Its manager also writes events and holds a Lease. Every client may list the API's kinds.
 """
 
 
 def add_operator(manager: Manager, *, workers: int = WORKERS) -> None:
     """Add the operator to a manager that does not run yet.
 
-    The manager then waits for the operator's kinds: while their definitions are
-    missing it says so, is not ready, and looks again (OP-61).
+    The manager then waits for the operator's kinds: while their CustomResourceDefinitions are
+    missing it logs that, is not ready, and tries again (OP-61).
 
     Args:
-        manager: Gets the controllers and their informers. Its options have `KINDS`,
-            so that its caches leave out what nobody reads.
-        workers: Drains that are worked on at the same moment. Replacements have
-            one worker whatever this says, because admission must be alone.
+        manager: Gets the controllers and their informers. Its options must have `KINDS`, so
+            that its caches leave out parts that the operator does not read.
+        workers: The number of drains that are reconciled concurrently. Replacements always
+            have one worker, because only one admission may run at a time.
     """
-    objects = make_objects(manager)
-    writers = WorkerPool("write", clock=manager.clock)
-    manager.add(writers, name="writers")
-    rollouts.add_to_manager(manager, objects, writers)
-    replacements.add_to_manager(manager, objects, writers)
-    taints.add_to_manager(manager, objects)
+    clients = operator_clients(manager)
+    write_pool = WorkerPool("write", clock=manager.clock)
+    manager.add(write_pool, name="writers")
+    rollouts.add_to_manager(manager, clients, write_pool)
+    replacements.add_to_manager(manager, clients, write_pool)
+    taints.add_to_manager(manager, clients)
     drains.add_to_manager(manager, workers=workers)

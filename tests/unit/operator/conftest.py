@@ -1,4 +1,4 @@
-"""Objects of the operator, built from the few facts that a test is about."""
+"""OperatorClients of the operator, built from the few facts that a test is about."""
 
 import threading
 from collections.abc import Iterator
@@ -13,9 +13,9 @@ from navarchos.client import Client, ClientConfig, HttpRequest, Resource, Transp
 from navarchos.client.http.pool import PooledTransport
 from navarchos.client.transport import Response
 from navarchos.drain import BUDGETS, PODS
-from navarchos.informers import InformerFactory
+from navarchos.informers import InformerFactory, SharedInformer
 from navarchos.instrument import Instruments
-from navarchos.meta import ObjectMeta, OwnerReference, ResourceVersion, format_time
+from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion, format_time
 from navarchos.operator.api.v1alpha1 import (
     GROUP,
     NODE_DRAINS,
@@ -34,16 +34,16 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.api.v1alpha1.definitions import manifests
 from navarchos.operator.cache_transforms import KINDS
+from navarchos.operator.clients import operator_clients
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES, Node
-from navarchos.operator.objects import make_objects
-from navarchos.operator.replacements.admission_loop import AdmissionLoop
+from navarchos.operator.replacements.admission_loop import AdmissionInputs, AdmissionLoop
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
-from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR
+from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR, ClusterReader
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.parallel import WorkerPool
@@ -197,8 +197,9 @@ def make() -> Make:
 
 
 NO_TIME = 10.0
-LEEWAY = 10.0
+MAX_DELAY = 10.0
 T = TypeVar("T")
+K = TypeVar("K", bound=Object)
 
 
 class Killed(BaseException):
@@ -253,47 +254,40 @@ class Operator:
     def begin(self) -> None:
         """Start with empty caches, as a process that has just become the leader."""
         self.factory = InformerFactory(self.client, kinds=KINDS)
-        self.objects = make_objects(self)
+        self.clients = operator_clients(self)
         pending = self.factory.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
         budgets = self.factory.informer(BUDGETS)
         self.factory.start(self.stop)
         self.factory.wait_for_sync(NO_TIME)
-        self.informers = [
-            *(
-                kind.informer
-                for kind in (
-                    self.objects.rollouts,
-                    self.objects.replacements,
-                    self.objects.drains,
-                    self.objects.nodes,
-                )
-            ),
+        self.informers: list[SharedInformer[Any]] = [
+            self.clients.rollouts.informer,
+            self.clients.replacements.informer,
+            self.clients.drains.informer,
+            self.clients.nodes.informer,
             pending,
             budgets,
         ]
-        announcer = ReplacementEvents(self.recorder)
-        progress = ReplacementMetrics(self.instruments)
-        writers = WorkerPool("write", clock=self.clock)
+        events = ReplacementEvents(self.recorder)
+        write_pool = WorkerPool("write", clock=self.clock)
         self.rollouts = RolloutReconciler(
-            self.objects, RolloutEvents(self.recorder), writers, self.clock
+            self.clients, RolloutEvents(self.recorder), write_pool, self.clock
         )
-        self.replacements = ReplacementReconciler(
-            self.objects,
-            AdmissionLoop(
-                self.objects,
-                pending.lister.list,
-                BudgetLookup(
-                    self.client.resource(PODS),
-                    lambda namespace: budgets.lister.list(namespace=namespace),
-                    self.clock,
-                ),
-                announcer,
-                progress,
-                writers,
-                self.clock,
-            ),
-            Pipeline(self.objects, announcer, self.clock),
+        budget_lookup = BudgetLookup(
+            self.client.resource(PODS),
+            lambda namespace: budgets.lister.list(namespace=namespace),
+            self.clock,
         )
+        reader = ClusterReader(self.clients, pending.lister.list)
+        admission = AdmissionLoop(
+            AdmissionInputs(reader.snapshot, budget_lookup),
+            self.clients.replacements,
+            events,
+            ReplacementMetrics(self.instruments),
+            write_pool,
+            self.clock,
+        )
+        pipeline = Pipeline(self.clients, events, self.clock)
+        self.replacements = ReplacementReconciler(self.clients, admission, pipeline)
 
     def cached_client(self, resource: Resource[T]) -> CachedClient[T]:
         return CachedClient(self.client.resource(resource), self.factory.informer(resource))
@@ -328,14 +322,14 @@ class Operator:
     def settle_in_time(self) -> None:
         """Settle, and let everything be written that may wait."""
         self.settle()
-        self.clock.advance(LEEWAY)
+        self.clock.advance(MAX_DELAY)
         self.settle()
 
     def round(self) -> None:
-        for rollout in self.objects.rollouts.list():
+        for rollout in self.clients.rollouts.list():
             self.rollouts.reconcile(Request("", rollout.metadata.name))
         self.recheck_after = self.replacements.reconcile(ADMISSION).requeue_after
-        for replacement in self.objects.replacements.list():
+        for replacement in self.clients.replacements.list():
             self.replacements.reconcile(Request("", replacement.metadata.name))
         self._let_deleted_drains_go()
 
@@ -454,12 +448,14 @@ class Operator:
 
     def _versions(self) -> list[tuple[str, ...]]:
         return [
-            tuple(
-                f"{obj.metadata.name}/{obj.metadata.resource_version}"
-                for obj in self.client.resource(resource).list().items
-            )
-            for resource in (NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS)
+            self._versions_of(NODE_ROLLOUTS),
+            self._versions_of(NODE_REPLACEMENTS),
+            self._versions_of(NODE_DRAINS),
         ]
+
+    def _versions_of(self, resource: Resource[K]) -> tuple[str, ...]:
+        found = self.client.resource(resource).list().items
+        return tuple(f"{obj.metadata.name}/{obj.metadata.resource_version}" for obj in found)
 
 
 @pytest.fixture(scope="session")

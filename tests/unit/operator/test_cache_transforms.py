@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.operator.conftest import Make, Operator
 
 from navarchos.meta import ObjectMeta
 from navarchos.operator.api.v1alpha1 import (
@@ -37,7 +38,7 @@ def report(pods: int) -> dict[str, Any]:
     }
 
 
-def finished_replacement(make: Any, pods: int, step: Step = Step.DONE) -> NodeReplacement:
+def finished_replacement(make: Make, pods: int, step: Step = Step.DONE) -> NodeReplacement:
     status = msgspec.to_builtins(make.replacement("a", step=step).status) | report(pods)
     base = make.replacement("a", step=step)
     return msgspec.structs.replace(base, status=msgspec.convert(status, type(base.status)))
@@ -73,14 +74,14 @@ def size(obj: object, seen: set[int] | None = None) -> int:
 
 @pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
 def test_a_finished_replacement_costs_the_same_however_many_pods_it_moved(
-    make: Any, step: Step
+    make: Make, step: Step
 ) -> None:
     few, many = (finished_replacement(make, pods, step) for pods in (3, 300))
     assert size(many) > 10 * size(few), "or this measures nothing"
     assert size(strip_replacement(many)) == size(strip_replacement(few))
 
 
-def test_the_owners_of_moved_pods_are_held_once_for_all_finished_replacements(make: Any) -> None:
+def test_the_owners_of_moved_pods_are_held_once_for_all_finished_replacements(make: Make) -> None:
     kept = [strip_replacement(finished_replacement(make, 3)) for _ in range(2)]
     assert len(kept[0].status.evicted_owners) == 10, "admission asks for them"
     first, second = (replacement.status.evicted_owners for replacement in kept)
@@ -97,7 +98,7 @@ def test_a_settled_drain_costs_the_same_however_many_pods_it_moved() -> None:
 @pytest.mark.parametrize(
     "step", [step for step in Step if step not in {Step.DONE, Step.FAILED}], ids=str
 )
-def test_a_replacement_on_its_way_is_kept_as_it_is(make: Any, step: Step) -> None:
+def test_a_replacement_on_its_way_is_kept_as_it_is(make: Make, step: Step) -> None:
     replacement = finished_replacement(make, 3, step)
     assert strip_replacement(replacement) is replacement
 
@@ -116,7 +117,9 @@ def test_a_node_costs_the_same_whatever_others_write_about_it() -> None:
     assert strip_node(noted) == plain
 
 
-def test_a_report_is_taken_over_whole_after_a_crash_between_its_two_writes(operator: Any) -> None:
+def test_the_whole_report_is_stored_after_a_crash_between_its_two_writes(
+    operator: Operator,
+) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
     operator.settle()
@@ -127,7 +130,9 @@ def test_a_report_is_taken_over_whole_after_a_crash_between_its_two_writes(opera
     drains.patch("mine", {"spec": {"uncordonOnDelete": False}})
     operator.restart()
     operator.see()
-    assert operator.objects.drains.find("mine").status.node_pods == (), "the cache is without"
+    cached = operator.clients.drains.find("mine")
+    assert cached is not None
+    assert cached.status.node_pods == (), "the cache has left the pods out"
     operator.settle()
     status = operator.replacement("mine").status
     assert status.current is Step.DONE
@@ -135,7 +140,7 @@ def test_a_report_is_taken_over_whole_after_a_crash_between_its_two_writes(opera
 
 
 def test_a_resumed_replacement_shows_the_pods_of_its_new_attempt_and_no_others(
-    operator: Any,
+    operator: Operator,
 ) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
@@ -144,7 +149,9 @@ def test_a_resumed_replacement_shows_the_pods_of_its_new_attempt_and_no_others(
     left = [{"name": PODS[1], "reason": "Timeout"}]
     operator.play("mine", DrainPhase.FAILED, nodePods=PODS, failedPods=left, reason="Timeout")
     operator.see()
-    assert operator.objects.replacements.find("mine").status.node_pods == ()
+    cached = operator.clients.replacements.find("mine")
+    assert cached is not None
+    assert cached.status.node_pods == ()
     status = operator.replacement("mine").status
     assert (list(status.node_pods), status.failed_pods_count) == (PODS, 1)
     operator.client.resource(NODE_REPLACEMENTS).patch(

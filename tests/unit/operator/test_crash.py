@@ -3,11 +3,12 @@
 from typing import Any
 
 import pytest
+from tests.unit.operator.conftest import Operator
 
 from navarchos.operator.api.v1alpha1 import DrainPhase, RolloutPhase, Step
 
 
-def run(operator: Any, rollout: str, *, dies_after: int) -> bool:
+def run(operator: Operator, rollout: str, *, dies_after: int) -> bool:
     """Run a rollout of two nodes, the first of which fails once.
 
     Returns:
@@ -29,7 +30,7 @@ def run(operator: Any, rollout: str, *, dies_after: int) -> bool:
     return lived
 
 
-def end_state(operator: Any, rollout: str) -> dict[str, Any]:
+def end_state(operator: Operator, rollout: str) -> dict[str, Any]:
     status = operator.rollout(rollout).status
     return {
         "completed": status.replacements_completed,
@@ -42,7 +43,7 @@ def end_state(operator: Any, rollout: str) -> dict[str, Any]:
 
 
 @pytest.mark.rule("OP-26")
-def test_a_crash_after_any_write_changes_nothing_in_the_end(operator: Any) -> None:
+def test_a_crash_after_any_write_changes_nothing_in_the_end(operator: Operator) -> None:
     writes = 0
     lived = False
     while not lived:
@@ -56,6 +57,6 @@ def test_a_crash_after_any_write_changes_nothing_in_the_end(operator: Any) -> No
             "attempts": {first: 1, second: 0},
             "uncordon": {f"{first}-attempt2": False, second: False},
         }, f"killed after write {writes}"
-        operator.client.resource(operator.objects.rollouts.resource).delete(name)
+        operator.client.resource(operator.clients.rollouts.resource).delete(name)
         operator.settle()
     assert writes > 20, "the test must have gone through every write of a rollout"

@@ -63,7 +63,7 @@ class Drains:
             self._settle()
 
     def _begin_new(self) -> None:
-        for drain in self._operator.objects.drains.list():
+        for drain in self._operator.clients.drains.list():
             name, node = drain.metadata.name, drain.spec.node_name
             if name in self._known:
                 continue
@@ -98,7 +98,7 @@ def finished_within(operator: Operator, rollout: str, nodes: frozenset[str]) -> 
     assert begin is not None
     ends = [
         replacement.status.completion_timestamp
-        for replacement in operator.objects.replacements.list()
+        for replacement in operator.clients.replacements.list()
         if replacement.metadata.name.startswith(f"{rollout}-")
         and replacement.spec.node_name in nodes
         and replacement.status.current is Step.DONE
@@ -242,7 +242,7 @@ def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rol
     assert status.phase is RolloutPhase.HALTED
     halted = find_condition(status.conditions, "Halted")
     assert halted is not None
-    assert "attempts in a row failed" in halted.message
+    assert "consecutive attempts failed" in halted.message
     assert operator.drains() == ["roll-a", "roll-b"], "nothing beyond the batch was touched"
     assert not any(operator.node(name).spec.unschedulable for name in "cdef")
 

@@ -20,7 +20,7 @@ from navarchos.operator.drains.attempts import Attempt, Attempts
 from navarchos.operator.drains.budgets import BudgetWatch, budget_names
 from navarchos.operator.drains.due import How, Request
 from navarchos.operator.drains.metrics import DrainMetrics
-from navarchos.operator.events import EventReason
+from navarchos.operator.reasons import EventReason
 from navarchos.parallel import WorkerPool
 from navarchos.stopping import StopToken
 

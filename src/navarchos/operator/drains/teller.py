@@ -7,7 +7,7 @@ from navarchos.events import EventType, Recorder
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, DrainPhase, NodeDrain
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.drains.status import DrainReason
-from navarchos.operator.events import EventReason
+from navarchos.operator.reasons import EventReason
 
 __all__ = ["Teller"]
 

@@ -37,10 +37,10 @@ from navarchos.operator.preflight.pod_findings import (
     find_for_pods,
     finding_of_unplaceable,
 )
+from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
 from navarchos.operator.replacements.budgets import budgets_over
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
-from navarchos.operator.replacements.waiting import WaitReason
 from navarchos.operator.rollouts.children import child_manifest, name_of_child
 from navarchos.operator.rollouts.plan import make_plan
 

@@ -1,7 +1,7 @@
-"""Replacements: one node on its way out, from waiting for its turn to being empty.
+"""Replacements: each takes one node from waiting for a slot to being drained.
 
-`admission` decides who may start, `steps` what is due for a node that has, both
-without a server; `admitting` and `pipeline` carry it out on one worker.
+`admission` decides which nodes may start, and `steps` what a started node does next; both are
+pure. `admission_loop` and `pipeline` observe, decide, act and persist, on one worker.
 """
 
 from typing import Final
@@ -12,4 +12,4 @@ from navarchos.operator.replacements.controller import add_to_manager
 __all__ = ["RBAC", "add_to_manager"]
 
 RBAC: Final = (*admission_loop.RBAC, *budgets.RBAC, *snapshot.RBAC, *pipeline.RBAC)
-"""What replacements ask of the server, besides the caches that all share."""
+"""Permissions of replacements, besides the caches that all controllers share."""

@@ -1,9 +1,9 @@
-"""Which nodes may start now: one pure function of the objects (OP-21)."""
+"""Admission: decides which nodes may start now. One pure function of the objects (OP-21)."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from navarchos.errors import ConfigError
 from navarchos.meta import EPOCH
@@ -17,66 +17,66 @@ from navarchos.operator.api.v1alpha1 import (
     resolve_count,
 )
 from navarchos.operator.history import count_failures, halt_reason, node_gone
+from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod, rollout_uid
 from navarchos.operator.replacements.stalled import StalledNodes, find_stalled
-from navarchos.operator.replacements.waiting import WaitReason
 
 __all__ = ["MAX_TIE_CANDIDATES", "Decisions", "admit", "admit_with_budgets"]
 
 MAX_TIE_CANDIDATES: Final = 8
-"""Nodes next in line that are compared when one of them may start."""
+"""The largest number of nodes that are compared by their budgets when one of them may start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What `admit` decided.
+    """The result of `admit`.
 
-    Each replacement that has not started is in exactly one of the first three,
-    except one that is being deleted or whose node's uid is not known yet.
+    Each replacement that has not started is in exactly one of `start`, `expired` and `waiting`,
+    except if it is being deleted or its node's uid is not known yet.
     """
 
     start: tuple[str, ...] = ()
     """Names of replacements to start, in this order. All of them may start."""
     expired: tuple[str, ...] = ()
-    """Names that waited for Pending pods for too long: the attempt has failed."""
+    """Names that waited too long for Pending pods: the attempt has failed."""
     stalled: tuple[str, ...] = ()
-    """Names in flight that give their slot away; they still have it in this decision."""
+    """Names in flight that release their slot. They still occupy it in this decision."""
     waiting: Mapping[str, WaitReason] = field(default_factory=dict)
     recheck_after: float | None = None
-    """Seconds until time alone changes a decision; `None` when it never does."""
+    """Seconds until time alone changes a decision; `None` if it never does."""
     tie_candidates: tuple[str, ...] = ()
-    """Nodes whose budgets would decide which of them starts beside those in flight."""
+    """Nodes whose budgets would decide which of them starts beside the nodes in flight."""
     busy_nodes: tuple[str, ...] = ()
-    """The nodes in flight and stalled, those that were started included; empty if none was
-    compared."""
+    """The nodes in flight, stalled ones and those in `start` included; empty without
+    `tie_candidates`."""
 
 
 def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
-    """Decide which waiting replacements may start, and why the others may not.
+    """Decide which waiting replacements may start, and why the others must wait.
 
-    Priorities hold across rollouts (OP-05): only the highest priority that is
-    unfinished may start nodes. Within it the order is OP-09, after the number of
-    failed attempts. A node that may not start holds up those of its own rollout
-    that come after it, and no others; one that waits for its own sake holds up
-    nobody. Of several that may start, those next in line, the one whose pods share
-    the fewest budgets with nodes in flight goes first.
+    Priorities hold across rollouts: only nodes of the highest unfinished priority may start
+    (OP-05). Within a priority, nodes with fewer failed attempts come first, then topology, age
+    and name decide (OP-09). A blocked node blocks the later nodes of its own rollout only; a
+    control-plane node that waits for its peers, and a node in flight for another replacement,
+    block no other node. Of several nodes that may start, the first one whose pods share the
+    fewest budgets with the nodes in flight starts.
 
-    Promises: the same objects and time give the same answer, in whatever order
-    they come; nodes in flight and started ones together stay within the limit of
-    each node that is started, not counting those that are stalled; of these each rollout has
-    no more than its `maxFailures`; a node of the control plane starts only while the others
-    of it are well, unless its strategy says otherwise; nothing is changed.
+    Promises: the same objects and time give the same decisions, in whatever order the objects
+    are listed. Nodes in flight and started nodes together stay within the limit of each started
+    node, not counting stalled nodes; each rollout has at most `maxFailures` stalled nodes. A
+    control-plane node starts only while the other control-plane nodes are Ready, unless its
+    strategy says otherwise. Nothing is changed.
     """
-    frozen = _suspended_rollouts(snapshot)
+    suspended = _suspended_rollouts(snapshot)
     waiting: dict[str, WaitReason] = {}
     eligible: list[NodeReplacement] = []
     active: list[NodeReplacement] = []
     unfinished: list[int] = []
     for replacement in snapshot.replacements:
-        line = rollout_uid(replacement)
-        if _is_excluded(replacement, line, snapshot):
+        uid = rollout_uid(replacement)
+        if _is_excluded(replacement, uid, snapshot):
             continue
-        reason = WaitReason.PAUSED if replacement.spec.paused else frozen.get(line)
+        reason = WaitReason.PAUSED if replacement.spec.paused else suspended.get(uid)
         if reason is None or reason is WaitReason.ROLLOUT_NOT_READY:
             unfinished.append(replacement.spec.replacement.priority)
         if replacement.status.current is not Step.WAITING:
@@ -90,36 +90,37 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     top = max(unfinished, default=0)
     candidates = []
     for replacement in eligible:
-        if replacement.spec.replacement.priority == top:
+        if replacement.spec.replacement.priority == top:  # mutant: priorities-ignored
             candidates.append(replacement)
         else:
             waiting[replacement.metadata.name] = WaitReason.HIGHER_PRIORITY
-    candidates.sort(key=lambda candidate: _order(candidate, snapshot))
-    return _Admitter(snapshot, now, waiting).run(candidates, find_stalled(snapshot, now, active))
+    candidates.sort(key=lambda candidate: _sort_key(candidate, snapshot))
+    stalled = find_stalled(snapshot, now, active)
+    return _Admitter(snapshot, now, waiting).run(candidates, stalled)
 
 
 def admit_with_budgets(
     snapshot: ClusterSnapshot,
     now: datetime,
-    look: Callable[[Sequence[str], Sequence[str]], Mapping[str, frozenset[str]]],
+    lookup: Callable[[Sequence[str], Sequence[str]], Mapping[str, frozenset[str]]],
 ) -> Decisions:
-    """Decide as `admit` does, and find out about budgets where they make a difference.
+    """Decide as `admit` does, and look up budgets if they decide between nodes.
 
     Args:
         snapshot: The objects that decide.
         now: The present time.
-        look: Given nodes that wait and nodes in flight, returns the budgets over their
-            pods by node; one that it leaves out shares none.
+        lookup: Given waiting nodes and nodes in flight, returns the budgets over their pods by
+            node; a node that it leaves out shares no budget.
     """
     decisions = admit(snapshot, now)
     if not decisions.tie_candidates:
         return decisions
-    budgets = look(decisions.tie_candidates, decisions.busy_nodes)
+    budgets = lookup(decisions.tie_candidates, decisions.busy_nodes)
     return admit(replace(snapshot, budgets=budgets), now) if budgets else decisions
 
 
-class _Place(NamedTuple):
-    """OP-09, with retries after all others."""
+class _SortKey(NamedTuple):
+    """The order of OP-09, with retries after all other nodes."""
 
     attempts: int
     topology: str
@@ -128,10 +129,10 @@ class _Place(NamedTuple):
     name: str
 
 
-def _order(replacement: NodeReplacement, snapshot: ClusterSnapshot) -> _Place:
+def _sort_key(replacement: NodeReplacement, snapshot: ClusterSnapshot) -> _SortKey:
     node = snapshot.nodes.get(replacement.spec.node_name)
     created = node.metadata.creation_timestamp if node is not None else None
-    return _Place(
+    return _SortKey(
         replacement.status.counted_attempts,
         _topology(replacement.spec.node_name, replacement.spec.strategy.topology_key, snapshot),
         created or EPOCH,
@@ -145,19 +146,23 @@ def _topology(node_name: str, key: str, snapshot: ClusterSnapshot) -> str:
     return node.metadata.labels.get(key, "") if key and node is not None else ""
 
 
-def _is_excluded(replacement: NodeReplacement, line: str, snapshot: ClusterSnapshot) -> bool:
-    """Tell those that neither start nor hold up others; their slots count elsewhere."""
+def _is_excluded(replacement: NodeReplacement, uid: str, snapshot: ClusterSnapshot) -> bool:
+    """Return whether a replacement neither starts nor blocks others.
+
+    It is finished, or it or its rollout is deleted. Its slot is counted elsewhere.
+    """
     if replacement.status.current.is_finished:
         return True
     if replacement.metadata.deletion_timestamp is not None:
         return True
-    if not line:
+    if not uid:
         return False
-    rollout = snapshot.rollouts.get(line)
+    rollout = snapshot.rollouts.get(uid)
     return rollout is None or rollout.metadata.deletion_timestamp is not None
 
 
 def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:
+    """Return the rollouts of which no node may start, by uid, and why."""
     children: dict[str, list[NodeReplacement]] = {uid: [] for uid in snapshot.rollouts}
     for replacement in snapshot.replacements:
         uid = rollout_uid(replacement)
@@ -170,22 +175,30 @@ def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:
 def _rollout_reason(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitReason | None:
     if rollout.spec.paused:
         return WaitReason.ROLLOUT_PAUSED
-    if rollout.status.phase is RolloutPhase.HALTED:
-        return WaitReason.ROLLOUT_HALTED
-    # Children are created in order, but one of them may have failed: none may
-    # start before those that go first exist.
-    if rollout.status.phase in {None, RolloutPhase.NEW}:
-        return WaitReason.ROLLOUT_NOT_READY
-    # The rollout's own controller may not have written Halted yet.
+    match rollout.status.phase:
+        case RolloutPhase.HALTED:
+            return WaitReason.ROLLOUT_HALTED
+        case None | RolloutPhase.NEW:
+            # Children are created in order, but the creation of one may have failed. No node
+            # may start before the nodes that precede it exist.
+            return WaitReason.ROLLOUT_NOT_READY
+        case RolloutPhase.IN_PROGRESS | RolloutPhase.COMPLETED:
+            # The rollout's controller may not have written Halted yet.
+            return _halted(rollout, children)
+        case _:
+            assert_never(rollout.status.phase)
+
+
+def _halted(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitReason | None:
     try:
-        halted = halt_reason(rollout, count_failures(children, resumed=rollout.status.resumed))
+        why = halt_reason(rollout, count_failures(children, resumed=rollout.status.resumed))
     except ConfigError:
         return WaitReason.INVALID_STRATEGY
-    return WaitReason.ROLLOUT_HALTED if halted else None
+    return WaitReason.ROLLOUT_HALTED if why else None
 
 
 class _Admitter:
-    """One walk along the line; each node that starts takes a slot from the next."""
+    """Admits candidates one after the other. Each started node leaves one slot less."""
 
     def __init__(
         self, snapshot: ClusterSnapshot, now: datetime, waiting: dict[str, WaitReason]
@@ -193,34 +206,35 @@ class _Admitter:
         self._snapshot = snapshot
         self._now = now
         self._waiting = waiting
-        self._busy = _nodes_with_slots(snapshot)
-        # Who is stalled takes no slot, and its node is closed all the same.
-        self._closed = self._busy | {
+        self._slots = _nodes_with_slots(snapshot)
+        # A stalled node occupies no slot, but it is cordoned all the same.
+        self._in_flight = self._slots | {
             r.spec.node_name for r in snapshot.replacements if r.status.is_stalled
         }
         self._control_plane = {
             name: node for name, node in snapshot.nodes.items() if node.is_control_plane
         }
         self._settled_at = max(map(_settled_at, snapshot.replacements), default=EPOCH)
-        # Of all pods that were ever evicted: only where somebody asks.
+        # Computed from all pods that were ever evicted, so only if there are Pending pods.
         self._evicted = _evicted_owners(snapshot.replacements) if snapshot.pending else {}
         self._budgets_in_use = {
-            name for node in self._closed for name in snapshot.budgets.get(node, ())
+            name for node in self._in_flight for name in snapshot.budgets.get(node, ())
         }
         self._tie_candidates: dict[str, None] = {}
-        self._held_up: set[str] = set()
+        self._blocked_rollouts: set[str] = set()
         self._recheck: list[datetime] = []
         self._start: list[str] = []
         self._expired: list[str] = []
 
     def run(self, candidates: Sequence[NodeReplacement], stalled: StalledNodes) -> Decisions:
-        """Decide on each candidate, first in line first."""
-        line = list(reversed(candidates))
-        while line:
-            if self._is_held_back(line[-1]):
-                line.pop()
+        """Decide on each candidate, in order."""
+        # The first candidate is the last of this list: `pop` takes it in constant time.
+        remaining = list(reversed(candidates))
+        while remaining:
+            if self._is_blocked(remaining[-1]):
+                remaining.pop()
             else:
-                self._begin(line.pop(self._pick(line)))
+                self._admit(remaining.pop(self._pick(remaining)))
         soonest = min((*self._recheck, *stalled.recheck), default=None)
         return Decisions(
             start=tuple(self._start),
@@ -231,59 +245,61 @@ class _Admitter:
             if soonest is None
             else max((soonest - self._now).total_seconds(), 0.0),
             tie_candidates=tuple(self._tie_candidates),
-            busy_nodes=tuple(sorted(self._closed)) if self._tie_candidates else (),
+            busy_nodes=tuple(sorted(self._in_flight)) if self._tie_candidates else (),
         )
 
-    def _begin(self, candidate: NodeReplacement) -> None:
-        self._busy.add(candidate.spec.node_name)
-        self._closed.add(candidate.spec.node_name)
+    def _admit(self, candidate: NodeReplacement) -> None:
+        self._slots.add(candidate.spec.node_name)
+        self._in_flight.add(candidate.spec.node_name)
         self._budgets_in_use.update(self._budgets_of(candidate))
         self._start.append(candidate.metadata.name)
 
-    def _pick(self, line: Sequence[NodeReplacement]) -> int:
-        """Return the place in the line, whose first is its last, of the one to start.
+    def _pick(self, remaining: Sequence[NodeReplacement]) -> int:
+        """Return the index of the candidate to start: the first one, or one like it.
 
-        All of them could start in its stead; the number of nodes that start, and for
-        how long the first in line waits, are the same whichever it is.
+        Each of the compared candidates may start now. The choice changes neither the number of
+        nodes that start nor how long the first candidate waits.
         """
-        first = len(line) - 1
-        if not self._closed:
+        first = len(remaining) - 1
+        if not self._in_flight:
             return first
-        next_ones = range(first - 1, max(first - MAX_TIE_CANDIDATES, -1), -1)
-        rivals = [n for n in next_ones if self._is_interchangeable(line[n], line[first])]
-        if not rivals:
+        following = range(first - 1, max(first - MAX_TIE_CANDIDATES, -1), -1)
+        ties = [n for n in following if self._is_interchangeable(remaining[n], remaining[first])]
+        if not ties:
             return first
-        rivals.insert(0, first)
-        self._tie_candidates.update(dict.fromkeys(line[n].spec.node_name for n in rivals))
-        return min(
-            rivals, key=lambda n: (len(self._budgets_in_use & self._budgets_of(line[n])), -n)
-        )
+        ties.insert(0, first)
+        self._tie_candidates.update(dict.fromkeys(remaining[n].spec.node_name for n in ties))
+
+        def shared_budgets(n: int) -> int:
+            return len(self._budgets_in_use & self._budgets_of(remaining[n]))
+
+        return min(ties, key=lambda n: (shared_budgets(n), -n))
 
     def _is_interchangeable(self, candidate: NodeReplacement, first: NodeReplacement) -> bool:
-        """Tell whether it differs from the first in line by age and name only."""
+        """Return whether it differs from the first candidate by age and name only."""
         if rollout_uid(candidate) != rollout_uid(first):
             return False
-        mine, theirs = _order(candidate, self._snapshot), _order(first, self._snapshot)
+        mine, theirs = _sort_key(candidate, self._snapshot), _sort_key(first, self._snapshot)
         if (mine.attempts, mine.topology) != (theirs.attempts, theirs.topology):
             return False
-        return candidate.spec.node_name not in self._closed and self._reason(candidate) is None
+        return candidate.spec.node_name not in self._in_flight and self._reason(candidate) is None
 
     def _budgets_of(self, candidate: NodeReplacement) -> frozenset[str]:
         return self._snapshot.budgets.get(candidate.spec.node_name, frozenset())
 
-    def _is_held_back(self, candidate: NodeReplacement) -> bool:
-        """Tell whether it may not start, and note why."""
-        name, line = candidate.metadata.name, rollout_uid(candidate)
-        if candidate.spec.node_name in self._closed:
+    def _is_blocked(self, candidate: NodeReplacement) -> bool:
+        """Return whether a candidate may not start, and record why."""
+        name, uid = candidate.metadata.name, rollout_uid(candidate)
+        if candidate.spec.node_name in self._in_flight:
             self._waiting[name] = WaitReason.NODE_IN_FLIGHT
             return True
-        reason = WaitReason.QUEUED if line in self._held_up else self._reason(candidate)
+        reason = WaitReason.QUEUED if uid in self._blocked_rollouts else self._reason(candidate)
         if reason is None:
             return False
         if reason is WaitReason.CONTROL_PLANE:
             self._waiting[name] = reason
             return True
-        self._held_up.add(line)
+        self._blocked_rollouts.add(uid)
         if reason is WaitReason.PENDING_PODS and self._has_expired(candidate):
             self._expired.append(name)
         else:
@@ -294,13 +310,13 @@ class _Admitter:
         limit = _limit(candidate)
         if limit is None:
             return WaitReason.INVALID_STRATEGY
-        if len(self._busy) >= limit:
+        if len(self._slots) >= limit:  # mutant: one-node-too-many
             return WaitReason.MAX_CONCURRENT
-        if not self._shares_topology(candidate):
+        if not self._shares_topology(candidate):  # mutant: topology-ignored
             return WaitReason.TOPOLOGY
-        if self._weakens_control_plane(candidate):
+        if self._weakens_control_plane(candidate):  # mutant: control-plane-not-guarded
             return WaitReason.CONTROL_PLANE
-        if self._now < self._settled_at:
+        if self._now < self._settled_at:  # mutant: settling-ignored
             self._recheck.append(self._settled_at)
             return WaitReason.SETTLING
         return WaitReason.PENDING_PODS if self._pods_are_pending(candidate) else None
@@ -310,8 +326,8 @@ class _Admitter:
         if not key:
             return True
         own = _topology(candidate.spec.node_name, key, self._snapshot)
-        # A node in flight that is gone says nothing about its place any more.
-        present = self._closed & self._snapshot.nodes.keys()
+        # The topology of a node in flight that does not exist any more is not known.
+        present = self._in_flight & self._snapshot.nodes.keys()
         return all(_topology(name, key, self._snapshot) == own for name in present)
 
     def _weakens_control_plane(self, candidate: NodeReplacement) -> bool:
@@ -323,17 +339,20 @@ class _Admitter:
             return False
         others = self._control_plane.keys() - {name}
         return any(
-            other in self._closed or not self._control_plane[other].is_ready for other in others
+            other in self._in_flight or not self._control_plane[other].is_ready for other in others
         )
 
     def _pods_are_pending(self, candidate: NodeReplacement) -> bool:
-        match candidate.spec.strategy.pending_pods:
+        policy = candidate.spec.strategy.pending_pods
+        match policy:
             case PendingPodsPolicy.IGNORE:
                 return False
             case PendingPodsPolicy.ANY:
                 return bool(self._snapshot.pending)
             case PendingPodsPolicy.EVICTED:
                 return any(map(self._replaces_an_evicted_pod, self._snapshot.pending))
+            case _:
+                assert_never(policy)
 
     def _replaces_an_evicted_pod(self, pod: PendingPod) -> bool:
         since = self._evicted.get(pod.controller_uid)
@@ -356,7 +375,11 @@ class _Admitter:
 
 
 def _limit(replacement: NodeReplacement) -> int | None:
-    """Return its maxConcurrent; a rollout has resolved percentages for its children."""
+    """Return its `maxConcurrent`; `None` if that is invalid.
+
+    A rollout replaces percentages by numbers in its children, so a percentage here is that of a
+    replacement which a user created: a percentage of 1 node.
+    """
     value = replacement.spec.strategy.max_concurrent
     try:
         resolved = resolve_count(value, 1, round_up=True)
@@ -366,9 +389,9 @@ def _limit(replacement: NodeReplacement) -> int | None:
 
 
 def _nodes_with_slots(snapshot: ClusterSnapshot) -> set[str]:
-    """Return the nodes that take a slot: two replacements of one node take one."""
-    busy = {r.spec.node_name for r in snapshot.replacements if r.status.occupies_slot}
-    return busy | snapshot.orphaned
+    """Return the nodes that occupy a slot: two replacements of one node occupy one."""
+    occupied = {r.spec.node_name for r in snapshot.replacements if r.status.occupies_slot}
+    return occupied | snapshot.orphaned
 
 
 def _settled_at(replacement: NodeReplacement) -> datetime:
@@ -381,7 +404,7 @@ def _settled_at(replacement: NodeReplacement) -> datetime:
 def _evicted_owners(replacements: Sequence[NodeReplacement]) -> dict[str, datetime]:
     """Return the controllers whose pods unfinished rollouts evicted, and since when.
 
-    Pods made before the eviction began are Pending for a reason that is not ours.
+    A pod that was created before the first eviction is Pending for another reason.
     """
     active = {
         rollout_uid(replacement)
@@ -393,7 +416,7 @@ def _evicted_owners(replacements: Sequence[NodeReplacement]) -> dict[str, dateti
         started_at = replacement.status.start_timestamp
         if started_at is None or rollout_uid(replacement) not in active:
             continue
-        # Servers write creation times in whole seconds.
+        # API servers write creation times in whole seconds.
         since = started_at.replace(microsecond=0)
         for owner in replacement.status.evicted_owners:
             owners[owner.uid] = min(since, owners.get(owner.uid, since))

@@ -1,4 +1,4 @@
-"""The NodeDrain of an attempt: its name, its manifest, whose it is. Pure."""
+"""The NodeDrain of an attempt: its name, its manifest and its owner. Pure."""
 
 import msgspec
 
@@ -6,30 +6,24 @@ from navarchos.client.owners import owner_reference
 from navarchos.meta import controller_of
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
-    DrainCondition,
     NodeDrain,
     NodeReplacement,
     Step,
 )
 from navarchos.operator.names import DRAIN_FINALIZER, child_name
+from navarchos.operator.reasons import ConditionType
 from navarchos.runtime.conditions import is_true
 from navarchos.structs import without_nulls
 
-__all__ = [
-    "belongs_to",
-    "drain_manifest",
-    "drain_name",
-    "earlier_drain_names",
-    "is_cordoned",
-]
+__all__ = ["belongs_to", "drain_manifest", "drain_name", "earlier_drain_names", "is_cordoned"]
 
 
 def drain_name(replacement: NodeReplacement) -> str:
-    """Return the name of the present attempt's drain: the same in every process.
+    """Return the name of the current attempt's drain: the same in every process.
 
-    Each attempt has a drain of its own, so that one which was kept after a failure
-    is never taken for the next. The word before the number keeps the second drain
-    of node `worker` apart from the first of node `worker-2`.
+    Each attempt has a separate drain, so that a drain which was kept after a failure is not
+    mistaken for the next one. The word "attempt" before the number keeps the second drain of
+    node `worker` apart from the first drain of node `worker-2`.
     """
     failed = replacement.status.attempts
     # A failed attempt is counted when its release begins.
@@ -38,9 +32,9 @@ def drain_name(replacement: NodeReplacement) -> str:
 
 
 def earlier_drain_names(replacement: NodeReplacement) -> list[str]:
-    """Return the names of the drains that attempts had which have failed.
+    """Return the names of the drains of the failed attempts.
 
-    They are there only as long as they keep a cordon.
+    Such a drain exists only while it keeps a cordon.
     """
     return [
         _name_of_attempt(replacement, attempt)
@@ -54,9 +48,9 @@ def _name_of_attempt(replacement: NodeReplacement, attempt: int) -> str:
 
 
 def drain_manifest(replacement: NodeReplacement) -> dict[str, object]:
-    """Return the drain as it is created: one owner, the replacement.
+    """Return the drain to create. Its only owner is the replacement.
 
-    It bears the finalizer from its first moment, which is a request less than to add it.
+    It has its finalizer from the start, which saves the request that would add it.
     """
     owner = owner_reference(replacement, NODE_REPLACEMENTS, controller=True)
     spec = msgspec.to_builtins(replacement.spec.drain) | {
@@ -76,11 +70,11 @@ def drain_manifest(replacement: NodeReplacement) -> dict[str, object]:
 
 
 def belongs_to(drain: NodeDrain, replacement: NodeReplacement) -> bool:
-    """Tell whether the replacement is the drain's controller, by uid."""
+    """Return whether the replacement is the drain's controller, by uid."""
     owner = controller_of(drain.metadata)
     return owner is not None and owner.uid == replacement.metadata.uid
 
 
 def is_cordoned(drain: NodeDrain) -> bool:
-    """Tell whether the drain has closed its node to new pods."""
-    return is_true(drain.status.conditions, DrainCondition.NODE_CORDONED)
+    """Return whether the drain reports that its node is cordoned."""
+    return is_true(drain.status.conditions, ConditionType.NODE_CORDONED)

@@ -1,4 +1,4 @@
-"""Which budgets cover the pods of a few nodes: for the order of the line, nothing else."""
+"""Looks up which PodDisruptionBudgets cover the pods of a few nodes, to order waiting nodes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,26 +14,26 @@ from navarchos.logs import get_logger
 __all__ = ["MAX_LOOKUPS", "RBAC", "BudgetLookup", "budgets_over"]
 
 MAX_LOOKUPS: Final = 16
-"""Nodes whose pods are listed for one pass of admission."""
+"""The largest number of nodes whose pods are listed for one run of admission."""
 
 RBAC: Final = (PolicyRule(PODS, ("list",)),)
-"""What looking at nodes asks of the server."""
+"""Permissions of the lookup."""
 
 _FRESH: Final = 60.0
-"""Seconds for which a waiting node is believed to keep its pods."""
+"""Seconds for which a lookup of a waiting node is used."""
 
 _TIMEOUT: Final = 2.0
-"""Seconds for a look. Nodes must not wait for what only improves their order."""
+"""Seconds for one list request. It only improves the order, so nodes must not wait long."""
 
 _log = get_logger(__name__)
 
 
 def budgets_over(pods: Iterable[Pod], budgets: Callable[[str], Iterable[Budget]]) -> frozenset[str]:
-    """Return the budgets that evicting a node's pods needs, as `namespace/name`. Pure.
+    """Return the budgets over the pods that a drain of the node evicts, as `namespace/name`.
 
     Args:
-        pods: The pods of the node. Those that no drain evicts need nothing.
-        budgets: Gives the budgets of a namespace.
+        pods: The pods of the node. Pods that no drain evicts are ignored.
+        budgets: Returns the budgets of a namespace.
     """
     return frozenset(
         full_name(budget.metadata)
@@ -56,17 +56,17 @@ class _NodeBudgets:
 
 
 class BudgetLookup:
-    """Looks at the pods of nodes, one request for a node, and keeps names of budgets.
+    """Lists the pods of nodes, one request per node, and remembers the names of their budgets.
 
-    Pods of the whole cluster are cached by nobody. A look is about the few nodes that
-    stand next in line and those in flight; what is kept are the names of their budgets,
-    as long as they are asked for. A node in flight takes no new pods, so that what was
-    seen of it before it started is enough. Where there are no budgets nothing is asked.
+    No cache holds the pods of the whole cluster. A lookup concerns the next few waiting nodes
+    and the nodes in flight; names of budgets are remembered as long as they are asked for. A
+    node in flight accepts no new pods, so that a lookup from before its start is sufficient.
+    In a cluster without budgets no request is made.
 
-    A hint: what it says may be a minute old, and a node that could not be looked at is
-    left out.
+    Does not promise: that the result is current or complete. It may be a minute old, and a node
+    whose pods could not be listed is missing.
 
-    Threads: one thread only, that of admission.
+    Threads: one thread only, the thread of admission.
     """
 
     def __init__(
@@ -75,11 +75,11 @@ class BudgetLookup:
         budgets: Callable[[str], Sequence[Budget]],
         clock: Clock,
     ) -> None:
-        """Make one.
+        """Create a lookup without results.
 
         Args:
             pods: Lists pods.
-            budgets: Gives the cached budgets of a namespace; with "" those of all.
+            budgets: Returns the cached budgets of a namespace; of all namespaces for "".
             clock: Time.
         """
         self._pods = pods
@@ -90,10 +90,10 @@ class BudgetLookup:
     def __call__(self, waiting: Sequence[str], busy: Sequence[str]) -> Mapping[str, frozenset[str]]:
         """Return the budgets over the pods of nodes, by node name.
 
-        At most `MAX_LOOKUPS` nodes are looked at anew, those that wait first.
+        The pods of at most `MAX_LOOKUPS` nodes are listed, waiting nodes first.
 
         Args:
-            waiting: Nodes that are compared.
+            waiting: Waiting nodes that are compared.
             busy: Nodes in flight.
         """
         if not self._budgets(""):
@@ -102,13 +102,14 @@ class BudgetLookup:
         self._seen = {name: self._seen[name] for name in (*waiting, *busy) if name in self._seen}
         stale = [name for name in waiting if not self._is_fresh(name)]
         unseen = [name for name in busy if name not in self._seen]
-        # The first of those compared may be in flight by then as well.
+        # The first compared node may be in both lists: it starts in this very run.
         for name in [*dict.fromkeys((*stale, *unseen))][:MAX_LOOKUPS]:
             try:
-                self._look_at(name)
+                self._look_up(name)
             except ClientError as error:
-                # The order is then the plain one. Others would fail as well, or be as slow.
-                _log.warning("budgets_unknown", node=name, error=str(error))
+                # The nodes then start in their usual order. Further requests would probably fail
+                # as well, or be as slow.
+                _log.warning("budget_lookup_failed", kind="Node", name=name, error=str(error))
                 break
         return {name: seen.budgets for name, seen in self._seen.items()}
 
@@ -116,7 +117,7 @@ class BudgetLookup:
         seen = self._seen.get(name)
         return seen is not None and self._clock.monotonic() - seen.at < _FRESH
 
-    def _look_at(self, name: str) -> None:
+    def _look_up(self, name: str) -> None:
         found = self._pods.list(options=ListOptions(field_selector=pods_on(name)), timeout=_TIMEOUT)
         budgets = budgets_over(found.items, self._budgets)
         self._seen[name] = _NodeBudgets(self._clock.monotonic(), budgets)

@@ -1,4 +1,4 @@
-"""The replacements' controller: what it watches, and what a change is about."""
+"""The replacements' controller: what it watches, and which request a change causes."""
 
 from collections.abc import Iterable
 
@@ -10,15 +10,20 @@ from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     NodeReplacement,
 )
+from navarchos.operator.clients import NODE_INDEX, OperatorClients
 from navarchos.operator.nodes import NODES, Node
-from navarchos.operator.objects import NODE_INDEX, Objects
-from navarchos.operator.replacements.admission_loop import AdmissionLoop
+from navarchos.operator.replacements.admission_loop import AdmissionInputs, AdmissionLoop
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
-from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR, Pod
+from navarchos.operator.replacements.snapshot import (
+    PENDING_PODS,
+    PENDING_SELECTOR,
+    CachedPod,
+    ClusterReader,
+)
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Builder, Controller, Manager, Request
@@ -27,34 +32,39 @@ from navarchos.runtime.predicates import changed
 __all__ = ["add_to_manager"]
 
 
-def add_to_manager(manager: Manager, objects: Objects, worker_pool: WorkerPool) -> Controller:
+def add_to_manager(
+    manager: Manager, clients: OperatorClients, worker_pool: WorkerPool
+) -> Controller:
     """Add the controller of replacements, with its one worker, to a manager.
 
-    Whatever admission looks at brings it about: any number of changes is one pass. The
-    crew writes why nodes wait.
+    Every change of an object that admission decides from causes the one request `ADMISSION`, so
+    that any number of changes is one run. The worker pool writes wait reasons.
     """
 
-    def about_node(node: Node) -> Iterable[Request]:
-        waiting = objects.replacements.by_index(NODE_INDEX, node.metadata.name)
-        return (ADMISSION, *(Request("", replacement.metadata.name) for replacement in waiting))
+    def requests_of_node(node: Node) -> Iterable[Request]:
+        replacements = clients.replacements.by_index(NODE_INDEX, node.metadata.name)
+        return (ADMISSION, *(Request("", each.metadata.name) for each in replacements))
 
     events = ReplacementEvents(manager.recorder)
     pending = manager.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
     budgets = manager.informer(BUDGETS)
-    admission = AdmissionLoop(
-        objects,
-        pending.lister.list,
+    inputs = AdmissionInputs(
+        ClusterReader(clients, pending.lister.list).snapshot,
         BudgetLookup(
             manager.client.resource(PODS),
             lambda namespace: budgets.lister.list(namespace=namespace),
             manager.clock,
         ),
+    )
+    admission = AdmissionLoop(
+        inputs,
+        clients.replacements,
         events,
         ReplacementMetrics(manager.instruments),
         worker_pool,
         manager.clock,
     )
-    pipeline = Pipeline(objects, events, manager.clock)
+    pipeline = Pipeline(clients, events, manager.clock)
     return (
         Builder(manager, "replacements")
         .for_(NODE_REPLACEMENTS)
@@ -62,7 +72,7 @@ def add_to_manager(manager: Manager, objects: Objects, worker_pool: WorkerPool) 
         .watches(NODE_REPLACEMENTS, map=_admission, when=changed(_admission_inputs))
         .watches(NODE_ROLLOUTS, map=_admission)
         .watches(NODE_DRAINS, map=_admission, when=changed(_slot_state))
-        .watches(NODES, map=about_node, when=changed(_node_inputs))
+        .watches(NODES, map=requests_of_node, when=changed(_node_inputs))
         .watches(
             PENDING_PODS,
             map=_admission,
@@ -70,7 +80,7 @@ def add_to_manager(manager: Manager, objects: Objects, worker_pool: WorkerPool) 
             field_selector=PENDING_SELECTOR,
         )
         .with_workers(1)
-        .build(ReplacementReconciler(objects, admission, pipeline))
+        .build(ReplacementReconciler(clients, admission, pipeline))
     )
 
 
@@ -79,7 +89,7 @@ def _admission(_: object) -> Iterable[Request]:
 
 
 def _admission_inputs(replacement: NodeReplacement) -> object:
-    """Return what admission decides from; the reason that it wrote itself is none of it."""
+    """Return what admission decides from; not the wait reason, which admission itself writes."""
     status = replacement.status
     return (
         status.current,
@@ -93,16 +103,16 @@ def _admission_inputs(replacement: NodeReplacement) -> object:
 
 
 def _slot_state(drain: NodeDrain) -> object:
-    """Return what decides whether the drain holds a slot."""
+    """Return what decides whether the node of a drain occupies a slot."""
     return drain.status.is_final, is_on_hold(drain), is_refused(drain)
 
 
 def _node_inputs(node: Node) -> object:
-    """Return what admission sees of a node; heartbeats are none of it."""
-    # That of other nodes decides nothing, and a large cluster has a lot of it.
+    """Return what admission decides from; heartbeats are left out."""
+    # The readiness of a worker decides nothing, and a large cluster has many changes of it.
     readiness = node.is_control_plane and node.is_ready
     return node.metadata.uid, node.metadata.labels, readiness
 
 
-def _is_terminating(pod: Pod) -> object:
+def _is_terminating(pod: CachedPod) -> object:
     return pod.metadata.deletion_timestamp is not None

@@ -1,11 +1,12 @@
-"""Events and log lines about a replacement's transitions (OP-64)."""
+"""Events and log lines about the transitions of a replacement (OP-64)."""
+
+from typing import assert_never
 
 from navarchos.events import EventType, Recorder
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NodeReplacement, Step
-from navarchos.operator.events import EventReason
 from navarchos.operator.history import node_gone
-from navarchos.operator.replacements.waiting import WaitReason
+from navarchos.operator.reasons import EventReason, WaitReason
 
 __all__ = ["ReplacementEvents"]
 
@@ -13,7 +14,7 @@ _log = get_logger(__name__)
 
 
 class ReplacementEvents:
-    """Tells people what happened to a replacement, once per transition.
+    """Records events about a replacement, once per transition.
 
     Threads: safe from any thread; never blocks.
     """
@@ -22,70 +23,78 @@ class ReplacementEvents:
         self._recorder = recorder
 
     def moved(self, before: NodeReplacement, after: NodeReplacement) -> None:
-        """Tell of a change of step that has just been written."""
+        """Record a change of step that has just been written."""
         old, new = before.status.current, after.status.current
         if old is new:
             return
         _log.info(
-            "replacement_moved",
-            replacement=after.metadata.name,
+            "replacement_advanced",
+            kind=NODE_REPLACEMENTS.kind,
+            name=after.metadata.name,
             node=after.spec.node_name,
             step=new,
             reason=after.status.step.reason if after.status.step else "",
         )
-        self._record_step(before, after)
+        self._record_step(old, after)
 
     def held_back(self, replacement: NodeReplacement, reason: WaitReason) -> None:
-        """Tell that the next in line may not start, for a reason that needs people to know."""
+        """Record that the next node may not start, if the user may have to act."""
         if reason is WaitReason.PENDING_PODS:
-            self._event(replacement, EventReason.REPLACEMENT_REQUEUE, reason.message)
+            self._record(replacement, EventReason.REPLACEMENT_REQUEUE, reason.message)
 
     def stalled(self, replacement: NodeReplacement) -> None:
-        """Tell that others start while its pods do not go; its drain has said which."""
+        """Log that a node has released its slot; events of its drain name the pods."""
         _log.warning(
-            "replacement_stuck",
-            replacement=replacement.metadata.name,
+            "replacement_stalled",
+            kind=NODE_REPLACEMENTS.kind,
+            name=replacement.metadata.name,
             node=replacement.spec.node_name,
         )
 
     def expired(self, replacement: NodeReplacement) -> None:
-        """Tell that an attempt failed while it waited for Pending pods."""
+        """Record that an attempt failed while it waited for Pending pods."""
         if replacement.status.current is Step.FAILED:
             self._failed(replacement)
         else:
             self._requeued(replacement)
 
-    def _record_step(self, before: NodeReplacement, after: NodeReplacement) -> None:
-        node = after.spec.node_name
-        match after.status.current:
+    def _record_step(self, old: Step, after: NodeReplacement) -> None:
+        node, step = after.spec.node_name, after.status.current
+        match step:
             case Step.RESERVED:
-                self._event(after, EventReason.REPLACEMENT_STARTED, f"replacing node {node} begins")
+                message = f"replacement of node {node} has started"
+                self._record(after, EventReason.REPLACEMENT_STARTED, message)
             case Step.DONE:
-                how = "is gone" if node_gone(after) else "is drained and stays cordoned"
-                self._event(after, EventReason.REPLACEMENT_COMPLETED, f"node {node} {how}")
+                how = "does not exist any more" if node_gone(after) else "is drained and cordoned"
+                self._record(after, EventReason.REPLACEMENT_COMPLETED, f"node {node} {how}")
             case Step.FAILED:
                 self._failed(after)
-            case Step.WAITING if before.status.current is Step.RELEASING:
-                self._requeued(after)
+            case Step.WAITING:
+                if old is Step.RELEASING:
+                    self._requeued(after)
+            case Step.CORDONED | Step.DRAINING | Step.RELEASING:
+                pass  # the drain has its own events; after Releasing the attempt is recorded
             case _:
-                pass
+                assert_never(step)
 
     def _failed(self, replacement: NodeReplacement) -> None:
-        self._event(
+        self._record(
             replacement,
             EventReason.REPLACEMENT_FAILED,
-            f"node {replacement.spec.node_name} failed: {_last_failure(replacement)}",
+            f"replacement of node {replacement.spec.node_name} failed: "
+            f"{_last_failure(replacement)}",
             EventType.WARNING,
         )
 
     def _requeued(self, replacement: NodeReplacement) -> None:
-        self._event(
+        self._record(
             replacement,
             EventReason.REPLACEMENT_REQUEUE,
-            f"attempt {replacement.status.attempts} failed: {_last_failure(replacement)}",
+            f"attempt {replacement.status.attempts} failed and will be repeated: "
+            f"{_last_failure(replacement)}",
         )
 
-    def _event(
+    def _record(
         self,
         replacement: NodeReplacement,
         reason: EventReason,
@@ -97,6 +106,6 @@ class ReplacementEvents:
 
 def _last_failure(replacement: NodeReplacement) -> str:
     if not replacement.status.failures:
-        return "a person forgave it"
+        return "failures were reset by navarchos resume"
     last = replacement.status.failures[-1]
     return f"{last.reason}: {last.message}" if last.message else last.reason

@@ -1,4 +1,4 @@
-"""Gauges of where nodes, replacements and rollouts stand (OP-65)."""
+"""Gauges of nodes, replacements and rollouts by step, phase and state (OP-65)."""
 
 from collections import Counter
 from typing import Final
@@ -10,28 +10,32 @@ from navarchos.operator.replacements.snapshot import ClusterSnapshot
 __all__ = ["MAX_PRIORITIES", "ReplacementMetrics"]
 
 MAX_PRIORITIES: Final = 20
-"""Priorities with a label value of their own; the lower ones share `other`."""
+"""Priorities with a separate label value; lower priorities share the value `other`."""
 
 
 class ReplacementMetrics:
-    """Publishes gauges; every label value comes from a closed or bounded set."""
+    """Publishes gauges. Every label value comes from a closed or bounded set."""
 
     def __init__(self, instruments: Instruments) -> None:
         self._nodes = instruments.gauge(
-            "navarchos_nodes", "Nodes under replacement, by step of the pipeline.", ["step"]
+            "navarchos_nodes", "NodeReplacements, by step of the node pipeline.", ["step"]
         )
         self._replacements = instruments.gauge(
-            "navarchos_replacements", "NodeReplacements.", ["phase", "priority"]
+            "navarchos_replacements",
+            "NodeReplacements, by phase and priority.",
+            ["phase", "priority"],
         )
-        self._rollouts = instruments.gauge("navarchos_rollouts", "NodeRollouts.", ["phase"])
+        self._rollouts = instruments.gauge(
+            "navarchos_rollouts", "NodeRollouts, by phase.", ["phase"]
+        )
         self._progress = instruments.gauge(
             "navarchos_rollout_nodes",
-            "Nodes of all rollouts that are not completed, by how far they are.",
+            "Nodes of all rollouts that are not completed, by state.",
             ["state"],
         )
 
     def publish(self, snapshot: ClusterSnapshot) -> None:
-        """Set every gauge to what the world shows."""
+        """Set every gauge from a snapshot."""
         steps = Counter(r.status.current for r in snapshot.replacements)
         for step in Step:
             self._nodes.labels(step).set(steps[step])
@@ -49,22 +53,22 @@ class ReplacementMetrics:
         totals: Counter[tuple[ReplacementPhase, str]] = Counter()
         for (phase, priority), count in counts.items():
             totals[phase, str(priority) if priority in shown else "other"] += count
-        # Priorities that are in use no more must not stay as they last were.
+        # The last value of a priority that is not used any more must disappear.
         self._replacements.clear()
         for (phase, label), count in totals.items():
             self._replacements.labels(phase, label).set(count)
 
     def _publish_progress(self, snapshot: ClusterSnapshot) -> None:
-        open_ones = [
+        unfinished = [
             rollout.status
             for rollout in snapshot.rollouts.values()
             if rollout.status.phase is not RolloutPhase.COMPLETED
         ]
         for state, count in (
-            ("planned", sum(len(status.nodes) for status in open_ones)),
-            ("completed", sum(status.replacements_completed_count for status in open_ones)),
-            ("failed", sum(status.replacements_failed_count for status in open_ones)),
-            ("in_flight", sum(status.in_flight_count for status in open_ones)),
-            ("stalled", sum(status.stalled_count for status in open_ones)),
+            ("planned", sum(len(status.nodes) for status in unfinished)),
+            ("completed", sum(status.replacements_completed_count for status in unfinished)),
+            ("failed", sum(status.replacements_failed_count for status in unfinished)),
+            ("in_flight", sum(status.in_flight_count for status in unfinished)),
+            ("stalled", sum(status.stalled_count for status in unfinished)),
         ):
             self._progress.labels(state).set(count)

@@ -1,7 +1,7 @@
-"""Carries out what the steps decide. The only writer of a started node's status."""
+"""The pipeline of one node: observes, decides, acts and persists, one step at a time."""
 
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -21,9 +21,10 @@ from navarchos.operator.api.v1alpha1 import (
     status_diff,
 )
 from navarchos.operator.cache_transforms import is_stripped
+from navarchos.operator.clients import OperatorClients
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES, Node
-from navarchos.operator.objects import Objects
+from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements.attempt_drain import (
     belongs_to,
     drain_manifest,
@@ -42,8 +43,8 @@ from navarchos.operator.replacements.status import (
     reset_status,
     with_drain_report,
 )
-from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
-from navarchos.operator.replacements.steps.actions import (
+from navarchos.operator.replacements.steps import decide
+from navarchos.operator.replacements.steps.decision import (
     Action,
     Advance,
     Complete,
@@ -54,6 +55,8 @@ from navarchos.operator.replacements.steps.actions import (
     FailAttempt,
     KeepCordon,
     NoAction,
+    Observation,
+    RecordNodeUid,
     ReleaseSlot,
 )
 from navarchos.operator.throttle import DeferredWrites
@@ -63,141 +66,154 @@ __all__ = ["RBAC", "Pipeline"]
 _LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
 
 _POD_COUNTS_DELAY: Final = 10.0
-"""Seconds by which a replacement may be behind what its drain reports of pods. Most nodes are
-drained by then, and need no write for it."""
+"""Seconds for which changed pod lists are not written. Most nodes are drained within this time
+and need no write for them."""
 
 RBAC: Final = (
-    PolicyRule(NODE_REPLACEMENTS, ("patch",)),  # nodeUID of those that a person made without
+    PolicyRule(NODE_REPLACEMENTS, ("patch",)),  # nodeUID, if a user created it without
     PolicyRule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
     PolicyRule(NODE_DRAINS, ("get", "create", "patch", "delete")),
     block_owner_deletion_rbac(NODE_REPLACEMENTS),
     PolicyRule(NODES, ("get", "patch")),  # the label of a drained node
 )
-"""What the steps ask of the server."""
+"""Permissions of the steps."""
 
 
 class Pipeline:
-    """Moves one replacement along, one step at a time.
+    """Moves a replacement through its steps. The only writer of the status of a started node.
 
-    Promises: whatever it does is done before the status says so, and doing it
-    again changes nothing; so a crash between any two requests is resumed (OP-26).
-    A step that touches the node checks its uid first.
+    Promises: an action is carried out before the status records its result, and repeating it
+    changes nothing; so the work continues after a crash between any two requests (OP-26).
+    A step checks the uid of a node before it changes the node.
 
     Threads: safe from any thread, for different replacements.
     """
 
-    def __init__(self, objects: Objects, events: ReplacementEvents, clock: Clock) -> None:
-        self._objects = objects
+    def __init__(self, clients: OperatorClients, events: ReplacementEvents, clock: Clock) -> None:
+        self._clients = clients
         self._events = events
         self._clock = clock
         self._deferred = DeferredWrites(_POD_COUNTS_DELAY, clock)
 
     def deferred_write_in(self, name: str) -> float | None:
-        """Return the seconds after which a replacement has to be advanced again.
+        """Return the seconds until the replacement must be advanced for a deferred write.
 
-        Something is to be written then that may wait; `None` if nothing is.
+        `None` if no write is deferred.
         """
         return self._deferred.remaining(name)
 
     def forget(self, name: str) -> None:
-        """Forget a replacement that is gone."""
+        """Forget the deferred write of a deleted replacement."""
         self._deferred.clear(name)
 
     def advance(self, replacement: NodeReplacement) -> NodeReplacement:
-        """Do what the present step has to do now.
+        """Do what the current step has to do now.
 
         Returns:
-            The replacement as it is stored now; with another step when it moved.
+            The stored replacement, in another step if it advanced.
 
         Raises:
-            Conflict: Somebody changed an object since it was read; read again.
-            NotFound: An object went away in the meantime; read again.
+            Conflict: Another client changed an object since it was read; read it again.
+            NotFound: An object was deleted since it was read; read it again.
         """
         if reset_requested(replacement):
             return self._save(replacement, reset_status(replacement, self._clock.now()))
-        if replacement.status.current.in_flight:
-            return self._work(replacement)
-        # It may be another process that has brought it here: what this one had still to
-        # write is out of date, and would be due again and again.
-        self.forget(replacement.metadata.name)
-        if replacement.status.current is not Step.DONE:
-            self._undo_kept_cordons(replacement)
-        if replacement.status.current is Step.WAITING:
-            return self._wait(replacement)
-        return replacement
+        step = replacement.status.current
+        if not step.in_flight:
+            # Perhaps another process finished this node. A write that this process has deferred
+            # is then out of date, and would be due again and again.
+            self.forget(replacement.metadata.name)
+            if step is not Step.DONE:
+                self._undo_kept_cordons(replacement)
+        observed = self._observe(replacement)
+        seen, decision = self._decide(observed)
+        if observed.drain is not None:
+            self._propagate_pause(replacement, observed.drain)
+        if isinstance(decision, RecordNodeUid):
+            return self._clients.replacements.patch(
+                replacement, {"spec": {"nodeUID": decision.uid}}
+            )
+        if seen.replacement.status.current is not step:
+            # Steps without an action are stored together with the step that follows them. The
+            # action of that step is carried out once the step is stored.
+            return self._save(replacement, seen.replacement.status)
+        return self._save(replacement, self._act(seen, decision))
 
-    def _wait(self, replacement: NodeReplacement) -> NodeReplacement:
-        name = replacement.spec.node_name
-        if not waiting.may_be_gone(replacement, self._objects.nodes.find(name)):
-            return replacement
-        node = self._objects.nodes.fetch(name)
-        if isinstance(waiting.decide(replacement, node), CompleteWithoutNode):
-            return self._save(replacement, node_gone_status(replacement, self._clock.now()))
-        if node is None or replacement.spec.node_uid:
-            return replacement
-        return self._objects.replacements.patch(
-            replacement, {"spec": {"nodeUID": node.metadata.uid}}
-        )
-
-    def _work(self, replacement: NodeReplacement) -> NodeReplacement:
-        drain = self._own_drain(replacement)
-        seen = replacement
-        if drain is not None:
-            self._propagate_pause(replacement, drain)
-            status = with_drain_report(replacement, drain, self._clock.now())
-            seen = msgspec.structs.replace(replacement, status=status)
-        while isinstance(move := self._decide(seen, drain), Advance):
-            status = advanced_status(seen, move.to, self._clock.now(), deadline=_deadline(drain))
-            seen = msgspec.structs.replace(seen, status=status)
-        if seen.status.current is not replacement.status.current:
-            # Steps that only have to be told of are one write; what the last of them has to
-            # do is done once it is stored.
-            return self._save(replacement, seen.status)
-        return self._save(replacement, self._carry_out(seen, drain, move))
-
-    def _decide(self, replacement: NodeReplacement, drain: NodeDrain | None) -> Decision:
-        match replacement.status.current:
-            case Step.RESERVED if drain is not None:
-                return reserved.follow(drain)
+    def _observe(self, replacement: NodeReplacement) -> Observation:
+        """Read the objects that the current step decides from."""
+        step = replacement.status.current
+        match step:
+            case Step.WAITING:
+                return Observation(replacement, node=self._node(replacement))
             case Step.RESERVED:
-                return self._begin(replacement)
-            case Step.CORDONED:
-                return cordoned.decide(drain)
-            case Step.DRAINING:
-                return draining.decide(drain)
-            case Step.RELEASING:
-                return releasing.decide(replacement, drain)
+                if (drain := self._own_drain(replacement)) is not None:
+                    return self._with_report(replacement, drain)
+                if self._is_abandoned(replacement):
+                    return Observation(replacement, is_abandoned=True)
+                # The drain itself asks the API server before it changes the node.
+                return Observation(replacement, node=self._node(replacement))
+            case Step.CORDONED | Step.DRAINING | Step.RELEASING:
+                return self._with_report(replacement, self._own_drain(replacement))
+            case Step.DONE | Step.FAILED:
+                return Observation(replacement)
             case _:
-                return NoAction()
+                assert_never(step)
 
-    def _begin(self, replacement: NodeReplacement) -> Decision:
-        if self._is_abandoned(replacement):
-            return NoAction()
-        # The drain asks the server before it touches the node.
-        return reserved.decide(replacement, self._node(replacement))
+    def _with_report(self, replacement: NodeReplacement, drain: NodeDrain | None) -> Observation:
+        if drain is None:
+            return Observation(replacement)
+        status = with_drain_report(replacement, drain, self._clock.now())
+        return Observation(msgspec.structs.replace(replacement, status=status), drain)
+
+    def _decide(self, observed: Observation) -> tuple[Observation, RecordNodeUid | Action]:
+        """Return the first decision that is not `Advance`, and the replacement in that step."""
+        deadline = _deadline(observed.drain)
+        decision: Decision = decide(observed)
+        while isinstance(decision, Advance):
+            replacement = observed.replacement
+            status = advanced_status(replacement, decision.to, self._clock.now(), deadline=deadline)
+            observed = Observation(
+                msgspec.structs.replace(replacement, status=status), observed.drain
+            )
+            decision = decide(observed)
+        return observed, decision
 
     def _node(self, replacement: NodeReplacement) -> Node | None:
-        """Return the replacement's node as last seen; a cache without it may be late."""
-        node = self._objects.nodes.find(replacement.spec.node_name)
+        """Return the replacement's node; ask the API server if the cache does not have it.
+
+        The cache may be behind: that it has no such node, or another node of that name, does
+        not show that the node is gone.
+        """
+        node = self._clients.nodes.find(replacement.spec.node_name)
+        # mutant: node-from-server
         if node is not None and node.metadata.uid == replacement.spec.node_uid:
             return node
-        return self._objects.nodes.fetch(replacement.spec.node_name)
+        return self._clients.nodes.fetch(replacement.spec.node_name)
 
     def _is_abandoned(self, replacement: NodeReplacement) -> bool:
-        """Tell whether its rollout is gone, so that it is about to go as well (OP-07)."""
+        """Return whether the rollout is deleted, so that the replacement soon is too (OP-07)."""
         owner = controller_of(replacement.metadata)
         if owner is None or owner.kind != NODE_ROLLOUTS.kind:
             return False
-        rollout = self._objects.rollouts.find(owner.name)
+        rollout = self._clients.rollouts.find(owner.name)
         if rollout is None or rollout.metadata.uid != owner.uid:
             return True
         return rollout.metadata.deletion_timestamp is not None
 
-    def _carry_out(
-        self, replacement: NodeReplacement, drain: NodeDrain | None, action: Action
-    ) -> NodeReplacementStatus:
-        """Do what was decided, and return the status that is true afterwards."""
-        now = self._clock.now()
+    def _own_drain(self, replacement: NodeReplacement) -> NodeDrain | None:
+        name = drain_name(replacement)
+        drain = self._clients.drains.find(name)
+        if drain is None and replacement.status.current is not Step.RESERVED:
+            # A missing drain fails the attempt, and the cache may be behind.
+            drain = self._clients.drains.fetch(name)
+        elif drain is not None and is_stripped(drain):
+            # Its report is read once more, and the cached drain is without it.
+            drain = self._clients.drains.fetch(name)
+        return drain if drain is not None and belongs_to(drain, replacement) else None
+
+    def _act(self, observed: Observation, action: Action) -> NodeReplacementStatus:
+        """Carry out an action, and return the status that is true afterwards."""
+        now, replacement, drain = self._clock.now(), observed.replacement, observed.drain
         status = replacement.status
         match action:
             case NoAction():
@@ -205,66 +221,57 @@ class Pipeline:
             case CreateDrain():
                 status = self._create_drain(replacement, now)
             case Complete():
-                status = self._finish(replacement, drain, now)
+                status = self._complete(replacement, drain, now)
             case CompleteWithoutNode():
                 status = node_gone_status(replacement, now)
             case FailAttempt(reason, message):
                 status = failed_attempt_status(replacement, reason, message, now)
             case DeleteDrain():
-                self._delete(drain)
+                if drain is not None:
+                    self._clients.drains.delete(drain)
             case KeepCordon():
                 self._keep_cordon(drain)
                 status = released_status(replacement, now)
             case ReleaseSlot():
                 status = released_status(replacement, now)
+            case _:
+                assert_never(action)
         return status
-
-    def _own_drain(self, replacement: NodeReplacement) -> NodeDrain | None:
-        name = drain_name(replacement)
-        drain = self._objects.drains.find(name)
-        if drain is None and replacement.status.current is not Step.RESERVED:
-            # That it is gone decides something: do not take the cache's word.
-            drain = self._objects.drains.fetch(name)
-        elif drain is not None and is_stripped(drain):
-            # Its report is about to be taken over once more, and the cache is without it.
-            drain = self._objects.drains.fetch(name)
-        return drain if drain is not None and belongs_to(drain, replacement) else None
 
     def _create_drain(self, replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
         name = drain_name(replacement)
         try:
-            self._objects.drains.create(drain_manifest(replacement))
+            self._clients.drains.create(drain_manifest(replacement))
         except AlreadyExists:
-            found = self._objects.drains.fetch(name)
+            found = self._clients.drains.fetch(name)
             if found is None:
                 raise  # deleted in between: try again
             if not belongs_to(found, replacement):
-                return failed_attempt_status(
-                    replacement, "NameTaken", f"NodeDrain {name} belongs to another object", now
-                )
-            self._objects.drains.observe(found)
+                message = f"NodeDrain {name} belongs to another object; delete it"
+                return failed_attempt_status(replacement, Reason.NAME_TAKEN, message, now)
+            self._clients.drains.observe(found)
         return replacement.status
 
     def _propagate_pause(self, replacement: NodeReplacement, drain: NodeDrain) -> None:
         if drain.spec.paused != replacement.spec.paused and not drain.status.is_final:
-            self._objects.drains.patch_any_version(
+            self._clients.drains.patch_any_version(
                 drain, {"spec": {"paused": replacement.spec.paused}}
             )
 
-    def _finish(
+    def _complete(
         self, replacement: NodeReplacement, drain: NodeDrain | None, now: datetime
     ) -> NodeReplacementStatus:
-        # First of all: from the moment the status says Completed, somebody may
-        # delete the rollout, and an empty node must not take pods again.
-        self._keep_cordon(drain)
+        # The cordon comes first: once the status says Completed, a user may delete the rollout,
+        # and an empty node must not accept pods again.
+        self._keep_cordon(drain)  # mutant: cordon-of-a-drained-node-undone
         at = drain.status.completion_timestamp if drain is not None else None
         self._label(replacement, at or now)
         return drained_status(replacement, now)
 
     def _label(self, replacement: NodeReplacement, at: datetime) -> None:
-        """Label the node as drained (OP-24), if it is still that node.
+        """Label the node as drained (OP-24), unless it is another node by now.
 
-        The time is the drain's, so that doing it twice writes the same.
+        The label has the time of the drain, so that a repetition writes the same value.
         """
         node = self._node(replacement)
         if node is None or node.metadata.uid != replacement.spec.node_uid:
@@ -273,38 +280,37 @@ class Pipeline:
         if node.metadata.labels.get(DRAIN_COMPLETED_LABEL) == value:
             return
         body = {"metadata": {"labels": {DRAIN_COMPLETED_LABEL: value}}}
-        self._objects.nodes.patch_any_version(node, body)
+        self._clients.nodes.patch_any_version(node, body)
 
     def _keep_cordon(self, drain: NodeDrain | None) -> None:
-        # Only while nobody has deleted it: whoever is undoing its cordon does so by what
-        # the drain said then.
+        # The patch fails if the drain has changed: when a user has deleted it, its finalizer may
+        # be uncordoning the node because of the old value.
         if drain is not None and drain.spec.uncordon_on_delete:
-            self._objects.drains.patch(drain, {"spec": {"uncordonOnDelete": False}})
+            self._clients.drains.patch(drain, {"spec": {"uncordonOnDelete": False}})
 
     def _undo_kept_cordons(self, replacement: NodeReplacement) -> None:
-        """Obey who has said `Uncordon` after an attempt that failed under `Keep` (OP-25)."""
+        """Uncordon after all: `onNodeFailure` became `Uncordon` after an attempt under `Keep`.
+
+        The cordon that a failed attempt left belongs to its drain, so delete that drain (OP-25).
+        """
         if replacement.spec.strategy.on_node_failure is not NodeFailurePolicy.UNCORDON:
             return
         for name in earlier_drain_names(replacement):
-            drain = self._objects.drains.find(name)
+            drain = self._clients.drains.find(name)
             if drain is None or drain.metadata.deletion_timestamp is not None:
                 continue
             if not belongs_to(drain, replacement):
                 continue
             if not drain.spec.uncordon_on_delete:
                 body = {"spec": {"uncordonOnDelete": True}}
-                drain = self._objects.drains.patch_any_version(drain, body)
-            self._objects.drains.delete(drain)
-
-    def _delete(self, drain: NodeDrain | None) -> None:
-        if drain is not None:
-            self._objects.drains.delete(drain)
+                drain = self._clients.drains.patch_any_version(drain, body)
+            self._clients.drains.delete(drain)
 
     def _save(self, replacement: NodeReplacement, status: NodeReplacementStatus) -> NodeReplacement:
         name = replacement.metadata.name
         if only_pod_counts_changed(replacement.status, status) and self._deferred.due_in(name):
             return replacement
-        saved = self._objects.replacements.patch_status(
+        saved = self._clients.replacements.patch_status(
             replacement, status_diff(replacement.status, status)
         )
         self._deferred.clear(name)
@@ -313,7 +319,7 @@ class Pipeline:
 
 
 def _deadline(drain: NodeDrain | None) -> datetime | None:
-    """Return when the drain gives up, once it has begun."""
+    """Return when the drain times out; `None` before its first eviction, or without a timeout."""
     if drain is None or drain.status.start_timestamp is None or not drain.spec.timeout_seconds:
         return None
     return drain.status.start_timestamp + timedelta(seconds=drain.spec.timeout_seconds)

@@ -1,10 +1,10 @@
-"""The replacement's reconciler: one worker for admission and for every node."""
+"""The replacements' reconciler: one worker for admission and for the pipeline of every node."""
 
 from typing import Final
 
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
-from navarchos.operator.objects import Objects
+from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NodeReplacement, Step
+from navarchos.operator.clients import OperatorClients
 from navarchos.operator.replacements.admission_loop import AdmissionLoop
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
@@ -12,60 +12,65 @@ from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 __all__ = ["ADMISSION", "ReplacementReconciler"]
 
 ADMISSION: Final = Request("navarchos", "admission")
-"""The request that stands for all replacements at once.
+"""The request for admission, which concerns all replacements at once.
 
-Replacements have no namespace, so none of them can have this key. Any number of
-changes before it runs are one pass: the queue keeps a key once.
+Replacements have no namespace, so that no replacement has this key. The queue holds a key once:
+any number of changes before the reconcile cause one run of admission.
 """
 
 _log = get_logger(__name__)
 
 
 class ReplacementReconciler(Reconciler):
-    """Admits nodes, and moves those that were admitted along.
+    """Admits nodes, and advances admitted nodes through the pipeline.
 
-    Threads: one worker (OP-21). Two could each see room for one more node.
+    Threads: one worker (OP-21). Two workers could both give away the last slot.
     """
 
-    def __init__(self, objects: Objects, admission: AdmissionLoop, pipeline: Pipeline) -> None:
-        self._objects = objects
+    def __init__(
+        self, clients: OperatorClients, admission: AdmissionLoop, pipeline: Pipeline
+    ) -> None:
+        self._clients = clients
         self._admission = admission
         self._pipeline = pipeline
 
     def reconcile(self, request: Request) -> Result:
-        """Run one pass of admission, or move one node as far as it goes now.
+        """Run admission, or advance one node through its steps as far as possible now.
 
-        A node that gives its slot back lets the next one start at once (OP-23): the watch
-        would bring admission about as well, behind all the nodes that wait for this worker.
+        A node that releases its slot starts the next node at once (OP-23). The watch would
+        trigger admission as well, but after all nodes that wait for this worker.
         """
         if request == ADMISSION:
-            after = self._admission.throttled_for()
-            if after is None:
-                after = self._admission.run()
+            after = self._admission.run()
             return DONE if after is None else Result(requeue_after=after)
         try:
             if self._advance(request.name):
-                # When to look again is the answer of the pass that the watch brings about.
-                self._admission.run()
+                # The result is not needed: the watch triggers admission, which returns it again.
+                self._admission.run(urgent=True)
         except OUTDATED_READ as error:
-            _log.debug("replacement_overtaken", name=request.name, error=str(error))
+            _log.debug(
+                "replacement_outdated",
+                kind=NODE_REPLACEMENTS.kind,
+                name=request.name,
+                error=str(error),
+            )
             return Result(requeue=True)
-        deferred_write_in = self._pipeline.deferred_write_in(request.name)
-        return DONE if deferred_write_in is None else Result(requeue_after=deferred_write_in)
+        after = self._pipeline.deferred_write_in(request.name)
+        return DONE if after is None else Result(requeue_after=after)
 
     def _advance(self, name: str) -> bool:
-        """Move a node as far as it goes now; return whether it has given its slot back."""
-        found = replacement = self._objects.replacements.find(name)
-        # No step leads back to one that was left in the same pass, except by way of
-        # Waiting, which only admission leaves.
+        """Advance a node as far as possible; return whether it has released its slot."""
+        found = replacement = self._clients.replacements.find(name)
+        # The loop ends: within one reconcile no step is entered twice, except through Waiting,
+        # and only admission leaves Waiting.
         for _ in Step:
             if replacement is None or replacement.metadata.deletion_timestamp is not None:
                 self._pipeline.forget(name)
                 break
-            moved = self._pipeline.advance(replacement)
-            if moved.metadata.resource_version == replacement.metadata.resource_version:
+            advanced = self._pipeline.advance(replacement)
+            if advanced.metadata.resource_version == replacement.metadata.resource_version:
                 break
-            replacement = moved
+            replacement = advanced
         return _occupies_slot(found) and not _occupies_slot(replacement)
 
 

@@ -1,6 +1,9 @@
-"""What admission looks at: one consistent set of objects."""
+"""The cluster as admission sees it: one consistent set of objects, and who reads it.
 
-from collections.abc import Iterable, Mapping, Sequence
+Only Pending pods are cached for the whole cluster; all other pods would cost too much memory.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
@@ -10,60 +13,27 @@ import msgspec
 from navarchos.client import Resource
 from navarchos.informers.source import informer_rbac
 from navarchos.meta import OwnerReference, ResourceVersion, controller_of
-from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRollout
+from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRollout, Step
+from navarchos.operator.clients import OperatorClients
 from navarchos.operator.nodes import Node
+from navarchos.operator.replacements.attempt_drain import belongs_to, drain_name
 
 __all__ = [
     "PENDING_PODS",
     "PENDING_SELECTOR",
     "RBAC",
+    "CachedPod",
+    "ClusterReader",
     "ClusterSnapshot",
     "PendingPod",
-    "Pod",
     "PodMeta",
     "pending_pods",
     "rollout_uid",
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPod:
-    """A pod in phase Pending: whose it is, and since when it exists."""
-
-    key: str
-    controller_uid: str
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
-    """The objects that decide what may start. Read-only.
-
-    Every read that made it saw this process's own writes.
-    """
-
-    replacements: Sequence[NodeReplacement]
-    rollouts: Mapping[str, NodeRollout] = field(default_factory=dict)
-    """By uid. A rollout that is not here has been deleted."""
-    nodes: Mapping[str, Node] = field(default_factory=dict)
-    """By name."""
-    orphaned: frozenset[str] = frozenset()
-    """Nodes with a drain that outlives its replacement: their slot is still taken."""
-    drains: Mapping[str, NodeDrain] = field(default_factory=dict)
-    """The drains of those in step Draining, by name of the replacement. One may be missing."""
-    pending: Sequence[PendingPod] = ()
-    budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Budgets over the pods of some nodes, by node. Of the others nothing is known."""
-
-
-def rollout_uid(replacement: NodeReplacement) -> str:
-    """Return the uid of the rollout that made it; empty when a person did."""
-    owner = controller_of(replacement.metadata)
-    return owner.uid if owner is not None and owner.kind == "NodeRollout" else ""
-
-
 class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """What the gate needs of a pod: identity, age, controller."""
+    """The metadata that admission reads: identity, age and controller."""
 
     name: str = ""
     namespace: str = ""
@@ -74,22 +44,102 @@ class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class Pod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """A pod, as slim as can be."""
+class CachedPod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """A Pending pod in the cache."""
 
     metadata: PodMeta = PodMeta()
 
 
-PENDING_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
+PENDING_PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=CachedPod)
 
 PENDING_SELECTOR: Final = "status.phase=Pending"
 
 RBAC: Final = informer_rbac(PENDING_PODS)
-"""What their cache needs of the server. RBAC knows no selectors."""
+"""Permissions of the cache of Pending pods. RBAC cannot be limited by a field selector."""
 
 
-def pending_pods(pods: Iterable[Pod]) -> tuple[PendingPod, ...]:
-    """Return the facts about pods that wait to run; one that is leaving waits no more."""
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """A pod in phase Pending: its controller and its age."""
+
+    key: str
+    controller_uid: str
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSnapshot:
+    """The objects that decide which nodes may start. Read-only.
+
+    Promises: it contains all earlier writes of this process.
+    """
+
+    replacements: Sequence[NodeReplacement]
+    rollouts: Mapping[str, NodeRollout] = field(default_factory=dict)
+    """By uid. A rollout that is not here has been deleted."""
+    nodes: Mapping[str, Node] = field(default_factory=dict)
+    """By name."""
+    orphaned: frozenset[str] = frozenset()
+    """Nodes with a drain whose replacement was deleted: their slot is still occupied."""
+    drains: Mapping[str, NodeDrain] = field(default_factory=dict)
+    """The drains of replacements in step Draining, by name of the replacement. A drain that the
+    cache does not have yet is missing."""
+    pending: Sequence[PendingPod] = ()
+    budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Budgets over the pods of some nodes, by node. The budgets of other nodes are unknown."""
+
+
+class ClusterReader:
+    """Takes snapshots from the caches.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(
+        self, clients: OperatorClients, pending: Callable[[], Iterable[CachedPod]]
+    ) -> None:
+        self._clients = clients
+        self._pending = pending
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return the objects as the caches have them now."""
+        replacements = self._clients.replacements.list()
+        uids = {replacement.metadata.uid for replacement in replacements}
+        nodes = {node.metadata.name: node for node in self._clients.nodes.list()}
+        return ClusterSnapshot(
+            replacements=replacements,
+            rollouts={r.metadata.uid: r for r in self._clients.rollouts.list()},
+            nodes=nodes,
+            orphaned=frozenset(
+                drain.spec.node_name
+                for drain in self._clients.drains.list()
+                if not drain.status.is_final
+                and drain.spec.node_name in nodes
+                and (owner := controller_of(drain.metadata)) is not None
+                and owner.uid not in uids
+            ),
+            drains={
+                replacement.metadata.name: drain
+                for replacement in replacements
+                if replacement.status.current is Step.DRAINING
+                and (drain := self._drain_of(replacement)) is not None
+            },
+            pending=pending_pods(self._pending()),
+        )
+
+    def _drain_of(self, replacement: NodeReplacement) -> NodeDrain | None:
+        drain = self._clients.drains.find(drain_name(replacement))
+        return drain if drain is not None and belongs_to(drain, replacement) else None
+
+
+def rollout_uid(replacement: NodeReplacement) -> str:
+    """Return the uid of the rollout that owns it; empty if a user created it."""
+    owner = controller_of(replacement.metadata)
+    return owner.uid if owner is not None and owner.kind == "NodeRollout" else ""
+
+
+def pending_pods(pods: Iterable[CachedPod]) -> tuple[PendingPod, ...]:
+    """Return the Pending pods that wait to run; a pod that is being deleted does not wait."""
     return tuple(
         PendingPod(
             key=f"{pod.metadata.namespace}/{pod.metadata.name}",

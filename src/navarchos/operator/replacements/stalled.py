@@ -1,8 +1,8 @@
-"""Which nodes are stalled and give their slot to others (OP-25). Pure.
+"""Decides which nodes are stalled and release their slot (OP-25). Pure.
 
-A node that cannot be emptied holds its slot until its time is up, and on
-`onTimeout: Hold` for ever. So it goes on without one, as far as its rollout allows nodes
-to fail: `strategy.maxFailures` is how many nodes their owner does without.
+A node that cannot be drained occupies its slot until the drain times out, and with
+`onTimeout: Hold` for ever. So it continues without a slot, within `strategy.maxFailures`:
+that is how many nodes the user has agreed to lose.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,34 +12,28 @@ from typing import Final
 
 from navarchos.errors import ConfigError
 from navarchos.meta import EPOCH
-from navarchos.operator.api.v1alpha1 import (
-    DrainCondition,
-    DrainPhase,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-)
-from navarchos.operator.drains.status import DrainReason
+from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeReplacement, NodeRollout
 from navarchos.operator.history import count_failures, drain_spans, max_failures, mean_duration
+from navarchos.operator.reasons import ConditionType, Reason
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, rollout_uid
 from navarchos.runtime.conditions import find_condition
 
 __all__ = ["MIN_STALL_TIME", "StalledNodes", "find_stalled", "is_on_hold", "is_refused"]
 
 MIN_STALL_TIME: Final = timedelta(seconds=60)
-"""A drain is not called stalled sooner, however quick the others were."""
+"""A drain is not stalled sooner, however quick the other drains were."""
 
 _MEAN_FACTOR: Final = 2
-"""A drain whose pods are refused is stalled when it took so many times what others took."""
+"""A drain with refused pods is stalled after this multiple of the mean duration."""
 
 
 @dataclass(frozen=True, slots=True)
 class StalledNodes:
-    """What was found.
+    """The result of `find_stalled`.
 
     Attributes:
-        names: Replacements that give their slot away now, sorted.
-        recheck: The instants at which another one may be stalled.
+        names: Replacements that release their slot now, sorted.
+        recheck: The times at which another replacement may become stalled.
     """
 
     names: tuple[str, ...] = ()
@@ -47,13 +41,13 @@ class StalledNodes:
 
 
 def is_on_hold(drain: NodeDrain) -> bool:
-    """Tell whether the time of a drain is up, and it keeps trying."""
-    drained = find_condition(drain.status.conditions, DrainCondition.NODE_DRAINED)
-    return drained is not None and drained.reason == DrainReason.HOLDING
+    """Return whether a drain has timed out and keeps trying."""
+    drained = find_condition(drain.status.conditions, ConditionType.NODE_DRAINED)
+    return drained is not None and drained.reason == Reason.HOLDING
 
 
 def is_refused(drain: NodeDrain) -> bool:
-    """Tell whether no pod is left on the node but those that do not go."""
+    """Return whether all remaining pods of the node are blocked."""
     status = drain.status
     return status.phase is DrainPhase.DRAINING and 0 < status.remaining == status.blocked
 
@@ -61,12 +55,12 @@ def is_refused(drain: NodeDrain) -> bool:
 def find_stalled(
     snapshot: ClusterSnapshot, now: datetime, active: Iterable[NodeReplacement]
 ) -> StalledNodes:
-    """Return which nodes give their slot away.
+    """Return which replacements release their slot.
 
-    One does so when its drain is on hold, or when only pods are left that are refused, and
-    it has taken twice as long as the drained nodes of its rollout did on average. Of a
-    rollout, no more do so than `maxFailures` leaves room for beside those that failed;
-    without a rollout none does.
+    A replacement does so when its drain is on hold; or when all remaining pods are blocked and
+    the drain has taken twice the mean time of the drained nodes of its rollout. Stalled and
+    failed nodes of a rollout together are at most `maxFailures`. Without a rollout no node is
+    stalled.
 
     Args:
         snapshot: The objects that decide.
@@ -84,19 +78,21 @@ def find_stalled(
     recheck: list[datetime] = []
     for uid, found in candidates.items():
         rollout = snapshot.rollouts.get(uid)
-        children = [r for r in snapshot.replacements if rollout_uid(r) == uid]
-        room = _room(rollout, children) if rollout is not None else 0
-        if room <= 0:
+        if rollout is None:
             continue
-        report_delay = _stall_threshold(children)
-        since = sorted((_stalled_at(r, snapshot, report_delay), r.metadata.name) for r in found)
-        names += [name for at, name in since[:room] if at <= now]
-        recheck += [at for at, _ in since[:room] if at > now]
+        children = [r for r in snapshot.replacements if rollout_uid(r) == uid]
+        allowed = _allowed(rollout, children)  # mutant: any-number-of-nodes-stalled
+        if allowed <= 0:
+            continue
+        threshold = _stall_time(children)
+        stalled_at = sorted((_stalled_at(r, snapshot, threshold), r.metadata.name) for r in found)
+        names += [name for at, name in stalled_at[:allowed] if at <= now]
+        recheck += [at for at, _ in stalled_at[:allowed] if at > now]
     return StalledNodes(tuple(sorted(names)), tuple(recheck))
 
 
-def _room(rollout: NodeRollout, children: Sequence[NodeReplacement]) -> int:
-    """Return how many more nodes the rollout may do without."""
+def _allowed(rollout: NodeRollout, children: Sequence[NodeReplacement]) -> int:
+    """Return how many more nodes of the rollout may become stalled."""
     try:
         allowed = max_failures(rollout)
     except ConfigError:
@@ -105,16 +101,16 @@ def _room(rollout: NodeRollout, children: Sequence[NodeReplacement]) -> int:
     return allowed - failed - sum(child.status.is_stalled for child in children)
 
 
-def _stall_threshold(children: Sequence[NodeReplacement]) -> timedelta:
-    usual = mean_duration(drain_spans(children))
-    return MIN_STALL_TIME if usual is None else max(MIN_STALL_TIME, _MEAN_FACTOR * usual)
+def _stall_time(children: Sequence[NodeReplacement]) -> timedelta:
+    mean = mean_duration(drain_spans(children))
+    return MIN_STALL_TIME if mean is None else max(MIN_STALL_TIME, _MEAN_FACTOR * mean)
 
 
 def _stalled_at(
-    replacement: NodeReplacement, snapshot: ClusterSnapshot, report_delay: timedelta
+    replacement: NodeReplacement, snapshot: ClusterSnapshot, threshold: timedelta
 ) -> datetime:
     drain = snapshot.drains[replacement.metadata.name]
-    begun = drain.status.start_timestamp
-    if begun is None or is_on_hold(drain):
+    started_at = drain.status.start_timestamp
+    if started_at is None or is_on_hold(drain):
         return EPOCH
-    return begun + report_delay
+    return started_at + threshold

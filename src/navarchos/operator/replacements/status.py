@@ -1,4 +1,4 @@
-"""How a replacement's status changes: one function per transition. Pure."""
+"""The status of a replacement: one pure function per transition."""
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
@@ -7,7 +7,6 @@ import msgspec
 
 from navarchos.operator.api.v1alpha1 import (
     AttemptFailure,
-    DrainCondition,
     NodeDrain,
     NodeReplacement,
     NodeReplacementStatus,
@@ -15,9 +14,8 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     StepStatus,
 )
-from navarchos.operator.history import NODE_GONE
 from navarchos.operator.names import RESUME_ANNOTATION
-from navarchos.operator.replacements.waiting import WaitReason
+from navarchos.operator.reasons import ConditionType, Reason, WaitReason
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
 from navarchos.structs import differs_only_in
 
@@ -40,7 +38,7 @@ __all__ = [
 def waiting_status(
     replacement: NodeReplacement, reason: WaitReason, now: datetime
 ) -> NodeReplacementStatus | None:
-    """Return the status of one that waits for `reason`; `None` when it says so already."""
+    """Return the status of a node that waits; `None` if the status has this reason already."""
     step = replacement.status.step
     if step is not None and step.reason == reason:
         return None
@@ -48,20 +46,20 @@ def waiting_status(
     if reason is WaitReason.PENDING_PODS:
         limit = replacement.spec.strategy.pending_pods_timeout_seconds
         deadline = now + timedelta(seconds=limit)
-    return _with(
+    return _with_step(
         replacement,
         StepStatus(name=Step.WAITING, started_at=now, deadline=deadline, reason=reason),
-        _condition(replacement, "Waiting", is_so=True, reason=reason, message=reason.message),
+        _condition(replacement, ConditionType.WAITING, True, reason=reason, message=reason.message),
         now=now,
     )
 
 
 def reserved_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
-    """Return the status of one that takes a slot."""
-    status = _with(
+    """Return the status of a node that starts: it occupies a slot."""
+    status = _with_step(
         replacement,
         StepStatus(name=Step.RESERVED, started_at=now),
-        _condition(replacement, "Waiting", is_so=False, reason="Started"),
+        _condition(replacement, ConditionType.WAITING, False, reason=Reason.STARTED),
         now=now,
     )
     return msgspec.structs.replace(
@@ -73,26 +71,28 @@ def advanced_status(
     replacement: NodeReplacement, step: Step, now: datetime, *, deadline: datetime | None = None
 ) -> NodeReplacementStatus:
     """Return the status in another step of the pipeline."""
-    return _with(replacement, StepStatus(name=step, started_at=now, deadline=deadline), now=now)
+    return _with_step(
+        replacement, StepStatus(name=step, started_at=now, deadline=deadline), now=now
+    )
 
 
 def stalled_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
-    """Return the status of one that gives its slot to others; its drain goes on."""
+    """Return the status of a node that releases its slot while its drain continues."""
     return msgspec.structs.replace(replacement.status, stalled_since=now)
 
 
 def node_gone_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
-    """Return the status of one whose node is gone, or is another by now (OP-20)."""
-    status = _with(
+    """Return the status after the node was deleted, or replaced under the same name (OP-20)."""
+    status = _with_step(
         replacement,
-        StepStatus(name=Step.DONE, started_at=now, reason=NODE_GONE),
-        _condition(replacement, "Waiting", is_so=False, reason=NODE_GONE),
+        StepStatus(name=Step.DONE, started_at=now, reason=Reason.NODE_GONE),
+        _condition(replacement, ConditionType.WAITING, False, reason=Reason.NODE_GONE),
         _condition(
             replacement,
-            "NodeDrained",
-            is_so=False,
-            reason=NODE_GONE,
-            message="there is no node of this name and uid any more",
+            ConditionType.NODE_DRAINED,
+            False,
+            reason=Reason.NODE_GONE,
+            message="no node with this name and uid exists any more",
         ),
         now=now,
     )
@@ -100,11 +100,11 @@ def node_gone_status(replacement: NodeReplacement, now: datetime) -> NodeReplace
 
 
 def drained_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
-    """Return the status of one whose node is empty, cordoned and labelled."""
-    status = _with(
+    """Return the status of a node that is drained, cordoned and labelled."""
+    status = _with_step(
         replacement,
-        StepStatus(name=Step.DONE, started_at=now, reason="Drained"),
-        _condition(replacement, "NodeDrained", is_so=True, reason="NodeDrained"),
+        StepStatus(name=Step.DONE, started_at=now, reason=Reason.DRAINED),
+        _condition(replacement, ConditionType.NODE_DRAINED, True, reason=Reason.NODE_DRAINED),
         now=now,
     )
     return msgspec.structs.replace(status, completion_timestamp=now)
@@ -113,13 +113,13 @@ def drained_status(replacement: NodeReplacement, now: datetime) -> NodeReplaceme
 def failed_attempt_status(
     replacement: NodeReplacement, reason: str, message: str, now: datetime
 ) -> NodeReplacementStatus:
-    """Return the status after a failed attempt; its slot is held until it is released."""
+    """Return the status after a failed attempt. The slot stays occupied until it is released."""
     before = replacement.status
     failure = AttemptFailure(attempt=before.attempts + 1, at=now, reason=reason, message=message)
-    status = _with(
+    status = _with_step(
         replacement,
         StepStatus(name=Step.RELEASING, started_at=now, reason=reason),
-        _condition(replacement, "NodeDrained", is_so=False, reason=reason, message=message),
+        _condition(replacement, ConditionType.NODE_DRAINED, False, reason=reason, message=message),
         now=now,
     )
     return msgspec.structs.replace(
@@ -128,39 +128,40 @@ def failed_attempt_status(
 
 
 def released_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
-    """Return the status after the slot was given back: waiting again, or failed (OP-25)."""
+    """Return the status after the slot was released: waiting again, or failed (OP-25)."""
     status = replacement.status
     last = status.failures[-1].reason if status.failures else ""
-    if status.counted_attempts <= replacement.spec.strategy.retries:
-        return _with(
+    retries = replacement.spec.strategy.retries
+    if status.counted_attempts <= retries:  # mutant: retries-without-end
+        return _with_step(
             replacement,
             StepStatus(name=Step.WAITING, started_at=now, reason=WaitReason.QUEUED),
             _condition(
                 replacement,
-                "Waiting",
-                is_so=True,
+                ConditionType.WAITING,
+                True,
                 reason=WaitReason.QUEUED,
                 message=f"the last attempt failed ({last}); {WaitReason.QUEUED.message}",
             ),
             now=now,
         )
-    failed = _with(
+    failed = _with_step(
         replacement,
         StepStatus(name=Step.FAILED, started_at=now, reason=last),
-        _condition(replacement, "Waiting", is_so=False, reason="Failed"),
+        _condition(replacement, ConditionType.WAITING, False, reason=Reason.FAILED),
         now=now,
     )
     return msgspec.structs.replace(failed, completion_timestamp=now)
 
 
 def reset_requested(replacement: NodeReplacement) -> bool:
-    """Tell whether a person asked to forgive attempts, and that was not obeyed yet."""
+    """Return whether `navarchos resume` has asked to reset failures, and that was not done yet."""
     token = replacement.metadata.annotations.get(RESUME_ANNOTATION, "")
     return bool(token) and token != replacement.status.resumed
 
 
 def reset_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
-    """Return the status with the attempts so far forgiven; a failed one waits again."""
+    """Return the status with the failed attempts so far reset; a failed node waits again."""
     status = msgspec.structs.replace(
         replacement.status,
         resumed=replacement.metadata.annotations[RESUME_ANNOTATION],
@@ -169,7 +170,7 @@ def reset_status(replacement: NodeReplacement, now: datetime) -> NodeReplacement
     )
     if status.current is not Step.FAILED:
         return status
-    again = _with(
+    again = _with_step(
         msgspec.structs.replace(replacement, status=status),
         StepStatus(name=Step.WAITING, started_at=now),
         now=now,
@@ -180,25 +181,25 @@ def reset_status(replacement: NodeReplacement, now: datetime) -> NodeReplacement
 def with_drain_report(
     replacement: NodeReplacement, drain: NodeDrain, now: datetime
 ) -> NodeReplacementStatus:
-    """Return the status with what the drain reports about pods and cordon."""
-    seen, before = drain.status, replacement.status
+    """Return the status with the drain's report about pods and cordon."""
+    report, before = drain.status, replacement.status
     return msgspec.structs.replace(
         before,
-        node_pods=seen.node_pods,
-        node_pods_count=len(seen.node_pods),
-        evicted_pods=seen.evicted_pods,
-        evicted_pods_count=len(seen.evicted_pods),
-        ignored_pods=seen.ignored_pods,
-        ignored_pods_count=len(seen.ignored_pods),
-        failed_pods=seen.failed_pods,
-        failed_pods_count=len(seen.failed_pods),
-        evicted_owners=_union(before.evicted_owners, seen.evicted_owners),
-        conditions=_cordoned(replacement, drain, now),
+        node_pods=report.node_pods,
+        node_pods_count=len(report.node_pods),
+        evicted_pods=report.evicted_pods,
+        evicted_pods_count=len(report.evicted_pods),
+        ignored_pods=report.ignored_pods,
+        ignored_pods_count=len(report.ignored_pods),
+        failed_pods=report.failed_pods,
+        failed_pods_count=len(report.failed_pods),
+        evicted_owners=_union(before.evicted_owners, report.evicted_owners),
+        conditions=_with_cordon(replacement, drain, now),
     )
 
 
 def only_pod_counts_changed(before: NodeReplacementStatus, after: NodeReplacementStatus) -> bool:
-    """Tell whether a status differs, and only by what its drain reports of pods."""
+    """Return whether two statuses differ, and only in what the drain reports about pods."""
     return differs_only_in(
         before,
         after,
@@ -213,10 +214,10 @@ def only_pod_counts_changed(before: NodeReplacementStatus, after: NodeReplacemen
     )
 
 
-def _cordoned(
+def _with_cordon(
     replacement: NodeReplacement, drain: NodeDrain, now: datetime
 ) -> tuple[Condition, ...]:
-    found = find_condition(drain.status.conditions, DrainCondition.NODE_CORDONED)
+    found = find_condition(drain.status.conditions, ConditionType.NODE_CORDONED)
     if found is None:
         return replacement.status.conditions
     is_so = found.status == "True"
@@ -224,10 +225,10 @@ def _cordoned(
         replacement.status.conditions,
         _condition(
             replacement,
-            DrainCondition.NODE_CORDONED,
-            is_so=is_so,
-            # The reasons that were published in 2019.
-            reason="NodeCordoned" if is_so else "ErrorCordoningNode",
+            ConditionType.NODE_CORDONED,
+            is_so,
+            # The two reasons that were published in 2019.
+            reason=Reason.CORDONED if is_so else Reason.CORDON_FAILED,
             message="" if is_so else found.message,
         ),
         now=now,
@@ -235,30 +236,35 @@ def _cordoned(
 
 
 def _union(kept: Iterable[OwnerKey], new: Iterable[OwnerKey]) -> tuple[OwnerKey, ...]:
-    """Join the owners of several attempts: their pods may still be Pending."""
+    """Join the owners of several attempts: the pods of earlier attempts may still be Pending."""
     owners = {owner.uid: owner for owner in (*kept, *new)}
     return tuple(sorted(owners.values(), key=lambda o: (o.namespace, o.kind, o.name, o.uid)))
 
 
-def _with(
-    replacement: NodeReplacement, step: StepStatus, *conditions: Condition, now: datetime
+def _with_step(
+    replacement: NodeReplacement, step: StepStatus, *changed: Condition, now: datetime
 ) -> NodeReplacementStatus:
-    marked = replacement.status.conditions
-    for condition in conditions:
-        marked = set_condition(marked, condition, now=now)
+    conditions = replacement.status.conditions
+    for condition in changed:
+        conditions = set_condition(conditions, condition, now=now)
     return msgspec.structs.replace(
         replacement.status,
         phase=step.name.phase,
         step=step,
-        # Who has given its slot away gets none to be given back.
+        # A stalled node stays stalled in all steps in flight: it does not get a slot again.
         stalled_since=replacement.status.stalled_since if step.name.in_flight else None,
         observed_generation=replacement.metadata.generation,
-        conditions=marked,
+        conditions=conditions,
     )
 
 
 def _condition(
-    replacement: NodeReplacement, type_: str, *, is_so: bool, reason: str, message: str = ""
+    replacement: NodeReplacement,
+    type_: ConditionType,
+    is_so: bool,
+    *,
+    reason: str,
+    message: str = "",
 ) -> Condition:
     return Condition(
         type=type_,

@@ -1,7 +1,7 @@
-"""Rollouts: which nodes, in which order, how far, and when to stop.
+"""Rollouts: which nodes are replaced, in which order, and when a rollout halts.
 
-`plan`, `children`, `status` and `estimate` are pure; `creating` and `reconciler`
-carry out what they decide.
+`plan` and `status` are pure. `reconciler` observes, lets `children` create and update the
+replacements, and persists one status.
 """
 
 from typing import Final
@@ -12,4 +12,4 @@ from navarchos.operator.rollouts.controller import add_to_manager
 __all__ = ["RBAC", "add_to_manager"]
 
 RBAC: Final = (*children.RBAC, *reconciler.RBAC)
-"""What rollouts ask of the server, besides the caches that all share."""
+"""Permissions of rollouts, besides the caches that all controllers share."""

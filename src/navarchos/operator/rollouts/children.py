@@ -1,4 +1,4 @@
-"""What a rollout's replacements look like, and how they follow its spec. Pure."""
+"""The replacements of a rollout: what they look like, and how they are created and updated."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     Strategy,
 )
+from navarchos.operator.clients import OperatorClients
 from navarchos.operator.history import max_concurrent, max_failures
 from navarchos.operator.names import RESUME_ANNOTATION, child_name
-from navarchos.operator.objects import Objects
 from navarchos.parallel import WorkerPool
 from navarchos.structs import without_nulls
 
@@ -42,14 +42,24 @@ __all__ = [
     "resume_token",
 ]
 
+MAX_CHILD_WRITES: Final = 200
+"""Children created or changed in one reconcile, so that one large rollout does not occupy a
+worker for long."""
+
+RBAC: Final = (
+    PolicyRule(NODE_REPLACEMENTS, ("get", "create", "patch")),
+    block_owner_deletion_rbac(NODE_ROLLOUTS),
+)
+"""Permissions to create and update children."""
+
 
 def name_of_child(rollout: NodeRollout, node: str) -> str:
-    """Return the name of the replacement of that node: the same in every process."""
+    """Return the name of the replacement of a node: the same in every process."""
     return child_name(rollout.metadata.name, node)
 
 
 def child_manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]:
-    """Return the replacement of a node as it is created: one owner, the rollout (OP-02)."""
+    """Return the replacement of a node to create. Its only owner is the rollout (OP-02)."""
     token = resume_token(rollout)
     owner = owner_reference(rollout, NODE_ROLLOUTS, controller=True)
     metadata: dict[str, object] = {
@@ -64,11 +74,11 @@ def child_manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]
 def child_patch(
     rollout: NodeRollout, node: PlannedNode, child: NodeReplacement
 ) -> dict[str, object]:
-    """Return what a child lacks, as a merge patch; empty when it lacks nothing.
+    """Return the merge patch that brings a child up to date; empty if it is.
 
-    One that has not started follows the whole spec (OP-10), one in flight only
-    `paused`; a finished one nothing. A failed one still learns that a person
-    forgave its attempts.
+    A child that has not started follows the whole spec of the rollout (OP-10), a child in
+    flight only `paused`, and a finished child nothing. A failed child still receives the resume
+    annotation, which resets its failures.
     """
     patch: dict[str, object] = {}
     token = resume_token(rollout)
@@ -82,7 +92,7 @@ def child_patch(
 
 
 def resume_token(rollout: NodeRollout) -> str:
-    """Return the resume annotation in force: taking it away changes nothing."""
+    """Return the resume annotation in force. To remove the annotation changes nothing."""
     return rollout.metadata.annotations.get(RESUME_ANNOTATION, "") or rollout.status.resumed
 
 
@@ -113,7 +123,7 @@ def _spec(rollout: NodeRollout, node: PlannedNode) -> NodeReplacementSpec:
 
 
 def _resolved(rollout: NodeRollout) -> Strategy:
-    """Return the strategy with numbers for percentages: a child knows no total."""
+    """Return the strategy with numbers for percentages: a child does not know the total."""
     return msgspec.structs.replace(
         rollout.spec.strategy,
         max_concurrent=max_concurrent(rollout),
@@ -123,17 +133,6 @@ def _resolved(rollout: NodeRollout) -> Strategy:
 
 def _token(child: NodeReplacement) -> str:
     return child.metadata.annotations.get(RESUME_ANNOTATION, "")
-
-
-MAX_CHILD_WRITES: Final = 200
-"""Children created or changed in one pass, so that one large rollout does not keep a
-worker from the others."""
-
-RBAC: Final = (
-    PolicyRule(NODE_REPLACEMENTS, ("get", "create", "patch")),
-    block_owner_deletion_rbac(NODE_ROLLOUTS),
-)
-"""What creating children, and keeping them in line, asks of the server."""
 
 
 class CreationFailed(NavarchosError):
@@ -152,32 +151,32 @@ class CreationFailed(NavarchosError):
     def __str__(self) -> str:
         node, why = next(iter(self.failures.items()))
         more = f" (and {len(self.failures) - 1} more)" if len(self.failures) > 1 else ""
-        return f"no replacement could be created for node {node}: {why}{more}"
+        return f"the replacement of node {node} could not be created: {why}{more}"
 
 
 @dataclass(frozen=True, slots=True)
 class ChildSync:
-    """The children after a pass."""
+    """The children after writes."""
 
     children: Mapping[str, NodeReplacement]
     """By node name."""
     failure: CreationFailed | None
     unfinished: bool
-    """More is to be written: come again at once."""
+    """Whether more children must be written in the next reconcile."""
 
 
 class ChildReconciler:
-    """The replacements of rollouts.
+    """Creates and updates the replacements of rollouts.
 
-    Promises: at most one replacement per node, whatever the cache shows: names are
-    deterministic, and one that exists is taken when the rollout owns it (OP-02). A
-    failure to create one keeps those that were created (N-10).
+    Promises: at most one replacement per node, even if the cache is behind: names are
+    deterministic, and an existing replacement is used if the rollout owns it (OP-02). If the
+    creation of one fails, the others are still created (N-10).
 
     Threads: safe from any thread, for different rollouts.
     """
 
-    def __init__(self, objects: Objects, worker_pool: WorkerPool) -> None:
-        self._objects = objects
+    def __init__(self, clients: OperatorClients, worker_pool: WorkerPool) -> None:
+        self._clients = clients
         self._worker_pool = worker_pool
 
     def create_missing(
@@ -186,18 +185,18 @@ class ChildReconciler:
         missing: Sequence[PlannedNode],
         children: Mapping[str, NodeReplacement],
     ) -> ChildSync:
-        """Create replacements, those that are given first before the others.
+        """Create replacements, in the order of the nodes.
 
         Args:
             rollout: Their owner.
-            missing: Nodes that have none.
-            children: Those that exist, by node name.
+            missing: Nodes without a replacement.
+            children: The existing replacements, by node name.
         """
         present = dict(children)
         failures: dict[str, str] = {}
         nodes = missing[:MAX_CHILD_WRITES]
-        made = self._worker_pool.map(partial(self._try_to_create, rollout), nodes)
-        for node, child in zip(nodes, made, strict=True):
+        created = self._worker_pool.map(partial(self._try_to_create, rollout), nodes)
+        for node, child in zip(nodes, created, strict=True):
             if isinstance(child, NodeReplacement):
                 present[node.name] = child
             else:
@@ -211,11 +210,11 @@ class ChildReconciler:
         nodes: Sequence[PlannedNode],
         children: Mapping[str, NodeReplacement],
     ) -> ChildSync:
-        """Let the children follow the rollout: those in flight first, pauses are urgent.
+        """Update the children from the rollout; those in flight first, because pauses are urgent.
 
         Raises:
-            Conflict: A child changed since it was read; read again.
-            NotFound: A child went away; read again.
+            Conflict: A child has changed since it was read; read it again.
+            NotFound: A child was deleted; read it again.
         """
         present = dict(children)
         due = [
@@ -226,13 +225,13 @@ class ChildReconciler:
         ]
         due.sort(key=lambda pair: not pair[0].status.current.in_flight)
         patched = self._worker_pool.map(
-            lambda pair: self._objects.replacements.patch(*pair), due[:MAX_CHILD_WRITES]
+            lambda pair: self._clients.replacements.patch(*pair), due[:MAX_CHILD_WRITES]
         )
         present.update((child.spec.node_name, child) for child in patched)
         return ChildSync(present, None, unfinished=len(due) > MAX_CHILD_WRITES)
 
     def _try_to_create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement | str:
-        """Return the child, or in words why there is none."""
+        """Return the child, or in words why it could not be created."""
         try:
             return self._create(rollout, node)
         except (ApiError, _NameTaken) as error:
@@ -240,10 +239,10 @@ class ChildReconciler:
 
     def _create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
         try:
-            return self._objects.replacements.create(child_manifest(rollout, node))
+            return self._clients.replacements.create(child_manifest(rollout, node))
         except AlreadyExists:
             name = name_of_child(rollout, node.name)
-            found = self._objects.replacements.fetch(name)
+            found = self._clients.replacements.fetch(name)
         if found is None:
             raise _NameTaken(f"NodeReplacement {name} is being deleted")
         owner = controller_of(found.metadata)
@@ -251,9 +250,9 @@ class ChildReconciler:
             raise _NameTaken(
                 f"NodeReplacement {name} exists and belongs to another object; delete it"
             )
-        self._objects.replacements.observe(found)
+        self._clients.replacements.observe(found)
         return found
 
 
 class _NameTaken(NavarchosError):
-    """The child's name belongs to an object that is not ours."""
+    """The child's name belongs to an object that the rollout does not own."""

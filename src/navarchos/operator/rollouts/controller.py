@@ -1,4 +1,4 @@
-"""The rollouts' controller: what it watches, and which rollout a change is about."""
+"""The rollouts' controller: what it watches, and which rollout a change concerns."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,7 +11,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     NodeReplacement,
 )
-from navarchos.operator.objects import Objects
+from navarchos.operator.clients import OperatorClients
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.parallel import WorkerPool
@@ -23,30 +23,30 @@ __all__ = ["add_to_manager"]
 _WORKERS: Final = 2
 
 
-def add_to_manager(manager: Manager, objects: Objects, worker_pool: WorkerPool) -> Controller:
-    """Add the controller of rollouts to a manager; the crew writes what is many."""
+def add_to_manager(
+    manager: Manager, clients: OperatorClients, worker_pool: WorkerPool
+) -> Controller:
+    """Add the controller of rollouts to a manager; the worker pool writes many children."""
 
     def rollout_of(drain: NodeDrain) -> Iterable[Request]:
         owner = controller_of(drain.metadata)
-        replacement = objects.replacements.find(owner.name) if owner is not None else None
-        above = controller_of(replacement.metadata) if replacement is not None else None
-        return (Request("", above.name),) if above is not None else ()
+        replacement = clients.replacements.find(owner.name) if owner is not None else None
+        rollout = controller_of(replacement.metadata) if replacement is not None else None
+        return (Request("", rollout.name),) if rollout is not None else ()
 
-    reconciler = RolloutReconciler(
-        objects, RolloutEvents(manager.recorder), worker_pool, manager.clock
-    )
+    events = RolloutEvents(manager.recorder)
     return (
         Builder(manager, "rollouts")
         .for_(NODE_ROLLOUTS)
         .owns(NODE_REPLACEMENTS, when=changed(_status_inputs))
         .watches(NODE_DRAINS, map=rollout_of, when=changed(_blockers))
         .with_workers(_WORKERS)
-        .build(reconciler)
+        .build(RolloutReconciler(clients, events, worker_pool, manager.clock))
     )
 
 
 def _status_inputs(replacement: NodeReplacement) -> object:
-    """Return what a rollout's status depends on; lists of pods are none of it."""
+    """Return what the status of a rollout depends on; not the lists of pods."""
     status = replacement.status
     return (
         status.current,

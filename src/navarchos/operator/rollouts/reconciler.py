@@ -1,4 +1,4 @@
-"""The rollout's reconciler: plan, create, follow, report, clean up."""
+"""The rollout's reconciler: plans, creates replacements, updates them, reports, cleans up."""
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -19,7 +19,7 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     status_diff,
 )
-from navarchos.operator.objects import OWNER_INDEX, Objects
+from navarchos.operator.clients import OWNER_INDEX, OperatorClients
 from navarchos.operator.rollouts.children import ChildReconciler, ChildSync
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
@@ -45,61 +45,68 @@ __all__ = ["RBAC", "RolloutReconciler"]
 
 _log = get_logger(__name__)
 
-_PLAN_TIMEOUT: Final = 30.0
+_CATCH_UP_TIMEOUT: Final = 30.0
 _REQUEUE_SOON: Final = 0.01
-"""Seconds before the next pass over one large rollout: others get their turn."""
+"""Seconds before the next reconcile of a large rollout: other rollouts come in between."""
 
-_PROGRESS_DELAY: Final = 1.0
-"""Seconds by which the lists of nodes in status may be out of date, or several times that in a
-large rollout. Nothing is decided from them; and each write carries all of its nodes."""
+_COUNTS_DELAY: Final = 1.0
+"""Seconds for which changed lists of nodes are not written, and more in a large rollout.
+
+Nothing is decided from these lists, and each write contains all nodes of the rollout.
+"""
 
 RBAC: Final = (
     PolicyRule(NODE_ROLLOUTS, ("patch",), subresource="status"),
-    PolicyRule(NODE_ROLLOUTS, ("delete",)),  # once its ttlSecondsAfterFinished have passed
+    PolicyRule(NODE_ROLLOUTS, ("delete",)),  # after its ttlSecondsAfterFinished
 )
-"""What the reconciler asks of the server."""
+"""Permissions of the reconciler."""
 
 
 class RolloutReconciler(Reconciler):
-    """Brings one rollout a step further; every decision is made from the objects.
+    """Advances one rollout. Every decision is computed from the objects.
 
-    Order matters in it: the plan is recorded before the first child exists, so
-    that a crash can never lead to another node set (OP-03), and children exist
-    before the status says so.
+    The order matters: the plan is recorded before the first child exists, so that a crash can
+    never lead to another set of nodes (OP-03), and children exist before the status says so.
 
     Threads: safe from any thread, for different rollouts.
     """
 
     def __init__(
-        self, objects: Objects, events: RolloutEvents, worker_pool: WorkerPool, clock: Clock
+        self,
+        clients: OperatorClients,
+        events: RolloutEvents,
+        worker_pool: WorkerPool,
+        clock: Clock,
     ) -> None:
-        self._objects = objects
+        self._clients = clients
         self._events = events
         self._clock = clock
-        self._children = ChildReconciler(objects, worker_pool)
-        self._deferred = DeferredWrites(_PROGRESS_DELAY, clock)
+        self._children = ChildReconciler(clients, worker_pool)
+        self._deferred = DeferredWrites(_COUNTS_DELAY, clock)
         self._throttle = ScanThrottle(clock)
 
     def reconcile(self, request: Request) -> Result:
-        """Do what is due for the rollout of that name.
+        """Do what the rollout of this name needs now.
 
         Raises:
-            TerminalError: Its spec cannot be understood; only an edit helps.
+            TerminalError: Its spec is invalid; only an edit helps.
             CreationFailed: Some replacements could not be created.
         """
-        rollout = self._objects.rollouts.find(request.name)
+        rollout = self._clients.rollouts.find(request.name)
         if rollout is None or rollout.metadata.deletion_timestamp is not None:
-            # Its children go with it: the garbage collector sees to that (OP-07).
+            # The garbage collector deletes its children (OP-07).
             self._deferred.clear(request.name)
             self._throttle.forget(request.name)
             return DONE
-        early = self._throttle.wait(request.name, _edited(rollout))
-        if early is not None:
-            return Result(requeue_after=early)
+        pause = self._throttle.wait(request.name, _user_input(rollout))
+        if pause is not None:
+            return Result(requeue_after=pause)
         try:
             return self._advance(rollout)
         except OUTDATED_READ as error:
-            _log.debug("rollout_overtaken", name=request.name, error=str(error))
+            _log.debug(
+                "rollout_outdated", kind=NODE_ROLLOUTS.kind, name=request.name, error=str(error)
+            )
             return Result(requeue=True)
         except ConfigError as error:
             raise TerminalError(f"rollout {request.name}: {error}") from error
@@ -110,47 +117,47 @@ class RolloutReconciler(Reconciler):
         if rollout.status.phase is RolloutPhase.COMPLETED:
             return self._expire(rollout)
         nodes = self._nodes(rollout)
-        made = self._write_children(rollout, nodes)
+        synced = self._write_children(rollout, nodes)
         inputs = StatusInputs(
             nodes=nodes,
-            children=made.children,
-            drains=self._drains(made.children),
-            creation_error=str(made.failure) if made.failure else "",
+            children=synced.children,
+            drains=self._drains(synced.children),
+            creation_error=str(synced.failure) if synced.failure else "",
         )
         saved = self._report(rollout, compute_status(rollout, inputs, self._clock.now()))
-        if made.failure is not None:
-            raise made.failure
-        if made.unfinished:
+        if synced.failure is not None:
+            raise synced.failure
+        if synced.unfinished:
             return Result(requeue_after=_REQUEUE_SOON)
-        self._throttle.record(rollout.metadata.name, len(nodes), _edited(rollout))
+        self._throttle.record(rollout.metadata.name, len(nodes), _user_input(rollout))
         if saved.status.phase is RolloutPhase.COMPLETED:
             return self._expire(saved)
-        unwritten = self._deferred.remaining(rollout.metadata.name)
-        return DONE if unwritten is None else Result(requeue_after=unwritten)
+        after = self._deferred.remaining(rollout.metadata.name)
+        return DONE if after is None else Result(requeue_after=after)
 
     def _report(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
-        """Write a status, unless all that is new may wait."""
+        """Write a status, unless all its changes may be deferred."""
         name = rollout.metadata.name
-        times = delay_factor(len(status.nodes))
-        if only_counts_changed(rollout.status, status) and self._deferred.due_in(name, times):
+        factor = delay_factor(len(status.nodes))
+        if only_counts_changed(rollout.status, status) and self._deferred.due_in(name, factor):
             return rollout
         saved = self._save(rollout, status)
         self._deferred.clear(name)
         return saved
 
     def _start(self, rollout: NodeRollout) -> NodeRollout:
-        # The set is fixed for ever, so it is taken from the nodes of this moment.
-        if not self._objects.nodes.informer.catch_up(_PLAN_TIMEOUT):
-            raise CacheNotCaughtUp(str(self._objects.nodes.resource))
-        plan = make_plan(rollout.spec, self._objects.nodes.list())
+        # The set of nodes is never changed, so the cache must be current when it is chosen.
+        if not self._clients.nodes.informer.catch_up(_CATCH_UP_TIMEOUT):
+            raise CacheNotCaughtUp(str(self._clients.nodes.resource))
+        plan = make_plan(rollout.spec, self._clients.nodes.list())
         return self._save(rollout, initial_status(rollout, plan, self._clock.now()))
 
     def _nodes(self, rollout: NodeRollout) -> tuple[PlannedNode, ...]:
-        """Return the planned nodes, with new priorities when the spec was edited."""
+        """Return the planned nodes, with new priorities if the spec was edited."""
         recorded = rollout.status.nodes
         if rollout.status.observed_generation == rollout.metadata.generation:
             return recorded
-        nodes = {node.metadata.name: node for node in self._objects.nodes.list()}
+        nodes = {node.metadata.name: node for node in self._clients.nodes.list()}
         edited = reprioritize(rollout.spec, recorded, nodes)
         children = self._own_children(rollout)
         return tuple(
@@ -167,15 +174,15 @@ class RolloutReconciler(Reconciler):
         missing = [
             node for node in nodes if node.name not in children and node.name not in finished
         ]
-        followed = self._children.sync_specs(rollout, nodes, children)
-        made = self._children.create_missing(rollout, missing, followed.children)
+        updated = self._children.sync_specs(rollout, nodes, children)
+        created = self._children.create_missing(rollout, missing, updated.children)
         return ChildSync(
-            made.children, made.failure, unfinished=made.unfinished or followed.unfinished
+            created.children, created.failure, unfinished=created.unfinished or updated.unfinished
         )
 
     def _own_children(self, rollout: NodeRollout) -> dict[str, NodeReplacement]:
         """Return the rollout's own children, by owner uid (OP-04)."""
-        owned = self._objects.replacements.by_index(OWNER_INDEX, rollout.metadata.uid)
+        owned = self._clients.replacements.by_index(OWNER_INDEX, rollout.metadata.uid)
         return {child.spec.node_name: child for child in owned}
 
     def _drains(self, children: Mapping[str, NodeReplacement]) -> list[NodeDrain]:
@@ -183,32 +190,33 @@ class RolloutReconciler(Reconciler):
             drain
             for child in children.values()
             if child.status.current.in_flight
-            for drain in self._objects.drains.by_index(OWNER_INDEX, child.metadata.uid)
+            for drain in self._clients.drains.by_index(OWNER_INDEX, child.metadata.uid)
         ]
 
     def _expire(self, rollout: NodeRollout) -> Result:
-        """Delete a completed rollout when its time has come."""
+        """Delete a completed rollout after its time to live."""
         ttl, done_at = rollout.spec.ttl_seconds_after_finished, rollout.status.completion_timestamp
         if ttl is None or done_at is None:
             return DONE
-        left = (done_at + timedelta(seconds=ttl) - self._clock.now()).total_seconds()
-        if left > 0:
-            return Result(requeue_after=left)
-        _log.info("rollout_expired", name=rollout.metadata.name)
-        self._objects.rollouts.delete(rollout)
+        remaining = (done_at + timedelta(seconds=ttl) - self._clock.now()).total_seconds()
+        if remaining > 0:
+            return Result(requeue_after=remaining)
+        _log.info("rollout_expired", kind=NODE_ROLLOUTS.kind, name=rollout.metadata.name)
+        self._clients.rollouts.delete(rollout)
         return DONE
 
     def _save(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
-        saved = self._objects.rollouts.patch_status(rollout, status_diff(rollout.status, status))
+        change = status_diff(rollout.status, status)
+        saved = self._clients.rollouts.patch_status(rollout, change)
         self._events.changed(rollout, saved)
         return saved
 
 
-def _edited(rollout: NodeRollout) -> object:
-    """Return what a person changes."""
+def _user_input(rollout: NodeRollout) -> object:
+    """Return what users change. It is never throttled."""
     return rollout.metadata.generation, rollout.metadata.annotations
 
 
 def _may_follow(child: NodeReplacement | None) -> bool:
-    """Tell whether a node has not started: only then does an edit reach it (OP-10)."""
+    """Return whether a node has not started: only then an edit changes its priority (OP-10)."""
     return child is None or child.status.current is Step.WAITING

@@ -1,10 +1,10 @@
-"""A rollout's status, from its own children and nothing else (OP-04). Pure."""
+"""The status of a rollout, computed from its own children and nothing else (OP-04). Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, assert_never
 
 import msgspec
 
@@ -27,6 +27,7 @@ from navarchos.operator.history import (
     max_failures,
     mean_duration,
 )
+from navarchos.operator.reasons import ConditionType, Reason
 from navarchos.operator.rollouts.children import resume_token
 from navarchos.operator.rollouts.plan import Plan
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
@@ -44,13 +45,17 @@ __all__ = [
 MAX_BLOCKED: Final = 50
 """The longest list of blocked pods; their count is complete."""
 
+_MAX_MISSING_NAMES: Final = 10
+
+_NO_NODES: Final = "no node matches spec.nodeSelectors or spec.nodeNames"
+
 
 @dataclass(frozen=True, slots=True)
 class StatusInputs:
-    """What a status is made from."""
+    """What a status is computed from."""
 
     nodes: tuple[PlannedNode, ...]
-    """The planned nodes, with the priorities that the present spec gives them."""
+    """The planned nodes, with the priorities of the current spec."""
     children: Mapping[str, NodeReplacement] = field(default_factory=dict)
     """The rollout's own replacements, by node name."""
     drains: Sequence[NodeDrain] = ()
@@ -60,7 +65,7 @@ class StatusInputs:
 
 
 def initial_status(rollout: NodeRollout, plan: Plan, now: datetime) -> NodeRolloutStatus:
-    """Return the first status: the plan, recorded before any child exists (OP-03)."""
+    """Return the first status: the plan, recorded before the first child exists (OP-03)."""
     status = NodeRolloutStatus(
         phase=RolloutPhase.NEW,
         observed_generation=rollout.metadata.generation,
@@ -70,30 +75,31 @@ def initial_status(rollout: NodeRollout, plan: Plan, now: datetime) -> NodeRollo
         plan=_counts(plan.nodes, frozenset(), frozenset()),
         resumed=resume_token(rollout),
     )
-    conditions = ConditionSet(rollout, now)
+    conditions = _ConditionSet(rollout, now)
     if plan.not_found:
-        conditions.set("NodesFound", False, "NodesNotFound", _names_missing(plan.not_found))
+        message = _names_missing(plan.not_found)
+        conditions.set(ConditionType.NODES_FOUND, False, Reason.NODES_NOT_FOUND, message)
     if not plan.nodes:
-        conditions.set("ReplacementsCreated", False, "NoNodesMatched", _NOTHING)
-        conditions.set("ReplacementsInProgress", False, "NoNodesMatched", _NOTHING)
+        for type_ in (ConditionType.REPLACEMENTS_CREATED, ConditionType.REPLACEMENTS_IN_PROGRESS):
+            conditions.set(type_, False, Reason.NO_NODES_MATCHED, _NO_NODES)
         status = msgspec.structs.replace(
             status, phase=RolloutPhase.COMPLETED, completion_timestamp=now
         )
-    return msgspec.structs.replace(status, conditions=conditions.conditions)
+    return msgspec.structs.replace(status, conditions=conditions.result)
 
 
 def compute_status(rollout: NodeRollout, inputs: StatusInputs, now: datetime) -> NodeRolloutStatus:
-    """Return the status that the facts give; equal facts give an equal status.
+    """Return the status of a rollout; equal inputs give an equal status.
 
     Raises:
-        ConfigError: `maxFailures` or `maxConcurrent` is not a number or percentage.
+        ConfigError: `maxFailures` or `maxConcurrent` is neither a number nor a percentage.
     """
-    progress = NodeProgress.of(rollout, inputs)
+    progress = _NodeProgress.of(rollout, inputs)
     halt = _halt(rollout, inputs, progress)
     phase = _phase(rollout, progress, halted=bool(halt))
     done = phase is RolloutPhase.COMPLETED
     blocked = _blocked(inputs)
-    return msgspec.structs.replace(
+    status = msgspec.structs.replace(
         rollout.status,
         phase=phase,
         observed_generation=rollout.metadata.generation,
@@ -115,12 +121,17 @@ def compute_status(rollout: NodeRollout, inputs: StatusInputs, now: datetime) ->
         blocked_count=sum(drain.status.blocked for drain in inputs.drains),
         halted_max_failures=_halted_max_failures(rollout) if halt else None,
         resumed=resume_token(rollout),
-        conditions=_conditions(rollout, inputs, progress, phase, halt, now),
     )
+    conditions = _ConditionSet(rollout, now)
+    conditions.set_creation(inputs.creation_error, all_created=progress.all_created)
+    conditions.set_halt(halt)
+    conditions.set_pause(paused=rollout.spec.paused)
+    conditions.set_progress(phase, failed=len(progress.failed))
+    return msgspec.structs.replace(status, conditions=conditions.result)
 
 
 def only_counts_changed(before: NodeRolloutStatus, after: NodeRolloutStatus) -> bool:
-    """Tell whether a status differs, and only by how many nodes have begun and ended well."""
+    """Return whether two statuses differ, and only in which nodes have started and completed."""
     return differs_only_in(
         before,
         after,
@@ -133,9 +144,36 @@ def only_counts_changed(before: NodeRolloutStatus, after: NodeRolloutStatus) -> 
     )
 
 
+def estimate_completion(
+    children: Iterable[NodeReplacement], *, remaining: int, concurrent: int, settle_seconds: int
+) -> datetime | None:
+    """Estimate when a rollout completes (OP-11): the mean time per drained node, extrapolated.
+
+    The estimate counts from the last finished node, not from the present time, so it changes
+    only when a node finishes.
+
+    Args:
+        children: The rollout's own replacements.
+        remaining: The number of unfinished nodes, nodes in flight included.
+        concurrent: The number of nodes in flight at once.
+        settle_seconds: The pause after each node.
+
+    Returns:
+        `None` until a node has been drained, and when no node remains.
+    """
+    known = drain_spans(children)
+    mean = mean_duration(known)
+    if mean is None or remaining <= 0 or concurrent <= 0:
+        return None
+    rounds = -(-remaining // concurrent)
+    last = max(end for _, end in known)
+    estimate = last + rounds * (mean + timedelta(seconds=settle_seconds))
+    return estimate.replace(microsecond=0)
+
+
 @dataclass(frozen=True, slots=True)
-class NodeProgress:
-    """How far each planned node is, by name."""
+class _NodeProgress:
+    """The planned nodes by their progress, by name."""
 
     created: frozenset[str]
     completed: frozenset[str]
@@ -145,10 +183,10 @@ class NodeProgress:
     total: int
 
     @classmethod
-    def of(cls, rollout: NodeRollout, inputs: StatusInputs) -> "NodeProgress":
+    def of(cls, rollout: NodeRollout, inputs: StatusInputs) -> "_NodeProgress":
         before, token = rollout.status, resume_token(rollout)
-        # A child that exists knows best; one that was cleaned up after it had
-        # finished stays what was recorded.
+        # An existing child decides. A child that was deleted after it had finished keeps the
+        # result that the status has recorded.
         known = {
             node.name: inputs.children[node.name].status
             for node in inputs.nodes
@@ -156,10 +194,10 @@ class NodeProgress:
         }
         steps = {name: status.current for name, status in known.items()}
         gone = {node.name for node in inputs.nodes} - steps.keys()
-        completed = _with(steps, Step.DONE) | (gone & set(before.replacements_completed))
-        # A child that has not obeyed a resume yet is about to be tried again.
-        forgiven = {name for name in known if token and known[name].resumed != token}
-        failed = _with(steps, Step.FAILED) - forgiven | (gone & set(before.replacements_failed))
+        completed = _in_step(steps, Step.DONE) | (gone & set(before.replacements_completed))
+        # A child that has not applied `navarchos resume` yet is about to be tried again.
+        to_reset = {name for name in known if token and known[name].resumed != token}
+        failed = _in_step(steps, Step.FAILED) - to_reset | (gone & set(before.replacements_failed))
         return cls(
             created=frozenset(steps) | completed | failed,
             completed=completed,
@@ -178,37 +216,37 @@ class NodeProgress:
         return self.total - len(self.completed) - len(self.failed)
 
 
-def _with(steps: Mapping[str, Step], wanted: Step) -> frozenset[str]:
+def _in_step(steps: Mapping[str, Step], wanted: Step) -> frozenset[str]:
     return frozenset(name for name, step in steps.items() if step is wanted)
 
 
-def _halt(rollout: NodeRollout, inputs: StatusInputs, progress: NodeProgress) -> str:
-    """Return why the rollout is halted, in words; empty when it is not (OP-08)."""
-    before = find_condition(rollout.status.conditions, "Halted")
+def _halt(rollout: NodeRollout, inputs: StatusInputs, progress: _NodeProgress) -> str:
+    """Return why the rollout is halted, in words; empty if it is not (OP-08)."""
+    before = find_condition(rollout.status.conditions, ConditionType.HALTED)
     if rollout.status.phase is RolloutPhase.HALTED and not _is_resumed(rollout):
         return before.message if before is not None and before.message else "too many failures"
-    seen = count_failures(inputs.children.values(), resumed=resume_token(rollout))
-    reason = halt_reason(rollout, seen)
-    # Attempts in a row mean nothing any more once every node is finished.
-    finished = progress.remaining == 0 and seen.failed <= max_failures(rollout)
-    return "" if finished else reason
+    counts = count_failures(inputs.children.values(), resumed=resume_token(rollout))
+    # Consecutive failures do not matter any more once every node is finished.
+    if progress.remaining == 0 and counts.failed <= max_failures(rollout):
+        return ""
+    return halt_reason(rollout, counts)
 
 
 def _is_resumed(rollout: NodeRollout) -> bool:
-    """Tell whether a person let a halted rollout go on: nothing else does."""
+    """Return whether the user has resumed a halted rollout: nothing else ends a halt."""
     limit = rollout.status.halted_max_failures
     raised = limit is not None and max_failures(rollout) > limit
     return raised or resume_token(rollout) != rollout.status.resumed
 
 
 def _halted_max_failures(rollout: NodeRollout) -> int:
-    """Keep the limit of the moment it was halted: raising it later must show."""
+    """Return `maxFailures` at the time of the halt, so that a higher value is noticed later."""
     if rollout.status.phase is RolloutPhase.HALTED and not _is_resumed(rollout):
         return rollout.status.halted_max_failures or 0
     return max_failures(rollout)
 
 
-def _phase(rollout: NodeRollout, progress: NodeProgress, *, halted: bool) -> RolloutPhase:
+def _phase(rollout: NodeRollout, progress: _NodeProgress, *, halted: bool) -> RolloutPhase:
     if halted:
         return RolloutPhase.HALTED
     if progress.remaining == 0:
@@ -222,7 +260,7 @@ def _phase(rollout: NodeRollout, progress: NodeProgress, *, halted: bool) -> Rol
 
 
 def _estimate(
-    rollout: NodeRollout, inputs: StatusInputs, progress: NodeProgress, phase: RolloutPhase
+    rollout: NodeRollout, inputs: StatusInputs, progress: _NodeProgress, phase: RolloutPhase
 ) -> datetime | None:
     if phase is not RolloutPhase.IN_PROGRESS or rollout.spec.paused:
         return None
@@ -262,18 +300,15 @@ def _blocked(inputs: StatusInputs) -> tuple[BlockedPod, ...]:
     return tuple(sorted(pods, key=lambda pod: (pod.node, pod.pod)))
 
 
-_NOTHING: Final = "no node matches spec.nodeSelectors or spec.nodeNames"
-
-
-class ConditionSet:
-    """Conditions, one set after the other."""
+class _ConditionSet:
+    """The conditions of a rollout, changed one after the other."""
 
     def __init__(self, rollout: NodeRollout, now: datetime) -> None:
-        self.conditions = rollout.status.conditions
+        self.result = rollout.status.conditions
         self._generation = rollout.metadata.generation
         self._now = now
 
-    def set(self, type_: str, is_so: bool, reason: str, message: str) -> None:
+    def set(self, type_: ConditionType, is_so: bool, reason: Reason, message: str = "") -> None:
         new = Condition(
             type=type_,
             status="True" if is_so else "False",
@@ -281,84 +316,50 @@ class ConditionSet:
             message=message,
             observed_generation=self._generation,
         )
-        self.conditions = set_condition(self.conditions, new, now=self._now)
+        self.result = set_condition(self.result, new, now=self._now)
 
-    def clear(self, type_: str, reason: str) -> None:
-        """Say that something is over; what never was needs no word."""
-        if find_condition(self.conditions, type_) is not None:
-            self.set(type_, False, reason, "")
+    def clear(self, type_: ConditionType, reason: Reason) -> None:
+        """Set a condition to false if it exists; one that was never true is not written."""
+        if find_condition(self.result, type_) is not None:
+            self.set(type_, False, reason)
 
+    def set_creation(self, error: str, *, all_created: bool) -> None:
+        if error:
+            self.set(ConditionType.REPLACEMENTS_CREATED, False, Reason.CREATION_FAILED, error)
+        elif all_created:
+            self.set(ConditionType.REPLACEMENTS_CREATED, True, Reason.CREATED)
 
-def _conditions(
-    rollout: NodeRollout,
-    inputs: StatusInputs,
-    progress: NodeProgress,
-    phase: RolloutPhase,
-    halt: str,
-    now: datetime,
-) -> tuple[Condition, ...]:
-    conditions = ConditionSet(rollout, now)
-    if inputs.creation_error:
-        conditions.set(
-            "ReplacementsCreated", False, "ErrorCreatingNodeReplacements", inputs.creation_error
-        )
-    elif progress.all_created:
-        conditions.set("ReplacementsCreated", True, "CreatedNodeReplacements", "")
-    if halt:
-        conditions.set("Halted", True, "TooManyFailures", halt)
-    else:
-        conditions.clear("Halted", "Resumed")
-    if rollout.spec.paused:
-        conditions.set("Paused", True, "Paused", "spec.paused is set")
-    else:
-        conditions.clear("Paused", "Resumed")
-    _mark_progress(conditions, phase, failed=len(progress.failed))
-    return conditions.conditions
+    def set_halt(self, halt: str) -> None:
+        if halt:
+            self.set(ConditionType.HALTED, True, Reason.TOO_MANY_FAILURES, halt)
+        else:
+            self.clear(ConditionType.HALTED, Reason.RESUMED)
 
+    def set_pause(self, *, paused: bool) -> None:
+        if paused:
+            self.set(ConditionType.PAUSED, True, Reason.PAUSED, "spec.paused is set")
+        else:
+            self.clear(ConditionType.PAUSED, Reason.RESUMED)
 
-def _mark_progress(conditions: ConditionSet, phase: RolloutPhase, *, failed: int) -> None:
-    match phase:
-        case RolloutPhase.COMPLETED if failed:
-            message = f"nodes that failed: {failed}, no more than maxFailures allows"
-            conditions.set("ReplacementsInProgress", False, "CompletedWithSkipped", message)
-        case RolloutPhase.COMPLETED:
-            conditions.set("ReplacementsInProgress", False, "ReplacementsCompleted", "")
-        case RolloutPhase.HALTED:
-            conditions.set("ReplacementsInProgress", False, "RolloutHalted", "")
-        case RolloutPhase.IN_PROGRESS:
-            conditions.set("ReplacementsInProgress", True, "StillProgressing", "")
-        case RolloutPhase.NEW:
-            pass
+    def set_progress(self, phase: RolloutPhase, *, failed: int) -> None:
+        type_ = ConditionType.REPLACEMENTS_IN_PROGRESS
+        match phase:
+            case RolloutPhase.COMPLETED if failed:
+                message = f"{failed} nodes failed, not more than maxFailures allows"
+                self.set(type_, False, Reason.COMPLETED_WITH_FAILURES, message)
+            case RolloutPhase.COMPLETED:
+                self.set(type_, False, Reason.COMPLETED)
+            case RolloutPhase.HALTED:
+                self.set(type_, False, Reason.ROLLOUT_HALTED)
+            case RolloutPhase.IN_PROGRESS:
+                self.set(type_, True, Reason.IN_PROGRESS)
+            case RolloutPhase.NEW:
+                pass
+            case _:
+                assert_never(phase)
 
 
 def _names_missing(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:10])
-    more = len(names) - 10
-    return f"no node is named {shown}" + (f" and {more} more" if more > 0 else "")
-
-
-def estimate_completion(
-    children: Iterable[NodeReplacement], *, remaining: int, concurrent: int, settle_seconds: int
-) -> datetime | None:
-    """Extend the mean duration of the drained nodes to the remaining ones.
-
-    The estimate counts from the last node that was finished, not from now, so it
-    changes when a node finishes and at no other time.
-
-    Args:
-        children: The rollout's own replacements.
-        remaining: Nodes that are not finished, those in flight included.
-        concurrent: Nodes in flight at once.
-        settle_seconds: The pause after each node.
-
-    Returns:
-        `None` while no node has been drained, or when none remains.
-    """
-    known = drain_spans(children)
-    usual = mean_duration(known)
-    if usual is None or remaining <= 0 or concurrent <= 0:
-        return None
-    rounds = -(-remaining // concurrent)
-    last = max(end for _, end in known)
-    estimate = last + rounds * (usual + timedelta(seconds=settle_seconds))
-    return estimate.replace(microsecond=0)
+    shown = ", ".join(names[:_MAX_MISSING_NAMES])
+    more = len(names) - _MAX_MISSING_NAMES
+    return f"no node has the name {shown}" + (f" and {more} more" if more > 0 else "")

@@ -1,8 +1,7 @@
-"""The soft taint on nodes that are going to be replaced.
+"""The soft taint on nodes that will be replaced.
 
-Pods that a drain evicts are so moved to nodes that stay, where there is room, instead of
-to one that is drained next. Beside the pipeline, and never in its way: no node waits for
-a taint, and none is drained because of one.
+It makes the scheduler prefer other nodes for evicted pods, so that a pod is not moved to a node
+that is drained next. The pipeline does not depend on it: no node waits for a taint.
 """
 
 from typing import Final
@@ -13,4 +12,4 @@ from navarchos.operator.taints.controller import add_to_manager
 __all__ = ["RBAC", "add_to_manager"]
 
 RBAC: Final = reconciler.RBAC
-"""What the taints ask of the server, besides the caches that all share."""
+"""Permissions of the taints, besides the caches that all controllers share."""

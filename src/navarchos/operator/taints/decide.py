@@ -1,4 +1,4 @@
-"""Which nodes bear the taint, and their taints with and without it. Pure."""
+"""Decides which nodes have the taint. Pure."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -10,12 +10,14 @@ from navarchos.operator.nodes import Node
 
 __all__ = ["TAINT", "desired_taints", "has_taint", "is_wanted", "wants_taint"]
 
+# `PreferNoSchedule`, because autoscalers copy hard taints from an existing node into the template
+# of a new one: every new node would have the taint too.
 TAINT: Final = Taint(TO_BE_REPLACED_TAINT, effect="PreferNoSchedule")
-"""Its key is ours: a taint of that key is never somebody else's, whatever its effect."""
+"""The operator's taint. Any taint with this key is the operator's, whatever its effect."""
 
 
 def wants_taint(replacement: NodeReplacement) -> bool:
-    """Tell whether a replacement wants its node to bear the taint."""
+    """Return whether the node of a replacement should have the taint."""
     return (
         replacement.spec.strategy.taint_waiting_nodes
         and not replacement.status.current.is_finished
@@ -24,7 +26,7 @@ def wants_taint(replacement: NodeReplacement) -> bool:
 
 
 def is_wanted(node: Node, replacements: Iterable[NodeReplacement]) -> bool:
-    """Tell whether one of the replacements of a node's name wants this very node's taint."""
+    """Return whether one of the replacements of a node's name wants the taint on this node."""
     return any(
         wants_taint(replacement) and replacement.spec.node_uid in {"", node.metadata.uid}
         for replacement in replacements
@@ -32,12 +34,12 @@ def is_wanted(node: Node, replacements: Iterable[NodeReplacement]) -> bool:
 
 
 def has_taint(node: Node) -> bool:
-    """Tell whether a node has a taint of our key."""
+    """Return whether a node has a taint with the operator's key."""
     return any(taint.key == TAINT.key for taint in node.spec.taints)
 
 
 def desired_taints(taints: tuple[Taint, ...], *, wanted: bool) -> tuple[Taint, ...]:
-    """Return a node's taints as they should be; those of others as they are, in their order."""
+    """Return the taints that a node should have. Other taints stay as they are, in order."""
     if wanted and TAINT in taints:
         return taints
     others = tuple(taint for taint in taints if taint.key != TAINT.key)

@@ -1,4 +1,4 @@
-"""Puts the taint on a node, and takes it off."""
+"""The taints' reconciler: adds the taint to nodes and removes it."""
 
 from typing import Final
 
@@ -6,49 +6,49 @@ import msgspec
 
 from navarchos.client.rbac import PolicyRule
 from navarchos.logs import get_logger
+from navarchos.operator.clients import NODE_INDEX, OperatorClients
 from navarchos.operator.nodes import NODES
-from navarchos.operator.objects import NODE_INDEX, Objects
 from navarchos.operator.taints.decide import desired_taints, is_wanted
 from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
 __all__ = ["RBAC", "TaintReconciler"]
 
 RBAC: Final = (PolicyRule(NODES, ("patch",)),)
-"""What it asks of the server."""
+"""Permissions of the reconciler."""
 
 _AFTER_CONFLICT: Final = 1.0
-"""Seconds. A cache that is behind by longer makes every try in vain, and no taint is urgent."""
+"""Seconds. If the cache is behind for longer, every attempt fails; and no taint is urgent."""
 
 _log = get_logger(__name__)
 
 
 class TaintReconciler(Reconciler):
-    """Lets a node's taints follow its replacements. A request is the name of a node.
+    """Makes a node's taint follow its replacements. A request is the name of a node.
 
-    Promises: a taint that no unfinished replacement wants is taken off, also one that a
-    manager left which died, or whose replacement was deleted meanwhile; what others put
-    among a node's taints, or take from them, at the same moment is kept.
+    Promises: a taint that no unfinished replacement wants is removed, also if an earlier
+    manager set it, or if its replacement was deleted in the meantime. A taint that another
+    client adds or removes at the same time is preserved.
 
     Threads: safe from any thread, for different nodes.
     """
 
-    def __init__(self, objects: Objects) -> None:
-        self._objects = objects
+    def __init__(self, clients: OperatorClients) -> None:
+        self._clients = clients
 
     def reconcile(self, request: Request) -> Result:
-        """Write the node's taints if they are not as they should be."""
-        node = self._objects.nodes.find(request.name)
+        """Write the node's taints if they differ from the desired ones."""
+        node = self._clients.nodes.find(request.name)
         if node is None:
             return DONE
-        replacements = self._objects.replacements.by_index(NODE_INDEX, request.name)
+        replacements = self._clients.replacements.by_index(NODE_INDEX, request.name)
         taints = desired_taints(node.spec.taints, wanted=is_wanted(node, replacements))
         if taints == node.spec.taints:
             return DONE
-        # The list has no keys to merge by: it is written as a whole, at the version read.
+        # A merge patch replaces the whole list, so the patch requires the version that was read.
         body = {"spec": {"taints": msgspec.to_builtins(taints) or None}}
         try:
-            self._objects.nodes.patch(node, body)
+            self._clients.nodes.patch(node, body)
         except OUTDATED_READ as error:
-            _log.debug("node_overtaken", name=request.name, error=str(error))
+            _log.debug("node_outdated", kind=NODES.kind, name=request.name, error=str(error))
             return Result(requeue_after=_AFTER_CONFLICT)
         return DONE

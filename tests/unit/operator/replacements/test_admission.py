@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.unit.operator.conftest import Make
 
 from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
@@ -15,13 +16,13 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.nodes import CONTROL_PLANE_LABEL, Node, NodeCondition, NodeStatus
+from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.admission import MAX_TIE_CANDIDATES, admit, admit_with_budgets
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.replacements.status import reserved_status
-from navarchos.operator.replacements.waiting import WaitReason
 
 
-def world(make: Any, *replacements: NodeReplacement, **fields: Any) -> ClusterSnapshot:
+def world(make: Make, *replacements: NodeReplacement, **fields: Any) -> ClusterSnapshot:
     rollouts = fields.pop("rollouts", [make.rollout()])
     names = {r.spec.node_name for r in replacements}
     nodes = fields.pop("nodes", [make.node(name) for name in sorted(names)])
@@ -34,14 +35,14 @@ def world(make: Any, *replacements: NodeReplacement, **fields: Any) -> ClusterSn
 
 
 @pytest.mark.rule("OP-21")
-def test_one_node_starts_at_a_time_by_default(make: Any) -> None:
+def test_one_node_starts_at_a_time_by_default(make: Make) -> None:
     decisions = admit(world(make, make.replacement("b"), make.replacement("a")), make.now)
     assert decisions.start == ("roll-a",)
     assert decisions.waiting == {"roll-b": WaitReason.MAX_CONCURRENT}
 
 
 @pytest.mark.rule("OP-21")
-def test_a_node_in_flight_of_any_rollout_takes_a_slot(make: Any) -> None:
+def test_a_node_in_flight_of_any_rollout_takes_a_slot(make: Make) -> None:
     other = make.replacement("x", rollout="other", step=Step.DRAINING)
     seen = world(
         make,
@@ -52,7 +53,7 @@ def test_a_node_in_flight_of_any_rollout_takes_a_slot(make: Any) -> None:
     assert admit(seen, make.now).waiting == {"roll-a": WaitReason.MAX_CONCURRENT}
 
 
-def test_only_the_first_in_line_says_what_it_waits_for(make: Any) -> None:
+def test_only_the_first_in_line_says_what_it_waits_for(make: Make) -> None:
     seen = world(
         make,
         make.replacement("a", step=Step.DRAINING),
@@ -65,7 +66,7 @@ def test_only_the_first_in_line_says_what_it_waits_for(make: Any) -> None:
     }
 
 
-def test_as_many_start_at_once_as_the_limit_allows(make: Any) -> None:
+def test_as_many_start_at_once_as_the_limit_allows(make: Make) -> None:
     strategy = {"maxConcurrent": 3}
     seen = world(
         make,
@@ -75,7 +76,7 @@ def test_as_many_start_at_once_as_the_limit_allows(make: Any) -> None:
     assert admit(seen, make.now).start == ("roll-b", "roll-c")
 
 
-def test_a_drain_that_outlives_its_replacement_keeps_its_slot(make: Any) -> None:
+def test_a_drain_that_outlives_its_replacement_keeps_its_slot(make: Make) -> None:
     seen = world(
         make,
         make.replacement("a"),
@@ -88,7 +89,7 @@ def test_a_drain_that_outlives_its_replacement_keeps_its_slot(make: Any) -> None
 @pytest.mark.rule("OP-05")
 @pytest.mark.parametrize("step", [Step.WAITING, Step.RESERVED, Step.DRAINING, Step.RELEASING])
 def test_an_unfinished_node_of_a_higher_priority_holds_up_every_rollout(
-    make: Any, step: Step
+    make: Make, step: Step
 ) -> None:
     strategy = {"maxConcurrent": 9}
     high = make.replacement(
@@ -117,7 +118,7 @@ def test_an_unfinished_node_of_a_higher_priority_holds_up_every_rollout(
     ],
 )
 def test_failed_paused_halted_and_deleted_ones_hold_up_nobody(
-    make: Any, child: dict[str, Any], rollout: dict[str, Any]
+    make: Make, child: dict[str, Any], rollout: dict[str, Any]
 ) -> None:
     high = make.replacement("a", rollout="high", replacement={"priority": 5}, **child)
     seen = world(
@@ -142,7 +143,7 @@ def test_failed_paused_halted_and_deleted_ones_hold_up_nobody(
     ],
 )
 def test_what_may_not_start_says_why(
-    make: Any, child: dict[str, Any], rollout: dict[str, Any], reason: WaitReason
+    make: Make, child: dict[str, Any], rollout: dict[str, Any], reason: WaitReason
 ) -> None:
     seen = world(make, make.replacement("a", **child), rollouts=[make.rollout(**rollout)])
     decisions = admit(seen, make.now)
@@ -151,7 +152,7 @@ def test_what_may_not_start_says_why(
 
 
 @pytest.mark.rule("OP-02")
-def test_children_of_a_rollout_that_is_gone_neither_start_nor_hold_up(make: Any) -> None:
+def test_children_of_a_rollout_that_is_gone_neither_start_nor_hold_up(make: Make) -> None:
     orphan = make.replacement("a", rollout="gone", replacement={"priority": 9})
     decisions = admit(world(make, orphan, make.replacement("b")), make.now)
     assert decisions.start == ("roll-b",)
@@ -160,7 +161,7 @@ def test_children_of_a_rollout_that_is_gone_neither_start_nor_hold_up(make: Any)
 
 @pytest.mark.rule("OP-08")
 def test_nothing_starts_after_too_many_failures_though_halted_is_not_written_yet(
-    make: Any,
+    make: Make,
 ) -> None:
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-20, -10))
     rollout = make.rollout(nodes=("a", "b"))
@@ -169,7 +170,7 @@ def test_nothing_starts_after_too_many_failures_though_halted_is_not_written_yet
 
 
 @pytest.mark.rule("OP-09")
-def test_order_is_topology_then_age_then_name(make: Any) -> None:
+def test_order_is_topology_then_age_then_name(make: Make) -> None:
     strategy = {"topologyKey": "zone", "maxConcurrent": 1}
     nodes = [
         make.node("old-b", zone="b", created=-9),
@@ -187,12 +188,12 @@ def test_order_is_topology_then_age_then_name(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-25")
-def test_a_node_that_failed_goes_after_all_others_of_its_priority(make: Any) -> None:
+def test_a_node_that_failed_goes_after_all_others_of_its_priority(make: Make) -> None:
     seen = world(make, make.replacement("a", failed_at=(-5,)), make.replacement("b"))
     assert admit(seen, make.now).start == ("roll-b",)
 
 
-def test_nodes_in_flight_share_one_topology_value(make: Any) -> None:
+def test_nodes_in_flight_share_one_topology_value(make: Make) -> None:
     strategy = {"topologyKey": "zone", "maxConcurrent": 3}
     nodes = [make.node("a1", zone="a"), make.node("a2", zone="a"), make.node("b1", zone="b")]
     seen = world(
@@ -207,15 +208,16 @@ def test_nodes_in_flight_share_one_topology_value(make: Any) -> None:
     assert decisions.waiting == {"roll-b1": WaitReason.TOPOLOGY}
 
 
-def master(make: Any, name: str, *, ready: bool = True) -> Node:
+def master(make: Make, name: str, *, ready: bool = True) -> Node:
     """Make a node of the control plane."""
     conditions = (NodeCondition("Ready", "True" if ready else "Unknown"),)
-    node = make.node(name, **{CONTROL_PLANE_LABEL: ""})
-    return msgspec.structs.replace(node, status=NodeStatus(conditions))
+    node = make.node(name)
+    metadata = msgspec.structs.replace(node.metadata, labels={CONTROL_PLANE_LABEL: ""})
+    return msgspec.structs.replace(node, metadata=metadata, status=NodeStatus(conditions))
 
 
 @pytest.mark.rule("OP-21")
-def test_no_control_plane_node_starts_while_another_is_not_ready(make: Any) -> None:
+def test_no_control_plane_node_starts_while_another_is_not_ready(make: Make) -> None:
     """Of three members one is down: to stop a second one would be the end of the quorum."""
     nodes = [master(make, "m1"), master(make, "m2"), master(make, "m3", ready=False)]
     seen = world(make, make.replacement("m1"), make.replacement("m2"), nodes=nodes)
@@ -229,13 +231,13 @@ def test_no_control_plane_node_starts_while_another_is_not_ready(make: Any) -> N
     assert admit(well, make.now).start == ("roll-m1",)
 
 
-def test_a_control_plane_node_that_is_not_ready_may_start_itself(make: Any) -> None:
+def test_a_control_plane_node_that_is_not_ready_may_start_itself(make: Make) -> None:
     nodes = [master(make, "m1"), master(make, "m2"), master(make, "m3", ready=False)]
     seen = world(make, *(make.replacement(node.metadata.name) for node in nodes), nodes=nodes)
     assert admit(seen, make.now).start == ("roll-m3",)
 
 
-def test_control_plane_nodes_go_one_by_one_and_others_pass_them(make: Any) -> None:
+def test_control_plane_nodes_go_one_by_one_and_others_pass_them(make: Make) -> None:
     strategy = {"maxConcurrent": 4}
     nodes = [*(master(make, f"m{n}") for n in (1, 2, 3)), make.node("w1"), make.node("w2")]
     names = [node.metadata.name for node in nodes]
@@ -246,7 +248,7 @@ def test_control_plane_nodes_go_one_by_one_and_others_pass_them(make: Any) -> No
     assert admit(start(make, seen, decisions.start), make.now).start == ()
 
 
-def test_a_control_plane_node_in_flight_holds_up_those_of_other_rollouts(make: Any) -> None:
+def test_a_control_plane_node_in_flight_holds_up_those_of_other_rollouts(make: Make) -> None:
     strategy = {"maxConcurrent": 4}
     seen = world(
         make,
@@ -258,7 +260,7 @@ def test_a_control_plane_node_in_flight_holds_up_those_of_other_rollouts(make: A
     assert admit(seen, make.now).waiting == {"roll-m2": WaitReason.CONTROL_PLANE}
 
 
-def test_the_control_plane_is_not_guarded_when_the_spec_says_so(make: Any) -> None:
+def test_the_control_plane_is_not_guarded_when_the_spec_says_so(make: Make) -> None:
     strategy = {"maxConcurrent": 2, "controlPlane": "Ignore"}
     nodes = [master(make, "m1"), master(make, "m2"), master(make, "m3", ready=False)]
     names = ("m1", "m2")
@@ -266,13 +268,13 @@ def test_the_control_plane_is_not_guarded_when_the_spec_says_so(make: Any) -> No
     assert admit(seen, make.now).start == ("roll-m1", "roll-m2")
 
 
-def test_workers_do_not_wait_for_the_control_plane(make: Any) -> None:
+def test_workers_do_not_wait_for_the_control_plane(make: Make) -> None:
     nodes = [master(make, "m1", ready=False), make.node("w1")]
     assert admit(world(make, make.replacement("w1"), nodes=nodes), make.now).start == ("roll-w1",)
 
 
 @pytest.mark.rule("OP-06")
-def test_a_node_in_flight_is_not_started_a_second_time(make: Any) -> None:
+def test_a_node_in_flight_is_not_started_a_second_time(make: Make) -> None:
     strategy = {"maxConcurrent": 5}
     seen = world(
         make,
@@ -286,7 +288,7 @@ def test_a_node_in_flight_is_not_started_a_second_time(make: Any) -> None:
     assert decisions.start == ("roll-b",), "others do not wait behind it"
 
 
-def test_the_next_node_waits_until_the_last_one_has_settled(make: Any) -> None:
+def test_the_next_node_waits_until_the_last_one_has_settled(make: Make) -> None:
     done = make.replacement("a", step=Step.DONE, done=-10, strategy={"settleSeconds": 30})
     decisions = admit(world(make, done, make.replacement("b")), make.now)
     assert decisions.waiting == {"roll-b": WaitReason.SETTLING}
@@ -294,21 +296,21 @@ def test_the_next_node_waits_until_the_last_one_has_settled(make: Any) -> None:
     assert admit(world(make, done, make.replacement("b")), make.at(20)).start == ("roll-b",)
 
 
-def test_a_node_that_was_gone_needs_no_time_to_settle(make: Any) -> None:
+def test_a_node_that_was_gone_needs_no_time_to_settle(make: Make) -> None:
     gone = make.replacement(
         "a", step=Step.DONE, reason="NodeGone", done=0, strategy={"settleSeconds": 30}
     )
     assert admit(world(make, gone, make.replacement("b")), make.now).start == ("roll-b",)
 
 
-def drained_one(make: Any, **fields: Any) -> NodeReplacement:
+def drained_one(make: Make, **fields: Any) -> NodeReplacement:
     owners = (OwnerKey("default", "ReplicaSet", "web", "uid-web"),)
     return make.replacement(
         "a", step=Step.DONE, started=-60.5, done=-5, status={"evicted_owners": owners}, **fields
     )
 
 
-def pod(make: Any, owner: str = "uid-web", created: float = -10) -> PendingPod:
+def pod(make: Make, owner: str = "uid-web", created: float = -10) -> PendingPod:
     return PendingPod("default/web-1", owner, make.at(created))
 
 
@@ -325,7 +327,7 @@ def pod(make: Any, owner: str = "uid-web", created: float = -10) -> PendingPod:
 )
 @pytest.mark.rule("N-6")
 def test_pending_pods_hold_up_the_next_node_by_policy(
-    make: Any, policy: str, owner: str, created: float, *, waits: bool
+    make: Make, policy: str, owner: str, created: float, *, waits: bool
 ) -> None:
     waiting = make.replacement("b", strategy={"pendingPods": policy})
     decisions = admit(
@@ -334,7 +336,7 @@ def test_pending_pods_hold_up_the_next_node_by_policy(
     assert decisions.waiting == ({"roll-b": WaitReason.PENDING_PODS} if waits else {})
 
 
-def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Any) -> None:
+def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Make) -> None:
     seen = world(
         make,
         drained_one(make, rollout="finished"),
@@ -346,7 +348,7 @@ def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Any) -> None:
 
 
 @pytest.mark.rule("N-6")
-def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: Any) -> None:
+def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: Make) -> None:
     strategy = {"pendingPodsTimeoutSeconds": 60}
     waiting = make.replacement("b", reason=WaitReason.PENDING_PODS, since=0, strategy=strategy)
     seen = world(make, drained_one(make), waiting, pending=[pod(make)])
@@ -356,14 +358,14 @@ def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: A
     assert decisions.start == ()
 
 
-def test_the_time_for_pending_pods_begins_when_they_become_the_reason(make: Any) -> None:
+def test_the_time_for_pending_pods_begins_when_they_become_the_reason(make: Make) -> None:
     strategy = {"pendingPodsTimeoutSeconds": 60}
     waiting = make.replacement("b", reason=WaitReason.MAX_CONCURRENT, since=-500, strategy=strategy)
     seen = world(make, drained_one(make), waiting, pending=[pod(make)])
     assert admit(seen, make.now).waiting == {"roll-b": WaitReason.PENDING_PODS}
 
 
-def test_a_replacement_without_a_uid_waits_for_it_and_holds_its_place(make: Any) -> None:
+def test_a_replacement_without_a_uid_waits_for_it_and_holds_its_place(make: Make) -> None:
     by_hand = make.replacement("a", rollout="", nodeUID="", replacement={"priority": 1})
     decisions = admit(world(make, by_hand, make.replacement("b")), make.now)
     assert decisions.start == ()
@@ -379,7 +381,7 @@ def over(*budgets: str) -> frozenset[str]:
     return frozenset(budgets)
 
 
-def busy_nodes(make: Any, busy: str, *waiting: str, **fields: Any) -> ClusterSnapshot:
+def busy_nodes(make: Make, busy: str, *waiting: str, **fields: Any) -> ClusterSnapshot:
     """One node in flight, and others that wait for the second slot."""
     return world(
         make,
@@ -402,7 +404,7 @@ def busy_nodes(make: Any, busy: str, *waiting: str, **fields: Any) -> ClusterSna
     ],
 )
 def test_of_the_next_in_line_the_one_that_shares_fewest_budgets_starts(
-    make: Any, budgets: dict[str, frozenset[str]], chosen: str
+    make: Make, budgets: dict[str, frozenset[str]], chosen: str
 ) -> None:
     seen = busy_nodes(make, "a", "b", "c", "d", budgets=budgets)
     decisions = admit(seen, make.now)
@@ -414,13 +416,13 @@ def test_of_the_next_in_line_the_one_that_shares_fewest_budgets_starts(
     }
 
 
-def test_nodes_that_start_together_are_chosen_apart_as_well(make: Any) -> None:
+def test_nodes_that_start_together_are_chosen_apart_as_well(make: Make) -> None:
     budgets = {"a": over("x"), "b": over("x"), "c": over("y"), "d": over("y")}
     seen = world(make, *(make.replacement(n, strategy=PAIR) for n in "abcd"), budgets=budgets)
     assert admit(seen, make.now).start == ("roll-a", "roll-c")
 
 
-def test_no_budget_puts_a_node_after_one_that_failed_or_is_in_another_place(make: Any) -> None:
+def test_no_budget_puts_a_node_after_one_that_failed_or_is_in_another_place(make: Make) -> None:
     budgets = {"a": over("x"), "b": over("x")}
     zoned = PAIR | {"topologyKey": "zone"}
     seen = world(
@@ -437,7 +439,7 @@ def test_no_budget_puts_a_node_after_one_that_failed_or_is_in_another_place(make
     assert decisions.tie_candidates == ()
 
 
-def test_another_rollout_is_not_passed_over(make: Any) -> None:
+def test_another_rollout_is_not_passed_over(make: Make) -> None:
     seen = world(
         make,
         make.replacement("a", step=Step.DRAINING, strategy=PAIR),
@@ -449,7 +451,7 @@ def test_another_rollout_is_not_passed_over(make: Any) -> None:
     assert admit(seen, make.now).start == ("other-b",)
 
 
-def test_only_a_few_next_in_line_are_compared(make: Any) -> None:
+def test_only_a_few_next_in_line_are_compared(make: Make) -> None:
     names = [f"n{number:03}" for number in range(100)]
     seen = busy_nodes(make, "a", *names)
     decisions = admit(seen, make.now)
@@ -460,7 +462,7 @@ def test_only_a_few_next_in_line_are_compared(make: Any) -> None:
 @pytest.mark.parametrize(
     ("busy", "waiting"), [(0, 3), (1, 1), (2, 5)], ids=["alone", "no choice", "no slot"]
 )
-def test_nobody_is_asked_where_budgets_decide_nothing(make: Any, busy: int, waiting: int) -> None:
+def test_nobody_is_asked_where_budgets_decide_nothing(make: Make, busy: int, waiting: int) -> None:
     limit = {"maxConcurrent": 2 if busy else 1}
     seen = world(
         make,
@@ -474,7 +476,7 @@ def test_nobody_is_asked_where_budgets_decide_nothing(make: Any, busy: int, wait
     assert admit_with_budgets(seen, make.now, never) == admit(seen, make.now)
 
 
-def drain_all(make: Any, apart: bool) -> tuple[int, int]:
+def drain_all(make: Make, apart: bool) -> tuple[int, int]:
     """Drain eight nodes, two at a time; return the minutes, and those in which one waited.
 
     Each application has two pods, on neighbours in line, and a budget that lets one of
@@ -503,7 +505,7 @@ def drain_all(make: Any, apart: bool) -> tuple[int, int]:
     return minutes, waited
 
 
-def test_nodes_that_share_no_budget_are_drained_in_half_the_time(make: Any) -> None:
+def test_nodes_that_share_no_budget_are_drained_in_half_the_time(make: Make) -> None:
     assert drain_all(make, apart=True) == (4, 0)
     minutes, waited = drain_all(make, apart=False)
     assert (minutes > 4, waited > 0) == (True, True)
@@ -511,7 +513,7 @@ def test_nodes_that_share_no_budget_are_drained_in_half_the_time(make: Any) -> N
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_two_nodes_with_crossing_budgets_are_both_drained(make: Any, data: st.DataObject) -> None:
+def test_two_nodes_with_crossing_budgets_are_both_drained(make: Make, data: st.DataObject) -> None:
     """Whatever budgets any pair shares, a preference leaves no node behind."""
     names = ["a", "b", "c", "d"]
     choice = st.frozensets(st.sampled_from(["x", "y", "z"]))
@@ -531,7 +533,7 @@ def test_two_nodes_with_crossing_budgets_are_both_drained(make: Any, data: st.Da
 @settings(max_examples=60)
 @given(data=st.data())
 def test_nobody_in_line_shares_fewer_budgets_with_the_node_in_flight_than_the_one_that_starts(
-    make: Any, data: st.DataObject
+    make: Make, data: st.DataObject
 ) -> None:
     """Whatever budgets any pair shares; of several that share as few, the first in line."""
     names = ["a", "b", "c", "d", "e", "f"]
@@ -549,7 +551,7 @@ ROLLOUTS = ("r0", "r1", "")
 
 
 @st.composite
-def worlds(draw: st.DrawFn, make: Any) -> ClusterSnapshot:
+def worlds(draw: st.DrawFn, make: Make) -> ClusterSnapshot:
     names = [f"n{i}" for i in range(draw(st.integers(1, 8)))]
     zones = {name: draw(st.sampled_from(["a", "b", ""])) for name in names}
     masters = draw(st.dictionaries(st.sampled_from(names), st.booleans()))
@@ -601,7 +603,7 @@ def worlds(draw: st.DrawFn, make: Any) -> ClusterSnapshot:
     )
 
 
-def start(make: Any, seen: ClusterSnapshot, names: tuple[str, ...]) -> ClusterSnapshot:
+def start(make: Make, seen: ClusterSnapshot, names: tuple[str, ...]) -> ClusterSnapshot:
     return with_fields(
         seen,
         replacements=[
@@ -615,7 +617,7 @@ def start(make: Any, seen: ClusterSnapshot, names: tuple[str, ...]) -> ClusterSn
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_the_order_in_which_objects_come_changes_nothing(make: Any, data: st.DataObject) -> None:
+def test_the_order_in_which_objects_come_changes_nothing(make: Make, data: st.DataObject) -> None:
     seen = data.draw(worlds(make))
     shuffled = with_fields(seen, replacements=data.draw(st.permutations(list(seen.replacements))))
     assert admit(shuffled, make.now) == admit(seen, make.now)
@@ -625,7 +627,7 @@ def test_the_order_in_which_objects_come_changes_nothing(make: Any, data: st.Dat
 @settings(max_examples=60)
 @given(data=st.data())
 def test_a_started_node_never_makes_more_in_flight_than_its_limit(
-    make: Any, data: st.DataObject
+    make: Make, data: st.DataObject
 ) -> None:
     seen = data.draw(worlds(make))
     for name in admit(seen, make.now).start:
@@ -633,7 +635,7 @@ def test_a_started_node_never_makes_more_in_flight_than_its_limit(
         closed = {r.spec.node_name for r in seen.replacements if r.status.current.in_flight}
         chosen = next(r for r in seen.replacements if r.metadata.name == name)
         assert chosen.spec.node_name not in closed
-        assert len(before) < chosen.spec.strategy.max_concurrent
+        assert len(before) < int(chosen.spec.strategy.max_concurrent)
         seen = start(make, seen, (name,))
 
 
@@ -641,7 +643,7 @@ def test_a_started_node_never_makes_more_in_flight_than_its_limit(
 @settings(max_examples=60)
 @given(data=st.data())
 def test_no_rollout_is_ever_without_more_nodes_than_may_fail(
-    make: Any, data: st.DataObject
+    make: Make, data: st.DataObject
 ) -> None:
     """Failed and stalled ones together, whoever gives his slot away next."""
     seen = data.draw(worlds(make))
@@ -656,13 +658,13 @@ def test_no_rollout_is_ever_without_more_nodes_than_may_fail(
             for r in mine
             if r.status.current is Step.FAILED or r.status.is_stalled or r.metadata.name in given
         ]
-        assert len(without) <= seen.rollouts[f"uid-{rollout}"].spec.strategy.max_failures
+        assert len(without) <= int(seen.rollouts[f"uid-{rollout}"].spec.strategy.max_failures)
 
 
 @settings(max_examples=60)
 @given(data=st.data())
 def test_budgets_change_who_starts_but_not_whom_the_others_wait_for(
-    make: Any, data: st.DataObject
+    make: Make, data: st.DataObject
 ) -> None:
     """The same rollouts start as many nodes of the same rank, and each reason stays true."""
     seen = data.draw(worlds(make))
@@ -685,7 +687,7 @@ def test_budgets_change_who_starts_but_not_whom_the_others_wait_for(
 @settings(max_examples=60)
 @given(data=st.data())
 def test_deciding_again_after_the_starts_starts_nothing_more(
-    make: Any, data: st.DataObject
+    make: Make, data: st.DataObject
 ) -> None:
     seen = data.draw(worlds(make))
     after = start(make, seen, admit(seen, make.now).start)
@@ -695,7 +697,7 @@ def test_deciding_again_after_the_starts_starts_nothing_more(
 @pytest.mark.rule("OP-21")
 @settings(max_examples=60)
 @given(data=st.data())
-def test_the_control_plane_never_loses_a_second_node(make: Any, data: st.DataObject) -> None:
+def test_the_control_plane_never_loses_a_second_node(make: Make, data: st.DataObject) -> None:
     seen = data.draw(worlds(make))
     for name in admit(seen, make.now).start:
         chosen = next(r for r in seen.replacements if r.metadata.name == name).spec.node_name
@@ -711,7 +713,7 @@ def test_the_control_plane_never_loses_a_second_node(make: Any, data: st.DataObj
 @settings(max_examples=60)
 @given(data=st.data())
 def test_nothing_starts_below_the_highest_unfinished_priority(
-    make: Any, data: st.DataObject
+    make: Make, data: st.DataObject
 ) -> None:
     seen = data.draw(worlds(make))
     unfinished = [
@@ -728,7 +730,7 @@ def test_nothing_starts_below_the_highest_unfinished_priority(
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_every_waiting_node_starts_or_has_a_reason(make: Any, data: st.DataObject) -> None:
+def test_every_waiting_node_starts_or_has_a_reason(make: Make, data: st.DataObject) -> None:
     seen = data.draw(worlds(make))
     decisions = admit(seen, make.now)
     waiting = {r.metadata.name for r in seen.replacements if r.status.current is Step.WAITING}
@@ -736,7 +738,7 @@ def test_every_waiting_node_starts_or_has_a_reason(make: Any, data: st.DataObjec
     assert not set(decisions.start) & decisions.waiting.keys()
 
 
-def test_a_rollout_gets_finished_when_nothing_stands_in_its_way(make: Any) -> None:
+def test_a_rollout_gets_finished_when_nothing_stands_in_its_way(make: Make) -> None:
     seen = world(make, *(make.replacement(f"n{i}") for i in range(20)))
     order = []
     for second in range(20):

@@ -11,11 +11,11 @@ get stalled, vanish, and people pause, resume, and add rollouts.
 
 import random
 from dataclasses import dataclass, field
-from typing import Any
 
 import msgspec
 import pytest
 from tests.seeds import runs
+from tests.unit.operator.conftest import Make
 
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
 from navarchos.operator.replacements.admission import admit
@@ -53,7 +53,7 @@ class Server:
 class Run:
     """One seeded run."""
 
-    def __init__(self, make: Any, seed: int) -> None:
+    def __init__(self, make: Make, seed: int) -> None:
         self.make = make
         self.rand = random.Random(seed)
         self.server = Server()
@@ -186,7 +186,7 @@ class Run:
 
 @pytest.mark.rule("OP-22")
 @pytest.mark.rule("OP-05")
-def test_limits_and_priorities_hold_under_lag_crashes_and_changes_of_leader(make: Any) -> None:
+def test_limits_and_priorities_hold_under_lag_crashes_and_changes_of_leader(make: Make) -> None:
     for seed in range(SEEDS):
         run = Run(make, seed)
         try:

@@ -2,9 +2,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.operator.conftest import Make
 
 from navarchos.operator.api.v1alpha1 import DrainPhase, OwnerKey, ReplacementPhase, Step
 from navarchos.operator.names import RESUME_ANNOTATION
+from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.status import (
     failed_attempt_status,
     node_gone_status,
@@ -15,7 +17,6 @@ from navarchos.operator.replacements.status import (
     waiting_status,
     with_drain_report,
 )
-from navarchos.operator.replacements.waiting import WaitReason
 from navarchos.runtime.conditions import find_condition
 
 
@@ -26,7 +27,7 @@ def condition(status: Any, type_: str) -> tuple[str, str]:
 
 
 @pytest.mark.rule("OP-21")
-def test_an_unchanged_reason_to_wait_is_no_change(make: Any) -> None:
+def test_an_unchanged_reason_to_wait_is_no_change(make: Make) -> None:
     replacement = make.replacement("a")
     status = waiting_status(replacement, WaitReason.QUEUED, make.now)
     assert status is not None
@@ -37,7 +38,7 @@ def test_an_unchanged_reason_to_wait_is_no_change(make: Any) -> None:
     assert waiting_status(again, WaitReason.PAUSED, make.at(60)) is not None
 
 
-def test_a_wait_for_pending_pods_has_a_deadline(make: Any) -> None:
+def test_a_wait_for_pending_pods_has_a_deadline(make: Make) -> None:
     replacement = make.replacement("a", strategy={"pendingPodsTimeoutSeconds": 60})
     status = waiting_status(replacement, WaitReason.PENDING_PODS, make.now)
     assert status is not None
@@ -45,7 +46,7 @@ def test_a_wait_for_pending_pods_has_a_deadline(make: Any) -> None:
     assert status.step.deadline == make.at(60)
 
 
-def test_taking_a_slot_ends_the_wait_and_starts_the_clock_once(make: Any) -> None:
+def test_taking_a_slot_ends_the_wait_and_starts_the_clock_once(make: Make) -> None:
     first = reserved_status(make.replacement("a"), make.now)
     assert first.current is Step.RESERVED
     assert condition(first, "Waiting") == ("False", "Started")
@@ -55,7 +56,7 @@ def test_taking_a_slot_ends_the_wait_and_starts_the_clock_once(make: Any) -> Non
 
 
 @pytest.mark.rule("OP-25")
-def test_a_failed_attempt_waits_again_until_its_retries_are_used_up(make: Any) -> None:
+def test_a_failed_attempt_waits_again_until_its_retries_are_used_up(make: Make) -> None:
     replacement = make.replacement("a", step=Step.DRAINING, strategy={"retries": 1})
     for attempt, end in ((1, Step.WAITING), (2, Step.FAILED)):
         failed = failed_attempt_status(replacement, "Timeout", "why", make.now)
@@ -72,7 +73,7 @@ def test_a_failed_attempt_waits_again_until_its_retries_are_used_up(make: Any) -
 
 
 @pytest.mark.rule("OP-08")
-def test_forgiving_lets_a_failed_node_wait_again_with_all_its_retries(make: Any) -> None:
+def test_forgiving_lets_a_failed_node_wait_again_with_all_its_retries(make: Make) -> None:
     failed = make.replacement(
         "a",
         step=Step.FAILED,
@@ -91,7 +92,7 @@ def test_forgiving_lets_a_failed_node_wait_again_with_all_its_retries(make: Any)
     assert not reset_requested(obeyed)
 
 
-def test_forgiving_leaves_a_node_in_flight_where_it_is(make: Any) -> None:
+def test_forgiving_leaves_a_node_in_flight_where_it_is(make: Make) -> None:
     draining = make.replacement(
         "a", step=Step.DRAINING, failed_at=(-9,), annotations={RESUME_ANNOTATION: "please"}
     )
@@ -101,7 +102,7 @@ def test_forgiving_leaves_a_node_in_flight_where_it_is(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-20")
-def test_a_node_that_is_gone_is_completed_with_its_reason(make: Any) -> None:
+def test_a_node_that_is_gone_is_completed_with_its_reason(make: Make) -> None:
     status = node_gone_status(make.replacement("a"), make.now)
     assert status.phase is ReplacementPhase.COMPLETED
     assert status.completion_timestamp == make.now
@@ -110,7 +111,7 @@ def test_a_node_that_is_gone_is_completed_with_its_reason(make: Any) -> None:
     assert condition(status, "NodeDrained") == ("False", "NodeGone")
 
 
-def test_what_the_drain_reports_is_shown_with_counts(make: Any) -> None:
+def test_what_the_drain_reports_is_shown_with_counts(make: Make) -> None:
     replacement = make.replacement("a", step=Step.DRAINING)
     drain = make.drain(
         replacement,
@@ -135,7 +136,7 @@ def test_what_the_drain_reports_is_shown_with_counts(make: Any) -> None:
     assert with_drain_report(again, drain, make.at(60)) == status
 
 
-def test_owners_of_evicted_pods_are_kept_over_attempts(make: Any) -> None:
+def test_owners_of_evicted_pods_are_kept_over_attempts(make: Make) -> None:
     first = OwnerKey("default", "ReplicaSet", "web", "uid-web")
     replacement = make.replacement("a", step=Step.DRAINING, status={"evicted_owners": (first,)})
     second = {"namespace": "default", "kind": "ReplicaSet", "name": "api", "uid": "uid-api"}

@@ -1,43 +1,62 @@
-"""Each step's decision, as a table."""
+"""The decision of each step, as a table."""
 
 from typing import Any
 
 import pytest
+from tests.unit.operator.conftest import Make
 
-from navarchos.operator.api.v1alpha1 import DrainPhase, Step
+from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, Step
 from navarchos.operator.replacements.attempt_drain import drain_manifest, drain_name
-from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
-from navarchos.operator.replacements.steps.actions import (
+from navarchos.operator.replacements.steps import (
+    cordoned,
+    decide,
+    draining,
+    releasing,
+    reserved,
+    waiting,
+)
+from navarchos.operator.replacements.steps.decision import (
     Advance,
     Complete,
     CompleteWithoutNode,
     CreateDrain,
+    Decision,
     DeleteDrain,
     FailAttempt,
     KeepCordon,
     NoAction,
+    Observation,
+    RecordNodeUid,
     ReleaseSlot,
 )
 
 DELETED = FailAttempt("DrainDeleted", "its NodeDrain was deleted")
 
 
+@pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
+def test_a_finished_step_does_nothing(make: Make, step: Step) -> None:
+    assert decide(Observation(make.replacement("a", step=step))) == NoAction()
+
+
 @pytest.mark.rule("OP-20")
-def test_reserved_looks_at_the_node_before_anything_else(make: Any) -> None:
+def test_reserved_checks_the_node_before_it_creates_the_drain(make: Make) -> None:
     replacement = make.replacement("a", step=Step.RESERVED)
-    assert reserved.decide(replacement, None) == CompleteWithoutNode()
-    assert reserved.decide(replacement, make.node("a", uid="another")) == CompleteWithoutNode()
-    assert reserved.decide(replacement, make.node("a")) == CreateDrain()
+    another = make.node("a", uid="another")
+    assert reserved.decide(Observation(replacement)) == CompleteWithoutNode()
+    assert reserved.decide(Observation(replacement, node=another)) == CompleteWithoutNode()
+    assert reserved.decide(Observation(replacement, node=make.node("a"))) == CreateDrain()
 
 
 @pytest.mark.rule("OP-07")
-def test_reserved_does_not_cordon_while_paused(make: Any) -> None:
+def test_reserved_does_not_cordon_while_paused_or_abandoned(make: Make) -> None:
     paused = make.replacement("a", step=Step.RESERVED, paused=True)
-    assert reserved.decide(paused, make.node("a")) == NoAction()
+    assert reserved.decide(Observation(paused, node=make.node("a"))) == NoAction()
+    abandoned = make.replacement("a", step=Step.RESERVED)
+    assert reserved.decide(Observation(abandoned, is_abandoned=True)) == NoAction()
 
 
 @pytest.mark.parametrize(
-    ("drain", "move"),
+    ("drain", "decision"),
     [
         ({"phase": None, "cordoned": False}, NoAction()),
         ({"phase": DrainPhase.PENDING}, Advance(Step.CORDONED)),
@@ -45,13 +64,14 @@ def test_reserved_does_not_cordon_while_paused(make: Any) -> None:
         ({"phase": DrainPhase.PENDING, "deleting": True}, DELETED),
     ],
 )
-def test_reserved_follows_its_drain(make: Any, drain: dict[str, Any], move: object) -> None:
+def test_reserved_follows_its_drain(make: Make, drain: dict[str, Any], decision: Decision) -> None:
     replacement = make.replacement("a", step=Step.RESERVED)
-    assert reserved.follow(make.drain(replacement, **drain)) == move
+    observed = Observation(replacement, make.drain(replacement, **drain))
+    assert reserved.decide(observed) == decision
 
 
 @pytest.mark.parametrize(
-    ("phase", "move"),
+    ("phase", "decision"),
     [
         (DrainPhase.PENDING, NoAction()),
         (DrainPhase.DRAINING, Advance(Step.DRAINING)),
@@ -59,14 +79,18 @@ def test_reserved_follows_its_drain(make: Any, drain: dict[str, Any], move: obje
         (DrainPhase.FAILED, Advance(Step.DRAINING)),
     ],
 )
-def test_cordoned_waits_for_the_first_eviction(make: Any, phase: DrainPhase, move: object) -> None:
-    assert cordoned.decide(make.drain(make.replacement("a"), phase=phase)) == move
-    assert cordoned.decide(None) == DELETED
+def test_cordoned_waits_for_the_first_eviction(
+    make: Make, phase: DrainPhase, decision: Decision
+) -> None:
+    replacement = make.replacement("a")
+    drain = make.drain(replacement, phase=phase)
+    assert cordoned.decide(Observation(replacement, drain)) == decision
+    assert cordoned.decide(Observation(replacement)) == DELETED
 
 
 @pytest.mark.rule("OP-25")
 @pytest.mark.parametrize(
-    ("phase", "reason", "move"),
+    ("phase", "reason", "decision"),
     [
         (DrainPhase.DRAINING, "", NoAction()),
         (DrainPhase.COMPLETED, "", Complete()),
@@ -76,23 +100,25 @@ def test_cordoned_waits_for_the_first_eviction(make: Any, phase: DrainPhase, mov
         (DrainPhase.FAILED, "", FailAttempt("DrainFailed", "why")),
     ],
 )
-def test_draining_ends_as_its_drain_does(
-    make: Any, phase: DrainPhase, reason: str, move: object
+def test_draining_ends_with_the_result_of_its_drain(
+    make: Make, phase: DrainPhase, reason: str, decision: Decision
 ) -> None:
-    status = {"reason": reason, "message": "why"}
-    assert draining.decide(make.drain(make.replacement("a"), phase=phase, status=status)) == move
-
-
-def test_a_drain_that_a_person_deleted_fails_the_attempt(make: Any) -> None:
     replacement = make.replacement("a")
-    assert draining.decide(None) == DELETED
+    drain = make.drain(replacement, phase=phase, status={"reason": reason, "message": "why"})
+    assert draining.decide(Observation(replacement, drain)) == decision
+
+
+def test_a_deleted_drain_fails_the_attempt(make: Make) -> None:
+    replacement = make.replacement("a")
+    assert draining.decide(Observation(replacement)) == DELETED
     for phase in (DrainPhase.DRAINING, DrainPhase.COMPLETED):
-        assert draining.decide(make.drain(replacement, phase=phase, deleting=True)) == DELETED
+        drain = make.drain(replacement, phase=phase, deleting=True)
+        assert draining.decide(Observation(replacement, drain)) == DELETED
 
 
 @pytest.mark.rule("OP-25")
 @pytest.mark.parametrize(
-    ("policy", "drain", "move"),
+    ("policy", "drain", "decision"),
     [
         ("Uncordon", {}, DeleteDrain()),
         ("Uncordon", {"deleting": True}, NoAction()),
@@ -101,39 +127,40 @@ def test_a_drain_that_a_person_deleted_fails_the_attempt(make: Any) -> None:
         ("Keep", {"deleting": True}, NoAction()),
     ],
 )
-def test_releasing_gives_the_node_back_by_policy(
-    make: Any, policy: str, drain: dict[str, Any], move: object
+def test_releasing_uncordons_or_keeps_the_cordon_by_policy(
+    make: Make, policy: str, drain: dict[str, Any], decision: Decision
 ) -> None:
     replacement = make.replacement("a", step=Step.RELEASING, strategy={"onNodeFailure": policy})
-    failed = make.drain(replacement, phase=DrainPhase.FAILED, **drain)
-    assert releasing.decide(replacement, failed) == move
-    assert releasing.decide(replacement, None) == ReleaseSlot()
+    failed: NodeDrain = make.drain(replacement, phase=DrainPhase.FAILED, **drain)
+    assert releasing.decide(Observation(replacement, failed)) == decision
+    assert releasing.decide(Observation(replacement)) == ReleaseSlot()
 
 
 @pytest.mark.rule("OP-20")
-def test_waiting_asks_the_server_only_when_the_cache_shows_no_such_node(make: Any) -> None:
+def test_waiting_finishes_when_the_node_is_gone(make: Make) -> None:
     replacement = make.replacement("a")
-    assert not waiting.may_be_gone(replacement, make.node("a"))
-    assert waiting.may_be_gone(replacement, None)
-    assert waiting.may_be_gone(replacement, make.node("a", uid="another"))
-    assert waiting.decide(replacement, None) == CompleteWithoutNode()
-    assert waiting.decide(replacement, make.node("a", uid="another")) == CompleteWithoutNode()
-    assert waiting.decide(replacement, make.node("a")) == NoAction()
-    by_hand = make.replacement("a", rollout="", nodeUID="")
-    assert waiting.decide(by_hand, make.node("a")) == NoAction()
+    another = make.node("a", uid="another")
+    assert waiting.decide(Observation(replacement)) == CompleteWithoutNode()
+    assert waiting.decide(Observation(replacement, node=another)) == CompleteWithoutNode()
+    assert waiting.decide(Observation(replacement, node=make.node("a"))) == NoAction()
 
 
-def test_each_attempt_has_a_drain_of_its_own(make: Any) -> None:
+def test_waiting_records_the_uid_of_a_replacement_without_one(make: Make) -> None:
+    without = make.replacement("a", rollout="", nodeUID="")
+    assert waiting.decide(Observation(without, node=make.node("a"))) == RecordNodeUid("uid-a")
+
+
+def test_each_attempt_has_a_separate_drain(make: Make) -> None:
     assert drain_name(make.replacement("a")) == "roll-a"
     assert drain_name(make.replacement("a", attempts=1)) == "roll-a-attempt2"
-    # What is released is the drain of the attempt that has just been counted.
+    # Releasing concerns the drain of the attempt that has just been counted.
     assert drain_name(make.replacement("a", step=Step.RELEASING, attempts=1)) == "roll-a"
     second = make.replacement("a", step=Step.RELEASING, attempts=2)
     assert drain_name(second) == "roll-a-attempt2"
 
 
 @pytest.mark.rule("N-9")
-def test_a_drain_carries_the_options_and_one_owner(make: Any) -> None:
+def test_a_drain_has_the_options_and_one_owner(make: Make) -> None:
     replacement = make.replacement("a", drain={"timeoutSeconds": 7}, paused=True)
     body: Any = drain_manifest(replacement)
     assert body["spec"]["nodeName"] == "a"

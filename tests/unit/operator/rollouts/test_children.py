@@ -2,6 +2,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.operator.conftest import Make
 
 from navarchos.operator.api.v1alpha1 import NodeReplacement, PlannedNode, Step
 from navarchos.operator.names import MAX_NAME_LENGTH, RESUME_ANNOTATION, child_name
@@ -10,7 +11,7 @@ from navarchos.operator.rollouts.children import child_manifest, child_patch
 NODE = PlannedNode("a", "uid-a", 7)
 
 
-def created(make: Any, rollout: Any, **status: Any) -> NodeReplacement:
+def created(make: Make, rollout: Any, **status: Any) -> NodeReplacement:
     """The child as the server has it after its creation."""
     base = make.replacement("a", **status)
     spec = msgspec.convert(child_manifest(rollout, NODE)["spec"], type(base.spec))
@@ -19,7 +20,7 @@ def created(make: Any, rollout: Any, **status: Any) -> NodeReplacement:
 
 @pytest.mark.rule("OP-02")
 @pytest.mark.rule("N-11")
-def test_a_child_has_a_deterministic_name_and_one_owner(make: Any) -> None:
+def test_a_child_has_a_deterministic_name_and_one_owner(make: Make) -> None:
     body: Any = child_manifest(make.rollout("roll"), NODE)
     assert body["metadata"]["name"] == "roll-a"
     (owner,) = body["metadata"]["ownerReferences"]
@@ -29,7 +30,7 @@ def test_a_child_has_a_deterministic_name_and_one_owner(make: Any) -> None:
 
 
 @pytest.mark.rule("N-9")
-def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: Any) -> None:
+def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: Make) -> None:
     rollout = make.rollout(
         nodes=tuple("abcde"),
         strategy={"maxConcurrent": "30%", "maxFailures": "30%"},
@@ -46,13 +47,13 @@ def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: A
     assert spec["paused"] is True
 
 
-def test_a_child_that_is_in_line_needs_no_patch(make: Any) -> None:
+def test_a_child_that_is_in_line_needs_no_patch(make: Make) -> None:
     rollout = make.rollout(nodes=("a",), drain={"podSelector": {"matchLabels": {"x": "y"}}})
     assert child_patch(rollout, NODE, created(make, rollout)) == {}
 
 
 @pytest.mark.rule("OP-10")
-def test_a_child_that_has_not_started_follows_edits(make: Any) -> None:
+def test_a_child_that_has_not_started_follows_edits(make: Make) -> None:
     before = make.rollout(nodes=("a",), drain={"podSelector": {"matchLabels": {"x": "y"}}})
     after = make.rollout(
         nodes=("a",),
@@ -69,7 +70,7 @@ def test_a_child_that_has_not_started_follows_edits(make: Any) -> None:
 
 @pytest.mark.rule("OP-10")
 @pytest.mark.parametrize("step", [Step.RESERVED, Step.DRAINING, Step.RELEASING])
-def test_a_child_in_flight_follows_nothing_but_pause(make: Any, step: Step) -> None:
+def test_a_child_in_flight_follows_nothing_but_pause(make: Make, step: Step) -> None:
     child = created(make, make.rollout(nodes=("a",)), step=step)
     edited = make.rollout(nodes=("a",), drain={"timeoutSeconds": 1})
     assert child_patch(edited, NODE, child) == {}
@@ -78,13 +79,13 @@ def test_a_child_in_flight_follows_nothing_but_pause(make: Any, step: Step) -> N
 
 
 @pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
-def test_a_finished_child_follows_nothing(make: Any, step: Step) -> None:
+def test_a_finished_child_follows_nothing(make: Make, step: Step) -> None:
     child = created(make, make.rollout(nodes=("a",)), step=step)
     assert child_patch(make.rollout(nodes=("a",), paused=True), NODE, child) == {}
 
 
 @pytest.mark.rule("OP-08")
-def test_a_failed_child_is_told_that_a_person_resumed_the_rollout(make: Any) -> None:
+def test_a_failed_child_is_told_that_a_person_resumed_the_rollout(make: Make) -> None:
     resumed = make.rollout(nodes=("a",), annotations={RESUME_ANNOTATION: "now"})
     child = created(make, make.rollout(nodes=("a",)), step=Step.FAILED)
     assert child_patch(resumed, NODE, child) == {

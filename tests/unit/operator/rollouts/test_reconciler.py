@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from tests.cases.counting import status_writes
 from tests.cases.worker_pools import running_pool
+from tests.unit.operator.conftest import Make, Operator
 
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
@@ -16,14 +17,14 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
 )
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
+from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.reconciler import ADMISSION
-from navarchos.operator.replacements.waiting import WaitReason
 from navarchos.operator.rollouts.children import ChildReconciler, CreationFailed
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
 
-EVERYTHING = {"nodeSelectors": [{"matchAll": True}]}
+EVERYTHING: dict[str, Any] = {"nodeSelectors": [{"matchAll": True}]}
 
 
 def reason(obj: Any, type_: str) -> str:
@@ -32,7 +33,7 @@ def reason(obj: Any, type_: str) -> str:
 
 
 @pytest.mark.rule("OP-09")
-def test_a_rollout_replaces_its_nodes_one_by_one_in_order_of_priority(operator: Any) -> None:
+def test_a_rollout_replaces_its_nodes_one_by_one_in_order_of_priority(operator: Operator) -> None:
     for name, role in [("a", "worker"), ("b", "worker"), ("important", "x")]:
         operator.add_node(name, role=role)
     operator.add_rollout(
@@ -59,7 +60,7 @@ def test_a_rollout_replaces_its_nodes_one_by_one_in_order_of_priority(operator: 
 
 @pytest.mark.rule("OP-03")
 @pytest.mark.rule("N-22")
-def test_the_node_set_is_fixed_and_missing_names_are_reported(operator: Any) -> None:
+def test_the_node_set_is_fixed_and_missing_names_are_reported(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING, nodeNames=[{"name": "no-such-node"}])
     operator.settle()
@@ -75,7 +76,7 @@ def test_the_node_set_is_fixed_and_missing_names_are_reported(operator: Any) -> 
 
 @pytest.mark.rule("OP-03")
 @pytest.mark.rule("N-2")
-def test_a_rollout_that_matches_nothing_completes_at_once(operator: Any) -> None:
+def test_a_rollout_that_matches_nothing_completes_at_once(operator: Operator) -> None:
     operator.add_rollout(nodeSelectors=[{"matchLabels": {"no": "such"}}])
     operator.settle()
     rollout = operator.rollout()
@@ -85,7 +86,7 @@ def test_a_rollout_that_matches_nothing_completes_at_once(operator: Any) -> None
 
 @pytest.mark.rule("OP-02")
 def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
-    operator: Any, make: Any
+    operator: Operator, make: Make
 ) -> None:
     for name in "abc":
         operator.add_node(name)
@@ -94,7 +95,7 @@ def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
     uids = {r.metadata.uid for r in operator.client.resource(NODE_REPLACEMENTS).list().items}
     rollout = operator.rollout()
     # The cache shows no child at all.
-    children = ChildReconciler(operator.objects, WorkerPool("write"))
+    children = ChildReconciler(operator.clients, WorkerPool("write"))
     made = children.create_missing(rollout, rollout.status.nodes, {})
     assert made.failure is None
     assert {child.metadata.uid for child in made.children.values()} == uids
@@ -102,7 +103,7 @@ def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
 
 @pytest.mark.rule("OP-02")
 @pytest.mark.rule("N-10")
-def test_a_failure_to_create_one_keeps_the_others_and_is_made_up_for(operator: Any) -> None:
+def test_a_failure_to_create_one_keeps_the_others_and_is_made_up_for(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_replacement("roll-b", nodeName="b", paused=True)
@@ -124,7 +125,7 @@ def test_a_failure_to_create_one_keeps_the_others_and_is_made_up_for(operator: A
 
 
 @pytest.mark.rule("OP-05")
-def test_nothing_starts_before_all_children_exist(operator: Any) -> None:
+def test_nothing_starts_before_all_children_exist(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_replacement("roll-a", nodeName="a", paused=True)
@@ -139,7 +140,7 @@ def test_nothing_starts_before_all_children_exist(operator: Any) -> None:
 
 
 @pytest.mark.rule("OP-26")
-def test_a_new_leader_goes_on_where_the_old_one_stopped(operator: Any) -> None:
+def test_a_new_leader_goes_on_where_the_old_one_stopped(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -153,7 +154,7 @@ def test_a_new_leader_goes_on_where_the_old_one_stopped(operator: Any) -> None:
 
 @pytest.mark.rule("OP-04")
 @pytest.mark.rule("N-2")
-def test_only_own_children_count(operator: Any) -> None:
+def test_only_own_children_count(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_node("b")
     operator.add_replacement("by-hand", nodeName="b", paused=True)
@@ -166,7 +167,7 @@ def test_only_own_children_count(operator: Any) -> None:
 
 @pytest.mark.rule("OP-06")
 def test_of_two_rollouts_over_one_node_the_higher_goes_first_and_the_other_finds_it_gone(
-    operator: Any,
+    operator: Operator,
 ) -> None:
     operator.add_node("a")
     operator.add_rollout("low", nodeNames=[{"name": "a"}])
@@ -187,7 +188,7 @@ def test_of_two_rollouts_over_one_node_the_higher_goes_first_and_the_other_finds
 
 
 @pytest.mark.rule("OP-07")
-def test_pause_stops_starts_and_evictions_and_resume_goes_on(operator: Any) -> None:
+def test_pause_stops_starts_and_evictions_and_resume_goes_on(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -207,7 +208,7 @@ def test_pause_stops_starts_and_evictions_and_resume_goes_on(operator: Any) -> N
 
 @pytest.mark.rule("OP-07")
 @pytest.mark.rule("N-11")
-def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Any) -> None:
+def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -219,7 +220,7 @@ def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Any)
 
 
 @pytest.mark.rule("OP-07")
-def test_a_rollout_that_is_being_deleted_begins_no_drain(operator: Any) -> None:
+def test_a_rollout_that_is_being_deleted_begins_no_drain(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING)
     operator.see()
@@ -233,7 +234,7 @@ def test_a_rollout_that_is_being_deleted_begins_no_drain(operator: Any) -> None:
 
 
 @pytest.mark.rule("OP-10")
-def test_edits_reach_nodes_that_have_not_started(operator: Any) -> None:
+def test_edits_reach_nodes_that_have_not_started(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -247,7 +248,7 @@ def test_edits_reach_nodes_that_have_not_started(operator: Any) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_a_rollout_halts_and_a_person_resumes_it(operator: Any) -> None:
+def test_a_rollout_halts_and_a_person_resumes_it(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 0})
@@ -270,7 +271,7 @@ def test_a_rollout_halts_and_a_person_resumes_it(operator: Any) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_a_rollout_goes_on_when_more_failures_are_allowed(operator: Any) -> None:
+def test_a_rollout_goes_on_when_more_failures_are_allowed(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 0})
@@ -287,7 +288,7 @@ def test_a_rollout_goes_on_when_more_failures_are_allowed(operator: Any) -> None
 
 @pytest.mark.rule("OP-25")
 @pytest.mark.rule("N-7")
-def test_one_stuck_node_does_not_keep_the_others(operator: Any) -> None:
+def test_one_stuck_node_does_not_keep_the_others(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 1, "maxFailures": 1})
@@ -302,7 +303,7 @@ def test_one_stuck_node_does_not_keep_the_others(operator: Any) -> None:
     assert rollout.status.replacements_failed == ("a",)
 
 
-def test_unchanged_facts_cause_no_write(operator: Any) -> None:
+def test_unchanged_facts_cause_no_write(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -315,7 +316,7 @@ def test_unchanged_facts_cause_no_write(operator: Any) -> None:
 
 
 def test_nodes_that_begin_and_end_within_a_second_are_one_write_of_their_rollout(
-    operator: Any,
+    operator: Operator,
 ) -> None:
     for name in "abcd":
         operator.add_node(name)
@@ -334,7 +335,7 @@ def test_nodes_that_begin_and_end_within_a_second_are_one_write_of_their_rollout
     assert status_writes(operator.server, "noderollouts") == written + 1
 
 
-def test_the_end_of_a_rollout_and_a_failed_node_are_told_at_once(operator: Any) -> None:
+def test_the_end_of_a_rollout_and_a_failed_node_are_told_at_once(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 0, "maxFailures": 1})
@@ -347,7 +348,7 @@ def test_the_end_of_a_rollout_and_a_failed_node_are_told_at_once(operator: Any) 
 
 
 @pytest.mark.rule("N-12")
-def test_a_completed_rollout_is_deleted_after_its_time(operator: Any) -> None:
+def test_a_completed_rollout_is_deleted_after_its_time(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING, ttlSecondsAfterFinished=60)
     operator.settle()
@@ -360,7 +361,7 @@ def test_a_completed_rollout_is_deleted_after_its_time(operator: Any) -> None:
 
 
 @pytest.mark.rule("N-12")
-def test_a_completed_rollout_stays_for_ever_unless_it_says_otherwise(operator: Any) -> None:
+def test_a_completed_rollout_stays_for_ever_unless_it_says_otherwise(operator: Operator) -> None:
     """The original deleted it, and with it the record, after 48 hours."""
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING)
@@ -371,11 +372,12 @@ def test_a_completed_rollout_stays_for_ever_unless_it_says_otherwise(operator: A
     assert operator.rollout().status.phase == "Completed"
 
 
-def test_a_large_rollout_is_not_looked_through_at_each_change(operator: Any) -> None:
+def test_a_large_rollout_is_not_looked_through_at_each_change(operator: Operator) -> None:
     operator.begin_with_many(250)
-    operator.objects.replacements.delete(operator.replacement("roll-n000"))
+    operator.clients.replacements.delete(operator.replacement("roll-n000"))
     operator.see()
     early = operator.rollouts.reconcile(Request("", "roll")).requeue_after
+    assert early is not None
     assert 0.0 < early < 0.1
     assert "roll-n000" not in operator.names()
     operator.clock.advance(early)
@@ -383,7 +385,7 @@ def test_a_large_rollout_is_not_looked_through_at_each_change(operator: Any) -> 
     assert "roll-n000" in operator.names(), "nothing is lost by waiting"
 
 
-def test_what_a_person_changes_of_a_large_rollout_is_done_at_once(operator: Any) -> None:
+def test_what_a_person_changes_of_a_large_rollout_is_done_at_once(operator: Operator) -> None:
     operator.begin_with_many(250)
     operator.patch_rollout("roll", spec={"paused": True})
     operator.see()
@@ -391,7 +393,7 @@ def test_what_a_person_changes_of_a_large_rollout_is_done_at_once(operator: Any)
     assert operator.replacement("roll-n007").spec.paused
 
 
-def test_children_are_created_several_at_a_time(operator: Any) -> None:
+def test_children_are_created_several_at_a_time(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.see()
@@ -400,7 +402,7 @@ def test_children_are_created_several_at_a_time(operator: Any) -> None:
     nodes = tuple(PlannedNode(name, f"uid-{name}") for name in "abc")
     operator.transport.together = threading.Barrier(3, timeout=30)  # or nobody's is sent
     with running_pool(3) as writers:
-        made = ChildReconciler(operator.objects, writers).create_missing(
+        made = ChildReconciler(operator.clients, writers).create_missing(
             operator.rollout(), nodes, {}
         )
     assert made.failure is None

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from tests.unit.operator.conftest import Make
 
 from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
@@ -22,7 +23,7 @@ from navarchos.operator.rollouts.status import (
 from navarchos.runtime.conditions import Condition, find_condition
 
 
-def seen(make: Any, rollout: NodeRollout, *children: NodeReplacement, **inputs: Any) -> Any:
+def seen(make: Make, rollout: NodeRollout, *children: NodeReplacement, **inputs: Any) -> Any:
     by_node = {child.spec.node_name: child for child in children}
     return compute_status(
         rollout, StatusInputs(nodes=rollout.status.nodes, children=by_node, **inputs), make.now
@@ -36,7 +37,7 @@ def condition(status: NodeRolloutStatus, type_: str) -> tuple[str, str]:
 
 
 @pytest.mark.rule("OP-03")
-def test_the_plan_is_recorded_before_anything_else(make: Any) -> None:
+def test_the_plan_is_recorded_before_anything_else(make: Make) -> None:
     plan = Plan(nodes=(PlannedNode("a", "uid-a", 7), PlannedNode("b", "uid-b", 1)))
     status = initial_status(make.rollout(phase=None), plan, make.now)
     assert status.phase is RolloutPhase.NEW
@@ -46,7 +47,7 @@ def test_the_plan_is_recorded_before_anything_else(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-03")
-def test_a_rollout_that_matches_nothing_is_completed_and_says_why(make: Any) -> None:
+def test_a_rollout_that_matches_nothing_is_completed_and_says_why(make: Make) -> None:
     status = initial_status(make.rollout(phase=None), Plan(not_found=("x",)), make.now)
     assert status.phase is RolloutPhase.COMPLETED
     assert status.completion_timestamp == make.now
@@ -54,7 +55,7 @@ def test_a_rollout_that_matches_nothing_is_completed_and_says_why(make: Any) -> 
     assert condition(status, "NodesFound") == ("False", "NodesNotFound")
 
 
-def test_it_is_in_progress_once_every_child_exists(make: Any) -> None:
+def test_it_is_in_progress_once_every_child_exists(make: Make) -> None:
     rollout = make.rollout(phase=RolloutPhase.NEW, nodes=("a", "b"))
     half = seen(make, rollout, make.replacement("a"))
     assert half.phase is RolloutPhase.NEW
@@ -65,14 +66,14 @@ def test_it_is_in_progress_once_every_child_exists(make: Any) -> None:
     assert condition(whole, "ReplacementsInProgress") == ("True", "StillProgressing")
 
 
-def test_a_failed_creation_is_told(make: Any) -> None:
+def test_a_failed_creation_is_told(make: Make) -> None:
     rollout = make.rollout(phase=RolloutPhase.NEW, nodes=("a", "b"))
     status = seen(make, rollout, make.replacement("a"), creation_error="no room")
     assert condition(status, "ReplacementsCreated") == ("False", "ErrorCreatingNodeReplacements")
 
 
 @pytest.mark.rule("OP-04")
-def test_it_is_completed_when_every_planned_node_is(make: Any) -> None:
+def test_it_is_completed_when_every_planned_node_is(make: Make) -> None:
     rollout = make.rollout(nodes=("b", "a"))
     done = [make.replacement(n, step=Step.DONE, started=-20, done=-10) for n in "ab"]
     assert seen(make, rollout, done[0], make.replacement("b")).phase is RolloutPhase.IN_PROGRESS
@@ -84,7 +85,7 @@ def test_it_is_completed_when_every_planned_node_is(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-25")
-def test_one_that_is_completed_without_the_nodes_that_failed_says_so(make: Any) -> None:
+def test_one_that_is_completed_without_the_nodes_that_failed_says_so(make: Make) -> None:
     rollout = make.rollout(nodes=("a", "b"), strategy={"maxFailures": 1})
     done = make.replacement("a", step=Step.DONE, started=-20, done=-10)
     failed = make.replacement("b", step=Step.FAILED, failed_at=(-9, -8), done=-8)
@@ -93,14 +94,14 @@ def test_one_that_is_completed_without_the_nodes_that_failed_says_so(make: Any) 
     assert condition(status, "ReplacementsInProgress") == ("False", "CompletedWithSkipped")
 
 
-def test_a_finished_child_that_was_cleaned_up_still_counts(make: Any) -> None:
+def test_a_finished_child_that_was_cleaned_up_still_counts(make: Make) -> None:
     rollout = make.rollout(nodes=("a", "b"), status={"replacements_completed": ("a",)})
     status = seen(make, rollout, make.replacement("b", step=Step.DONE, done=0))
     assert status.phase is RolloutPhase.COMPLETED
     assert status.replacements_created_count == 2
 
 
-def test_equal_facts_give_an_equal_status(make: Any) -> None:
+def test_equal_facts_give_an_equal_status(make: Make) -> None:
     rollout = make.rollout(nodes=("a", "b", "c"))
     children = {
         "a": make.replacement("a", step=Step.DONE, started=-30, done=-10),
@@ -116,7 +117,7 @@ def test_equal_facts_give_an_equal_status(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_more_failed_nodes_than_allowed_halt_it(make: Any) -> None:
+def test_more_failed_nodes_than_allowed_halt_it(make: Make) -> None:
     failed = [make.replacement(n, step=Step.FAILED, failed_at=(-9, -8), done=-8) for n in "ab"]
     kept_on = make.rollout(nodes=("a", "b", "c"), strategy={"maxFailures": 2, "maxConcurrent": 9})
     assert seen(make, kept_on, *failed).phase is RolloutPhase.IN_PROGRESS
@@ -129,7 +130,7 @@ def test_more_failed_nodes_than_allowed_halt_it(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_a_percentage_of_failures_is_rounded_down(make: Any) -> None:
+def test_a_percentage_of_failures_is_rounded_down(make: Make) -> None:
     names = tuple("abcdefghi")
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-9,), done=-8)
     rollout = make.rollout(nodes=names, strategy={"maxFailures": "11%", "maxConcurrent": 9})
@@ -138,7 +139,7 @@ def test_a_percentage_of_failures_is_rounded_down(make: Any) -> None:
 
 @pytest.mark.rule("OP-08")
 def test_too_many_failed_attempts_in_a_row_halt_it_before_any_node_failed_for_good(
-    make: Any,
+    make: Make,
 ) -> None:
     rollout = make.rollout(nodes=("a", "b", "c"), strategy={"maxFailures": 1, "maxConcurrent": 1})
     three = [make.replacement(n, failed_at=(-at,)) for n, at in [("a", 30), ("b", 20), ("c", 10)]]
@@ -147,7 +148,7 @@ def test_too_many_failed_attempts_in_a_row_halt_it_before_any_node_failed_for_go
 
 
 @pytest.mark.rule("OP-08")
-def test_a_drained_node_in_between_begins_the_row_anew(make: Any) -> None:
+def test_a_drained_node_in_between_begins_the_row_anew(make: Make) -> None:
     rollout = make.rollout(nodes=tuple("abcd"), strategy={"maxFailures": 1, "maxConcurrent": 1})
     failed = [make.replacement(n, failed_at=(-at,)) for n, at in [("a", 30), ("b", 20), ("c", 10)]]
     drained = make.replacement("d", step=Step.DONE, started=-29, done=-15)
@@ -156,7 +157,7 @@ def test_a_drained_node_in_between_begins_the_row_anew(make: Any) -> None:
     assert seen(make, rollout, *failed, gone).phase is RolloutPhase.HALTED
 
 
-def halted(make: Any, **spec: Any) -> NodeRollout:
+def halted(make: Make, **spec: Any) -> NodeRollout:
     return make.rollout(
         phase=RolloutPhase.HALTED,
         nodes=("a", "b"),
@@ -169,13 +170,13 @@ def halted(make: Any, **spec: Any) -> NodeRollout:
 
 
 @pytest.mark.rule("OP-08")
-def test_halted_is_not_left_when_things_look_better(make: Any) -> None:
+def test_halted_is_not_left_when_things_look_better(make: Make) -> None:
     done = [make.replacement(n, step=Step.DONE, done=-1) for n in "ab"]
     assert seen(make, halted(make), *done).phase is RolloutPhase.HALTED
 
 
 @pytest.mark.rule("OP-08")
-def test_raising_max_failures_lets_it_go_on(make: Any) -> None:
+def test_raising_max_failures_lets_it_go_on(make: Make) -> None:
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8), done=-8)
     status = seen(make, halted(make, strategy={"maxFailures": 1}), failed, make.replacement("b"))
     assert status.phase is RolloutPhase.IN_PROGRESS
@@ -184,7 +185,7 @@ def test_raising_max_failures_lets_it_go_on(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_raising_max_failures_by_too_little_halts_it_again(make: Any) -> None:
+def test_raising_max_failures_by_too_little_halts_it_again(make: Make) -> None:
     failed = [make.replacement(n, step=Step.FAILED, failed_at=(-9,), done=-8) for n in "ab"]
     rollout = make.rollout(
         phase=RolloutPhase.HALTED,
@@ -198,7 +199,7 @@ def test_raising_max_failures_by_too_little_halts_it_again(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_resuming_forgives_failures_of_children_that_have_not_heard_of_it_yet(make: Any) -> None:
+def test_resuming_forgives_failures_of_children_that_have_not_heard_of_it_yet(make: Make) -> None:
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8), done=-8)
     rollout = halted(make, annotations={RESUME_ANNOTATION: "please"})
     status = seen(make, rollout, failed, make.replacement("b"))
@@ -207,7 +208,7 @@ def test_resuming_forgives_failures_of_children_that_have_not_heard_of_it_yet(ma
 
 
 @pytest.mark.rule("OP-08")
-def test_a_node_that_a_resume_is_about_to_try_again_is_unfinished(make: Any) -> None:
+def test_a_node_that_a_resume_is_about_to_try_again_is_unfinished(make: Make) -> None:
     rollout = make.rollout(
         nodes=("a", "b"), phase=RolloutPhase.HALTED, annotations={RESUME_ANNOTATION: "please"}
     )
@@ -219,7 +220,7 @@ def test_a_node_that_a_resume_is_about_to_try_again_is_unfinished(make: Any) -> 
 
 
 @pytest.mark.rule("OP-08")
-def test_the_same_resume_annotation_forgives_only_once(make: Any) -> None:
+def test_the_same_resume_annotation_forgives_only_once(make: Make) -> None:
     rollout = make.rollout(
         nodes=("a", "b"),
         annotations={RESUME_ANNOTATION: "please"},
@@ -231,7 +232,7 @@ def test_the_same_resume_annotation_forgives_only_once(make: Any) -> None:
     assert seen(make, rollout, failed_again).phase is RolloutPhase.HALTED
 
 
-def test_the_last_failure_within_the_limit_completes_it(make: Any) -> None:
+def test_the_last_failure_within_the_limit_completes_it(make: Make) -> None:
     rollout = make.rollout(nodes=("a",), strategy={"maxFailures": 1})
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8, -7), done=-7)
     status = seen(make, rollout, failed)
@@ -240,7 +241,7 @@ def test_the_last_failure_within_the_limit_completes_it(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-07")
-def test_paused_is_a_condition_as_long_as_it_lasts(make: Any) -> None:
+def test_paused_is_a_condition_as_long_as_it_lasts(make: Make) -> None:
     rollout = make.rollout(nodes=("a",), paused=True)
     status = seen(make, rollout, make.replacement("a"))
     assert condition(status, "Paused") == ("True", "Paused")
@@ -249,7 +250,7 @@ def test_paused_is_a_condition_as_long_as_it_lasts(make: Any) -> None:
 
 
 @pytest.mark.rule("OP-11")
-def test_the_estimate_extends_the_mean_of_the_drained_nodes(make: Any) -> None:
+def test_the_estimate_extends_the_mean_of_the_drained_nodes(make: Make) -> None:
     rollout = make.rollout(nodes=tuple("abcde"), strategy={"maxConcurrent": 2, "settleSeconds": 5})
     children = [
         make.replacement("a", step=Step.DONE, started=-60, done=-50),
@@ -261,7 +262,7 @@ def test_the_estimate_extends_the_mean_of_the_drained_nodes(make: Any) -> None:
     assert seen(make, rollout, *children[2:]).estimated_completion is None
 
 
-def test_blocked_pods_are_listed_in_order_with_a_complete_count(make: Any) -> None:
+def test_blocked_pods_are_listed_in_order_with_a_complete_count(make: Make) -> None:
     rollout = make.rollout(nodes=("a",))
     child = make.replacement("a", step=Step.DRAINING)
     blockers = [

@@ -9,8 +9,8 @@ import pytest
 from navarchos.client import Client
 from navarchos.operator import taints
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS
+from navarchos.operator.clients import operator_clients
 from navarchos.operator.nodes import NODES
-from navarchos.operator.objects import make_objects
 from navarchos.operator.taints.decide import TAINT
 from navarchos.runtime import Manager
 from navarchos.testing.apiserver import ApiServer, Fault
@@ -71,7 +71,7 @@ class Cluster:
 
 
 def _set_up(manager: Manager) -> None:
-    taints.add_to_manager(manager, make_objects(manager))
+    taints.add_to_manager(manager, operator_clients(manager))
 
 
 @pytest.fixture

@@ -1,9 +1,8 @@
 """Whether a node bears the taint, from what is known of it."""
 
-from typing import Any
-
 import msgspec
 import pytest
+from tests.unit.operator.conftest import Make
 
 from navarchos.client.taints import Taint
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
@@ -19,28 +18,28 @@ from navarchos.operator.taints.decide import (
 FOREIGN = Taint("dedicated", "gpu", "NoSchedule")
 
 
-def replacement(make: Any, *, step: Step = Step.WAITING, wants: bool = True) -> NodeReplacement:
+def replacement(make: Make, *, step: Step = Step.WAITING, wants: bool = True) -> NodeReplacement:
     found: NodeReplacement = make.replacement("a", step=step, strategy={"taintWaitingNodes": wants})
     return found
 
 
 @pytest.mark.parametrize("step", list(Step))
-def test_a_replacement_wants_it_until_it_is_finished(make: Any, step: Step) -> None:
+def test_a_replacement_wants_it_until_it_is_finished(make: Make, step: Step) -> None:
     assert wants_taint(replacement(make, step=step)) is (step not in {Step.DONE, Step.FAILED})
 
 
-def test_nobody_wants_it_who_did_not_ask_for_it(make: Any) -> None:
+def test_nobody_wants_it_who_did_not_ask_for_it(make: Make) -> None:
     assert not wants_taint(replacement(make, wants=False))
 
 
-def test_a_replacement_that_is_being_deleted_does_not_want_it(make: Any) -> None:
+def test_a_replacement_that_is_being_deleted_does_not_want_it(make: Make) -> None:
     strategy = {"taintWaitingNodes": True}
 
     assert wants_taint(make.replacement("a", strategy=strategy))
     assert not wants_taint(make.replacement("a", strategy=strategy, deleting=True))
 
 
-def test_a_node_that_came_back_under_its_name_is_not_the_one_that_is_meant(make: Any) -> None:
+def test_a_node_that_came_back_under_its_name_is_not_the_one_that_is_meant(make: Make) -> None:
     asked = [replacement(make)]
 
     assert is_wanted(make.node("a", uid=asked[0].spec.node_uid), asked)
@@ -56,7 +55,7 @@ def test_taints_of_others_stay_as_they_are_in_their_order() -> None:
     assert desired_taints((FOREIGN,), wanted=False) == (FOREIGN,)
 
 
-def test_the_key_is_ours_whatever_somebody_made_of_its_effect(make: Any) -> None:
+def test_the_key_is_ours_whatever_somebody_made_of_its_effect(make: Make) -> None:
     hard = Taint(TAINT.key, effect="NoSchedule")
     node = msgspec.structs.replace(make.node("a"), spec=NodeSpec(taints=(hard,)))
 

@@ -36,7 +36,7 @@ VERSION: Final = "v1alpha1"
 IntOrPercent = Annotated[
     int | str,
     Meta(
-        description="A number, or a share of all nodes such as 10%.",
+        description="A number, or a percentage of all nodes such as 10%.",
         extra_json_schema={
             "x-kubernetes-int-or-string": True,
             "x-kubernetes-validations": [
@@ -54,14 +54,14 @@ Seconds = Annotated[int, Meta(ge=0, le=31_536_000)]
 
 
 class NodeFailurePolicy(StrEnum):
-    """What happens to the cordon that we set when a node fails."""
+    """What happens to the operator's cordon when a node fails."""
 
     UNCORDON = "Uncordon"
     KEEP = "Keep"
 
 
 class PendingPodsPolicy(StrEnum):
-    """Which Pending pods hold up the next node."""
+    """Which Pending pods delay the next node."""
 
     EVICTED = "Evicted"
     ANY = "Any"
@@ -69,21 +69,21 @@ class PendingPodsPolicy(StrEnum):
 
 
 class ControlPlanePolicy(StrEnum):
-    """Whether nodes of the control plane wait until the others of them are well."""
+    """Whether a control-plane node waits until all other control-plane nodes are Ready."""
 
     GUARD = "Guard"
     IGNORE = "Ignore"
 
 
 class TimeoutPolicy(StrEnum):
-    """What a drain does when its time is up."""
+    """What a drain does when its timeout has passed."""
 
     FAIL = "Fail"
     HOLD = "Hold"
 
 
 class EscalationAction(StrEnum):
-    """What an escalation stage does to the pods that are still there."""
+    """What an escalation stage does to the pods that remain on the node."""
 
     DELETE_UNHEALTHY = "DeleteUnhealthy"
     DELETE = "Delete"
@@ -93,12 +93,12 @@ class Replacement(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """How a node is replaced."""
 
     priority: Annotated[
-        int, Meta(description="Higher goes first.", ge=-2_147_483_648, le=2_147_483_647)
+        int, Meta(description="Higher priorities start first.", ge=-2_147_483_648, le=2_147_483_647)
     ] = 0
 
 
 class Strategy(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """How many nodes at once, in which order, and what a failure means."""
+    """How many nodes are replaced at once, in which order, and how failures are handled."""
 
     max_concurrent: Annotated[
         IntOrPercent,
@@ -117,55 +117,59 @@ class Strategy(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
     max_failures: Annotated[
         IntOrPercent,
         Meta(
-            description="More failed nodes than this and the rollout is Halted. As many, less "
-            "those that failed, may be stalled while others start beside them. A percentage is of "
-            "the rollout's nodes, rounded down."
+            description="The rollout is Halted when more nodes than this have failed. Stalled "
+            "nodes release their slot as long as stalled and failed nodes together are not more "
+            "than this. A percentage is of the rollout's nodes, rounded down."
         ),
     ] = 0
     retries: Annotated[
         int,
         Meta(
-            description="A failed node is tried again this often, after all others of its "
-            "priority.",
+            description="How many times a failed node is tried again, after all other nodes of "
+            "its priority.",
             ge=0,
             le=100,
         ),
     ] = 1
     on_node_failure: Annotated[
         NodeFailurePolicy,
-        Meta(description="What happens to the cordon we set when a node fails."),
+        Meta(
+            description="What happens to the operator's cordon when a node fails: uncordon the "
+            "node (Uncordon), or leave it cordoned (Keep)."
+        ),
     ] = NodeFailurePolicy.UNCORDON
-    settle_seconds: Annotated[Seconds, Meta(description="Pause after each node.")] = 0
+    settle_seconds: Annotated[Seconds, Meta(description="Seconds to wait after each node.")] = 0
     pending_pods: Annotated[
         PendingPodsPolicy,
         Meta(
-            description="Wait before the next node while pods are Pending: those that replace "
-            "pods we evicted (Evicted), any in the cluster (Any), or never (Ignore)."
+            description="Which Pending pods delay the next node: pods that replace evicted pods "
+            "(Evicted), all pods of the cluster (Any), or no pods (Ignore)."
         ),
     ] = PendingPodsPolicy.EVICTED
     pending_pods_timeout_seconds: Annotated[
-        Seconds, Meta(description="After this long the wait for Pending pods fails the node.")
+        Seconds,
+        Meta(description="The attempt fails when it has waited this long for Pending pods."),
     ] = 600
     control_plane: Annotated[
         ControlPlanePolicy,
         Meta(
             description="A node with the label node-role.kubernetes.io/control-plane starts only "
-            "while all others of them are Ready and none is in flight (Guard), or like any "
-            "other node (Ignore)."
+            "while all other nodes with that label are Ready and not in flight (Guard), or like "
+            "any other node (Ignore)."
         ),
     ] = ControlPlanePolicy.GUARD
     taint_waiting_nodes: Annotated[
         bool,
         Meta(
-            description="Nodes that are not finished bear the taint "
-            "navarchos.pusher.com/to-be-replaced:PreferNoSchedule, so that evicted pods go to "
-            "nodes that stay, where there is room, and are moved once."
+            description="Unfinished nodes have the taint "
+            "navarchos.pusher.com/to-be-replaced:PreferNoSchedule, so that the scheduler prefers "
+            "other nodes for evicted pods and a pod is moved only once."
         ),
     ] = False
 
 
 class EscalationStage(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Past its time, a stage deletes pods that evictions could not move."""
+    """A stage deletes pods that could not be evicted in time."""
 
     after_seconds: Annotated[
         Seconds, Meta(description="Counted from the first eviction on the node.")
@@ -176,7 +180,7 @@ class EscalationStage(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
     ]
     namespaces: Annotated[
         tuple[Annotated[str, Meta(max_length=63)], ...],
-        Meta(description="Only pods of these namespaces; all when empty.", max_length=100),
+        Meta(description="Only pods of these namespaces; of all when empty.", max_length=100),
     ] = ()
     pod_selector: Annotated[
         LabelSelectorSpec | None, Meta(description="Only pods with these labels.")
@@ -184,55 +188,62 @@ class EscalationStage(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
 
 
 class DrainSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """How a node is emptied: the options of `kubectl drain`, and an end."""
+    """How a node is drained: the options of `kubectl drain`, timeouts and escalation."""
 
     grace_period_seconds: Annotated[
-        int, Meta(description="Time to terminate; -1 is the pod's own.", ge=-1, le=31_536_000)
+        int,
+        Meta(description="Seconds to terminate; -1: as in the pod.", ge=-1, le=31_536_000),
     ] = -1
     timeout_seconds: Annotated[
         Seconds,
-        Meta(description="Longest drain, counted from the first eviction; 0 is no limit."),
+        Meta(description="Timeout of the drain, counted from the first eviction; 0: no timeout."),
     ] = 900
     on_timeout: Annotated[
-        TimeoutPolicy, Meta(description="Give the node up (Fail), or keep trying (Hold).")
+        TimeoutPolicy,
+        Meta(description="After the timeout, fail the drain (Fail) or keep trying (Hold)."),
     ] = TimeoutPolicy.FAIL
     force: Annotated[
-        bool, Meta(description="Also remove pods that no controller would bring back.")
+        bool, Meta(description="Also remove pods that no controller would recreate.")
     ] = False
     delete_empty_dir_data: Annotated[
-        bool, Meta(description="Also remove pods whose emptyDir data is lost with them.")
+        bool, Meta(description="Also remove pods that have emptyDir volumes; their data is lost.")
     ] = True
     ignore_daemon_sets: Annotated[
-        bool, Meta(description="Leave the pods of DaemonSets alone instead of refusing.")
+        bool,
+        Meta(description="Ignore the pods of DaemonSets; otherwise they make the drain fail."),
     ] = True
     disable_eviction: Annotated[
-        bool, Meta(description="Delete pods, which passes over their budgets.")
+        bool,
+        Meta(description="Delete pods instead of evicting them; this bypasses their budgets."),
     ] = False
     pod_selector: Annotated[
         LabelSelectorSpec | None, Meta(description="Only pods with these labels are removed.")
     ] = None
     skip_wait_for_delete_timeout_seconds: Annotated[
         Seconds,
-        Meta(description="Do not wait for pods that terminate for longer than this; 0 waits."),
+        Meta(
+            description="Do not wait for pods that have been terminating for longer than this; "
+            "0: always wait."
+        ),
     ] = 0
     eviction_retry_seconds: Annotated[
-        int, Meta(description="Pause before a refused eviction is tried again.", ge=1, le=3600)
+        int, Meta(description="Seconds before a refused eviction is tried again.", ge=1, le=3600)
     ] = 5
     escalation: Annotated[
         tuple[EscalationStage, ...],
-        Meta(description="Stages for pods that cannot be evicted in time.", max_length=10),
+        Meta(description="Stages that delete pods which were not evicted in time.", max_length=10),
     ] = ()
 
 
 class PodNote(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A pod and why it is listed."""
+    """A pod, and why it is in this list."""
 
     name: Annotated[str, Meta(description="namespace/name")]
     reason: str = ""
 
 
 class OwnerKey(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """The controller of a pod that we evicted."""
+    """The controller of an evicted pod."""
 
     namespace: str
     kind: str
@@ -244,7 +255,7 @@ def resolve_count(value: int | str, total: int, *, round_up: bool) -> int:
     """Turn a number or a percentage of `total` into a number.
 
     Raises:
-        ConfigError: A text that is no percentage.
+        ConfigError: `value` is a text but not a percentage.
     """
     if isinstance(value, int):
         return value
@@ -260,11 +271,11 @@ def status_diff(before: msgspec.Struct, after: msgspec.Struct) -> dict[str, obje
 
 
 def _plain_status(status: msgspec.Struct) -> dict[str, object]:
-    """Return a status as it stands on the wire, counts of 0 included.
+    """Return a status as JSON data, including counts of 0.
 
-    Defaults are left out, but not those of counts, so that the columns of kubectl
-    show 0 instead of nothing. A status without a phase has never been written and
-    has none: so the first difference to it carries all counts.
+    Other default values are left out. Counts are kept, so that the columns of kubectl show 0
+    instead of nothing. A status without a phase was never written: it has no counts, so that
+    the first patch contains all of them.
     """
     plain: dict[str, object] = msgspec.to_builtins(status)
     if "phase" in plain:

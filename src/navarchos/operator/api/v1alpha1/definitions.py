@@ -1,7 +1,7 @@
-"""How the three kinds are served: names, columns, selectable fields.
+"""CustomResourceDefinitions of the three kinds: names, columns, selectable fields.
 
-Short names and columns of rollouts and replacements are those published in
-2019, in their order; scripts read them. What is new comes after, or wide.
+The short names and the columns of rollouts and replacements were published in 2019, in this
+order, and scripts read them. New columns come after them or have priority 1 (`-o wide`).
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""NodeDrain: cordon one node, empty it, report."""
+"""NodeDrain: cordons one node and evicts its pods."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -30,7 +30,7 @@ __all__ = [
 
 
 class DrainPhase(StrEnum):
-    """The phase of a drain."""
+    """The published summary of a drain."""
 
     PENDING = "Pending"
     DRAINING = "Draining"
@@ -58,7 +58,7 @@ class DrainCondition(StrEnum):
 
 
 class NodeDrainSpec(DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Which node, and how. Name and uid of the node never change."""
+    """Which node to drain, and how. Name and uid of the node never change."""
 
     node_name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
     node_uid: Annotated[
@@ -70,13 +70,16 @@ class NodeDrainSpec(DrainSpec, frozen=True, rename="camel", gc=False, kw_only=Tr
         ),
     ] = msgspec.field(default="", name="nodeUID")
     uncordon_on_delete: Annotated[
-        bool, Meta(description="Undo the cordon, if it was ours, when this object is deleted.")
+        bool,
+        Meta(
+            description="Uncordon the node when this object is deleted, if this drain cordoned it."
+        ),
     ] = True
-    paused: Annotated[bool, Meta(description="No further eviction is sent.")] = False
+    paused: Annotated[bool, Meta(description="No further pod is evicted.")] = False
 
 
 class Blocker(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """A pod that has to go and does not, and why."""
+    """A pod that blocks the drain, and why."""
 
     namespace: str
     pod: str
@@ -91,14 +94,14 @@ class Blocker(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
 class NodeDrainStatus(
     msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
 ):
-    """How far the drain is. Pods are written `namespace/name`."""
+    """The progress of the drain. Pods are written `namespace/name`."""
 
     phase: DrainPhase | None = None
     reason: Annotated[str, Meta(description="Why the drain is in its phase, for programs.")] = ""
     message: str = ""
     observed_generation: int = 0
     start_timestamp: Annotated[
-        datetime | None, Meta(description="The first eviction; timeouts count from here.")
+        datetime | None, Meta(description="Time of the first eviction; timeouts count from it.")
     ] = None
     completion_timestamp: datetime | None = None
     total: int = 0
@@ -118,12 +121,12 @@ class NodeDrainStatus(
 
     @property
     def is_final(self) -> bool:
-        """Whether the drain has ended; False for a drain without a phase."""
+        """Whether the drain has ended: nothing changes it any more."""
         return self.phase is not None and self.phase.is_final
 
 
 class NodeDrain(Object, frozen=True):
-    """Cordons one node and empties it."""
+    """Cordons one node and evicts its pods."""
 
     spec: Annotated[
         NodeDrainSpec,

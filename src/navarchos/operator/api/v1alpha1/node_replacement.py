@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, assert_never
 
 import msgspec
 from msgspec import Meta
@@ -43,7 +43,7 @@ class ReplacementPhase(StrEnum):
 
 
 class Step(StrEnum):
-    """Where a node is in the pipeline."""
+    """A step of the node pipeline."""
 
     WAITING = "Waiting"
     RESERVED = "Reserved"
@@ -59,26 +59,28 @@ class Step(StrEnum):
         match self:
             case Step.WAITING:
                 return ReplacementPhase.NEW
+            case Step.RESERVED | Step.CORDONED | Step.DRAINING | Step.RELEASING:
+                return ReplacementPhase.IN_PROGRESS
             case Step.DONE:
                 return ReplacementPhase.COMPLETED
             case Step.FAILED:
                 return ReplacementPhase.FAILED
             case _:
-                return ReplacementPhase.IN_PROGRESS
+                assert_never(self)
 
     @property
     def in_flight(self) -> bool:
-        """Whether something is done to a node in this step."""
-        return not (self is Step.WAITING or self.is_finished)
+        """Whether the operator works on the node in this step."""
+        return self.phase is ReplacementPhase.IN_PROGRESS
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more is done to the node, unless a person asks for it."""
-        return self is Step.DONE or self is Step.FAILED
+        """Whether the replacement has ended; only `navarchos resume` starts it again."""
+        return self.phase in {ReplacementPhase.COMPLETED, ReplacementPhase.FAILED}
 
 
 class StepStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """The present step, since when, and until when at the latest."""
+    """The current step, when it started, and its deadline."""
 
     name: Step
     started_at: datetime | None = None
@@ -87,7 +89,7 @@ class StepStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
 
 
 class AttemptFailure(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """An attempt that failed, when, and why."""
+    """A failed attempt: when it failed, and why."""
 
     attempt: Annotated[int, Meta(description="Counted from 1.")]
     at: datetime
@@ -96,7 +98,7 @@ class AttemptFailure(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_o
 
 
 class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Which node, and how. Name and uid of the node never change."""
+    """Which node to replace, and how. Name and uid of the node never change."""
 
     node_name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
     node_uid: Annotated[
@@ -110,15 +112,15 @@ class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False,
     replacement: Replacement = Replacement()
     strategy: Strategy = Strategy()
     drain: DrainSpec = DrainSpec()
-    paused: Annotated[bool, Meta(description="Does not start, and sends no further eviction.")] = (
-        False
-    )
+    paused: Annotated[
+        bool, Meta(description="The node does not start; no further pod is evicted.")
+    ] = False
 
 
 class NodeReplacementStatus(
     msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
 ):
-    """How far the node is. Pods are written `namespace/name`."""
+    """The progress of the node. Pods are written `namespace/name`."""
 
     phase: ReplacementPhase | None = None
     observed_generation: int = 0
@@ -126,20 +128,21 @@ class NodeReplacementStatus(
     stalled_since: Annotated[
         datetime | None,
         Meta(
-            description="Since when its pods do not go and it takes no slot: other nodes start "
-            "meanwhile, and it goes on."
+            description="Time at which the drain was considered stalled and released its slot. "
+            "The drain continues."
         ),
     ] = None
     attempts: Annotated[int, Meta(description="Attempts that have failed.")] = 0
     reset_attempts: Annotated[
-        int, Meta(description="Attempts that a person forgave; they no longer count.")
+        int,
+        Meta(description="Failed attempts that navarchos resume has reset; they do not count."),
     ] = 0
     resumed: Annotated[
-        str, Meta(description="The value of the resume annotation that was obeyed last.")
+        str, Meta(description="The value of the resume annotation that was applied last.")
     ] = ""
     failures: Annotated[
         tuple[AttemptFailure, ...],
-        Meta(description="The failed attempts that have not been forgiven, oldest first."),
+        Meta(description="The failed attempts that have not been reset, oldest first."),
     ] = ()
     node_pods: tuple[str, ...] = ()
     node_pods_count: int = 0
@@ -151,7 +154,7 @@ class NodeReplacementStatus(
     failed_pods_count: int = 0
     evicted_owners: Annotated[
         tuple[OwnerKey, ...],
-        Meta(description="Controllers whose pods were evicted; their Pending pods are waited for."),
+        Meta(description="Controllers of evicted pods. Their Pending pods delay the next node."),
     ] = ()
     start_timestamp: datetime | None = None
     completion_timestamp: datetime | None = None
@@ -159,7 +162,7 @@ class NodeReplacementStatus(
 
     @property
     def current(self) -> Step:
-        """The present step; a replacement nobody has looked at yet waits."""
+        """The current step; `Waiting` before the first reconcile."""
         return self.step.name if self.step is not None else Step.WAITING
 
     @property
@@ -169,18 +172,18 @@ class NodeReplacementStatus(
 
     @property
     def is_stalled(self) -> bool:
-        """Whether something is done to the node, and others start beside it."""
+        """Whether the node is in flight without a slot, so that other nodes start meanwhile."""
         return self.current.in_flight and self.stalled_since is not None
 
     @property
     def counted_attempts(self) -> int:
-        """The failed attempts that have not been forgiven."""
+        """The number of failed attempts that have not been reset."""
         return self.attempts - self.reset_attempts
 
 
 @prepare_decoding
 class NodeReplacement(Object, frozen=True):
-    """Takes one node out of service and lets it be replaced."""
+    """Drains one node, so that its machine can be replaced."""
 
     spec: Annotated[
         NodeReplacementSpec,

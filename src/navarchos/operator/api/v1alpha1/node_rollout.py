@@ -1,4 +1,4 @@
-"""NodeRollout: which nodes, in which order, within which limits."""
+"""NodeRollout: which nodes are replaced, in which order and within which limits."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -36,7 +36,7 @@ __all__ = [
 
 
 class RolloutPhase(StrEnum):
-    """Where a rollout stands. The first three are as published in 2019."""
+    """The published summary of a rollout. The first three are as in 2019."""
 
     NEW = "New"
     IN_PROGRESS = "InProgress"
@@ -45,7 +45,7 @@ class RolloutPhase(StrEnum):
 
 
 class NodeSelectorEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """Nodes by label, and how they are replaced."""
+    """Selects nodes by label, and says how they are replaced."""
 
     match_labels: Annotated[
         dict[str, str], Meta(description="Labels that a node must have.", max_length=64)
@@ -55,13 +55,13 @@ class NodeSelectorEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, k
         Meta(description="Conditions that a node's labels must meet.", max_length=64),
     ] = ()
     match_all: Annotated[
-        bool, Meta(description="Says that an entry without conditions means every node.")
+        bool, Meta(description="Confirms that an entry without conditions selects every node.")
     ] = False
     replacement: Replacement = Replacement()
 
 
 class NodeNameEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """One node by name, and how it is replaced. Overrides selectors."""
+    """Selects one node by name, and says how it is replaced. Overrides selectors."""
 
     name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
     replacement: Replacement = Replacement()
@@ -75,7 +75,7 @@ SelectorEntry = Annotated[
                 {
                     "rule": "self.matchAll || (has(self.matchLabels) && size(self.matchLabels) > 0)"
                     " || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
-                    "message": "selects every node; say matchAll: true if that is meant",
+                    "message": "selects every node; set matchAll: true to confirm",
                 }
             ]
         }
@@ -84,7 +84,7 @@ SelectorEntry = Annotated[
 
 
 class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """What is to be replaced, and how."""
+    """Which nodes to replace, and how."""
 
     node_selectors: Annotated[
         tuple[SelectorEntry, ...],
@@ -97,16 +97,16 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
     strategy: Strategy = Strategy()
     drain: DrainSpec = DrainSpec()
     paused: Annotated[
-        bool, Meta(description="No further node starts and no further eviction is sent.")
+        bool, Meta(description="No further node starts and no further pod is evicted.")
     ] = False
     ttl_seconds_after_finished: Annotated[
         Seconds | None,
-        Meta(description="Delete the rollout this long after it completed; never when absent."),
+        Meta(description="Delete the rollout this long after completion; never when absent."),
     ] = None
 
 
 class PlannedNode(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """A node of the set that was fixed when the rollout started."""
+    """A node of the rollout. The set of nodes is fixed when the rollout starts."""
 
     name: str
     uid: str
@@ -114,7 +114,7 @@ class PlannedNode(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class PriorityCount(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How far the nodes of one priority are."""
+    """The progress of the nodes of one priority."""
 
     priority: int
     total: int
@@ -123,7 +123,7 @@ class PriorityCount(msgspec.Struct, frozen=True, rename="camel", gc=False):
 
 
 class BlockedPod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
-    """A pod that keeps a node of this rollout from being drained."""
+    """A pod that blocks the drain of a node of this rollout."""
 
     node: str
     pod: Annotated[str, Meta(description="namespace/name")]
@@ -135,7 +135,7 @@ class BlockedPod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
 class NodeRolloutStatus(
     msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
 ):
-    """How far the rollout is. Names in lists are node names."""
+    """The progress of the rollout. Names in lists are node names."""
 
     phase: RolloutPhase | None = None
     observed_generation: int = 0
@@ -143,10 +143,10 @@ class NodeRolloutStatus(
     completion_timestamp: datetime | None = None
     estimated_completion: datetime | None = None
     nodes: Annotated[
-        tuple[PlannedNode, ...], Meta(description="The node set, fixed at the start.")
+        tuple[PlannedNode, ...], Meta(description="The nodes of the rollout, fixed at its start.")
     ] = ()
     nodes_not_found: Annotated[
-        tuple[str, ...], Meta(description="Names in the spec that no node had at the start.")
+        tuple[str, ...], Meta(description="Names in the spec that matched no node at the start.")
     ] = ()
     plan: tuple[PriorityCount, ...] = ()
     replacements_created: tuple[str, ...] = ()
@@ -159,17 +159,17 @@ class NodeRolloutStatus(
     in_flight_count: int = 0
     stalled: Annotated[
         tuple[str, ...],
-        Meta(description="Nodes whose pods do not go; others start beside them."),
+        Meta(description="Nodes whose drain is stalled. They do not occupy a slot."),
     ] = ()
     stalled_count: int = 0
     blocked: tuple[BlockedPod, ...] = ()
     blocked_count: int = 0
     halted_max_failures: Annotated[
         int | None,
-        Meta(description="maxFailures when the rollout was halted; raising it lets it go on."),
+        Meta(description="maxFailures when the rollout was halted; a higher value resumes it."),
     ] = None
     resumed: Annotated[
-        str, Meta(description="The value of the resume annotation that was obeyed last.")
+        str, Meta(description="The value of the resume annotation that was applied last.")
     ] = ""
     conditions: tuple[Condition, ...] = ()
 

@@ -1,8 +1,46 @@
-"""The pipeline of one node: one module per step.
+"""The steps of the node pipeline: one module and one pure decision per step.
 
-`Waiting → Reserved → Cordoned → Draining → Done`, or `Releasing` after a failed
-attempt, and from there `Waiting` again or `Failed`. A step's module holds one pure
-decision; nothing outside it knows what the step looks at. Later steps (preparing,
-acting on the machine, awaiting its successor, verifying) take their place in
-between without a change to the others.
+`Waiting → Reserved → Cordoned → Draining → Done`. A failed attempt leads from any step in
+flight to `Releasing`, and from there to `Waiting` again or to `Failed`.
+
+A new step takes:
+
+1. a member of `Step` and its phase, in `api/v1alpha1/node_replacement.py`;
+2. a module here with `decide`, and its case in `decide` below;
+3. `Advance` to it, from the module of the step before it;
+4. its case in `Pipeline._observe`, and a field of `Observation` if it decides from something new;
+5. for a new action: a class in `decision.py`, in the union `Action`, and its case in
+   `Pipeline._act`;
+6. its case in `ReplacementEvents`, a style in `cli/sandbox/view.py`, an entry in
+   `docs/operations.md`, and `make crds`.
+
+The type checker or a test names each of these places, except the third.
 """
+
+from typing import assert_never
+
+from navarchos.operator.api.v1alpha1 import Step
+from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
+from navarchos.operator.replacements.steps.decision import Decision, NoAction, Observation
+
+__all__ = ["decide"]
+
+
+def decide(observed: Observation) -> Decision:
+    """Decide what the current step of a replacement does now. Pure."""
+    step = observed.replacement.status.current
+    match step:
+        case Step.WAITING:
+            return waiting.decide(observed)
+        case Step.RESERVED:
+            return reserved.decide(observed)
+        case Step.CORDONED:
+            return cordoned.decide(observed)
+        case Step.DRAINING:
+            return draining.decide(observed)
+        case Step.RELEASING:
+            return releasing.decide(observed)
+        case Step.DONE | Step.FAILED:
+            return NoAction()
+        case _:
+            assert_never(step)

@@ -1,15 +1,22 @@
-"""Cordoned: no new pod comes; the drain is about to begin."""
+"""Cordoned: the node accepts no new pods, and its drain is about to begin."""
 
-from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, Step
-from navarchos.operator.replacements.steps.actions import Advance, Decision, FailAttempt, NoAction
+from navarchos.operator.api.v1alpha1 import DrainPhase, Step
+from navarchos.operator.replacements.steps.decision import (
+    DRAIN_DELETED,
+    Advance,
+    Decision,
+    NoAction,
+    Observation,
+)
 
 __all__ = ["decide"]
 
 
-def decide(drain: NodeDrain | None) -> Decision:
-    """Decide from the drain; `None` when it was deleted behind our back."""
+def decide(observed: Observation) -> Decision:
+    """Advance once the drain evicts pods or has ended; fail if it was deleted."""
+    drain = observed.drain
     if drain is None or drain.metadata.deletion_timestamp is not None:
-        return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
+        return DRAIN_DELETED
     if drain.status.is_final or drain.status.phase is DrainPhase.DRAINING:
         return Advance(Step.DRAINING)
     return NoAction()

@@ -1,31 +1,39 @@
-"""Draining: pods leave; the drain says when it is over and how it ended."""
+"""Draining: pods are evicted. The NodeDrain reports when this ends, and with which result."""
 
-from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain
-from navarchos.operator.history import NODE_GONE
-from navarchos.operator.replacements.steps.actions import (
+from typing import assert_never
+
+from navarchos.operator.api.v1alpha1 import DrainPhase
+from navarchos.operator.reasons import Reason
+from navarchos.operator.replacements.steps.decision import (
+    DRAIN_DELETED,
     Complete,
     CompleteWithoutNode,
     Decision,
     FailAttempt,
     NoAction,
+    Observation,
 )
 
 __all__ = ["decide"]
 
 
-def decide(drain: NodeDrain | None) -> Decision:
-    """Decide from the drain; `None` when it was deleted behind our back."""
+def decide(observed: Observation) -> Decision:
+    """Follow the result of the drain; fail if it was deleted."""
+    drain = observed.drain
     if drain is None:
-        return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
+        return DRAIN_DELETED
     status = drain.status
-    ended = status.is_final
-    if ended and status.reason == NODE_GONE:
+    if status.is_final and status.reason == Reason.NODE_GONE:
         return CompleteWithoutNode()
     if drain.metadata.deletion_timestamp is not None:
-        # Even a completed one: deleting it may have undone the cordon.
-        return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
-    if status.phase is DrainPhase.COMPLETED:
-        return Complete()
-    if status.phase is DrainPhase.FAILED:
-        return FailAttempt(status.reason or "DrainFailed", status.message)
-    return NoAction()
+        # Even a completed drain: its deletion may have uncordoned the node.
+        return DRAIN_DELETED
+    match status.phase:
+        case None | DrainPhase.PENDING | DrainPhase.DRAINING:
+            return NoAction()
+        case DrainPhase.COMPLETED:
+            return Complete()
+        case DrainPhase.FAILED:
+            return FailAttempt(status.reason or Reason.DRAIN_FAILED, status.message)
+        case _:
+            assert_never(status.phase)

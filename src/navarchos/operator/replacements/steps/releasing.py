@@ -1,29 +1,34 @@
-"""Releasing: an attempt failed; what it holds is given back before its slot is."""
+"""Releasing: an attempt has failed. Undo what it did to the node, then release the slot."""
 
-from navarchos.operator.api.v1alpha1 import NodeDrain, NodeFailurePolicy, NodeReplacement
-from navarchos.operator.replacements.steps.actions import (
+from typing import assert_never
+
+from navarchos.operator.api.v1alpha1 import NodeFailurePolicy
+from navarchos.operator.replacements.steps.decision import (
     Decision,
     DeleteDrain,
     KeepCordon,
     NoAction,
+    Observation,
     ReleaseSlot,
 )
 
 __all__ = ["decide"]
 
 
-def decide(replacement: NodeReplacement, drain: NodeDrain | None) -> Decision:
-    """Decide what happens to the cordon that the failed attempt set (OP-25).
+def decide(observed: Observation) -> Decision:
+    """Decide what happens to the cordon of the failed attempt (OP-25).
 
-    Args:
-        replacement: In step Releasing.
-        drain: The failed attempt's own drain; `None` once it is gone, or when the
-            attempt failed before it had one.
+    The drain is absent once it is deleted, or if the attempt failed before it had one.
     """
+    drain, policy = observed.drain, observed.replacement.spec.strategy.on_node_failure
     if drain is None:
         return ReleaseSlot()
     if drain.metadata.deletion_timestamp is not None:
         return NoAction()
-    if replacement.spec.strategy.on_node_failure is NodeFailurePolicy.UNCORDON:
-        return DeleteDrain()
-    return KeepCordon() if drain.spec.uncordon_on_delete else ReleaseSlot()
+    match policy:
+        case NodeFailurePolicy.UNCORDON:
+            return DeleteDrain()
+        case NodeFailurePolicy.KEEP:
+            return KeepCordon() if drain.spec.uncordon_on_delete else ReleaseSlot()
+        case _:
+            assert_never(policy)

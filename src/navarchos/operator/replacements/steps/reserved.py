@@ -1,36 +1,35 @@
-"""Reserved: the slot is taken; check the node, then create its drain."""
+"""Reserved: the node has a slot. Check the node, create its drain, wait for the cordon."""
 
-from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, Step
-from navarchos.operator.nodes import Node
+from navarchos.operator.api.v1alpha1 import NodeDrain, Step
 from navarchos.operator.replacements.attempt_drain import is_cordoned
-from navarchos.operator.replacements.steps.actions import (
+from navarchos.operator.replacements.steps.decision import (
+    DRAIN_DELETED,
     Advance,
     CompleteWithoutNode,
     CreateDrain,
     Decision,
-    FailAttempt,
     NoAction,
+    Observation,
 )
 
-__all__ = ["decide", "follow"]
+__all__ = ["decide"]
 
 
-def decide(replacement: NodeReplacement, node: Node | None) -> Decision:
-    """Decide while there is no drain yet.
-
-    Args:
-        replacement: In step Reserved.
-        node: The node of that name, just read from the server.
-    """
+def decide(observed: Observation) -> Decision:
+    """Create the drain, then follow it until it has cordoned the node."""
+    if observed.drain is not None:
+        return _follow(observed.drain)
+    replacement, node = observed.replacement, observed.node
+    if observed.is_abandoned:
+        return NoAction()
     if node is None or node.metadata.uid != replacement.spec.node_uid:
         return CompleteWithoutNode()
     return NoAction() if replacement.spec.paused else CreateDrain()
 
 
-def follow(drain: NodeDrain) -> Decision:
-    """Decide from the drain, once it exists."""
+def _follow(drain: NodeDrain) -> Decision:
     if drain.metadata.deletion_timestamp is not None:
-        return FailAttempt("DrainDeleted", "its NodeDrain was deleted")
+        return DRAIN_DELETED
     if drain.status.is_final:
         return Advance(Step.DRAINING)
     return Advance(Step.CORDONED) if is_cordoned(drain) else NoAction()

@@ -1,26 +1,24 @@
-"""Waiting: not started; what admission does not decide."""
+"""Waiting: the node has not started. Admission decides when; this step checks the node."""
 
-from navarchos.operator.api.v1alpha1 import NodeReplacement
-from navarchos.operator.nodes import Node
-from navarchos.operator.replacements.steps.actions import CompleteWithoutNode, Decision, NoAction
+from navarchos.operator.replacements.steps.decision import (
+    CompleteWithoutNode,
+    Decision,
+    NoAction,
+    Observation,
+    RecordNodeUid,
+)
 
-__all__ = ["decide", "may_be_gone"]
+__all__ = ["decide"]
 
 
-def may_be_gone(replacement: NodeReplacement, cached: Node | None) -> bool:
-    """Tell whether the cache shows another node, or none: then the server is asked.
+def decide(observed: Observation) -> Decision:
+    """Finish if the node is gone; fill in its uid if the spec has none.
 
-    Also true when a person created the replacement without a uid.
+    A node that is gone needs no slot, and its replacement finishes before its turn (OP-20).
     """
-    return cached is None or cached.metadata.uid != replacement.spec.node_uid
-
-
-def decide(replacement: NodeReplacement, node: Node | None) -> Decision:
-    """Decide on a node that was just read from the server.
-
-    A node that is gone needs no slot and no turn: it is done at once (OP-20).
-    """
+    node, uid = observed.node, observed.replacement.spec.node_uid
     if node is None:
         return CompleteWithoutNode()
-    uid = replacement.spec.node_uid
-    return CompleteWithoutNode() if uid and node.metadata.uid != uid else NoAction()
+    if not uid:
+        return RecordNodeUid(node.metadata.uid)
+    return NoAction() if node.metadata.uid == uid else CompleteWithoutNode()

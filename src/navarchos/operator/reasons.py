@@ -1,0 +1,147 @@
+"""Condition types, and the reasons of conditions, waits and events: all closed sets.
+
+`docs/operations.md` has an entry for each member, which a test checks.
+"""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final
+
+__all__ = ["ConditionType", "EventReason", "Reason", "WaitReason"]
+
+
+class ConditionType(StrEnum):
+    """The type of a condition in the status of a rollout, a replacement or a drain."""
+
+    REPLACEMENTS_CREATED = "ReplacementsCreated"
+    REPLACEMENTS_IN_PROGRESS = "ReplacementsInProgress"
+    NODES_FOUND = "NodesFound"
+    HALTED = "Halted"
+    PAUSED = "Paused"
+    WAITING = "Waiting"
+    NODE_CORDONED = "NodeCordoned"
+    NODE_DRAINED = "NodeDrained"
+
+
+class Reason(StrEnum):
+    """The reason of a condition, a finished step or a failed attempt.
+
+    The reasons of the condition `Waiting` while it is true are `WaitReason`.
+    """
+
+    # Of a rollout.
+    CREATED = "CreatedNodeReplacements"
+    CREATION_FAILED = "ErrorCreatingNodeReplacements"
+    NO_NODES_MATCHED = "NoNodesMatched"
+    NODES_NOT_FOUND = "NodesNotFound"
+    IN_PROGRESS = "StillProgressing"
+    COMPLETED = "ReplacementsCompleted"
+    COMPLETED_WITH_FAILURES = "CompletedWithSkipped"
+    ROLLOUT_HALTED = "RolloutHalted"
+    TOO_MANY_FAILURES = "TooManyFailures"
+    # Of a replacement.
+    STARTED = "Started"
+    DRAINED = "Drained"
+    FAILED = "Failed"
+    PENDING_PODS_TIMEOUT = "PendingPodsTimeout"
+    DRAIN_DELETED = "DrainDeleted"
+    DRAIN_FAILED = "DrainFailed"
+    NAME_TAKEN = "NameTaken"
+    # Of a drain; its replacement takes them over.
+    PAUSED = "Paused"
+    RESUMED = "Resumed"
+    DRAINING = "Draining"
+    HOLDING = "TimeoutHold"
+    NODE_DRAINED = "NodeDrained"
+    NODE_GONE = "NodeGone"
+    PODS_REFUSED = "PodsRefused"
+    TIMEOUT = "Timeout"
+    INVALID_SPEC = "InvalidSpec"
+    CORDONED = "NodeCordoned"
+    CORDONED_BEFORE = "CordonedBefore"
+    CORDONED_AGAIN = "CordonedAgain"
+    CORDON_FAILED = "ErrorCordoningNode"
+    PODS_CAME_LATE = "PodsCameLate"
+    UNCORDONED_BY_OTHERS = "UncordonedByOthers"
+
+
+class WaitReason(StrEnum):
+    """Why a node has not started: the reasons of the condition `Waiting`."""
+
+    QUEUED = "Queued"
+    HIGHER_PRIORITY = "HigherPriority"
+    MAX_CONCURRENT = "MaxConcurrent"
+    TOPOLOGY = "Topology"
+    CONTROL_PLANE = "ControlPlane"
+    SETTLING = "Settling"
+    PENDING_PODS = "PendingPods"
+    NODE_IN_FLIGHT = "NodeInFlight"
+    PAUSED = "Paused"
+    ROLLOUT_PAUSED = "RolloutPaused"
+    ROLLOUT_HALTED = "RolloutHalted"
+    ROLLOUT_NOT_READY = "RolloutNotReady"
+    INVALID_STRATEGY = "InvalidStrategy"
+
+    @property
+    def message(self) -> str:
+        """The reason in words, with what ends the wait.
+
+        It contains nothing that changes while the reason stays: an unchanged reason must not
+        cause a write.
+        """
+        return _MESSAGES[self]
+
+    @property
+    def report_delay(self) -> float:
+        """Seconds for which the reason is not written to the status.
+
+        A node whose wait ends within this time needs no write.
+        """
+        match self:
+            case WaitReason.QUEUED | WaitReason.MAX_CONCURRENT:
+                return 2.0
+            case WaitReason.ROLLOUT_NOT_READY:
+                # The status of the rollout says so too, and a large rollout takes time.
+                return 30.0
+            case _:
+                return 0.0
+
+
+_MESSAGES: Final[Mapping[WaitReason, str]] = {
+    WaitReason.QUEUED: "other nodes of this priority start first",
+    WaitReason.HIGHER_PRIORITY: "a node of a higher priority has not finished",
+    WaitReason.MAX_CONCURRENT: "as many nodes are in flight as strategy.maxConcurrent allows",
+    WaitReason.TOPOLOGY: "nodes in flight have another value of the label that "
+    "strategy.topologyKey names",
+    WaitReason.CONTROL_PLANE: "another control-plane node is not Ready or is in flight; with "
+    "strategy.controlPlane: Ignore this node would not wait",
+    WaitReason.SETTLING: "strategy.settleSeconds have not passed since the last node finished",
+    WaitReason.PENDING_PODS: "pods that strategy.pendingPods selects are Pending",
+    WaitReason.NODE_IN_FLIGHT: "another replacement is working on this node",
+    WaitReason.PAUSED: "spec.paused is set",
+    WaitReason.ROLLOUT_PAUSED: "spec.paused of the rollout is set",
+    WaitReason.ROLLOUT_HALTED: "the rollout is halted after too many failures; raise "
+    "strategy.maxFailures or resume the rollout",
+    WaitReason.ROLLOUT_NOT_READY: "the rollout has not created all of its replacements yet",
+    WaitReason.INVALID_STRATEGY: "strategy.maxConcurrent is neither a number nor a percentage",
+}
+
+
+class EventReason(StrEnum):
+    """The reason of an event. Each event reports a transition, never a retry (OP-64)."""
+
+    REPLACEMENTS_CREATED = "ReplacementsCreated"
+    REPLACEMENT_STARTED = "ReplacementStarted"
+    NODE_CORDONED = "NodeCordoned"
+    NODE_UNCORDONED = "NodeUncordoned"
+    POD_EVICTED = "PodEvicted"
+    EVICTION_BLOCKED = "EvictionBlocked"
+    BUDGET_BYPASSED = "BudgetBypassed"
+    NODE_DRAINED = "NodeDrained"
+    REPLACEMENT_COMPLETED = "ReplacementCompleted"
+    REPLACEMENT_FAILED = "ReplacementFailed"
+    REPLACEMENT_REQUEUE = "ReplacementRequeue"
+    ROLLOUT_COMPLETED = "RolloutCompleted"
+    ROLLOUT_HALTED = "RolloutHalted"
+    ROLLOUT_PAUSED = "RolloutPaused"
+    NODES_NOT_FOUND = "NodesNotFound"
