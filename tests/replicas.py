@@ -10,6 +10,7 @@ from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap
 from tests.integration.framework.waiting import LIMIT
 
 from navarchos.client import Client, ClientConfig
+from navarchos.leaderelection import LeaseTiming
 from navarchos.runtime import (
     DONE,
     Builder,
@@ -64,9 +65,7 @@ class Replica:
             name=LEASE,
             namespace=namespace,
             identity=name,
-            lease_duration=1.5 * renew_deadline,
-            renew_deadline=renew_deadline,
-            retry_period=retry_period,
+            timing=LeaseTiming(1.5 * renew_deadline, renew_deadline, retry_period),
         )
         options = ManagerOptions(
             metrics_address="127.0.0.1:0",

@@ -189,11 +189,11 @@ def test_definitions_that_come_later_are_waited_for_without_a_crash(
         for manager in managers:
             manager.launch()
         for manager in managers:
-            wait_for("a line about it", lambda m=manager: "waiting_for_kinds" in m.log())
+            wait_for("a line about it", lambda m=manager: "kinds_missing" in m.log())
         StopToken().wait(11)  # they look again every five seconds
         for manager in managers:
             assert not manager.is_ready(), "ready without its kinds"
-            told = [line for line in manager.log().splitlines() if "waiting_for_kinds" in line]
+            told = [line for line in manager.log().splitlines() if "kinds_missing" in line]
             assert len(told) == 1, told
             assert f"nodedrains.{GROUP}" in told[0]
             assert "kubectl create -f config/crds" in told[0]

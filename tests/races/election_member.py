@@ -19,7 +19,7 @@ from typing import Final
 
 from navarchos.client import Client, ClientConfig, ClientError, Resource
 from navarchos.clock import SystemClock
-from navarchos.leaderelection import LEASES, LeaseLost
+from navarchos.leaderelection import LEASES, LeaseLost, LeaseTiming
 from navarchos.meta import Object
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
 from navarchos.stopping import StopToken
@@ -132,9 +132,7 @@ def main(url: str, identity: str) -> int:
         lease = LeaderElectionOptions(
             *LEASE,
             identity=identity,
-            lease_duration=LEASE_DURATION,
-            renew_deadline=RENEW_DEADLINE,
-            retry_period=RETRY_PERIOD,
+            timing=LeaseTiming(LEASE_DURATION, RENEW_DEADLINE, RETRY_PERIOD),
         )
         manager = Manager(client, options=ManagerOptions(leader_election=lease), clock=clock)
         for _ in range(_WRITERS):

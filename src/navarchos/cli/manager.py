@@ -16,7 +16,7 @@ from navarchos.cli.options import ADDRESS, DURATION, GO_BOOL
 from navarchos.client import Client
 from navarchos.errors import ConfigError
 from navarchos.instrument import Instruments
-from navarchos.leaderelection import LeaseLost
+from navarchos.leaderelection import LeaseLost, LeaseTiming
 from navarchos.operator import setup
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions, MetricsSecurity
 from navarchos.stopping import StopToken
@@ -233,9 +233,7 @@ def _leader_election(settings: ManagerSettings, client: Client) -> LeaderElectio
     return LeaderElectionOptions(
         name=settings.leader_election_id,
         namespace=settings.leader_election_namespace or client.config.namespace,
-        lease_duration=settings.lease_duration,
-        renew_deadline=settings.renew_deadline,
-        retry_period=settings.retry_period,
+        timing=LeaseTiming(settings.lease_duration, settings.renew_deadline, settings.retry_period),
     )
 
 

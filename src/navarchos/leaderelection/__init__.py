@@ -1,14 +1,14 @@
-"""Leader election on a Lease: at most one process of several acts.
+"""Leader election on a Lease: at most one of several processes acts.
 
 ```python
 lock = LeaseLock(client, "kube-system", "widget-controller", unique_identity())
-elector = LeaderElector(lock, on_started_leading=work, on_stopped_leading=clean_up)
+elector = LeaderElector(lock, LeaderCallbacks(on_started_leading=work))
 elector.run(stop)        # returns when stopped, raises LeaseLost when the lease is lost
 ```
 
-Times that others wrote are never compared with ours: a lease counts as held for
-its duration from the moment at which *we* saw it change, by our own monotonic
-clock. So clocks may differ as they like, as long as they run equally fast.
+Timestamps of other processes are never compared with ours: a lease counts as held for its
+duration from the moment at which *this* process saw it change, by its own monotonic clock. So
+clocks may show different times, as long as they run equally fast.
 
 Upstream: client-go `tools/leaderelection`.
 """
@@ -20,7 +20,12 @@ from navarchos.leaderelection.candidacy import (
     candidate_identity,
     candidate_rbac,
 )
-from navarchos.leaderelection.elector import HEALTH_CHECK, LeaderElector
+from navarchos.leaderelection.elector import (
+    HEALTH_CHECK,
+    ElectorOptions,
+    LeaderCallbacks,
+    LeaderElector,
+)
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
 from navarchos.leaderelection.lease import LeaseRecord, LeaseTiming
 from navarchos.leaderelection.lock import (
@@ -38,6 +43,8 @@ __all__ = [
     "LEASE_CANDIDATES",
     "Candidacy",
     "Coordination",
+    "ElectorOptions",
+    "LeaderCallbacks",
     "LeaderElector",
     "LeaseLock",
     "LeaseLost",

@@ -1,4 +1,4 @@
-"""One attempt on the lease: take it, keep it, or give it back."""
+"""Attempts on a lease: acquire it, renew it, release it; and the lease as last observed."""
 
 import threading
 from collections.abc import Callable
@@ -28,9 +28,9 @@ _log = get_logger(__name__)
 
 
 class ObservedLease:
-    """The record seen last and the local moment at which it changed (LE-07).
+    """The last observed record and the local moment at which it changed (LE-07).
 
-    Threads: safe from any thread; one writes, many read.
+    Threads: safe from any thread; one thread writes, others read.
     """
 
     def __init__(self, identity: str, lease_duration: float, clock: Clock) -> None:
@@ -40,46 +40,46 @@ class ObservedLease:
         self._record_lock = threading.Lock()
         self._record: LeaseRecord | None = None  # guarded by _record_lock
         self._at = clock.monotonic()  # guarded by _record_lock
-        self._renewed_at: float | None = None  # guarded by _record_lock; by us, in this life
-        self._given_up = False  # guarded by _record_lock; we lead no more, whatever it says
+        self._renewed_at: float | None = None  # guarded by _record_lock; by this process
+        self._given_up = False  # guarded by _record_lock; stays set, whatever the record says
 
     @property
     def record(self) -> LeaseRecord | None:
-        """The record seen last; `None` before the first."""
+        """The last observed record; `None` before the first."""
         with self._record_lock:
             return self._record
 
     @property
     def holder(self) -> str:
-        """The holder seen last; empty if there was none."""
+        """The last observed holder; empty if there was none."""
         record = self.record
         return record.holder_identity if record is not None else ""
 
     @property
     def at(self) -> float:
-        """The monotonic instant from which the record counts."""
+        """The monotonic instant from which the record's duration counts."""
         with self._record_lock:
             return self._at
 
     @property
     def is_ours(self) -> bool:
-        """Whether the holder seen last is us, and we have not given up (LE-20)."""
+        """Whether the last observed holder is this process, which has not given up (LE-20)."""
         with self._record_lock:
             record, given_up = self._record, self._given_up
         return record is not None and record.holder_identity == self._identity and not given_up
 
     @property
     def renewed_at(self) -> float | None:
-        """The instant at which we sent the renewal that counts; `None` if none does.
+        """The instant at which this process sent its last successful renewal, or `None`.
 
-        Not the instant at which we read our own name: what we wrote in a request
-        whose answer was lost may have been seen by others long before.
+        Reading our own identity in the Lease does not count as a renewal: the record may come
+        from a request whose answer was lost, and other candidates may have seen it long before.
         """
         with self._record_lock:
             return None if self._given_up else self._renewed_at
 
-    def see(self, record: LeaseRecord) -> None:
-        """Take in what was read. The same record again changes nothing."""
+    def saw(self, record: LeaseRecord) -> None:
+        """Store a record that was read. The same record again changes nothing."""
         now = self._clock.monotonic()
         with self._record_lock:
             if record != self._record:
@@ -89,22 +89,22 @@ class ObservedLease:
                 self._renewed_at = None
 
     def wrote(self, record: LeaseRecord, *, sent_at: float) -> None:
-        """Take in what we wrote; it counts from the moment it was sent (LE-13)."""
+        """Store a record that was written; it counts from the moment it was sent (LE-13)."""
         with self._record_lock:
             self._record = record
             self._at = sent_at
             self._renewed_at = sent_at if record.holder_identity == self._identity else None
 
     def give_up(self) -> None:
-        """We lead no more, although the record may still name us."""
+        """Stop leading for good, although the record may still name this process."""
         with self._record_lock:
             self._given_up = True
 
     def is_valid(self) -> bool:
-        """Tell whether the lease is still its holder's, by the holder's own duration.
+        """Tell whether the lease has not expired, by the duration in its record.
 
-        A record that names a holder and no duration gets ours: a lease that
-        somebody else's program wrote is not ours to steal (PF-28).
+        For a record with a holder and without a duration, the configured duration is used: a
+        lease that another program wrote that way must not be taken at once (PF-28).
         """
         with self._record_lock:
             if self._record is None:
@@ -114,71 +114,74 @@ class ObservedLease:
 
 
 class LeaseAttempt(Enum):
-    """How an attempt ended."""
+    """The result of an attempt."""
 
-    HELD = auto()  # the lease is ours, renewed just now
-    TAKEN = auto()  # somebody else holds it, validly
-    FAILED = auto()  # we could not find out, or lost a race
+    HELD = auto()  # this process holds the lease and has just renewed it
+    TAKEN = auto()  # another candidate holds a valid lease
+    FAILED = auto()  # a request failed, or another candidate wrote first
 
 
 class LeaseAcquirer:
-    """Attempts on one lock. Knows no loops, threads or callbacks.
+    """Makes single attempts on one lock, without loops, threads or callbacks.
 
-    Threads: owned by one.
+    Threads: for one thread.
     """
 
     def __init__(
         self,
         lock: Lock,
         timing: LeaseTiming,
-        observation: ObservedLease,
+        observed: ObservedLease,
         clock: Clock,
         slowpath: Counter,
     ) -> None:
         self._lock = lock
         self._timing = timing
-        self._observed = observation
+        self._observed = observed
         self._clock = clock
         self._slowpath = slowpath
 
     def attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
-        """Take the lease, or renew it (LE-08).
+        """Acquire or renew the lease (LE-08).
 
         Args:
-            deadline: Monotonic instant at which no request may be under way any
-                more; `None` for candidates, who risk nothing.
+            deadline: Monotonic instant at which no request may be in flight any more. `None`
+                for candidates, which risk nothing by a late request.
         """
         before = self._observed.record
         if before is not None and self._observed.is_ours and self._observed.is_valid():
-            # Nobody may have changed it, so the version we know is good (LE-10).
+            # No other candidate may have changed it, so the known version is good (LE-10).
             if self._update(before, deadline):
                 return LeaseAttempt.HELD
             self._slowpath.inc()
         return self._attempt_after_reading(deadline)
 
     def release(self) -> bool:
-        """Give the lease back, so that others need not wait for its end (LE-17).
+        """Release the lease, so that other candidates need not wait until it expires (LE-17).
 
-        All guarded work must have ended. Returns whether it was given back.
+        The work of the leader must have ended before.
+
+        Returns:
+            Whether this process held the lease and has released it.
         """
         deadline = self._clock.monotonic() + self._timing.renew_deadline
         for _ in range(_RELEASE_TRIES):
             try:
                 current = self._lock.get(timeout=self._timeout(deadline))
                 if current.holder_identity != self._lock.identity:
-                    # What we remember does not count: between our last renewal and
-                    # now somebody may have begun to lead (LE-18, RT-18).
-                    self._observed.see(current)
+                    # The last observed holder does not count: between our last renewal and now
+                    # another candidate may have become leader (LE-18, RT-18).
+                    self._observed.saw(current)
                     return False
-                given_back = self._released(current)
+                released = self._released(current)
                 sent_at = self._clock.monotonic()
-                self._lock.update(given_back, timeout=self._timeout(deadline))
+                self._lock.update(released, timeout=self._timeout(deadline))
             except Conflict:
                 continue
             except ClientError as error:
                 _log.warning("lease_not_released", lease=self._lock.describe(), error=str(error))
                 return False
-            self._observed.wrote(given_back, sent_at=sent_at)
+            self._observed.wrote(released, sent_at=sent_at)
             return True
         return False
 
@@ -188,9 +191,9 @@ class LeaseAcquirer:
         except NotFound:
             return LeaseAttempt.HELD if self._create(deadline) else LeaseAttempt.FAILED
         except ClientError as error:
-            self._failed("lease_not_read", error)
+            self._log_failure("lease_not_read", error)
             return LeaseAttempt.FAILED
-        self._observed.see(current)
+        self._observed.saw(current)
         holder = current.holder_identity
         if holder and holder != self._lock.identity and self._observed.is_valid():
             return LeaseAttempt.TAKEN
@@ -210,39 +213,38 @@ class LeaseAcquirer:
         try:
             write(record, timeout=self._timeout(deadline))
         except ClientError as error:
-            self._failed("lease_not_written", error)
+            self._log_failure("lease_not_written", error)
             return False
         self._observed.wrote(record, sent_at=sent_at)
         return True
 
     def _record(self, before: LeaseRecord | None) -> LeaseRecord:
-        return renewed_record(
-            self._lock.identity, self._timing.lease_duration, self._clock.now(), before
-        )
+        now = self._clock.now()
+        return renewed_record(self._lock.identity, self._timing.lease_duration, now, before)
 
     def _released(self, current: LeaseRecord) -> LeaseRecord:
         return released_record(self._clock.now(), current)
 
     def _timeout(self, deadline: float | None) -> float:
-        """A running request cannot be cancelled, so it must not outlive us (LE-13)."""
+        # A request in flight cannot be cancelled, so it must not outlast the lease (LE-13).
         limit = self._timing.request_timeout
         if deadline is None:
             return limit
         return max(0.001, min(limit, deadline - self._clock.monotonic()))
 
-    def _failed(self, event: str, error: ClientError) -> None:
+    def _log_failure(self, event: str, error: ClientError) -> None:
         _log.warning(event, lease=self._lock.describe(), error=str(error))
 
 
 class CoordinatedLeaseAcquirer(LeaseAcquirer):
-    """Attempts on a lock whose holder somebody else names: the API server (LE-22).
+    """Makes attempts on a lock whose holder the API server names (LE-22).
 
-    Never creates a lease and never takes one: it keeps what names us, while it is valid
-    and nobody is preferred to us.
+    Never creates a lease and never takes one over: it renews a lease that names this process,
+    while that lease is valid and the server does not prefer another candidate.
 
     Args:
-        withdraw: Ends our candidacy. Called before the lease is given back, or we would
-            be elected again.
+        withdraw: Ends the candidacy. Called before the lease is released, or the server would
+            elect this process again.
         rest: See `LeaseAcquirer`.
     """
 
@@ -251,15 +253,15 @@ class CoordinatedLeaseAcquirer(LeaseAcquirer):
         self._withdraw = withdraw
 
     def attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
-        """Keep the lease if it is ours."""
+        """Renew the lease if it names this process."""
         try:
             current = self._lock.get(timeout=self._timeout(deadline))
         except ClientError as error:
-            # One that does not exist is nothing to tell: nobody was elected yet.
+            # A lease that does not exist is not worth a warning: no leader was elected yet.
             if not isinstance(error, NotFound):
-                self._failed("lease_not_read", error)
+                self._log_failure("lease_not_read", error)
             return LeaseAttempt.FAILED
-        self._observed.see(current)
+        self._observed.saw(current)
         if not self._observed.is_valid():
             return LeaseAttempt.FAILED
         if current.holder_identity != self._lock.identity or current.preferred_holder:
@@ -267,9 +269,9 @@ class CoordinatedLeaseAcquirer(LeaseAcquirer):
         return LeaseAttempt.HELD if self._update(current, deadline) else LeaseAttempt.FAILED
 
     def release(self) -> bool:
-        """Withdraw, then let the lease end: the server names the next one within seconds."""
+        """Withdraw, then let the lease expire: the server names the next leader in seconds."""
         self._withdraw()
-        # The lease goes on to name us, and the fence must not open again for that.
+        # The lease still names this process, and the fence must not open again for that.
         self._observed.give_up()
         return super().release()
 
@@ -277,6 +279,6 @@ class CoordinatedLeaseAcquirer(LeaseAcquirer):
         return coordinated_record(super()._record(before), before)
 
     def _released(self, current: LeaseRecord) -> LeaseRecord:
-        # It goes on to name us: Kubernetes' coordinator follows the holder of a lease
-        # without looking whether there is one, and the API server dies of that (1.36).
+        # The lease keeps its holder: Kubernetes' coordinator reads the holder of a lease without
+        # checking whether there is one, and the API server panics if there is none (1.36).
         return replace(self._record(current), lease_duration_seconds=1)

@@ -1,4 +1,4 @@
-"""Standing for election where the API server elects: LeaseCandidate objects (LE-22)."""
+"""Candidates of coordinated election, where the API server elects: LeaseCandidate (LE-22)."""
 
 import re
 import socket
@@ -38,41 +38,42 @@ LEASE_CANDIDATES: Final[Resource[dict[str, Any]]] = Resource(
 )
 """Served by Kubernetes 1.33 and later with the feature gate CoordinatedLeaderElection."""
 
-_RENEW_EVERY: Final = 300.0  # as client-go; the server forgets a candidate after half an hour
+_RENEW_EVERY: Final = 300.0  # as client-go; the server forgets a candidate after 30 minutes
 _BACKOFF: Final = Backoff(base=0.5, cap=10.0, jitter=0.5)
-_REQUEST_LIMIT: Final = 5.0  # for so long the server waits for an answer to its ping
+_REQUEST_LIMIT: Final = 5.0  # the server waits this long for the answer to its ping
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?")
 
 _log = get_logger(__name__)
 
 
 def candidate_rbac() -> tuple[PolicyRule, ...]:
-    """Return what a candidacy asks of the server, in the Lease's namespace.
+    """Return the permissions that a candidacy needs in the namespace of the Lease.
 
-    Beside `lease_rbac`. Names are new with each process, so they cannot limit it.
+    They come in addition to `lease_rbac`. They are not limited to names, because each process
+    uses a new name.
     """
     return (PolicyRule(LEASE_CANDIDATES, ("create", "patch", "delete", "list", "watch")),)
 
 
 def candidate_identity() -> str:
-    """Return a name for this process that no other has, and that an object may have."""
+    """Return a unique name for this process that is also a valid object name."""
     host = re.sub(r"[^a-z0-9.-]+", "-", socket.gethostname().lower()).strip(".-")
     return f"{host or 'host'}-{uuid.uuid4()}"
 
 
 @dataclass(frozen=True, slots=True)
 class Coordination:
-    """What the server elects by: of several candidates, the oldest emulation version.
+    """How the server elects: the candidate with the oldest emulation version wins.
 
-    So a cluster that is being upgraded is led by the old version until no old one is left.
+    During an upgrade the old version therefore leads until its last process has ended.
 
     Attributes:
-        binary_version: Ours, as in `1.2.3`.
-        emulation_version: As which version we behave; the binary version if empty.
-        strategy: `OldestEmulationVersion`, or that of a coordinator of your own.
+        binary_version: The version of this process, such as `1.2.3`.
+        emulation_version: The version that it behaves like; the binary version if empty.
+        strategy: `OldestEmulationVersion`, or the strategy of a custom coordinator.
 
     Raises:
-        ConfigError: A version is none.
+        ConfigError: A version is not a semantic version.
     """
 
     binary_version: str
@@ -87,20 +88,21 @@ class Coordination:
 
 
 class Candidacy:
-    """Keeps our LeaseCandidate, and answers when the server asks whether we are there.
+    """Keeps the LeaseCandidate of this process, and answers the server's pings.
 
-    Promises: it is renewed whenever its ping time is newer than its renew time, and every
-    five minutes; made again when somebody deletes it; removed by `withdraw`, which
-    upstream's are not: there a successor waits for the departed to answer.
+    Promises: the candidate is renewed whenever its ping time is newer than its renew time, and
+    every five minutes; re-created when another client deletes it; and deleted by `withdraw`.
+    (client-go does not delete it, so a successor has to wait until the ping of the old
+    candidate times out.)
 
-    Life cycle: `start`, then `withdraw`, which may be repeated. Threads: any.
+    Lifecycle: `start`, then `withdraw`, which may be repeated. Threads: any.
 
     Args:
         client: Talks to the server.
         namespace: Of the Lease, and of the candidate.
         lease: The name of the Lease.
-        identity: Ours, and the candidate's name.
-        coordination: What we say of ourselves.
+        identity: Of this process; also the name of the candidate.
+        coordination: The versions and the strategy of the candidate.
         clock: Time and waiting.
     """
 
@@ -126,7 +128,7 @@ class Candidacy:
         }
         self._clock = clock
         self._stop = StopToken(clock=clock)
-        self._pause = InterruptibleSleep(clock)
+        self._sleep = InterruptibleSleep(clock)
         self._threads = ThreadGroup("candidacy", stop=self._stop, clock=clock)
         self._informer = SharedInformer(
             client.resource(LEASE_CANDIDATES),
@@ -136,18 +138,18 @@ class Candidacy:
             name="candidacy",
         )
         self._informer.add_handler(
-            on_add=lambda found, _: self._look(found),
-            on_update=lambda _, found: self._look(found),
-            on_delete=lambda _: self._pause.wake(),
+            on_add=lambda found, _: self._answer_ping(found),
+            on_update=lambda _, found: self._answer_ping(found),
+            on_delete=lambda _: self._sleep.wake(),
         )
 
     def start(self) -> None:
-        """Begin to stand for election."""
+        """Create the candidate and keep it renewed."""
         self._informer.start()
         self._threads.start("", self._keep_candidate)
 
     def withdraw(self) -> None:
-        """Stand no more; waits for a request that is under way, and removes the candidate."""
+        """Stop to renew, wait for the request in flight, and delete the candidate."""
         if self._stop.is_set():
             return
         self._stop.stop("no longer a candidate")
@@ -157,7 +159,7 @@ class Candidacy:
             with ignore_not_found():
                 self._candidates.delete(self._name, timeout=_REQUEST_LIMIT)
         except ClientError as error:
-            _log.warning("candidate_not_removed", candidate=self._name, error=str(error))
+            _log.warning("candidate_not_removed", name=self._name, error=str(error))
 
     def _keep_candidate(self) -> None:
         failures = 0
@@ -166,14 +168,14 @@ class Candidacy:
                 self._renew()
                 failures, pause = 0, _RENEW_EVERY
             except ClientError as error:
-                _log.warning("candidate_not_renewed", candidate=self._name, error=str(error))
+                _log.warning("candidate_not_renewed", name=self._name, error=str(error))
                 failures, pause = failures + 1, _BACKOFF.delay(failures)
-            self._pause.wait(self._stop, pause)
+            self._sleep.wait(self._stop, pause)
 
     def _renew(self) -> None:
         renewed = {"renewTime": format_micro_time(self._clock.now())}
         try:
-            # Not the whole object: the server writes its ping time at the same moment.
+            # A patch of one field: the server may write the ping time at the same moment.
             self._candidates.patch(self._name, {"spec": renewed}, timeout=_REQUEST_LIMIT)
         except NotFound:
             self._write_placeholder_holder()
@@ -181,9 +183,9 @@ class Candidacy:
             self._candidates.create(body, timeout=_REQUEST_LIMIT)
 
     def _write_placeholder_holder(self) -> None:
-        """Let a lease that names nobody, as ordinary election leaves it, name nobody real.
+        """Write a placeholder into a lease without a holder, as ordinary election leaves it.
 
-        The API server of Kubernetes 1.36 dies when a candidate stands for such a lease.
+        The API server of Kubernetes 1.36 panics when there is a candidate for such a lease.
         """
         try:
             found = self._leases.get(self._lease, timeout=_REQUEST_LIMIT)
@@ -201,8 +203,8 @@ class Candidacy:
         }
         self._leases.replace(self._lease, {**found, "spec": named}, timeout=_REQUEST_LIMIT)
 
-    def _look(self, found: Mapping[str, Any]) -> None:
+    def _answer_ping(self, found: Mapping[str, Any]) -> None:
         spec = found.get("spec") or {}
-        # Times have six digits each, so they compare as texts do.
+        # All times have six digits of a second, so comparing them as text is correct.
         if (spec.get("pingTime") or "") > (spec.get("renewTime") or ""):
-            self._pause.wake()
+            self._sleep.wake()

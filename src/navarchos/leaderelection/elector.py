@@ -1,9 +1,10 @@
-"""The elector: becomes leader, stays it, and says when it no longer is."""
+"""The elector: acquires a lease, keeps it, and reports when it is lost."""
 
 import threading
 from collections import deque
 from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import Gauge
@@ -26,118 +27,134 @@ from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["HEALTH_CHECK", "LeaderChangeNotifier", "LeaderElector"]
+__all__ = ["HEALTH_CHECK", "ElectorOptions", "LeaderCallbacks", "LeaderElector"]
 
 HEALTH_CHECK: Final = "leaderElection"
-"""The name under which `check` is registered, as upstream (LE-19)."""
+"""The name of the health check that calls `check`; the same as upstream (LE-19)."""
 
 _log = get_logger(__name__)
 
 
+def _ignore() -> None:
+    pass
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderCallbacks:
+    """The functions that an elector calls.
+
+    Attributes:
+        on_started_leading: The leader's work, or a function that starts it. Runs on a separate
+            thread, with a token that is set when the work must end. Returning does not end
+            leadership; raising does.
+        on_stopped_leading: Called last, on the thread of `run`.
+        on_new_leader: Called with the identity of each new leader, this process included, on a
+            separate thread; with `""` when there is no leader.
+    """
+
+    on_started_leading: Callable[[StopToken], None]
+    on_stopped_leading: Callable[[], None] = _ignore
+    on_new_leader: Callable[[str], None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectorOptions:
+    """Settings of an elector.
+
+    Attributes:
+        timing: The durations of the election.
+        release_on_cancel: Release the lease after a stop, so that another candidate can lead
+            within its retry period.
+        work_timeout: Seconds that the work may take to end after a stop. After that the lease is
+            left to expire. `None` waits without limit.
+        name: Label of the metrics; the lock's description when empty.
+    """
+
+    timing: LeaseTiming = field(default_factory=LeaseTiming)
+    release_on_cancel: bool = True
+    work_timeout: float | None = 30.0
+    name: str = ""
+
+
 class LeaderElector:
-    """Competes for a lock and runs the guarded work while it holds it.
+    """Competes for a lock and runs the leader's work while it holds the lock.
 
-    Promises: with equally fast clocks, before another process may hold the lease
-    `fence` is shut, and our work's token is set as soon as a thread of ours runs;
-    `on_stopped_leading` is called
-    exactly once when `run` ends, also when we never led and whatever failed; while
-    the work winds down after a stop the lease is still renewed, and it is given
-    back only when the work has ended.
+    Promises: if clocks run equally fast, `fence` raises, and the work's token is set as soon as
+    a thread of this process runs, before another process may hold the lease;
+    `on_stopped_leading` is called exactly once when `run` ends, even if this process never led
+    or another callback raised; while the work ends after a stop the lease is still renewed, and
+    it is released only after the work has ended.
 
-    Does not promise: to interrupt the work. A request that is under way when the
-    lease is lost may still reach the server. So let the work write through a client
-    that is `fenced` by `fence`, and end the process after `LeaseLost`.
+    Does not promise: to interrupt the work. A request in flight when the lease is lost may still
+    reach the server. Therefore let the work write through a client that is `gated` by `fence`,
+    and exit the process after `LeaseLost`.
 
-    Life cycle: `run` once. Threads: the queries are safe from any thread.
+    Lifecycle: `run` once. Threads: the queries are safe from any thread.
 
     Args:
-        lock: What is competed for; not shared with another elector.
-        lease_duration: See `LeaseTiming`.
-        renew_deadline: See `LeaseTiming`.
-        retry_period: See `LeaseTiming`.
-        release_on_cancel: Give the lease back after a stop, so that another
-            candidate acts within its retry period.
-        on_started_leading: The work, or what starts it. It has a thread of its own,
-            and a token that is set when the work has to end. Returning does not
-            end leadership; raising does.
-        on_stopped_leading: Called last, on the thread of `run`.
-        on_new_leader: Called with the identity of each new leader, ourselves
-            included, on a thread of its own; with `""` when nobody leads.
-        work_timeout: Seconds that the work may take to end after a stop; then the
-            lease is left to expire. `None` waits for it without limit.
-        clock: Time, for tests.
-        rand: Numbers in [0, 1) for jitter.
-        instruments: Where leadership is shown.
-        name: Label of the metrics; the lock's description when empty.
-
-    Raises:
-        ConfigError: Durations that cannot work together (LE-01).
+        lock: The lock to compete for; not shared with another elector.
+        callbacks: The work, and what to call when leadership changes.
+        options: Durations and behaviour at the end.
+        clock: Time and waiting.
+        rand: Returns numbers in [0, 1) for jitter.
+        instruments: Where leadership is shown as metrics.
     """
 
     def __init__(
         self,
         lock: Lock,
+        callbacks: LeaderCallbacks,
         *,
-        on_started_leading: Callable[[StopToken], None],
-        on_stopped_leading: Callable[[], None],
-        on_new_leader: Callable[[str], None] | None = None,
-        lease_duration: float = 15.0,
-        renew_deadline: float = 10.0,
-        retry_period: float = 2.0,
-        release_on_cancel: bool = True,
-        work_timeout: float | None = 30.0,
+        options: ElectorOptions = ElectorOptions(),
         clock: Clock = SYSTEM_CLOCK,
         rand: Callable[[], float] = uniform,
         instruments: Instruments | None = None,
-        name: str = "",
     ) -> None:
-        self._timing = LeaseTiming(lease_duration, renew_deadline, retry_period)
         self._lock = lock
-        self._work = on_started_leading
-        self._on_stopped_leading = on_stopped_leading
-        self._release_on_cancel = release_on_cancel
-        self._work_timeout = work_timeout
+        self._callbacks = callbacks
+        self._options = options
+        self._timing = options.timing
         self._clock = clock
         self._rand = rand
         instruments = instruments or Instruments()
-        self._status = _status_gauge(instruments, name or lock.describe())
-        self._observed = ObservedLease(lock.identity, lease_duration, clock)
+        name = options.name or lock.describe()
+        self._status = _status_gauge(instruments, name)
+        self._observed = ObservedLease(lock.identity, self._timing.lease_duration, clock)
         self._slowpath = instruments.counter(
             "leader_election_slowpath_total",
-            "Renewals that had to read the lease first.",
+            "Lease renewals that had to read the lease before writing it.",
             ("name",),
-        ).labels(name=name or lock.describe())
+        ).labels(name=name)
         self._acquirer = LeaseAcquirer(lock, self._timing, self._observed, clock, self._slowpath)
-        self._pause = InterruptibleSleep(clock)
-        self._news = LeaderChangeNotifier(on_new_leader, clock)
+        self._sleep = InterruptibleSleep(clock)
+        self._notifier = _LeaderChangeNotifier(callbacks.on_new_leader, clock)
         self._run_lock = threading.Lock()
         self._threads: ThreadGroup | None = None  # set once, by run(), under _run_lock
 
     def is_leader(self) -> bool:
-        """Tell whether the lease named us when it was last seen (LE-20)."""
+        """Tell whether the last observed lease names this process (LE-20)."""
         return self._observed.is_ours
 
     def get_leader(self) -> str:
-        """Return who held the lease when it was last seen; for people, not decisions."""
+        """Return the last observed holder; for display, not for decisions."""
         return self._observed.holder
 
     def try_now(self) -> None:
-        """Let a candidate try at once: there is news that the lease is free.
+        """Let a candidate try at once, because the lease may be free.
 
         Does nothing for a leader.
         """
-        self._pause.wake()
+        self._sleep.wake()
 
     def fence(self) -> float:
-        """Return for how many seconds the lease is ours beyond doubt.
+        """Return for how many more seconds no other process can hold the lease.
 
-        The gate of a client whose writes only a leader may send (`Client.fenced`). It
-        asks nobody but the clock, so it shuts also when the elector's thread hangs in
-        a request, or does not run yet after the process was stopped for a while
-        (RT-20, RT-22).
+        For a client whose writes only a leader may send (`Client.gated`). The answer depends on
+        the clock only. So `fence` also raises when the elector's thread hangs in a request, or
+        has not run yet after the process was suspended for a while (RT-20, RT-22).
 
         Raises:
-            NotLeading: For none.
+            NotLeading: Another process may hold the lease.
         """
         left = self._left()
         if left <= 0:
@@ -145,15 +162,15 @@ class LeaderElector:
         return left
 
     def check(self, tolerance: float = 0.0) -> None:
-        """Do nothing if all is well: the health check (LE-19).
+        """Return if the election is healthy: the health check (LE-19).
 
-        Candidates that do not lead are well.
+        A candidate that does not lead is healthy.
 
         Args:
             tolerance: Seconds by which a lease may have expired.
 
         Raises:
-            LeaseNotRenewed: We believe to lead, with a lease that has expired.
+            LeaseNotRenewed: This process leads, with a lease that has expired.
         """
         if not self.is_leader():
             return
@@ -162,32 +179,31 @@ class LeaderElector:
             raise LeaseNotRenewed(self._lock.describe(), age)
 
     def run(self, stop: StopToken, candidacy: Candidacy | None = None) -> None:
-        """Wait for leadership, run the work, and keep the lease until the end of it.
+        """Wait for leadership, run the work, and keep the lease until the work has ended.
 
-        Returns when `stop` is set, after the work has ended and the lease was
-        given back.
+        Returns when `stop` is set, after the work has ended and the lease was released.
 
         Args:
-            stop: Ends it in order.
-            candidacy: Let the API server elect, and hold the lease only when it names us
-                (LE-22). It is started and, whatever happens, withdrawn.
+            stop: Ends the election in order.
+            candidacy: Let the API server elect, and hold the lease only when it names this
+                process (LE-22). The candidacy is started, and always withdrawn.
 
         Raises:
-            LeaseLost: Leadership ended by itself; the work's token is set, and the
-                work may still run: see `join`.
-            ThreadCrashed: The work raised; chained. The lease was given back.
+            LeaseLost: The lease was lost; the work's token is set, and the work may still run:
+                see `join`.
+            ThreadCrashed: The work raised; chained. The lease was released.
             AlreadyStarted: Called a second time.
         """
         with self._run_lock:
             if self._threads is not None:
                 raise AlreadyStarted(f"the elector for {self._lock.describe()}")
-            # A token of its own: the group outlives `stop` until the work has ended.
+            # A separate token: the group outlives `stop` until the work has ended.
             token = StopToken(clock=self._clock)
             self._threads = ThreadGroup("elect", stop=token, clock=self._clock)
         with ExitStack() as ending:
-            # Last in, first out; each runs even when those before it raise.
-            ending.callback(self._on_stopped_leading)
-            ending.callback(self._news.end)
+            # Last in, first out; each callback runs even when an earlier one raises.
+            ending.callback(self._callbacks.on_stopped_leading)
+            ending.callback(self._notifier.end)
             ending.callback(self._status.set, 0)
             if candidacy is not None:
                 self._acquirer = CoordinatedLeaseAcquirer(
@@ -200,7 +216,7 @@ class LeaderElector:
                 self._lead(stop, self._threads)
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the work and the callbacks have ended; `run` may not wait for it.
+        """Wait until the work and the callbacks have ended; `run` may return before that.
 
         Args:
             timeout: Longest wait in seconds; `None` waits without limit.
@@ -211,50 +227,52 @@ class LeaderElector:
         return self._threads is None or self._threads.join(timeout)
 
     def _acquire(self, stop: StopToken) -> bool:
-        """Try until we hold the lease; False when stopped before (LE-11)."""
+        """Try until this process holds the lease; False when stopped before (LE-11)."""
         if stop.is_set():
             return False
         _log.info("lease_awaited", lease=self._lock.describe(), identity=self._lock.identity)
         period = self._timing.retry_period
-        # An answer that comes after the lease's time tells nothing: it is tried again.
+        # An answer that arrives after the lease's duration proves nothing: try again.
         while not (self._attempt() is LeaseAttempt.HELD and self._left() > 0):
-            if self._pause.wait(stop, period + self._rand() * JITTER * period):
+            if self._sleep.wait(stop, period + self._rand() * JITTER * period):
                 return False
         if not stop.is_set():
             return True
-        # Won while stopping: nothing is started any more (RT-29).
-        if self._release_on_cancel:
+        # Acquired while stopping: do not start the work any more (RT-29).
+        if self._options.release_on_cancel:
             self._acquirer.release()
         self._observed.give_up()
         return False
 
     def _lead(self, stop: StopToken, threads: ThreadGroup) -> None:
-        work = LeaderTask(self._work, stop, self._work_timeout, self._clock)
+        task = LeaderTask(
+            self._callbacks.on_started_leading, stop, self._options.work_timeout, self._clock
+        )
         with ExitStack() as ending:
-            ending.callback(self._tell_stopped)
-            # Whatever ends this block, the work must not go on (PF-22).
-            ending.callback(work.cancel, "no longer leading")
+            ending.callback(self._record_stopped)
+            # The work must not continue, whatever ends this block (PF-22).
+            ending.callback(task.cancel, "no longer leading")
             ending.callback(self._observed.give_up)
             self._status.set(1)
-            self._tell_started()
-            work.start(threads)
-            kept = self._renew(work)
+            self._record_started()
+            task.start(threads)
+            kept = self._renew(task)
             if kept:
-                self._give_back(work)
+                self._release(task)
         if not kept:
             raise LeaseLost(self._lock.describe(), self._lock.identity, self._observed.holder)
-        if work.failure is not None:
-            raise ThreadCrashed("nav-elect-work") from work.failure
+        if task.failure is not None:
+            raise ThreadCrashed("nav-elect-work") from task.failure
 
-    def _renew(self, work: LeaderTask) -> bool:
+    def _renew(self, task: LeaderTask) -> bool:
         """Renew until the work is over; False when the lease is lost (LE-12)."""
-        while work.wait(self._timing.retry_period):
+        while task.wait(self._timing.retry_period):
             allowed = min(self._timing.renew_deadline, self._left())
-            if not self._renew_once(self._clock.monotonic() + allowed, work):
+            if not self._renew_once(self._clock.monotonic() + allowed, task):
                 return False
         return True
 
-    def _renew_once(self, deadline: float, work: LeaderTask) -> bool:
+    def _renew_once(self, deadline: float, task: LeaderTask) -> bool:
         while self._clock.monotonic() < deadline:
             attempt = self._attempt(deadline=deadline)
             if attempt is LeaseAttempt.HELD and self._left() > 0:
@@ -262,13 +280,13 @@ class LeaderElector:
             if attempt is LeaseAttempt.TAKEN:
                 break
             left = deadline - self._clock.monotonic()
-            if not work.wait(min(self._timing.retry_period, max(left, 0.0))):
-                return True  # over in order: nothing to hold the lease for
+            if not task.wait(min(self._timing.retry_period, max(left, 0.0))):
+                return True  # the work is over, so the lease is not needed any more
         _log.error("lease_lost", lease=self._lock.describe(), holder=self._observed.holder)
         return False
 
     def _left(self) -> float:
-        """Seconds for which the lease is ours whatever others see; not above 0 if it is not."""
+        """Return the seconds until another process may hold the lease; at most 0 if it may now."""
         renewed_at = self._observed.renewed_at
         if renewed_at is None:
             return 0.0
@@ -277,88 +295,90 @@ class LeaderElector:
     def _attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
         assert self._threads is not None
         attempt = self._acquirer.attempt(deadline=deadline)
-        self._news.report(self._observed.holder, self._threads)
+        self._notifier.report(self._observed.holder, self._threads)
         return attempt
 
-    def _give_back(self, work: LeaderTask) -> None:
-        """Release the lease, unless guarded work still runs (LE-17)."""
-        work.cancel("leadership is given back")
-        if not self._release_on_cancel:
+    def _release(self, task: LeaderTask) -> None:
+        """Release the lease, unless the work still runs (LE-17)."""
+        if not self._options.release_on_cancel:
             return
-        if not work.join(0):
-            _log.warning("lease_kept", lease=self._lock.describe(), why="the work has not ended")
+        lease = self._lock.describe()
+        if not task.join(0):
+            _log.warning("lease_kept", lease=lease, reason="the leader's work has not ended")
             return
         if self._acquirer.release():
-            _log.info("lease_released", lease=self._lock.describe())
+            _log.info("lease_released", lease=lease)
 
-    def _tell_started(self) -> None:
+    def _record_started(self) -> None:
         _log.info("leading_started", lease=self._lock.describe(), identity=self._lock.identity)
         self._lock.record_event(f"{self._lock.identity} became leader")
 
-    def _tell_stopped(self) -> None:
+    def _record_stopped(self) -> None:
         _log.info("leading_stopped", lease=self._lock.describe(), identity=self._lock.identity)
         self._lock.record_event(f"{self._lock.identity} stopped leading")
+
+
+class _LeaderChangeNotifier:
+    """Calls a function with each new leader, in order, on a separate thread (LE-16).
+
+    So a slow callback does not delay a renewal.
+
+    Threads: `report` and `end` from one thread.
+    """
+
+    def __init__(self, callback: Callable[[str], None] | None, clock: Clock) -> None:
+        self._callback = callback
+        self._clock = clock
+        self._reported = ""
+        self._running = False
+        self._changed = threading.Condition(threading.Lock())
+        self._pending: deque[str] = deque()  # guarded by _changed
+        self._ended = False  # guarded by _changed
+
+    def report(self, holder: str, threads: ThreadGroup) -> None:
+        """Report a holder, unless it was reported last."""
+        if holder == self._reported:
+            return
+        self._reported = holder
+        _log.info("leader_changed", holder=holder)
+        if self._callback is None:
+            return
+        with self._changed:
+            self._pending.append(holder)
+            self._changed.notify_all()
+        if not self._running:
+            self._running = True
+            threads.start("leader-changes", self._notify)
+
+    def end(self) -> None:
+        """Let the thread end after it has reported all changes."""
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+
+    def _notify(self) -> None:
+        assert self._callback is not None
+        while (holder := self._next()) is not None:
+            try:
+                self._callback(holder)
+            except Exception as error:  # noqa: BLE001 - a callback must not end the election
+                _log.error("leader_callback_failed", holder=holder, exc_info=error)
+
+    def _next(self) -> str | None:
+        with self._changed:
+            while not self._pending:
+                if self._ended:
+                    return None
+                self._clock.wait(self._changed, None)
+            return self._pending.popleft()
 
 
 def _status_gauge(instruments: Instruments, name: str) -> Gauge:
     family = instruments.gauge(
         "leader_election_master_status",
-        "Whether this process leads: 1, or 0 while it waits and when it has ended.",
+        "Whether this process is the leader: 1 if it is, 0 if not.",
         ("name",),
     )
     gauge = family.labels(name=name)
     gauge.set(0)
     return gauge
-
-
-class LeaderChangeNotifier:
-    """Calls a listener with each new leader, in order, on a thread of its own (LE-16).
-
-    Threads: `report` and `end` from one thread.
-    """
-
-    def __init__(self, listener: Callable[[str], None] | None, clock: Clock) -> None:
-        self._listener = listener
-        self._clock = clock
-        self._reported = ""
-        self._running = False
-        self._news = threading.Condition(threading.Lock())
-        self._pending: deque[str] = deque()  # guarded by _news
-        self._ended = False  # guarded by _news
-
-    def report(self, holder: str, threads: ThreadGroup) -> None:
-        """Pass the holder on if it is not the one that was reported last."""
-        if holder == self._reported:
-            return
-        self._reported = holder
-        _log.info("new_leader", holder=holder)
-        if self._listener is None:
-            return
-        with self._news:
-            self._pending.append(holder)
-            self._news.notify_all()
-        if not self._running:
-            self._running = True
-            threads.start("news", self._tell)
-
-    def end(self) -> None:
-        """Let the thread end once everything is told."""
-        with self._news:
-            self._ended = True
-            self._news.notify_all()
-
-    def _tell(self) -> None:
-        assert self._listener is not None
-        while (holder := self._next()) is not None:
-            try:
-                self._listener(holder)
-            except Exception as error:  # noqa: BLE001 - a listener must not end an election
-                _log.error("new_leader_callback_failed", holder=holder, exc_info=error)
-
-    def _next(self) -> str | None:
-        with self._news:
-            while not self._pending:
-                if self._ended:
-                    return None
-                self._clock.wait(self._news, None)
-            return self._pending.popleft()

@@ -1,4 +1,4 @@
-"""How leadership ends when nobody asked for it."""
+"""Errors about the end of leadership."""
 
 from navarchos.errors import NavarchosError, Stopped
 
@@ -6,29 +6,29 @@ __all__ = ["LeaseLost", "LeaseNotRenewed", "NotLeading"]
 
 
 class NotLeading(Stopped):
-    """A write was kept here, because somebody else may be the leader.
+    """A request was not sent, because another process may be the leader by now.
 
-    A kind of `Stopped`: leadership was all that the work had, and it is over.
+    A kind of `Stopped`: the work of a leader ends with its leadership.
 
     Attributes:
         lease: `namespace/name` of the lease.
     """
 
     def __init__(self, lease: str) -> None:
-        super().__init__(f"lease {lease} may be somebody else's")
+        super().__init__(f"another process may hold lease {lease}")
         self.lease = lease
 
 
 class LeaseLost(NavarchosError):
-    """We were the leader and could not, or may not, stay it.
+    """This process was the leader and lost the lease.
 
-    The process should end: whatever it has in hand may already be somebody
-    else's. Started anew it is a candidate like any other.
+    The process should exit: another leader may already work on the same objects. After a
+    restart it is a candidate like any other.
 
     Attributes:
         lease: `namespace/name` of the lease.
-        identity: Ours.
-        holder: Who holds it now, as far as we know; it may still name us.
+        identity: Of this process.
+        holder: The last known holder; it may still be this process.
     """
 
     def __init__(self, lease: str, identity: str, holder: str) -> None:
@@ -38,16 +38,16 @@ class LeaseLost(NavarchosError):
         self.holder = holder
 
     def __str__(self) -> str:
-        why = (
+        cause = (
             "it could not be renewed in time"
             if self.holder == self.identity
-            else f"{self.holder or 'nobody'} holds it"
+            else f"its holder is {self.holder or 'no process'}"
         )
-        return f"lost lease {self.lease}: {why}; start {self.identity} again"
+        return f"lost lease {self.lease}: {cause}; restart {self.identity}"
 
 
 class LeaseNotRenewed(NavarchosError):
-    """The health check's answer: we believe to lead with a lease that has expired.
+    """The health check failed: this process leads with a lease that has expired.
 
     Attributes:
         lease: `namespace/name` of the lease.

@@ -1,4 +1,4 @@
-"""The guarded work: what only a leader may do."""
+"""The task that only a leader may run, and a sleep that can be interrupted."""
 
 import threading
 from collections.abc import Callable
@@ -12,12 +12,18 @@ __all__ = ["InterruptibleSleep", "LeaderTask"]
 
 
 class LeaderTask:
-    """Runs the work on a thread of its own and knows whether leading may go on.
+    """Runs the leader's work on a thread and knows whether to keep renewing for it.
 
-    It may until the work has failed, or until a stop was asked for and the work
-    has ended, or has had its time to.
+    Leadership continues until the work has failed, or, after a stop, until the work has ended
+    or its grace period is over.
 
     Threads: every method is safe from any thread.
+
+    Args:
+        work: Runs on the thread; gets a token that is set when the work must end.
+        stop: Starts the grace period.
+        grace: Seconds that the work may take to end after a stop; `None` for no limit.
+        clock: Time and waiting.
     """
 
     def __init__(
@@ -31,27 +37,27 @@ class LeaderTask:
         self._failure: BaseException | None = None  # guarded by _changed
         self._stopped_at: float | None = None  # guarded by _changed
         self._token = stop.child()
-        self._withdraw = stop.on_stop(self._stop_asked)
+        self._withdraw = stop.on_stop(self._on_stop)
 
     @property
     def failure(self) -> BaseException | None:
-        """The exception that ended the work, if one did."""
+        """The exception that ended the work, or `None`."""
         with self._changed:
             return self._failure
 
     def start(self, threads: ThreadGroup) -> None:
-        """Begin. The work gets a token that is set when it has to end."""
+        """Start the work on a thread of this group."""
         with self._changed:
             self._running = True
         threads.start("work", self._run)
 
     def cancel(self, reason: str) -> None:
-        """Tell the work to end at once."""
+        """Ask the work to end at once."""
         self._token.stop(reason)
         self._withdraw()
 
     def wait(self, timeout: float) -> bool:
-        """Wait, and return whether leading may go on after it.
+        """Wait, and return whether leadership should continue after that.
 
         Args:
             timeout: Seconds. Returns early when the answer becomes False.
@@ -92,7 +98,7 @@ class LeaderTask:
                 self._failure = failure
                 self._changed.notify_all()
 
-    def _stop_asked(self) -> None:
+    def _on_stop(self) -> None:
         with self._changed:
             self._stopped_at = self._clock.monotonic()
             self._changed.notify_all()
@@ -111,7 +117,7 @@ class LeaderTask:
 
 
 class InterruptibleSleep:
-    """Waits for a time, a stop, or for `wake`.
+    """Waits for a time, a stop, or a call of `wake`.
 
     Threads: `wait` from one thread, `wake` from any.
     """
@@ -119,12 +125,12 @@ class InterruptibleSleep:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())
-        self._is_over = False  # guarded by _changed
+        self._woken = False  # guarded by _changed
 
     def wake(self) -> None:
-        """End the pause, or the next one if there is none now."""
+        """End the current wait, or the next one if no thread waits now."""
         with self._changed:
-            self._is_over = True
+            self._woken = True
             self._changed.notify_all()
 
     def wait(self, stop: StopToken, seconds: float) -> bool:
@@ -133,9 +139,9 @@ class InterruptibleSleep:
         withdraw = stop.on_stop(self.wake)
         try:
             with self._changed:
-                while not self._is_over and (left := deadline - self._clock.monotonic()) > 0:
+                while not self._woken and (left := deadline - self._clock.monotonic()) > 0:
                     self._clock.wait(self._changed, left)
-                self._is_over = False
+                self._woken = False
         finally:
             withdraw()
         return stop.is_set()

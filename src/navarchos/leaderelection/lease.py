@@ -1,4 +1,4 @@
-"""What a Lease says about who leads."""
+"""The record in a Lease, and the three durations of an election."""
 
 import math
 from collections.abc import Mapping
@@ -22,19 +22,75 @@ __all__ = [
     "renewed_record",
 ]
 
+JITTER: Final = 1.2
+"""Random share of the retry period that candidates add to it (LE-11)."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseTiming:
+    """How long a lease lasts, and how hard its holder tries to keep it (LE-01).
+
+    Attributes:
+        lease_duration: Seconds for which other candidates leave a lease alone after they
+            saw it renewed.
+        renew_deadline: Seconds of failed renewals after which a leader steps down.
+        retry_period: Seconds between two tries.
+
+    Raises:
+        ConfigError: With these durations two processes could lead at the same time, or a
+            leader would step down before its second try.
+    """
+
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
+
+    def __post_init__(self) -> None:
+        for name in ("lease_duration", "renew_deadline", "retry_period"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(name, getattr(self, name), "it must be above 0 seconds")
+        if self.lease_duration <= self.renew_deadline:
+            raise ConfigError(
+                "lease_duration",
+                self.lease_duration,
+                f"it must be longer than renew_deadline ({self.renew_deadline:g}), so that a "
+                "leader steps down before another one starts",
+            )
+        if self.renew_deadline <= JITTER * self.retry_period:
+            raise ConfigError(
+                "renew_deadline",
+                self.renew_deadline,
+                f"it must be longer than {JITTER} times retry_period ({self.retry_period:g})",
+            )
+
+    @property
+    def request_timeout(self) -> float:
+        """Seconds for one request, so that a hanging one leaves time for another (LE-06)."""
+        return max(1.0, self.renew_deadline / 2)
+
+    @property
+    def valid_for(self) -> float:
+        """Seconds from sending a renewal until the work must have stopped without another.
+
+        Another candidate may start one lease duration after it noticed our renewal, which is
+        after we sent it. The sum of retry period and renew deadline is all that a healthy
+        leader needs (LE-13).
+        """
+        return min(self.lease_duration, self.retry_period + self.renew_deadline)
+
 
 @prepare_decoding
 class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """The spec of a Lease (LE-02).
 
     Attributes:
-        holder_identity: Who leads; empty when nobody does.
-        lease_duration_seconds: For how long the holder claims it; 0 if unknown.
-        acquire_time: When the holder began, by its own clock.
-        renew_time: When the holder renewed, by its own clock.
+        holder_identity: The leader; empty when there is none.
+        lease_duration_seconds: For how long the holder claims the lease; 0 if unknown.
+        acquire_time: When the holder became leader, by the holder's clock.
+        renew_time: When the holder renewed, by the holder's clock.
         lease_transitions: How often the holder changed.
-        strategy: Of coordinated election: how the holder is chosen.
-        preferred_holder: Of coordinated election: who is to follow the holder.
+        strategy: Coordinated election: how the server chooses the holder.
+        preferred_holder: Coordinated election: the candidate that should follow the holder.
     """
 
     holder_identity: str = ""
@@ -46,10 +102,10 @@ class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only
     preferred_holder: str = ""
 
     def body(self) -> dict[str, object]:
-        """Return the record on the wire, without what is empty.
+        """Return the record as JSON, without empty fields.
 
-        The server refuses an empty holder, a duration of 0, and times that have
-        not exactly six digits (LE-03, RT-23).
+        The server refuses an empty holder, a duration of 0, and times without exactly six
+        digits of a second (LE-03, RT-23).
         """
         times = {"acquireTime": self.acquire_time, "renewTime": self.renew_time}
         fields: dict[str, object] = {
@@ -67,7 +123,7 @@ def read_record(spec: object) -> LeaseRecord:
     """Return the record of a Lease's spec; null fields count as absent.
 
     Raises:
-        msgspec.ValidationError: A field is of another type.
+        msgspec.ValidationError: A field has another type.
     """
     fields = dict(spec) if isinstance(spec, Mapping) else {}
     present = {name: value for name, value in fields.items() if value is not None}
@@ -77,13 +133,13 @@ def read_record(spec: object) -> LeaseRecord:
 def renewed_record(
     identity: str, duration: float, now: datetime, before: LeaseRecord | None
 ) -> LeaseRecord:
-    """Return the record by which we renew a lease, or take it over (LE-09).
+    """Return the record that renews a lease, or takes it over (LE-09).
 
     Args:
-        identity: Ours.
-        duration: Of our claim, in seconds; rounded up, because others wait for it.
-        now: The wall-clock time, for people.
-        before: What the lease said; `None` if there was none.
+        identity: Of this candidate.
+        duration: Seconds of its claim; rounded up, because other candidates wait for it.
+        now: The wall-clock time; only informative, no candidate decides by it.
+        before: The record in the lease; `None` if there is no lease yet.
     """
     record = LeaseRecord(
         holder_identity=identity,
@@ -103,9 +159,10 @@ def renewed_record(
 
 
 def coordinated_record(record: LeaseRecord, before: LeaseRecord | None) -> LeaseRecord:
-    """Return a record of ours for a lease that the server gave us: its strategy stays.
+    """Return the record that renews a lease which the server gave to this candidate.
 
-    The server names a holder without saying since when, and counts no transitions.
+    The strategy stays. The server names a holder without an acquire time, and does not count
+    transitions.
     """
     return msgspec.structs.replace(
         record,
@@ -115,66 +172,10 @@ def coordinated_record(record: LeaseRecord, before: LeaseRecord | None) -> Lease
 
 
 def released_record(now: datetime, before: LeaseRecord) -> LeaseRecord:
-    """Return the record of a lease that anybody may take at once (LE-17)."""
+    """Return the record of a lease that any candidate may take at once (LE-17)."""
     return LeaseRecord(
         lease_duration_seconds=1,
         acquire_time=now,
         renew_time=now,
         lease_transitions=before.lease_transitions,
     )
-
-
-JITTER: Final = 1.2
-"""Random share of the retry period that candidates add (LE-11)."""
-
-
-@dataclass(frozen=True, slots=True)
-class LeaseTiming:
-    """How long a lease lasts, and how hard its holder tries to keep it (LE-01).
-
-    Attributes:
-        lease_duration: Seconds for which others leave a lease alone after they
-            saw it renewed.
-        renew_deadline: Seconds after which a leader that cannot renew gives up.
-        retry_period: Seconds between two tries.
-
-    Raises:
-        ConfigError: With these durations two leaders could be at work, or a
-            leader would give up before its second try.
-    """
-
-    lease_duration: float = 15.0
-    renew_deadline: float = 10.0
-    retry_period: float = 2.0
-
-    def __post_init__(self) -> None:
-        for name in ("lease_duration", "renew_deadline", "retry_period"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(name, getattr(self, name), "it must be above 0 seconds")
-        if self.lease_duration <= self.renew_deadline:
-            raise ConfigError(
-                "lease_duration",
-                self.lease_duration,
-                f"it must be longer than renew_deadline ({self.renew_deadline:g}), so that a "
-                "leader gives up before another one begins",
-            )
-        if self.renew_deadline <= JITTER * self.retry_period:
-            raise ConfigError(
-                "renew_deadline",
-                self.renew_deadline,
-                f"it must be longer than {JITTER} times retry_period ({self.retry_period:g})",
-            )
-
-    @property
-    def request_timeout(self) -> float:
-        """Longest request, so that one that hangs cannot eat the deadline (LE-06)."""
-        return max(1.0, self.renew_deadline / 2)
-
-    @property
-    def valid_for(self) -> float:
-        """Seconds from sending a renewal until we must have stopped without another.
-
-        Others may begin a lease duration after they noticed our renewal, which
-        is after we sent it. The sum is what a healthy leader needs (LE-13).
-        """
-        return min(self.lease_duration, self.retry_period + self.renew_deadline)

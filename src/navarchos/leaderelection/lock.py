@@ -1,4 +1,4 @@
-"""The object that candidates compete for."""
+"""The lock that candidates compete for: a Lease, and a watch on it."""
 
 import socket
 import uuid
@@ -19,13 +19,13 @@ __all__ = ["LEASES", "LeaseLock", "LeaseWatch", "Lock", "lease_rbac", "unique_id
 LEASES: Final[Resource[dict[str, object]]] = Resource(
     "coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=dict
 )
-"""Leases as they are: they are written back whole, so nothing may be left out."""
+"""Leases as dicts: updates replace the whole object, so no field may be lost."""
 
 
 def lease_rbac(name: str) -> tuple[PolicyRule, ...]:
-    """Return what a lock on the Lease of that name asks of the server, in its namespace.
+    """Return the permissions that a lock on a Lease needs in the namespace of the Lease.
 
-    To list and watch it is for candidates, who hear by it that it was given back.
+    `list` and `watch` are for `LeaseWatch`, by which candidates notice a released lease.
     """
     return (
         PolicyRule(LEASES, ("get", "list", "watch", "update"), names=(name,)),
@@ -34,22 +34,22 @@ def lease_rbac(name: str) -> tuple[PolicyRule, ...]:
 
 
 def unique_identity() -> str:
-    """Return a name for this process that no other has: host name and uuid (LE-05)."""
+    """Return a unique name for this process: host name and UUID (LE-05)."""
     return f"{socket.gethostname()}_{uuid.uuid4()}"
 
 
 class Lock(Protocol):
     """A record that changes by compare-and-swap (LE-04).
 
-    Timeouts are in seconds for the whole call. Calls raise `ClientError` in its
-    forms; after a failed write the lock may or may not have changed.
+    Timeouts are in seconds for the whole call. Calls raise subclasses of `ClientError`; after
+    a failed write the lock may or may not have changed.
 
     Threads: calls come from one thread at a time.
     """
 
     @property
     def identity(self) -> str:
-        """Who we are."""
+        """The name of this candidate."""
         ...
 
     def describe(self) -> str:
@@ -60,7 +60,7 @@ class Lock(Protocol):
         """Read the record.
 
         Raises:
-            NotFound: There is none yet.
+            NotFound: There is no record yet.
         """
         ...
 
@@ -68,7 +68,7 @@ class Lock(Protocol):
         """Write the first record.
 
         Raises:
-            AlreadyExists: Somebody else did.
+            AlreadyExists: Another candidate was first.
         """
         ...
 
@@ -76,13 +76,13 @@ class Lock(Protocol):
         """Replace the record that was read or written last.
 
         Raises:
-            Conflict: It is no longer that one.
-            NotStarted: None was read or written yet.
+            Conflict: The record has changed since.
+            NotStarted: No record was read or written before.
         """
         ...
 
     def record_event(self, message: str) -> None:
-        """Tell people what became of the lock. Must not block."""
+        """Record an event about the lock for users. Must not block."""
         ...
 
 
@@ -90,14 +90,14 @@ class LeaseLock:
     """A lock on a `coordination.k8s.io/v1` Lease.
 
     Args:
-        client: Best one of its own, so that nothing else uses up its connections
-            or its rate (LE-06).
+        client: Should be used for the lock only, so that other requests do not use up its
+            connections or its rate limit (LE-06).
         namespace: Of the Lease.
         name: Of the Lease.
-        identity: Ours; see `unique_identity`.
-        labels: Put on the Lease; labels of others stay.
-        on_event: Called with the Lease and a message when leadership begins or
-            ends; for an event recorder (LE-21). Must not block.
+        identity: Of this candidate; see `unique_identity`.
+        labels: Set on the Lease; other labels stay.
+        on_event: Called with the Lease and a message when leadership starts or ends; for an
+            event recorder (LE-21). Must not block.
 
     Raises:
         ConfigError: Namespace, name or identity is empty.
@@ -128,7 +128,7 @@ class LeaseLock:
 
     @property
     def identity(self) -> str:
-        """Who we are."""
+        """The name of this candidate."""
         return self._identity
 
     def describe(self) -> str:
@@ -142,7 +142,7 @@ class LeaseLock:
             return read_record(self._seen.get("spec"))
         except msgspec.ValidationError as error:
             raise DecodeError(
-                f"not a lease we can read: {error}",
+                f"the spec of the Lease cannot be decoded: {error}",
                 verb="get",
                 resource=str(LEASES),
                 namespace=self._namespace,
@@ -166,7 +166,7 @@ class LeaseLock:
         self._seen = self._leases.replace(self._name, body, self._namespace, timeout=timeout)
 
     def record_event(self, message: str) -> None:
-        """Hand the message on, with the Lease."""
+        """Pass the Lease and the message to `on_event`."""
         if self._on_event is not None:
             bare = {"metadata": {"name": self._name, "namespace": self._namespace}}
             self._on_event(self._seen or bare, message)
@@ -179,20 +179,20 @@ class LeaseLock:
 
 
 class LeaseWatch:
-    """Watches one Lease and tells when it names nobody, or us.
+    """Watches one Lease and calls back when it has no holder, or names this candidate.
 
-    Upstream has no such thing: there a candidate finds out at its next try, up to 4.4 s
-    later by default, and a rolling update is as long without a leader. This is news and
-    no proof: the candidate reads the lease as ever, and competes for it.
+    client-go does not watch: there a candidate notices a released lease at its next try, by
+    default up to 4.4 s later, and a rolling update is that long without a leader. The call is
+    only a hint: the candidate then reads the lease and competes for it as always.
 
     Lifecycle: `start`, then `stop`. Threads: any.
 
     Args:
-        client: Watches.
+        client: Watches the Lease.
         namespace: Of the Lease.
         name: Of the Lease.
-        identity: Ours: where the API server elects, that name is news.
-        tell: Called on a thread of this watch; must not block.
+        identity: Of this candidate, which the API server may name as the holder.
+        on_vacant: Called on a thread of this watch; must not block.
         clock: Time and waiting.
     """
 
@@ -202,32 +202,33 @@ class LeaseWatch:
         namespace: str,
         name: str,
         identity: str,
-        tell: Callable[[], None],
+        on_vacant: Callable[[], None],
         *,
         clock: Clock,
     ) -> None:
-        self._tell = tell
+        self._on_vacant = on_vacant
         self._awaited = {"", identity}
         self._informer = SharedInformer(
             client.resource(LEASES),
             namespace=namespace,
             field_selector=f"metadata.name={name}",
             clock=clock,
-            name="vacancy",
+            name="lease-watch",
         )
         self._informer.add_handler(
-            on_add=lambda lease, _: self._look(lease), on_update=lambda _, lease: self._look(lease)
+            on_add=lambda lease, _: self._check(lease),
+            on_update=lambda _, lease: self._check(lease),
         )
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Start to watch."""
         self._informer.start()
 
     def stop(self, timeout: float | None) -> bool:
-        """End it; return whether its threads have ended within so many seconds."""
+        """Stop to watch; return whether its threads have ended within so many seconds."""
         self._informer.stop("no longer waiting for the lease")
         return self._informer.join(timeout)
 
-    def _look(self, lease: dict[str, object]) -> None:
+    def _check(self, lease: dict[str, object]) -> None:
         if read_record(lease.get("spec")).holder_identity in self._awaited:
-            self._tell()
+            self._on_vacant()

@@ -16,7 +16,6 @@ from navarchos.runtime.cached_client import (
 from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.durations import format_duration, parse_duration
-from navarchos.runtime.election import LeaderElectionOptions
 from navarchos.runtime.finalizers import (
     Cleanup,
     Finalization,
@@ -24,11 +23,11 @@ from navarchos.runtime.finalizers import (
     FinalizerRegistry,
     FinalizersFailed,
 )
-from navarchos.runtime.groups import Runnable
+from navarchos.runtime.groups import GracePeriodExceeded, Runnable
 from navarchos.runtime.manager import Manager
 from navarchos.runtime.options import (
     ControllerOptions,
-    GracePeriodExceeded,
+    LeaderElectionOptions,
     ManagerOptions,
     MetricsSecurity,
 )

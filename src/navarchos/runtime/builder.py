@@ -1,12 +1,14 @@
-"""Controllers, put together from what they watch."""
+"""Builds controllers from the kinds that they watch."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, Self, TypeVar, cast
 
 from navarchos.client import Resource
 from navarchos.errors import ConfigError
 from navarchos.runtime.controller import Controller
+from navarchos.runtime.manager import Manager
+from navarchos.runtime.options import ControllerOptions
 from navarchos.runtime.predicates import Predicate
 from navarchos.runtime.reconciler import Reconciler, Request
 from navarchos.runtime.sources import (
@@ -19,10 +21,6 @@ from navarchos.runtime.sources import (
     RequestMap,
     Source,
 )
-from navarchos.workqueue import RateLimiter
-
-if TYPE_CHECKING:
-    from navarchos.runtime.manager import Manager
 
 __all__ = ["Builder"]
 
@@ -31,7 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """A kind to watch, and what to make of it."""
+    """A kind to watch, its requests, and its filter."""
 
     resource: Resource[Any]
     mapping: RequestMap[Any]
@@ -40,36 +38,32 @@ class _Watch:
 
 
 class Builder:
-    """Describes a controller, then makes it a part of a manager.
+    """Describes a controller, then adds it to a manager.
 
     ```python
-    (Builder(manager, "rollouts")
+    (Builder(manager, "rollouts", options=ControllerOptions(workers=4))
         .for_(NODE_ROLLOUTS)
         .owns(NODE_REPLACEMENTS)
         .watches(NODES, map=nodes_to_rollouts, when=labels_changed)
-        .with_workers(4)
         .build(Reconcile(manager.client)))
     ```
 
     Args:
         manager: Runs the controller; its informers are used.
         name: The controller's name; the kind of `for_` in lower case if empty.
+        options: Settings of the controller; by default `ManagerOptions.controllers`. To change
+            one setting only: `dataclasses.replace(manager.options.controllers, workers=4)`.
     """
 
-    def __init__(self, manager: "Manager", name: str = "") -> None:
+    def __init__(
+        self, manager: Manager, name: str = "", *, options: ControllerOptions | None = None
+    ) -> None:
         self._manager = manager
         self._name = name
+        self._options = options or manager.options.controllers
         self._for: Resource[Any] | None = None
         self._watches: list[_Watch | Source] = []
         self._predicates: list[Predicate[Any]] = []
-        self._defaults = manager.options.controllers
-        self._workers: int | None = None
-        self._limiter: RateLimiter[Request] | None = None
-        self._needs_leader = self._defaults.needs_leader_election
-        self._warm_up = self._defaults.warm_up
-        self._debounce = 0.0
-        self._timeout = self._defaults.reconcile_timeout
-        self._recover = self._defaults.recover
         self._built = False
 
     def for_(self, resource: Resource[T], *, when: Predicate[T] | None = None) -> Self:
@@ -86,12 +80,12 @@ class Builder:
         when: Predicate[T] | None = None,
         every_owner: bool = False,
     ) -> Self:
-        """Look at an object when one that it controls changes; needs `for_` first.
+        """Reconcile an object when an object that it controls changes; needs `for_` first.
 
         Args:
-            resource: The kind of what is owned.
+            resource: The kind of the owned objects.
             when: Filters events.
-            every_owner: Also owners that do not control it (CT-26).
+            every_owner: Also reconcile owners that do not control the object (CT-26).
         """
         if self._for is None:
             raise ConfigError("owns", str(resource), "call for_ before owns")
@@ -108,7 +102,7 @@ class Builder:
         field_selector: str = "",
         label_selector: str = "",
     ) -> Self:
-        """Look at whatever a function names when an object of this kind changes."""
+        """Reconcile the requests that a function returns for a changed object of this kind."""
         return self._watch(
             resource,
             EnqueueMapped(map),
@@ -127,66 +121,21 @@ class Builder:
         return self
 
     def watches_channel(self, channel: Channel, name: str = "channel") -> Self:
-        """Look at what code of this process sends."""
+        """Reconcile the requests that code of this process sends into a channel."""
         self._watches.append(ChannelSource(channel, name))
         return self
 
     def watches_raw(self, source: Source) -> Self:
-        """Look at what any other source feeds."""
+        """Reconcile the requests of any other source."""
         self._watches.append(source)
         return self
 
-    def with_workers(self, workers: int) -> Self:
-        """Reconcile so many keys at the same time."""
-        self._workers = workers
-        return self
-
-    def with_debounce(self, seconds: float) -> Self:
-        """Let the requests of a key collapse for so long; see `Controller`."""
-        self._debounce = seconds
-        return self
-
-    def with_rate_limiter(self, limiter: RateLimiter[Request]) -> Self:
-        """Pause after failures as this limiter says."""
-        self._limiter = limiter
-        return self
-
-    def with_leader_election(self) -> Self:
-        """Run only while leading; the default, unless the manager's is another."""
-        self._needs_leader = True
-        return self
-
-    def without_leader_election(self) -> Self:
-        """Run on every replica."""
-        self._needs_leader = False
-        return self
-
-    def with_warm_up(self) -> Self:
-        """Fill the queue before leading; reconcile nothing until then (CT-08)."""
-        self._warm_up = True
-        return self
-
-    def with_reconcile_timeout(self, seconds: float) -> Self:
-        """Ask a reconcile to end after so many seconds; see `ReconcileContext`."""
-        self._timeout = seconds
-        return self
-
-    def with_recovery(self) -> Self:
-        """Go on after a panic; the default, unless the manager's is another."""
-        self._recover = True
-        return self
-
-    def without_recovery(self) -> Self:
-        """Let what nobody meant to raise end the process."""
-        self._recover = False
-        return self
-
     def build(self, reconciler: Reconciler) -> Controller:
-        """Make the controller and give it to the manager.
+        """Make the controller and add it to the manager.
 
         Raises:
-            ConfigError: It watches nothing, has no name, shares its name with
-                another one, or was built before.
+            ConfigError: The controller watches nothing, has no name, has the name of another
+                controller, or was built before.
         """
         if self._built:
             raise ConfigError("build", self._name, "build() was already called")
@@ -196,19 +145,17 @@ class Builder:
         if not name:
             raise ConfigError("name", "", "a controller without for_ requires a name")
         self._built = True
+        sync_timeout = self._options.cache_sync_timeout
+        if sync_timeout is None:
+            sync_timeout = self._manager.options.cache_sync_timeout
         controller = Controller(
             name,
             reconciler,
-            workers=self._defaults.workers_for(self._for)
-            if self._workers is None
-            else self._workers,
-            limiter=self._limiter,
-            cache_sync_timeout=self._manager.options.cache_sync_timeout,
-            needs_leader_election=self._needs_leader,
-            warm_up=self._warm_up,
-            debounce=self._debounce,
-            reconcile_timeout=self._timeout,
-            recover=self._recover,
+            options=replace(
+                self._options,
+                workers=self._options.workers_for(self._for),
+                cache_sync_timeout=sync_timeout,
+            ),
             kind=self._for.kind if self._for else "",
             clock=self._manager.clock,
             instruments=self._manager.instruments,

@@ -1,19 +1,37 @@
-"""Runnables that start together and end together."""
+"""Groups of runnables that start and end together."""
 
 import threading
 from collections.abc import Callable
 from typing import Protocol
 
 from navarchos.clock import Clock
-from navarchos.errors import AlreadyStopped, Stopped
+from navarchos.errors import AlreadyStopped, NavarchosError, Stopped
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["Runnable", "RunnableGroup"]
+__all__ = ["GracePeriodExceeded", "Runnable", "RunnableGroup"]
+
+
+class GracePeriodExceeded(NavarchosError):
+    """Runnables did not end in time.
+
+    Attributes:
+        seconds: The grace period.
+        running: Names of the threads that still run.
+    """
+
+    def __init__(self, seconds: float, running: tuple[str, ...]) -> None:
+        super().__init__(seconds, running)
+        self.seconds = seconds
+        self.running = running
+
+    def __str__(self) -> str:
+        running = ", ".join(self.running)
+        return f"still running after the grace period of {self.seconds:g} s: {running}"
 
 
 class Runnable(Protocol):
-    """Anything that runs until it is told to stop."""
+    """Anything that runs until it is stopped."""
 
     def run(self, stop: StopToken) -> None:
         """Run. Returning early is fine (MG-07); raising stops the manager."""
@@ -21,16 +39,16 @@ class Runnable(Protocol):
 
 
 class RunnableGroup:
-    """Runnables with one stop signal of their own, set only when their turn comes.
+    """Runnables with a common stop token, which is set only when the group must end.
 
-    Promises: each runnable is started exactly once, whether it was added before,
-    during or after the start (MG-13); a group that was closed never starts (MG-11).
+    Promises: each runnable is started exactly once, whether it was added before, during or
+    after the start (MG-13); a group that was stopped never starts (MG-11).
 
     Threads: every method is safe from any thread.
 
     Args:
-        name: Of the threads.
-        fail: Told what a runnable raised.
+        name: Prefix of the thread names.
+        fail: Called with the exception of a runnable.
         clock: Time and waiting.
     """
 
@@ -41,14 +59,14 @@ class RunnableGroup:
         self._name = name
         self._waiting_lock = threading.Lock()
         self._waiting: list[tuple[str, Runnable]] = []  # guarded by _waiting_lock
-        self._open = False  # guarded by _waiting_lock; started and not closed
+        self._open = False  # guarded by _waiting_lock; started and not stopped
         self._closed = False  # guarded by _waiting_lock
 
     def add(self, name: str, runnable: Runnable) -> None:
-        """Take a runnable in; it starts with the group, or now.
+        """Add a runnable; it starts with the group, or at once if the group runs.
 
         Raises:
-            AlreadyStopped: The group has been closed.
+            AlreadyStopped: The group was stopped.
         """
         with self._waiting_lock:
             if self._closed:
@@ -59,7 +77,7 @@ class RunnableGroup:
             self._run_locked(name, runnable)
 
     def start(self) -> None:
-        """Start what was added. Does nothing once closed."""
+        """Start all added runnables. Does nothing after a stop."""
         with self._waiting_lock:
             if self._closed or self._open:
                 return
@@ -69,7 +87,7 @@ class RunnableGroup:
                 self._run_locked(name, runnable)
 
     def stop(self, reason: str) -> None:
-        """Ask every runnable to end, and start no more."""
+        """Ask every runnable to end, and do not start any more."""
         with self._waiting_lock:
             self._closed = True
             self._waiting.clear()
@@ -84,7 +102,7 @@ class RunnableGroup:
         return self._threads.running()
 
     def _run_locked(self, name: str, runnable: Runnable) -> None:
-        # Locked, so that whoever asks the group to stop finds each thread started.
+        # Under the lock, so that `stop` finds every thread either started or not to be started.
         def run() -> None:
             try:
                 runnable.run(self._stop)

@@ -18,11 +18,11 @@ from navarchos.logs import get_logger
 from navarchos.parallel import parallelize
 from navarchos.runtime.cached_client import CachedClient, Reader, ReaderFactory
 from navarchos.runtime.controller import Controller
-from navarchos.runtime.election import Election
+from navarchos.runtime.election import Election, LeaderWork
 from navarchos.runtime.endpoints import Endpoint, HttpServers, MetricsPages, Probes, Profiling
-from navarchos.runtime.groups import Runnable, RunnableGroup
+from navarchos.runtime.groups import GracePeriodExceeded, Runnable, RunnableGroup
 from navarchos.runtime.httpserver import Route, ServerCertificate
-from navarchos.runtime.options import GracePeriodExceeded, ManagerOptions
+from navarchos.runtime.options import ManagerOptions
 from navarchos.runtime.signals import SignalHandling
 from navarchos.runtime.startup import catch_up, wait_for_kinds
 from navarchos.runtime.token_reviewer import TokenReviewer
@@ -215,13 +215,14 @@ class Manager:
         Raises:
             ConfigError: Another controller has its name (CT-01).
         """
+        options = controller.options
         with self._state_lock:
             if controller.name in self._names:
                 raise ConfigError("name", controller.name, "another controller has this name")
             self._names.add(controller.name)
-            if controller.wants_warm_up and controller.needs_leader_election and not self._started:
+            if options.warm_up and options.needs_leader_election and not self._started:
                 self._warmed.append(controller)
-        self.add(controller, needs_leader=controller.needs_leader_election, name=controller.name)
+        self.add(controller, needs_leader=options.needs_leader_election, name=controller.name)
 
     def add_healthz_check(self, name: str, check: Callable[[], None]) -> None:
         """Add a check to `/healthz`; it raises when something is wrong."""
@@ -295,7 +296,7 @@ class Manager:
         wait_for_kinds(
             self._unfenced,
             self._wanted_kinds,
-            tell=self._set_caches_state,
+            report=self._set_caches_state,
             hint=self.options.missing_kinds_hint,
             stop=self._stop,
         )
@@ -430,9 +431,7 @@ class Manager:
         election = Election(
             self.options.leader_election,
             self._unfenced,
-            lead=self._lead,
-            fail=self._fail,
-            work_timeout=None if grace < 0 else grace,
+            work=LeaderWork(self._lead, self._fail, timeout=None if grace < 0 else grace),
             clock=self.clock,
             instruments=self.instruments,
         )

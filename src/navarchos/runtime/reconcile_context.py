@@ -1,4 +1,4 @@
-"""One reconcile as code sees it from inside: its id, its stop token, its time (CT-15, CT-16)."""
+"""The context of one reconcile: its id, its stop token, its deadline (CT-15, CT-16)."""
 
 import contextvars
 import threading
@@ -18,18 +18,18 @@ __all__ = ["ReconcileContext", "TimeLimit", "current_reconcile", "reconcile_scop
 
 @dataclass(frozen=True, slots=True)
 class ReconcileContext:
-    """A reconcile in hand.
+    """The reconcile that this thread runs.
 
-    A thread cannot be killed. What a pass may not outlast, it has to ask about: wait
-    on `stop`, and give `time_left()` to requests as their timeout.
+    A thread cannot be killed. Code that must not outlast the reconcile has to check: wait on
+    `stop`, and pass `time_left()` to requests as their timeout.
 
     Attributes:
-        controller: Whose it is.
-        kind: What is reconciled; empty for controllers without `for_`.
-        request: Which object.
-        id: Unique; it is on every log line, too.
+        controller: The name of the controller.
+        kind: The reconciled kind; empty for controllers without `for_`.
+        request: The object to reconcile.
+        id: Unique; it is also on every log line.
         stop: Set when the controller stops, when the time is over, and at the end.
-        deadline: Until when, on `clock.monotonic()`; `None` without a limit.
+        deadline: On `clock.monotonic()`; `None` without a limit.
         clock: Time.
     """
 
@@ -42,25 +42,29 @@ class ReconcileContext:
     clock: Clock
 
     def time_left(self) -> float | None:
-        """Return the seconds until the deadline, at least 0; `None` without one."""
+        """Return the seconds until the deadline, at least 0; `None` without a deadline."""
         if self.deadline is None:
             return None
         return max(0.0, self.deadline - self.clock.monotonic())
 
 
-_current: contextvars.ContextVar[ReconcileContext] = contextvars.ContextVar("navarchos_pass")
+class _OutsideReconcile(NotStarted):
+    _why = "was called outside a reconcile"
+
+
+_current: contextvars.ContextVar[ReconcileContext] = contextvars.ContextVar("navarchos_reconcile")
 
 
 def current_reconcile() -> ReconcileContext:
-    """Return the pass that this thread is in.
+    """Return the context of the reconcile that this thread runs.
 
     Raises:
-        NotStarted: It is in none.
+        NotStarted: This thread does not run a reconcile.
     """
     try:
         return _current.get()
     except LookupError:
-        raise NotStarted("a reconcile of this thread") from None
+        raise _OutsideReconcile("current_reconcile()") from None
 
 
 @contextmanager
@@ -73,25 +77,25 @@ def reconcile_scope(
     limit: "TimeLimit | None",
     clock: Clock,
 ) -> Iterator[ReconcileContext]:
-    """Make a pass the current one of this thread, until the block ends."""
+    """Make a context the current one of this thread until the block ends."""
     token = stop.child()
     deadline = limit.begin(token) if limit is not None else None
-    opened = ReconcileContext(controller, kind, request, uuid.uuid4().hex, token, deadline, clock)
-    former = _current.set(opened)
+    context = ReconcileContext(controller, kind, request, uuid.uuid4().hex, token, deadline, clock)
+    former = _current.set(context)
     try:
-        yield opened
+        yield context
     finally:
         _current.reset(former)
         token.stop("the reconcile has ended")
 
 
 class TimeLimit:
-    """Sets the tokens of passes that take too long. All have the same limit.
+    """Sets the stop tokens of reconciles that take too long. All have the same limit.
 
-    Lifecycle: `watch` on a thread of its own, until `close`.
+    Lifecycle: `watch` on a separate thread, until `close`.
 
     Args:
-        seconds: How long a pass may take, above 0.
+        seconds: How long a reconcile may take, above 0.
         clock: Time and waiting.
     """
 
@@ -106,7 +110,7 @@ class TimeLimit:
         self._closed = False  # guarded by _changed
 
     def begin(self, token: StopToken) -> float:
-        """Watch over a pass; whoever ends it sets its token. Returns its deadline."""
+        """Limit a reconcile until its token is set. Returns its deadline."""
         deadline = self._clock.monotonic() + self._seconds
         with self._changed:
             self._forget_ended_locked()
@@ -115,11 +119,11 @@ class TimeLimit:
         return deadline
 
     def has_ended(self, token: StopToken) -> bool:
-        """Tell whether it was the limit that set a token."""
+        """Tell whether this limit has set the token."""
         return token.reason == self.reason
 
     def watch(self) -> None:
-        """Set tokens whose time is over, until closed."""
+        """Set the tokens of reconciles whose time is over, until closed."""
         while (token := self._next()) is not None:
             token.stop(self.reason)  # its callbacks run without our lock
 
@@ -130,7 +134,7 @@ class TimeLimit:
             self._changed.notify_all()
 
     def _next(self) -> StopToken | None:
-        """Wait for a pass whose time is over; `None` when closed."""
+        """Wait for a reconcile whose time is over; `None` when closed."""
         with self._changed:
             while not self._closed:
                 self._forget_ended_locked()

@@ -1,13 +1,13 @@
-"""What a reconciler is asked, what it answers, and how it gives up.
+"""The interface of a reconciler: its request, its result, its errors.
 
 | reconcile ends in | what happens to the key |
 |---|---|
-| `Result()` | done; its back-off starts over |
-| `Result(requeue_after=s)` | again in `s` seconds; its back-off starts over |
-| `Result(requeue=True)` | again when the rate limiter allows |
-| `TerminalError` | counted and logged, not tried again until something changes |
-| any other exception | counted and logged, again when the rate limiter allows |
-| `Stopped` while the controller stops | cut short: nothing is counted, nothing comes again |
+| `Result()` | done; its back-off is reset |
+| `Result(requeue_after=s)` | reconciled again in `s` seconds; its back-off is reset |
+| `Result(requeue=True)` | reconciled again when the rate limiter allows |
+| `TerminalError` | counted and logged, not retried until an event requests it |
+| any other exception | counted and logged, retried when the rate limiter allows |
+| `Stopped` while the controller stops | interrupted: not counted, not retried |
 """
 
 from abc import ABC, abstractmethod
@@ -21,18 +21,20 @@ from navarchos.meta import ObjectKey
 
 __all__ = ["DONE", "ReconcileObjects", "Reconciler", "Request", "Result", "TerminalError"]
 
+T = TypeVar("T")
+
 Request = ObjectKey
-"""Namespace and name of the object to look at; the namespace may be empty."""
+"""Namespace and name of the object to reconcile; the namespace may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """When to look again, if at all.
+    """When to reconcile again, if at all.
 
     Attributes:
-        requeue_after: In so many seconds; not a failure, just a wait. 0 is `None`.
+        requeue_after: In this many seconds. This is a wait, not a failure. 0 means `None`.
         requeue: When the rate limiter allows.
-        priority: Of the next look; `None` keeps the present one.
+        priority: Of the next reconcile; `None` keeps the current priority.
     """
 
     requeue_after: float | None = None
@@ -40,44 +42,41 @@ class Result:
     priority: int | None = None
 
     def __post_init__(self) -> None:
-        # Written this way round so that it refuses NaN too, which would never wait.
+        # `not ... >=` instead of `<`, so that NaN is refused too: it would never wait.
         if self.requeue_after is not None and not self.requeue_after >= 0:
             raise ConfigError("requeue_after", self.requeue_after, "it must not be negative")
 
 
 DONE: Final = Result()
-"""Nothing more to do until something changes."""
+"""No more work until an event requests it."""
 
 
 class TerminalError(NavarchosError):
-    """A failure that trying again cannot mend; chain the cause, if there is one."""
+    """A failure that a retry cannot fix; chain the cause, if there is one."""
 
 
 class Reconciler(ABC):
-    """Brings the world closer to what one object asks for.
+    """Brings the cluster closer to the desired state of one object.
 
-    Called with a key, never with an event: read the objects, decide, write. One
-    key is never with two workers at once; different keys are, if the controller
-    has several.
+    Called with a key, not with an event: read the objects, decide, write. One key is never
+    reconciled by two workers at once; different keys are, if the controller has several
+    workers.
     """
 
     @abstractmethod
     def reconcile(self, request: Request) -> Result:
-        """Look at one object and do what is due. See the table above for the end."""
-
-
-T = TypeVar("T")
+        """Reconcile one object. The table above shows what follows from each outcome."""
 
 
 class ReconcileObjects(Reconciler, Generic[T]):
-    """Looks the object up and hands it to a function (CT-27).
+    """Finds the object and passes it to a function (CT-27).
 
     ```python
     Builder(manager).for_(NODES).build(ReconcileObjects(manager.lister(NODES), label))
     ```
 
-    An object that is gone is done with: the function is not called. A reconciler that
-    has to clean up after objects needs their names, or a finalizer.
+    The function is not called for an object that is gone. A reconciler that has to clean up
+    after objects needs their names, or a finalizer.
 
     Args:
         objects: Where objects are looked up; `CachedClient.lister` includes own writes.
@@ -89,6 +88,6 @@ class ReconcileObjects(Reconciler, Generic[T]):
         self._reconcile = reconcile
 
     def reconcile(self, request: Request) -> Result:
-        """Hand the object over, if it is there."""
+        """Pass the object to the function, if it exists."""
         obj = self._objects.find(request.name, request.namespace)
         return DONE if obj is None else self._reconcile(obj)

@@ -1,7 +1,6 @@
-"""What feeds a controller: its sources, from their start to their end."""
+"""The sources of a controller, from their start to their end."""
 
 import threading
-from collections.abc import Callable
 from enum import Enum
 from functools import partial
 
@@ -13,14 +12,15 @@ from navarchos.runtime.reconciler import Request
 from navarchos.runtime.sources import RequestQueue, Source
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
+from navarchos.workqueue import PriorityQueue
 
 __all__ = ["SourceGroup"]
 
 _log = logs.get_logger(__name__)
 
 
-class _State(Enum):
-    """How far a source has come; the value is for errors."""
+class _Stage(Enum):
+    """How far a source has come; the value is the end of an error message."""
 
     NEW = ", which was not started"
     STARTING = ", whose start has not returned"
@@ -29,93 +29,93 @@ class _State(Enum):
 
 
 class _Debounced:
-    """Hands requests on after a while, so that those of a key collapse."""
+    """Delays requests, so that several requests for the same key collapse."""
 
-    def __init__(self, add: Callable[..., None], seconds: float) -> None:
-        self._add = add
+    def __init__(self, queue: PriorityQueue[Request], seconds: float) -> None:
+        self._queue = queue
         self._seconds = seconds
 
     def add(self, key: Request, *, priority: int = 0) -> None:
-        """Queue a request for later."""
-        self._add(key, after=self._seconds, priority=priority)
+        """Queue a request after the delay."""
+        self._queue.add(key, after=self._seconds, priority=priority)
 
 
-class _SourceState:
-    """A source, and how far it has come."""
+class _Member:
+    """A source and its stage."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self.state = _State.NEW  # guarded by the intake's _changed
+        self.stage = _Stage.NEW  # guarded by the group's _changed
 
 
 class SourceGroup:
     """The sources of one controller.
 
-    Promises: each source is started once, whoever asks (CT-06), all at the same time
-    (CT-04); a source that started is stopped once.
+    Promises: each source is started once (CT-06), all at the same time (CT-04); a source that
+    started is stopped once.
 
-    Threads: every method is safe from any thread. One thread of its own for each
-    source, until that has synced.
+    Threads: every method is safe from any thread. Each source has a separate thread until it
+    has synced.
 
     Args:
-        controller: For errors and names.
-        add: Of the queue that is fed.
-        debounce: Seconds by which requests are delayed.
-        timeout: Seconds that sources may take to start and to feed what exists.
+        controller: For errors and thread names.
+        queue: Where the requests go.
+        debounce: Seconds by which requests are delayed; 0 for no delay.
+        timeout: Seconds that sources may take to start and to deliver all existing objects.
         clock: Time and waiting.
     """
 
     def __init__(
         self,
         controller: str,
-        add: Callable[..., None],
+        queue: PriorityQueue[Request],
         *,
         debounce: float,
         timeout: float,
         clock: Clock,
     ) -> None:
         self._controller = controller
-        self._requests: RequestQueue = _Debounced(add, debounce)
+        self._requests: RequestQueue = _Debounced(queue, debounce) if debounce else queue
         self._timeout = timeout
         self._clock = clock
         self._stop = StopToken(clock=clock)
-        self._threads = ThreadGroup(f"feed-{controller}", stop=self._stop, clock=clock)
+        self._threads = ThreadGroup(f"source-{controller}", stop=self._stop, clock=clock)
         self._changed = threading.Condition(threading.Lock())
-        self._feeds: list[_SourceState] = []  # guarded by _changed
+        self._members: list[_Member] = []  # guarded by _changed
         self._failure: Exception | None = None  # guarded by _changed
-        self._begun = False  # guarded by _changed
+        self._started = False  # guarded by _changed
         self._ended = False  # guarded by _changed
 
     def add(self, source: Source) -> None:
-        """Take a source in; it starts with the others, or before this returns.
+        """Add a source; it starts with the others, or before this call returns.
 
         Raises:
             AlreadyStopped: The controller has ended.
         """
-        feed = _SourceState(source)
+        member = _Member(source)
         with self._changed:
             self._raise_if_ended_locked()
-            self._feeds.append(feed)
-            begun = self._begun
-        if begun:
-            self._start(feed)
-            self._threads.start(source.name, lambda: self._follow(feed))
+            self._members.append(member)
+            started = self._started
+        if started:
+            self._start_one(member)
+            self._threads.start(source.name, lambda: self._follow(member))
 
-    def begin(self) -> None:
-        """Start every source, unless that has been done."""
+    def start(self) -> None:
+        """Start every source. Does nothing when called again."""
         with self._changed:
             self._raise_if_ended_locked()
-            if self._begun:
+            if self._started:
                 return
-            self._begun = True
-            for feed in self._feeds:
-                self._threads.start(feed.source.name, partial(self._feed, feed))
+            self._started = True
+            for member in self._members:
+                self._threads.start(member.source.name, partial(self._run, member))
 
     def wait(self, stop: StopToken) -> None:
-        """Wait until every source has fed what exists.
+        """Wait until every source has delivered all existing objects.
 
         Raises:
-            SyncTimeout: Some have not in time; names them.
+            SyncTimeout: Some sources have not in time; names them.
             Stopped: `stop` was set first.
         """
         deadline = self._clock.monotonic() + self._timeout
@@ -132,15 +132,19 @@ class SourceGroup:
             withdraw()
 
     def stop(self) -> None:
-        """Stop what was started and wait for it. A start that hangs is left behind."""
+        """Stop the started sources and wait for them, but not for a start that hangs."""
         with self._changed:
             if self._ended:
                 return
             self._ended = True
             running = [
-                feed.source for feed in self._feeds if feed.state in {_State.SYNCING, _State.SYNCED}
+                member.source
+                for member in self._members
+                if member.stage in {_Stage.SYNCING, _Stage.SYNCED}
             ]
-            hanging = [feed.source.name for feed in self._feeds if feed.state is _State.STARTING]
+            hanging = [
+                member.source.name for member in self._members if member.stage is _Stage.STARTING
+            ]
         self._stop.stop("the controller has ended")
         for source in running:
             source.stop()
@@ -149,33 +153,33 @@ class SourceGroup:
         else:
             self._threads.join()
 
-    def _feed(self, feed: _SourceState) -> None:
+    def _run(self, member: _Member) -> None:
         try:
-            self._start(feed)
-            self._follow(feed)
+            self._start_one(member)
+            self._follow(member)
         except AlreadyStopped:
             return
-        except Exception as error:  # noqa: BLE001 - whoever waits for the sources raises it
+        except Exception as error:  # noqa: BLE001 - raised by `wait`
             with self._changed:
                 self._failure = self._failure or error
                 self._changed.notify_all()
 
-    def _start(self, feed: _SourceState) -> None:
+    def _start_one(self, member: _Member) -> None:
         with self._changed:
             self._raise_if_ended_locked()
-            feed.state = _State.STARTING
-        feed.source.start(self._requests)
+            member.stage = _Stage.STARTING
+        member.source.start(self._requests)
         with self._changed:
-            feed.state = _State.SYNCING
+            member.stage = _Stage.SYNCING
             if not self._ended:
                 return
-        feed.source.stop()
+        member.source.stop()
         raise AlreadyStopped(f"controller {self._controller}")
 
-    def _follow(self, feed: _SourceState) -> None:
-        if feed.source.wait_for_sync(None, self._stop):
+    def _follow(self, member: _Member) -> None:
+        if member.source.wait_for_sync(None, self._stop):
             with self._changed:
-                feed.state = _State.SYNCED
+                member.stage = _Stage.SYNCED
                 self._changed.notify_all()
 
     def _raise_if_ended_locked(self) -> None:
@@ -186,9 +190,9 @@ class SourceGroup:
         if self._failure is not None:
             raise self._failure
         return [
-            f"{feed.source.name} of controller {self._controller}{feed.state.value}"
-            for feed in self._feeds
-            if feed.state is not _State.SYNCED
+            f"{member.source.name} of controller {self._controller}{member.stage.value}"
+            for member in self._members
+            if member.stage is not _Stage.SYNCED
         ]
 
     def _wake(self) -> None:

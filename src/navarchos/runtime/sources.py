@@ -31,7 +31,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class RequestMap(Protocol[T_contra]):
-    """Names the requests that an object is about; called for old and new of an update."""
+    """Maps an object to requests; called for the old and the new object of an update."""
 
     def __call__(self, obj: T_contra, /) -> Iterable[Request]:
         """Return the requests; duplicates within an event count once."""
@@ -39,20 +39,22 @@ class RequestMap(Protocol[T_contra]):
 
 
 class EnqueueObject:
-    """The object itself (CT-21)."""
+    """Requests the object itself (CT-21)."""
 
     def __call__(self, obj: object, /) -> Iterable[Request]:
-        """Return the object's own key."""
+        """Return the key of the object."""
         identity = identity_of(obj)
         return (Request(identity.namespace, identity.name),)
 
 
 class EnqueueOwners:
-    """The owners of one kind (CT-22). Group and kind must match, versions may differ.
+    """Requests the owners of one kind (CT-22).
+
+    Group and kind must match; versions may differ.
 
     Args:
-        owner: The owners' kind.
-        controller_only: Only the owner that manages the object.
+        owner: The kind of the owners.
+        controller_only: Only the owner that controls the object.
     """
 
     def __init__(self, owner: Resource[object], *, controller_only: bool = True) -> None:
@@ -75,13 +77,13 @@ class EnqueueOwners:
 
 
 class EnqueueMapped(Generic[T]):
-    """Whatever a function says (CT-23)."""
+    """Requests what a function returns (CT-23)."""
 
     def __init__(self, function: Callable[[T], Iterable[Request]]) -> None:
         self._function = function
 
     def __call__(self, obj: T, /) -> Iterable[Request]:
-        """Ask the function."""
+        """Call the function."""
         return self._function(obj)
 
 
@@ -105,7 +107,7 @@ def _owners_of(obj: object) -> Iterable[OwnerReference]:
 _log = get_logger(__name__)
 
 LOW_PRIORITY: Final = -100
-"""Of requests that no change stands behind: the initial list, resyncs (CT-17)."""
+"""The priority of requests without a change: the initial list, resyncs (CT-17)."""
 
 
 class RequestQueue(Protocol):
@@ -117,41 +119,42 @@ class RequestQueue(Protocol):
 
 
 class Source(Protocol):
-    """Feeds a queue with requests."""
+    """Delivers requests to a queue."""
 
     @property
     def name(self) -> str:
-        """For errors: what is late when it does not sync."""
+        """The name in errors, such as when the source does not sync in time."""
         ...
 
     def start(self, requests: RequestQueue) -> None:
-        """Begin to feed. Called once, on a thread for this source; should not block.
+        """Start to deliver requests. Called once, on a thread of this source; must not block.
 
-        One that does not return within the controller's cache sync timeout is an
-        error of its own (CT-05).
+        Not returning within the controller's cache sync timeout is an error (CT-05).
         """
         ...
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
-        """Wait until everything that exists now has been fed."""
+        """Wait until all existing objects have been delivered."""
         ...
 
     def stop(self) -> None:
-        """Feed no more. Does not wait."""
+        """Stop to deliver requests. Does not wait."""
         ...
 
 
 class InformerSource(Generic[T]):
-    """Events of an informer, filtered, then mapped to requests (CT-17, CT-20).
+    """Filters the events of an informer, then maps them to requests (CT-17, CT-20).
+
+    It is the event handler that it registers with the informer.
 
     Args:
         informer: Where events come from; started and stopped by its owner.
-        mapping: Names the requests of an object.
-        predicates: All must pass, asked in order.
+        mapping: Maps an object to requests.
+        predicates: All must pass; called in this order.
 
-    Threads: its owner, a controller's intake, starts it once and uses it only after
-    that; events come on the handler's thread, which begins after `_requests` is set. So
-    nothing here is written by two, and there is no lock.
+    Threads: no lock is needed. A controller's source group calls `start` once, and the other
+    methods only after that; events arrive on the handler's thread, which starts after
+    `_requests` is set.
     """
 
     def __init__(
@@ -182,9 +185,7 @@ class InformerSource(Generic[T]):
         if self._registration is not None:
             raise AlreadyStarted(f"source {self.name}")
         self._requests = requests
-        self._registration = self.informer.add_handler(
-            on_add=self._added, on_update=self._updated, on_delete=self._deleted
-        )
+        self._registration = self.informer.add_handler(self)
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
         """Wait until every object of the initial list has been mapped."""
@@ -193,20 +194,23 @@ class InformerSource(Generic[T]):
         return self._registration.wait_for_sync(timeout, stop)
 
     def stop(self) -> None:
-        """Withdraw from the informer."""
+        """Remove the handler from the informer."""
         if self._registration is not None:
             self._registration.remove()
 
-    def _added(self, obj: T, is_in_initial_list: bool) -> None:
+    def on_add(self, obj: T, is_in_initial_list: bool) -> None:
+        """Queue the requests of a new object."""
         if self._predicate.create(obj):
             self._enqueue([obj], LOW_PRIORITY if is_in_initial_list else 0)
 
-    def _updated(self, old: T, new: T) -> None:
+    def on_update(self, old: T, new: T) -> None:
+        """Queue the requests of a changed object, in its old and in its new state."""
         if self._predicate.update(old, new):
             same = identity_of(old).resource_version == identity_of(new).resource_version
             self._enqueue([old, new], LOW_PRIORITY if same else 0)
 
-    def _deleted(self, obj: T | Tombstone[T]) -> None:
+    def on_delete(self, obj: T | Tombstone[T]) -> None:
+        """Queue the requests of a deleted object."""
         last = obj.obj if isinstance(obj, Tombstone) else obj
         if last is None:
             _log.warning("deleted_object_unknown", source=self.name)
@@ -225,13 +229,13 @@ class InformerSource(Generic[T]):
 
 
 class Channel:
-    """Lets any code of the process ask for a look (CT-19).
+    """Lets any code of the process request a reconcile (CT-19).
 
-    Requests sent before a controller listens are kept until it does, once each.
-    Sending never blocks: instead of upstream's 1024 events the bound is the number
-    of different requests.
+    Requests that are sent before a controller listens are kept until it does, once each.
+    Sending never blocks: the limit is the number of different requests, not 1024 events as in
+    controller-runtime.
 
-    Does not promise: to feed more than one controller; each needs one of its own.
+    Does not promise: to serve more than one controller; each needs a separate channel.
 
     Threads: safe from any thread.
     """
@@ -242,7 +246,7 @@ class Channel:
         self._requests: RequestQueue | None = None  # guarded by _early_lock
 
     def send(self, request: Request, *, priority: int = 0) -> None:
-        """Ask for a look."""
+        """Request a reconcile."""
         with self._early_lock:
             requests = self._requests
             if requests is None:
@@ -251,10 +255,10 @@ class Channel:
         requests.add(request, priority=priority)
 
     def connect(self, requests: RequestQueue | None) -> None:
-        """Deliver to a queue from now on, beginning with what is kept; `None` keeps.
+        """Deliver to a queue from now on, kept requests first; `None` keeps requests.
 
         Raises:
-            AlreadyStarted: It delivers to another one.
+            AlreadyStarted: The channel delivers to another queue.
         """
         with self._early_lock:
             if requests is not None and self._requests is not None:
@@ -268,7 +272,7 @@ class Channel:
 
 
 class ChannelSource:
-    """Feeds what is sent into a `Channel`."""
+    """Delivers the requests that are sent into a `Channel`."""
 
     def __init__(self, channel: Channel, name: str = "channel") -> None:
         self._channel = channel
@@ -276,7 +280,7 @@ class ChannelSource:
 
     @property
     def name(self) -> str:
-        """As given."""
+        """The name in errors."""
         return self._name
 
     def start(self, requests: RequestQueue) -> None:
@@ -288,5 +292,5 @@ class ChannelSource:
         return True
 
     def stop(self) -> None:
-        """Keep what is sent from now on."""
+        """Keep requests that are sent from now on."""
         self._channel.connect(None)

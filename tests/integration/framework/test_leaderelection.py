@@ -12,7 +12,14 @@ from tests.integration.framework.waiting import LIMIT
 from tests.servers import Served
 
 from navarchos.client import Client, ClientConfig
-from navarchos.leaderelection import LeaderElector, LeaseLock, LeaseLost
+from navarchos.leaderelection import (
+    ElectorOptions,
+    LeaderCallbacks,
+    LeaderElector,
+    LeaseLock,
+    LeaseLost,
+    LeaseTiming,
+)
 from navarchos.stopping import StopToken
 from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 from navarchos.threads import ThreadGroup
@@ -33,11 +40,8 @@ class Member:
         lock = LeaseLock(self.client, namespace, LEASE, identity, {"app": "test"})
         self.elector = LeaderElector(
             lock,
-            lease_duration=2.0,
-            renew_deadline=1.5,
-            retry_period=0.1,
-            on_started_leading=self._work,
-            on_stopped_leading=lambda: None,
+            LeaderCallbacks(on_started_leading=self._work),
+            options=ElectorOptions(timing=LeaseTiming(2.0, 1.5, 0.1)),
         )
         self._threads = ThreadGroup(f"member-{identity}", stop=StopToken())
 

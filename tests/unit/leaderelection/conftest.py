@@ -8,7 +8,7 @@ import pytest
 
 from navarchos.client import AlreadyExists, Conflict, NotFound, RequestTimeout, Status
 from navarchos.instrument import Instruments
-from navarchos.leaderelection import LeaderElector, LeaseRecord
+from navarchos.leaderelection import ElectorOptions, LeaderCallbacks, LeaderElector, LeaseRecord
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 from navarchos.threads import ThreadGroup
@@ -90,6 +90,7 @@ class Candidate:
     release: bool = True
     work_timeout: float | None = 30.0
     work: Callable[[StopToken], None] | None = None
+    on_new_leader: Callable[[str], None] | None = None
     instruments: Instruments = field(default_factory=Instruments)
     log: list[str] = field(default_factory=list)
     leaders: list[str] = field(default_factory=list)
@@ -100,15 +101,17 @@ class Candidate:
         self.token: StopToken | None = None
         self.elector = LeaderElector(
             self.lock,
-            on_started_leading=self._started,
-            on_stopped_leading=lambda: self.log.append("stopped"),
-            on_new_leader=self.leaders.append,
-            release_on_cancel=self.release,
-            work_timeout=self.work_timeout,
+            LeaderCallbacks(
+                on_started_leading=self._started,
+                on_stopped_leading=lambda: self.log.append("stopped"),
+                on_new_leader=self.on_new_leader or self.leaders.append,
+            ),
+            options=ElectorOptions(
+                release_on_cancel=self.release, work_timeout=self.work_timeout, name="test"
+            ),
             clock=self.clock,
             rand=lambda: 0.5,
             instruments=self.instruments,
-            name="test",
         )
         self._threads = ThreadGroup("cand", stop=StopToken(clock=self.clock), clock=self.clock)
 

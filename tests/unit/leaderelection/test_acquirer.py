@@ -182,7 +182,7 @@ def test_a_renewal_counts_from_the_moment_it_was_sent(desk: Desk) -> None:
     sent_at = desk.clock.monotonic()
     desk.lock.before = lambda _verb: desk.clock.advance(4)
     desk.attempt()
-    assert desk.elector._observation.at == sent_at
+    assert desk.elector._observed.at == sent_at
 
 
 @pytest.mark.rule("LE-17")

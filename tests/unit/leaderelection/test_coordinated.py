@@ -37,7 +37,7 @@ class Desk:
         self.withdrawn: list[int] = []
         self.claim = CoordinatedLeaseAcquirer(
             lambda: self.withdrawn.append(len(self.lock.calls)),
-            *(self.lock, elector._timing, elector._observation, clock, elector._slowpath),
+            *(self.lock, elector._timing, elector._observed, clock, elector._slowpath),
         )
 
 

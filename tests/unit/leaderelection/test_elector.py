@@ -282,8 +282,7 @@ def test_a_listener_that_waits_or_fails_does_not_hold_up_the_election(
     def fail(_holder: str) -> None:
         raise ValueError("no")
 
-    a = candidate("a")
-    a.elector._news._listener = fail
+    a = candidate("a", on_new_leader=fail)
     a.start()
     fake_clock.advance(30)
     assert a.leads
@@ -406,7 +405,7 @@ def test_a_candidate_that_hears_of_a_free_lease_does_not_wait_for_its_next_try(
     assert b.leads
 
 
-def test_news_of_a_free_lease_means_nothing_to_its_holder(
+def test_notifier_of_a_free_lease_means_nothing_to_its_holder(
     candidate: Make, fake_clock: FakeClock
 ) -> None:
     a = candidate("a")

@@ -41,7 +41,7 @@ def test_it_is_open_for_as_long_as_a_leader_can_be_sure(
 
 
 def test_it_says_which_lease_and_passes_for_a_stop(candidate: Make) -> None:
-    with pytest.raises(NotLeading, match="lease ns/lease may be somebody else's") as caught:
+    with pytest.raises(NotLeading, match="another process may hold lease ns/lease") as caught:
         candidate().elector.fence()
     assert caught.value.lease == "ns/lease"
     assert isinstance(caught.value, Stopped)
@@ -190,9 +190,9 @@ def test_a_renewal_counts_no_more_once_another_name_is_seen_or_written(
     renewed_record = LeaseRecord(holder_identity="a", lease_duration_seconds=15)
     known = ObservedLease("a", 15.0, fake_clock)
     known.wrote(renewed_record, sent_at=1.0)
-    known.see(renewed_record)
+    known.saw(renewed_record)
     assert known.renewed_at == 1.0
-    known.see(LeaseRecord(holder_identity="b"))
+    known.saw(LeaseRecord(holder_identity="b"))
     assert known.renewed_at is None
     known.wrote(renewed_record, sent_at=2.0)
     known.wrote(LeaseRecord(), sent_at=3.0)

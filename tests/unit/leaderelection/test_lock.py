@@ -144,7 +144,7 @@ def test_no_labels_are_invented(client: Client, server: Server) -> None:
 
 def test_a_lease_that_makes_no_sense_is_a_client_error(lock: LeaseLock, server: Server) -> None:
     server.put({"metadata": {"name": "l"}, "spec": {"holderIdentity": 7}})
-    with pytest.raises(DecodeError, match="not a lease"):
+    with pytest.raises(DecodeError, match="spec of the Lease cannot be decoded"):
         lock.get(timeout=1)
 
 

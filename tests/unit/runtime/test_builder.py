@@ -14,8 +14,8 @@ from tests.unit.runtime.conftest import (
 )
 
 from navarchos.client import Resource
-from navarchos.errors import ConfigError
-from navarchos.informers import SharedInformer
+from navarchos.errors import ConfigError, ThreadCrashed
+from navarchos.informers import SharedInformer, SyncTimeout
 from navarchos.runtime import (
     Builder,
     Channel,
@@ -26,11 +26,12 @@ from navarchos.runtime import (
     ReconcileObjects,
     Request,
     Result,
+    current_reconcile,
     resource_version_changed,
     when,
 )
 from navarchos.testing import FakeClock
-from navarchos.workqueue import ItemExponential, PriorityQueue
+from navarchos.workqueue import ItemExponential
 
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Thing)
 
@@ -165,24 +166,27 @@ def test_common_filters_come_before_a_watchs_own_and_spare_other_sources(
     assert asked == ["small", "big"]
 
 
-def test_settings_reach_the_controller(manager: Manager, script: Script) -> None:
+def test_the_options_of_a_builder_reach_the_controller(
+    manager: Manager, script: Script, start: Callable[[], Running], fake_clock: FakeClock
+) -> None:
     limiter = ItemExponential[Request](7.0, 60.0)
-    controller = (
-        Builder(manager, "things")
-        .for_(THINGS, when=resource_version_changed)
-        .with_workers(3)
-        .with_rate_limiter(limiter)
-        .with_reconcile_timeout(30)
-        .without_recovery()
-        .without_leader_election()
-        .build(script)
-    )
-    assert not controller.needs_leader_election
-    limiter.when(Request("ns", "a"))
-    assert controller.queue.num_requeues(Request("ns", "a")) == 1
-    sample = manager.instruments.registry.get_sample_value
-    labels = {"controller": "things"}
-    assert sample("controller_runtime_max_concurrent_reconciles", labels) == 3
+    options = ControllerOptions(workers=3, limiter=limiter, reconcile_timeout=30)
+    channel = Channel()
+    script.answers = [ValueError("a panic")]
+    deadlines: list[float | None] = []
+    script.before = lambda _: deadlines.append(current_reconcile().time_left())
+    controller = Builder(manager, "x", options=options).watches_channel(channel).build(script)
+    assert workers_of(manager, controller) == 3
+    start()
+    channel.send(Request("ns", "a"))
+    fake_clock.settle()
+    fake_clock.advance(6)
+    fake_clock.settle()
+    assert names(script) == ["a"], "the limiter delays the retry by 7 s"
+    fake_clock.advance(2)
+    fake_clock.settle()
+    assert names(script) == ["a"], "tried again"
+    assert deadlines == [30, 30]
 
 
 @pytest.mark.rule("RT-28")
@@ -220,48 +224,73 @@ def workers_of(manager: Manager, controller: Controller) -> float | None:
 
 
 @pytest.mark.rule("CT-02")
-def test_a_controller_has_safe_settings_by_default(manager: Manager, script: Script) -> None:
-    controller = Builder(manager).for_(THINGS).build(script)
+def test_by_default_one_worker_without_a_time_limit_survives_a_panic(
+    manager: Manager, script: Script, start: Callable[[], Running], fake_clock: FakeClock
+) -> None:
+    channel = Channel()
+    script.answers = [ValueError("a panic")]
+    deadlines: list[float | None] = []
+    script.before = lambda _: deadlines.append(current_reconcile().deadline)
+    controller = Builder(manager, "x").watches_channel(channel).build(script)
+    start()
+    channel.send(Request("ns", "a"))
+    fake_clock.settle()
+    fake_clock.advance(1)
+    fake_clock.settle()
+    assert names(script) == ["a", "a"]
+    assert deadlines == [None, None]
     assert workers_of(manager, controller) == 1
-    assert controller.needs_leader_election
-    assert not controller.wants_warm_up
-    assert controller._recover
-    assert controller._limit is None
-    assert controller._sources._timeout == 120
-    assert isinstance(controller.queue, PriorityQueue)
 
 
 @pytest.mark.rule("CT-02")
-def test_a_managers_settings_count_where_the_builder_says_nothing(
-    client: FakeClient, fake_clock: FakeClock, script: Script
+def test_by_default_a_source_may_take_two_minutes_to_sync(
+    manager: Manager, start: Callable[[], Running], fake_clock: FakeClock
 ) -> None:
-    manager = manager_with(
-        client,
-        fake_clock,
-        workers=7,
-        needs_leader_election=False,
-        warm_up=True,
-        recover=False,
-        reconcile_timeout=30.0,
-    )
-    plain = Builder(manager, "plain").for_(THINGS).build(script)
+    Builder(manager, "x").watches_raw(Feed(synced=False)).build(Script())
+    running = start()
+    fake_clock.advance(119)
+    fake_clock.settle()
+    assert running.error is None
+    fake_clock.advance(1)
+    assert isinstance(running.join().error, SyncTimeout)
+
+
+@pytest.mark.rule("CT-02")
+def test_the_managers_options_apply_to_a_builder_without_options(
+    client: FakeClient, fake_clock: FakeClock, script: Script, run: Callable[..., Running]
+) -> None:
+    manager = manager_with(client, fake_clock, workers=7, recover=False, reconcile_timeout=30.0)
+    channel = Channel()
+    script.answers = [ValueError("a panic")]
+    deadlines: list[float | None] = []
+    script.before = lambda _: deadlines.append(current_reconcile().time_left())
+    plain = Builder(manager, "plain").watches_channel(channel).build(script)
     assert workers_of(manager, plain) == 7
-    assert (plain.needs_leader_election, plain.wants_warm_up, plain._recover) == (
-        False,
-        True,
-        False,
-    )
-    assert plain._limit is not None
-    told = (
-        Builder(manager, "told")
-        .for_(THINGS)
-        .with_workers(2)
-        .with_leader_election()
-        .with_recovery()
-        .build(script)
-    )
-    assert workers_of(manager, told) == 2
-    assert (told.needs_leader_election, told._recover) == (True, True)
+    running = run(manager.run)
+    fake_clock.settle()
+    channel.send(Request("ns", "a"))
+    assert isinstance(running.join().error, ThreadCrashed), "a panic without recovery"
+    assert deadlines == [30]
+
+
+@pytest.mark.rule("CT-02")
+def test_the_options_of_a_builder_replace_those_of_the_manager(
+    client: FakeClient, fake_clock: FakeClock, script: Script, run: Callable[..., Running]
+) -> None:
+    manager = manager_with(client, fake_clock, workers=7, recover=False)
+    channel = Channel()
+    script.answers = [ValueError("a panic")]
+    own = ControllerOptions(workers=2)
+    controller = Builder(manager, "own", options=own).watches_channel(channel).build(script)
+    assert workers_of(manager, controller) == 2
+    running = run(manager.run)
+    fake_clock.settle()
+    channel.send(Request("ns", "a"))
+    fake_clock.settle()
+    fake_clock.advance(1)
+    fake_clock.settle()
+    assert names(script) == ["a", "a"]
+    assert running.error is None
 
 
 @pytest.mark.rule("CT-02")
@@ -274,14 +303,14 @@ def test_workers_can_be_set_by_kind_and_group(
         workers=2,
         workers_by_kind={"Thing.example.org": 5, "Node": 3, "Part": 9, "Part.example.com": 9},
     )
-    told = {
+    builders = {
         "things": Builder(manager).for_(THINGS),
         "nodes": Builder(manager).for_(NODES),
         "parts": Builder(manager).for_(PARTS),
-        "own": Builder(manager, "own").for_(THINGS).with_workers(1),
+        "own": Builder(manager, "own", options=ControllerOptions()).for_(THINGS),
         "none": Builder(manager, "none").watches(THINGS, map=lambda _: []),
     }
-    workers = {name: workers_of(manager, built.build(script)) for name, built in told.items()}
+    workers = {name: workers_of(manager, built.build(script)) for name, built in builders.items()}
     assert workers == {"things": 5, "nodes": 3, "parts": 2, "own": 1, "none": 2}
 
 
@@ -292,7 +321,7 @@ def test_a_debounce_reaches_the_controller(
     start: Callable[[], Running],
     fake_clock: FakeClock,
 ) -> None:
-    Builder(manager).for_(THINGS).with_debounce(2).build(script)
+    Builder(manager, options=ControllerOptions(debounce=2)).for_(THINGS).build(script)
     start()
     for size in range(5):
         client.source(THINGS).put(make_thing("a", size=size))

@@ -22,6 +22,7 @@ from navarchos.instrument import Instruments
 from navarchos.runtime import (
     DONE,
     Controller,
+    ControllerOptions,
     ReconcileContext,
     Request,
     Result,
@@ -48,13 +49,15 @@ class Bench:
         self._run = run
 
     def controller(self, **options: Any) -> Controller:
-        options = {"limiter": ItemExponential(1.0, 60.0), **options}
+        options = {"limiter": ItemExponential[Request](1.0, 60.0), **options}
+        kind = options.pop("kind", "")
         controller = Controller(
             "things",
             self.script,
+            options=ControllerOptions(**options),
+            kind=kind,
             clock=self.clock,
             instruments=self.instruments,
-            **options,
         )
         controller.watch(self.feed)
         return controller
@@ -95,10 +98,16 @@ def test_what_sources_feed_is_reconciled(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-01")
-@pytest.mark.parametrize("options", [{"name": ""}, {"workers": 0}])
-def test_settings_that_cannot_work_are_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError):
-        Controller(**{"name": "things", "reconciler": Script(), **options})
+@pytest.mark.parametrize("options", [{"workers": 0}, {"workers_by_kind": {"Node": 0}}])
+def test_a_controller_without_workers_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="a controller requires at least one worker"):
+        ControllerOptions(**options)
+
+
+@pytest.mark.rule("CT-01")
+def test_a_controller_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="requires a name"):
+        Controller("", Script())
 
 
 @pytest.mark.rule("CT-04")
@@ -299,7 +308,7 @@ def test_events_during_a_reconcile_are_debounced_as_well(bench: Bench) -> None:
 @pytest.mark.parametrize("seconds", [-1.0, float("nan")])
 def test_a_debounce_must_be_a_wait(seconds: float) -> None:
     with pytest.raises(ConfigError, match="debounce"):
-        Controller("things", Script(), debounce=seconds)
+        ControllerOptions(debounce=seconds)
 
 
 @pytest.mark.rule("CT-06")
@@ -567,7 +576,7 @@ def test_a_stop_of_the_controller_is_no_timeout(bench: Bench) -> None:
 
 def test_a_time_limit_must_leave_time() -> None:
     with pytest.raises(ConfigError, match="reconcile_timeout"):
-        Controller("things", Script(), reconcile_timeout=0)
+        ControllerOptions(reconcile_timeout=0)
 
 
 @pytest.mark.rule("MT-02")

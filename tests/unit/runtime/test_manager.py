@@ -27,10 +27,19 @@ from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, Stoppe
 from navarchos.informers import CacheMutated, KindOptions, SyncTimeout
 from navarchos.instrument import Instruments
 from navarchos.meta import key_of
-from navarchos.runtime import Builder, GracePeriodExceeded, Manager, ManagerOptions, Request
+from navarchos.runtime import (
+    Builder,
+    ControllerOptions,
+    GracePeriodExceeded,
+    Manager,
+    ManagerOptions,
+    Request,
+)
 from navarchos.runtime.endpoints import MetricsPages
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
+
+WARM_UP = ControllerOptions(warm_up=True)
 
 
 class Diary:
@@ -172,7 +181,7 @@ def test_groups_end_one_after_the_other_while_caches_still_serve(world: World) -
 def test_a_controller_that_warms_up_is_fed_before_anybody_leads(world: World) -> None:
     manager = world.manager()
     script, feeds = Script(), {"warm": Feed(synced=False), "cold": Feed()}
-    warm = Builder(manager, "warm").watches_raw(feeds["warm"]).with_warm_up().build(script)
+    warm = Builder(manager, "warm", options=WARM_UP).watches_raw(feeds["warm"]).build(script)
     Builder(manager, "cold").watches_raw(feeds["cold"]).build(script)
     running = world.start(manager)
     assert (feeds["warm"].starts, feeds["cold"].starts) == (1, 0)
@@ -193,7 +202,7 @@ def test_a_controller_that_warms_up_is_fed_before_anybody_leads(world: World) ->
 def test_a_stop_during_the_warm_up_ends_it(world: World) -> None:
     manager = world.manager()
     feed = Feed(synced=False)
-    Builder(manager, "warm").watches_raw(feed).with_warm_up().build(Script())
+    Builder(manager, "warm", options=WARM_UP).watches_raw(feed).build(Script())
     running = world.start(manager)
     assert running.end() is None
     assert (feed.starts, feed.stops) == (1, 1)
@@ -204,7 +213,7 @@ def test_a_stop_during_the_warm_up_ends_it(world: World) -> None:
 def test_a_warm_up_that_takes_too_long_ends_the_manager(world: World) -> None:
     manager = world.manager(cache_sync_timeout=10)
     feed = Feed(synced=False)
-    Builder(manager, "warm").watches_raw(feed).with_warm_up().build(Script())
+    Builder(manager, "warm", options=WARM_UP).watches_raw(feed).build(Script())
     running = world.start(manager)
     world.clock.advance(10)
     running.join()
@@ -391,13 +400,13 @@ def test_a_missing_kind_is_told_once_and_waited_for(world: World) -> None:
         running = world.start(manager)
         for _ in range(3):
             world.advance(5)
-    (line,) = [line for line in logs if line["event"] == "waiting_for_kinds"]
-    assert line["why"] == "the server does not know parts.example.org"
+    (line,) = [line for line in logs if line["event"] == "kinds_missing"]
+    assert line["error"] == "the server does not serve parts.example.org"
     assert line["log_level"] == "warning"
     assert line["hint"] == "run: navarchos crds | kubectl apply -f -"
     answer = manager.probes.route("/readyz/caches", {})
     assert answer.status == 500
-    assert answer.body == b"the server does not know parts.example.org\n"
+    assert answer.body == b"the server does not serve parts.example.org\n"
     assert world.diary.lines == []
     world.client.missing = set()
     world.advance(5)

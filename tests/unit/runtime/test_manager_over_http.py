@@ -11,7 +11,7 @@ from tests.integration.framework.kinds import CONFIG_MAPS
 from tests.integration.framework.waiting import LIMIT
 from tests.replicas import Replica
 
-from navarchos.runtime import DONE, Controller, Reconciler, Request, Result
+from navarchos.runtime import DONE, Controller, ControllerOptions, Reconciler, Request, Result
 from navarchos.runtime.sources import RequestQueue
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, Fault
@@ -114,7 +114,7 @@ def test_without_election_it_begins_with_what_was_written_while_caches_were_fill
             only.stop.stop("seen")
             return DONE
 
-    controller = Controller("look", Look(), warm_up=True)
+    controller = Controller("look", Look(), options=ControllerOptions(warm_up=True))
     controller.watch(LastWord())
     only.manager.add_controller(controller)
     only.start().join()

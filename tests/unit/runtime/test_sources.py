@@ -161,9 +161,9 @@ def test_a_tombstone_counts_as_the_object_it_holds(
 ) -> None:
     source = InformerSource(informer, EnqueueObject())
     source.start(queue)
-    source._deleted(Tombstone("ns/a", make_thing("a")))
+    source.on_delete(Tombstone("ns/a", make_thing("a")))
     with structlog.testing.capture_logs() as logs:
-        source._deleted(Tombstone("ns/b", None))
+        source.on_delete(Tombstone("ns/b", None))
     assert queue.take() == [("a", 0)]
     assert [line["event"] for line in logs] == ["deleted_object_unknown"]
 
@@ -219,7 +219,7 @@ def test_an_object_without_metadata_is_told_and_dropped(
     source = InformerSource(informer, EnqueueObject())
     source.start(queue)
     with structlog.testing.capture_logs() as logs:
-        source._added({"kind": "Thing"}, False)  # type: ignore[arg-type]  # the point of the test
+        source.on_add({"kind": "Thing"}, False)  # type: ignore[arg-type]  # the point of the test
     assert queue.take() == []
     assert [line["event"] for line in logs] == ["object_without_metadata"]
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from navarchos.client import Resource
+from navarchos.leaderelection import LeaseTiming
 from navarchos.runtime import (
     DONE,
     Builder,
@@ -98,7 +99,7 @@ def test_one_that_waits_for_its_lease_is_handed_out_at_once(
 ) -> None:
     def options(identity: str) -> ManagerOptions:
         lease = LeaderElectionOptions(
-            name="l", namespace="default", identity=identity, retry_period=0.05
+            name="l", namespace="default", identity=identity, timing=LeaseTiming(retry_period=0.05)
         )
         return ManagerOptions(leader_election=lease)
 

@@ -33,7 +33,15 @@ from navarchos.operator.drains.writer import DrainWriter
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.nodes import NODES, Node
 from navarchos.parallel import WorkerPool
-from navarchos.runtime import Builder, Channel, Controller, Manager, Request, changed
+from navarchos.runtime import (
+    Builder,
+    Channel,
+    Controller,
+    ControllerOptions,
+    Manager,
+    Request,
+    changed,
+)
 from navarchos.stopping import StopToken
 
 __all__ = ["BY_NODE", "RBAC", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
@@ -175,11 +183,10 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
 
     manager.add(machinery, name="drain-machinery")
     return (
-        Builder(manager, "drains")
+        Builder(manager, "drains", options=ControllerOptions(workers=workers))
         .for_(NODE_DRAINS)
         .watches(NODES, map=drains_of, when=changed(_cordon))
         .watches_channel(awake, "drain-wakeups")
-        .with_workers(workers)
         .build(reconciler)
     )
 

@@ -26,7 +26,7 @@ from navarchos.operator.replacements.snapshot import (
 )
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
 from navarchos.parallel import WorkerPool
-from navarchos.runtime import Builder, Controller, Manager, Request
+from navarchos.runtime import Builder, Controller, ControllerOptions, Manager, Request
 from navarchos.runtime.predicates import changed
 
 __all__ = ["add_to_manager"]
@@ -66,7 +66,7 @@ def add_to_manager(
     )
     pipeline = Pipeline(clients, events, manager.clock)
     return (
-        Builder(manager, "replacements")
+        Builder(manager, "replacements", options=ControllerOptions(workers=1))
         .for_(NODE_REPLACEMENTS)
         .owns(NODE_DRAINS)
         .watches(NODE_REPLACEMENTS, map=_admission, when=changed(_admission_inputs))
@@ -79,7 +79,6 @@ def add_to_manager(
             when=changed(_is_terminating),
             field_selector=PENDING_SELECTOR,
         )
-        .with_workers(1)
         .build(ReplacementReconciler(clients, admission, pipeline))
     )
 

@@ -15,7 +15,7 @@ from navarchos.operator.clients import OperatorClients
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.parallel import WorkerPool
-from navarchos.runtime import Builder, Controller, Manager, Request
+from navarchos.runtime import Builder, Controller, ControllerOptions, Manager, Request
 from navarchos.runtime.predicates import changed
 
 __all__ = ["add_to_manager"]
@@ -36,11 +36,10 @@ def add_to_manager(
 
     events = RolloutEvents(manager.recorder)
     return (
-        Builder(manager, "rollouts")
+        Builder(manager, "rollouts", options=ControllerOptions(workers=_WORKERS))
         .for_(NODE_ROLLOUTS)
         .owns(NODE_REPLACEMENTS, when=changed(_status_inputs))
         .watches(NODE_DRAINS, map=rollout_of, when=changed(_blockers))
-        .with_workers(_WORKERS)
         .build(RolloutReconciler(clients, events, worker_pool, manager.clock))
     )
 

@@ -23,7 +23,7 @@ from navarchos.client.selectors import Selector
 from navarchos.errors import NavarchosError
 from navarchos.events import EventType
 from navarchos.meta import controller_of, format_time
-from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
 from navarchos.testing.cluster.budgets import (
     DELETION_TIMEOUT,
     disrupted_pods,
@@ -346,12 +346,11 @@ def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     reconciler = Disruption(context)
     (
-        Builder(context.manager, "disruption")
+        Builder(context.manager, "disruption", options=ControllerOptions(workers=2))
         .for_(DISRUPTION_BUDGETS)
         .watches(PODS, map=reconciler.requests_for)
         .watches(DEPLOYMENTS, map=reconciler.requests_beside)
         .watches(REPLICA_SETS, map=reconciler.requests_beside)
         .watches(STATEFUL_SETS, map=reconciler.requests_beside)
-        .with_workers(2)
         .build(reconciler)
     )

@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from navarchos.client import Conflict, NotFound, ignore_already_exists
-from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
 from navarchos.testing.cluster.context import BY_NODE, SimulatorContext
 from navarchos.testing.cluster.kinds import NODES, PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent, Span
@@ -172,10 +172,9 @@ def install(
     kubelets = Kubelets(context, serves, collects=collects)
     static_pods = StaticPods(context, serves)
     (
-        Builder(context.manager, "kubelet")
+        Builder(context.manager, "kubelet", options=ControllerOptions(workers=4))
         .watches(PODS, map=kubelets.requests_for)
         .watches(NODES, map=kubelets.requests_on)
-        .with_workers(4)
         .build(kubelets)
     )
     (

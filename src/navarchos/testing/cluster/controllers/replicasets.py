@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from navarchos.runtime import Builder
+from navarchos.runtime import Builder, ControllerOptions
 from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
 from navarchos.testing.cluster.kinds import (
@@ -146,9 +146,8 @@ class ReplicaSets(WorkloadReconciler[ReplicaSet]):
 def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
-        Builder(context.manager, "replicaset")
+        Builder(context.manager, "replicaset", options=ControllerOptions(workers=2))
         .for_(REPLICA_SETS)
         .owns(PODS)
-        .with_workers(2)
         .build(ReplicaSets(context))
     )

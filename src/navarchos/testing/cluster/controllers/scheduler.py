@@ -5,7 +5,7 @@ from typing import Final
 
 from navarchos.client import ApiError, Conflict, NotFound
 from navarchos.informers import Tombstone
-from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
 from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.kinds import PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent
@@ -128,8 +128,7 @@ def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     reconciler = Scheduler(context)
     (
-        Builder(context.manager, "scheduler")
+        Builder(context.manager, "scheduler", options=ControllerOptions(workers=2))
         .watches(PODS, map=reconciler.requests_for)
-        .with_workers(2)
         .build(reconciler)
     )
