@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record",
         action="store_true",
-        help="keep what the real server answers as what is expected (tests/contract/answers.py)",
+        help="keep what the real server answers as what is expected (tests/contract/recorded.py)",
     )
     parser.addoption(
         "--all-rights",

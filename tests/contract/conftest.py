@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import urllib3
 from tests.cases.waiting import wait_for
-from tests.contract.answers import Answers
 from tests.contract.exchanges import Exchange, Http
 from tests.contract.objects import Make, config_map, pod
+from tests.contract.recorded import RecordedAnswers
 from tests.contract.shared import Shared
 from tests.contract.widgets import WIDGETS, widget_named
 from tests.namespaces import namespaces_of_their_own
@@ -49,16 +49,16 @@ def admin(served: Served) -> Iterator[Http]:
 
 
 @pytest.fixture(scope="session")
-def answers(pytestconfig: pytest.Config) -> Iterator[Answers]:
+def answers(pytestconfig: pytest.Config) -> Iterator[RecordedAnswers]:
     """What a real server answered; with `--record`, what this one does."""
-    answers = Answers(record=pytestconfig.getoption("--record"))
+    answers = RecordedAnswers(record=pytestconfig.getoption("--record"))
     yield answers
     answers.save()
 
 
 @pytest.fixture
 def compared(
-    request: pytest.FixtureRequest, served: Served, answers: Answers
+    request: pytest.FixtureRequest, served: Served, answers: RecordedAnswers
 ) -> Iterator[list[Exchange]]:
     """What is said in the test, to be compared with the record at its end."""
     exchanges: list[Exchange] = []
@@ -109,7 +109,7 @@ def defined(http: Http, definition: dict[str, Any]) -> Iterator[str]:
         "/apis/{group}/v1/{names[plural]}".format(**definition["spec"]),
         definition["metadata"]["name"],
     )
-    with http.silent():
+    with http.unrecorded():
         http("DELETE", f"{DEFINITIONS}/{name}")  # of a run that was killed
         wait_for("the old one's end", lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
         http.create(DEFINITIONS, definition)
@@ -181,7 +181,7 @@ def widget(http: Http, widgets: str) -> Iterator[Callable[..., dict[str, Any]]]:
         return found
 
     yield make
-    with http.silent():
+    with http.unrecorded():
         for name in made:
             http("DELETE", f"{widgets}/{name}")
 
@@ -198,11 +198,12 @@ def running(http: Http, core: str) -> Make:
             body["spec"]["nodeName"] = "somewhere"
         value = "True" if ready else "False"
         status = {"phase": phase, "conditions": [{"type": "Ready", "status": value}]}
-        with http.silent():
+        with http.unrecorded():
             http.create(f"{core}/pods", body)
             reply = http.merge(f"{core}/pods/{name}/status", {"status": status})
         assert reply.code == 200
-        return reply.body
+        found: dict[str, Any] = reply.body
+        return found
 
     return make
 
@@ -230,11 +231,12 @@ def budget(http: Http, namespace: str) -> Make:
             "expectedPods": 2,
             **status,
         }
-        with http.silent():
+        with http.unrecorded():
             http.create(path, body)
             reply = http.merge(f"{path}/{name}/status", {"status": held})
         assert reply.code == 200
-        return reply.body
+        found: dict[str, Any] = reply.body
+        return found
 
     return make
 
@@ -255,6 +257,6 @@ def deployment(http: Http, namespace: str) -> str:
             },
         },
     }
-    with http.silent():
+    with http.unrecorded():
         http.create(path, body)
     return f"{path}/a"

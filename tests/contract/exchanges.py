@@ -102,15 +102,16 @@ class Reply:
 
     @property
     def reason(self) -> str:
-        return self.body.get("reason", "")
+        return str(self.body.get("reason", ""))
 
     @property
     def message(self) -> str:
-        return self.body.get("message", "")
+        return str(self.body.get("message", ""))
 
     @property
     def causes(self) -> list[dict[str, str]]:
-        return self.body.get("details", {}).get("causes", [])
+        causes: list[dict[str, str]] = self.body.get("details", {}).get("causes", [])
+        return causes
 
 
 @dataclass
@@ -121,14 +122,14 @@ class Http:
         url: The server's address.
         pool: Carries the requests.
         headers: Sent with each.
-        exchanges: What was said so far; `silent` leaves parts out.
+        exchanges: What was said so far; `unrecorded` leaves parts out.
     """
 
     url: str
     pool: urllib3.PoolManager
     headers: dict[str, str] = field(default_factory=dict)
     exchanges: list[Exchange] = field(default_factory=list)
-    _silent: bool = False
+    _unrecorded: bool = False
 
     def __call__(
         self,
@@ -138,7 +139,7 @@ class Http:
         *,
         accept: str = "application/json",
         content_type: str = "application/json",
-        **query: object,
+        **query: Any,
     ) -> Reply:
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         url = self._url(path, query)
@@ -154,15 +155,16 @@ class Http:
         self._keep(method, url, reply)
         return reply
 
-    def create(self, path: str, body: object, **query: object) -> dict[str, Any]:
+    def create(self, path: str, body: object, **query: Any) -> dict[str, Any]:
         reply = self("POST", path, body, **query)
         assert reply.code == 201, reply.body
-        return reply.body
+        created: dict[str, Any] = reply.body
+        return created
 
-    def merge(self, path: str, body: object, **query: object) -> Reply:
+    def merge(self, path: str, body: object, **query: Any) -> Reply:
         return self("PATCH", path, body, content_type="application/merge-patch+json", **query)
 
-    def apply(self, path: str, body: object, manager: str | None = "one", **query: object) -> Reply:
+    def apply(self, path: str, body: object, manager: str | None = "one", **query: Any) -> Reply:
         media = "application/apply-patch+yaml"
         return self("PATCH", path, body, content_type=media, fieldManager=manager, **query)
 
@@ -173,7 +175,7 @@ class Http:
         *,
         accept: str = "",
         once_open: Callable[[], object] = lambda: None,
-        **query: object,
+        **query: Any,
     ) -> list[dict[str, Any]]:
         """Return the first `count` events, or fewer when the watch ends before.
 
@@ -194,7 +196,7 @@ class Http:
         self._keep("WATCH", url, Reply(response.status, found, dict(response.headers)))
         return found
 
-    def at_once(self, *asks: Callable[["Http"], T]) -> list[T]:
+    def in_parallel(self, *asks: Callable[["Http"], T]) -> list[T]:
         """Ask all of it at the same time; it is kept in the order in which it is given.
 
         For questions whose answers a real server takes its time for.
@@ -206,32 +208,32 @@ class Http:
             self.exchanges.extend(client.exchanges)
         return answers
 
-    def let_cache_catch_up(self, path: str, name: str) -> None:
+    def wait_for_cache(self, path: str, name: str) -> None:
         """Return when the server's cache of a collection has an object as it is now.
 
         Who asks a real server for any version, or for a newer one than it knows, gets what
         its cache has, which may be a moment behind.
         """
-        with self.silent():
+        with self.unrecorded():
             version = self("GET", f"{path}/{name}").body["metadata"]["resourceVersion"]
             fresh = {"resourceVersion": version, "resourceVersionMatch": "NotOlderThan"}
             assert self("GET", path, **fresh).code == 200
 
     @contextmanager
-    def silent(self) -> Iterator[None]:
+    def unrecorded(self) -> Iterator[None]:
         """Keep nothing of what is said in a `with` block."""
-        before, self._silent = self._silent, True
+        before, self._unrecorded = self._unrecorded, True
         try:
             yield
         finally:
-            self._silent = before
+            self._unrecorded = before
 
-    def _url(self, path: str, query: dict[str, object]) -> str:
+    def _url(self, path: str, query: dict[str, Any]) -> str:
         text = urlencode({key: value for key, value in query.items() if value is not None})
         return path + (f"?{text}" if text else "")
 
     def _keep(self, method: str, url: str, reply: Reply) -> None:
-        if self._silent:
+        if self._unrecorded:
             return
         varies = r"(continue=)[^&]+|(resourceVersion=)(?:\d{2,}|[2-9])"  # 0 and 1 are meant
         asked = re.sub(varies, r"\1\2<>", unquote_plus(url))

@@ -9,7 +9,7 @@ from tests.contract.objects import pod
 __all__ = ["KINDS", "Case"]
 
 SELECTOR = {"matchLabels": {"app": "web"}}
-TEMPLATE = {
+TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "web"}},
     "spec": {"containers": [{"name": "main", "image": "example.com/web:1"}]},
 }

@@ -30,15 +30,15 @@ class Shared:
 
     def fill(self) -> None:
         """Make the three, and let the server's cache have them."""
-        with self.http.silent():
+        with self.http.unrecorded():
             for name in "abc":
                 self.http.create(self.path, self.body(name))
-            self.http.let_cache_catch_up(self.path, "c")
+            self.http.wait_for_cache(self.path, "c")
             self.version = self.http("GET", self.path).body["metadata"]["resourceVersion"]
 
     def clear(self) -> None:
         """Remove what is there."""
-        with self.http.silent():
+        with self.http.unrecorded():
             assert self.http("DELETE", self.path).code == 200
 
     def renew(self) -> None:

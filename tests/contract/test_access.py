@@ -85,7 +85,7 @@ class Somebody:
         kind, where = ("ClusterRole", RBAC) if everywhere else ("Role", self.path)
         metadata = {"name": self.namespace}
         who = subject or {"kind": "User", "name": self.name, "apiGroup": GROUP}
-        with self.admin.silent():
+        with self.admin.unrecorded():
             self.admin.create(f"{where}/{kind.lower()}s", {"metadata": metadata, "rules": rules})
             self.admin.create(
                 f"{where}/{kind.lower()}bindings",
@@ -121,7 +121,7 @@ class Somebody:
         return self.allowed(question)
 
     def allowed(self, question: Mapping[str, Any]) -> bool:
-        with self.admin.silent():
+        with self.admin.unrecorded():
             body = {"spec": {"user": self.name, **question}}
             answer = self.admin("POST", f"{REVIEWS}/subjectaccessreviews", body)
         return bool(answer.body["status"]["allowed"])
@@ -139,7 +139,7 @@ def ann(
     config = guarded.client_config(user=name, groups=["readers"])
     with opened(config) as own:
         yield Somebody(replace(own, exchanges=compared), name, http, namespace)
-    with http.silent():
+    with http.unrecorded():
         for kind in ("clusterrolebindings", "clusterroles"):
             http("DELETE", f"{RBAC}/{kind}/{namespace}")
 
@@ -196,7 +196,7 @@ ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
 @pytest.mark.parametrize("what", ASKED)
 def test_who_has_no_rights_is_told_what_is_missing(ann: Somebody, what: str) -> None:
     method, path, query = ASKED[what]
-    body = None if method == "GET" else {}
+    body: object = None if method == "GET" else {}
     reply = ann(method, path.format(ann.namespace), body, **query)
     assert (reply.code, reply.reason) == (403, "Forbidden")
     assert ann.name in reply.message
@@ -204,7 +204,7 @@ def test_who_has_no_rights_is_told_what_is_missing(ann: Somebody, what: str) -> 
 
 @pytest.mark.parametrize("path", ["/api", "/apis/apps/v1", "/healthz", "/openapi/v3"])
 def test_everybody_who_is_known_may_discover(ann: Somebody, path: str) -> None:
-    with ann.http.silent():  # what there is to find differs
+    with ann.http.unrecorded():  # what there is to find differs
         assert ann("GET", path).code == 200
 
 
@@ -233,7 +233,7 @@ def test_a_token_that_is_not_good_is_worse_than_none(
 def test_a_role_counts_in_its_namespace(ann: Somebody) -> None:
     ann.may(rule("get list create", "configmaps"))
     path = f"/api/v1/namespaces/{ann.namespace}/configmaps"
-    with ann.http.silent():
+    with ann.http.unrecorded():
         assert ann("POST", path, config_map("a")).code == 201
         assert ann("GET", f"{path}/a").code == 200
         assert ann("GET", path).code == 200
@@ -244,7 +244,7 @@ def test_a_role_counts_in_its_namespace(ann: Somebody) -> None:
 
 def test_a_cluster_role_counts_everywhere(ann: Somebody) -> None:
     ann.may(rule("list", "nodes configmaps"), everywhere=True)
-    with ann.http.silent():
+    with ann.http.unrecorded():
         assert ann("GET", "/api/v1/nodes").code == 200
         assert ann("GET", f"/api/v1/namespaces/{ann.namespace}/configmaps").code == 200
     assert ann("GET", "/api/v1/nodes/n").code == 403
@@ -283,7 +283,7 @@ def test_stars_allow_everything_of_a_sort(ann: Somebody) -> None:
 def test_paths_are_granted_whole_or_by_their_beginning(ann: Somebody) -> None:
     paths = {"verbs": ["get"], "nonResourceURLs": ["/nowhere/*", "/somewhere"]}
     ann.may(paths, everywhere=True)
-    with ann.http.silent():  # what is at the end of a path is no matter of rights
+    with ann.http.unrecorded():  # what is at the end of a path is no matter of rights
         assert ann("GET", "/nowhere/x/y").code == 404
         assert ann("GET", "/somewhere").code == 404
     assert ann("GET", "/somewhere/x").code == 403
@@ -293,7 +293,7 @@ def test_paths_are_granted_whole_or_by_their_beginning(ann: Somebody) -> None:
 def test_a_group_has_the_rights_of_its_binding(ann: Somebody) -> None:
     ann.may(rule("list", "pods"), kind="Group", name="readers", apiGroup=GROUP)
     path = f"/api/v1/namespaces/{ann.namespace}/pods"
-    with ann.http.silent():
+    with ann.http.unrecorded():
         wait_for("the rights", lambda: ann("GET", path).code == 200)
     assert ann("GET", path).code == 200
 
@@ -301,7 +301,7 @@ def test_a_group_has_the_rights_of_its_binding(ann: Somebody) -> None:
 def test_a_binding_to_a_role_that_is_not_there_is_told_of(ann: Somebody, http: Http) -> None:
     who = {"kind": "User", "name": ann.name, "apiGroup": GROUP}
     for role in ("absent", "missing"):
-        with http.silent():
+        with http.unrecorded():
             http.create(
                 f"{ann.path}/rolebindings",
                 {
@@ -311,7 +311,7 @@ def test_a_binding_to_a_role_that_is_not_there_is_told_of(ann: Somebody, http: H
                 },
             )
     path = f"/api/v1/namespaces/{ann.namespace}/pods"
-    with ann.http.silent():
+    with ann.http.unrecorded():
         wait_for("the bindings", lambda: '"missing"' in ann("GET", path).message)
     assert ann("GET", path).code == 403
 
@@ -341,7 +341,7 @@ def test_a_service_account_is_reviewed_by_its_name(ann: Somebody, http: Http) ->
     user = f"system:serviceaccount:{ann.namespace}:default"
     body = access(user=user, resourceAttributes=pods)
     path = f"{REVIEWS}/subjectaccessreviews"
-    with http.silent():
+    with http.unrecorded():
         wait_for("the rights", lambda: http("POST", path, body).body["status"]["allowed"])
     assert http("POST", path, body).body["status"]["allowed"]
 
@@ -367,7 +367,7 @@ def test_a_local_review_stays_in_its_namespace(http: Http, namespace: str, what:
 def test_ones_rules_can_be_listed(ann: Somebody) -> None:
     ann.may(rule("get list", "pods"), rule("get", "configmaps", resourceNames=["a"]))
     path = f"{REVIEWS}/selfsubjectrulesreviews"
-    with ann.http.silent():  # everybody's rules differ a little
+    with ann.http.unrecorded():  # everybody's rules differ a little
         answer = ann("POST", path, access(namespace=ann.namespace))
     assert rule("get list", "pods") in answer.body["status"]["resourceRules"]
     named = rule("get", "configmaps", resourceNames=["a"])
@@ -378,7 +378,7 @@ def test_ones_rules_can_be_listed(ann: Somebody) -> None:
 def test_who_asks_is_told_who_they_are(ann: Somebody, http: Http) -> None:
     reply = ann("POST", WHO, {})
     groups = ["readers", "system:authenticated"]
-    with http.silent():  # certificates make users, and are shown
+    with http.unrecorded():  # certificates make users, and are shown
         seen = reply.body["status"]["userInfo"]
     assert (seen["username"], seen["groups"]) == (ann.name, groups)
 
@@ -387,7 +387,7 @@ def test_who_asks_is_told_who_they_are(ann: Somebody, http: Http) -> None:
 def account(http: Http, namespace: str) -> str:
     """The path of a service account."""
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
-    with http.silent():
+    with http.unrecorded():
         http.create(path, {"metadata": {"name": "robot"}})
     return f"{path}/robot"
 
@@ -406,7 +406,7 @@ def test_a_token_makes_its_bearer_the_account(
     seen = robot("POST", WHO, {}).body["status"]["userInfo"]
     assert seen["username"] == f"system:serviceaccount:{namespace}:robot"
     assert robot("GET", f"/api/v1/namespaces/{namespace}/pods").code == 403
-    with http.silent():
+    with http.unrecorded():
         replies = [http("POST", f"{account}/token", token_request()) for _ in range(20)]
         http("DELETE", account)
     # A token that was good is remembered for ten seconds, so each look is with another one.
@@ -417,7 +417,7 @@ def test_a_token_makes_its_bearer_the_account(
         robot.headers["Authorization"] = f"Bearer {next(tokens)}"
         return robot("POST", WHO, {}).code == 401
 
-    with robot.silent():
+    with robot.unrecorded():
         wait_for("the end of the tokens", has_ended)
 
 
@@ -451,7 +451,7 @@ def test_a_token_is_of_the_account_that_was_meant(http: Http, account: str) -> N
 
 def test_a_token_can_end_with_a_secret(http: Http, account: str, namespace: str) -> None:
     secrets = f"/api/v1/namespaces/{namespace}/secrets"
-    with http.silent():
+    with http.unrecorded():
         uid = http.create(secrets, {"metadata": {"name": "s"}})["metadata"]["uid"]
     bound = {"kind": "Secret", "apiVersion": "v1", "name": "s", "uid": uid}
     answer = http("POST", f"{account}/token", token_request(boundObjectRef=bound))
@@ -463,7 +463,7 @@ def test_a_token_can_end_with_a_secret(http: Http, account: str, namespace: str)
 
 
 def test_a_token_is_reviewed_for_those_that_it_is_for(http: Http, account: str) -> None:
-    with http.silent():
+    with http.unrecorded():
         answer = http("POST", f"{account}/token", token_request(audiences=["one", "two"]))
     token = answer.body["status"]["token"]
     good = http("POST", TOKENS, access(token=token, audiences=["two", "three"]))
@@ -560,16 +560,16 @@ def test_nobody_gives_away_more_than_they_have(ann: Somebody) -> None:
 
 def test_nobody_binds_roles_with_more_than_they_have(ann: Somebody, http: Http) -> None:
     ann.may(MANAGE, rule("get list", "pods"))
-    with http.silent():
+    with http.unrecorded():
         for name, verbs in (("less", "get"), ("more", "get delete")):
             role = {"metadata": {"name": name}, "rules": [rule(verbs, "pods")]}
             http.create(f"{ann.path}/roles", role)
     bindings = f"{ann.path}/rolebindings"
-    with ann.http.silent():
+    with ann.http.unrecorded():
         known = lambda: ann("POST", bindings, binding("less"), dryRun="All").code == 201  # noqa: E731
         wait_for("the role", known)
     assert ann("POST", bindings, binding("less")).code == 201
-    with ann.http.silent():
+    with ann.http.unrecorded():
         known = lambda: ann("POST", bindings, binding("more")).code == 403  # noqa: E731
         wait_for("the other role", known)
     assert ann("POST", bindings, binding("more")).code == 403

@@ -7,7 +7,7 @@ from tests.contract.exchanges import Http
 from tests.contract.objects import pod
 
 NODE = "contract-connections"
-LOG_OPTIONS: dict[str, tuple[dict[str, object], int]] = {
+LOG_OPTIONS: dict[str, tuple[dict[str, Any], int]] = {
     "nothing": ({}, 204),
     "following": ({"follow": "true"}, 204),
     "before": ({"previous": "true"}, 204),
@@ -30,7 +30,7 @@ def pods(http: Http, core: str) -> str:
     two["spec"]["containers"].append({"name": "d", "image": "pause:3"})
     bound: dict[str, Any] = pod("bound")
     bound["spec"]["nodeName"] = "none"
-    with http.silent():
+    with http.unrecorded():
         for body in (pod("p"), two, bound):
             http.create(f"{core}/pods", body)
     return f"{core}/pods"
@@ -87,7 +87,7 @@ def test_pods_without_an_address_have_no_proxy(http: Http, pods: str, method: st
 def test_services_without_endpoints_have_no_proxy(http: Http, core: str, name: str) -> None:
     spec = {"ports": [{"name": "web", "port": 80}], "clusterIP": "None"}
     body = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}, "spec": spec}
-    with http.silent():
+    with http.unrecorded():
         http.create(f"{core}/services", body)
     code = 503 if name == "s:81" else 404
     assert http("GET", f"{core}/services/{name}/proxy").code == code
@@ -98,7 +98,7 @@ def test_nodes_without_addresses_are_not_reached(http: Http, core: str) -> None:
     nodes = "/api/v1/nodes"
     bound: dict[str, Any] = pod("p")
     bound["spec"]["nodeName"] = NODE
-    with http.silent():
+    with http.unrecorded():
         http("DELETE", f"{nodes}/{NODE}")
         body = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}}
         http.create(nodes, body)
@@ -109,5 +109,5 @@ def test_nodes_without_addresses_are_not_reached(http: Http, core: str) -> None:
         assert http("GET", f"{nodes}/none/{path}").code == 404
     for what in ("log", "exec", "attach", "portforward"):
         assert http("GET", f"{core}/pods/p/{what}", stdout="true", command="ls").code == 500
-    with http.silent():
+    with http.unrecorded():
         http("DELETE", f"{nodes}/{NODE}")

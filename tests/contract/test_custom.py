@@ -203,7 +203,7 @@ def test_a_version_that_was_stored_stays_until_nothing_is_stored_in_it(http: Htt
         refused = change(later)
         assert (refused.code, refused.reason) == (422, "Invalid")
         assert "status.storedVersions[0]" in [cause["field"] for cause in refused.causes]
-        with http.silent():  # whose conditions and defaults are another case's
+        with http.unrecorded():  # whose conditions and defaults are another case's
             both = change({**version, "storage": False}, later)
             assert both.body["status"]["storedVersions"] == ["v1", "v2"]
             assert change({**version, "storage": True}).code == 422
@@ -220,10 +220,10 @@ def test_discovery_shows_custom_kinds(http: Http, admin: Http) -> None:
         return {r["name"] for r in http("GET", f"/apis/{group}/v1").body.get("resources", ())}
 
     with defined(admin, definition):
-        with http.silent():  # and it shows new ones a moment late
+        with http.unrecorded():  # and it shows new ones a moment late
             wait_for("the kind to be shown", lambda: names() == {"widgets", "widgets/status"})
         assert names() == {"widgets", "widgets/status"}
-        with http.silent():  # no two clusters serve the same
+        with http.unrecorded():  # no two clusters serve the same
             groups = http("GET", "/apis").body["groups"]
         assert group in [g["name"] for g in groups]
 

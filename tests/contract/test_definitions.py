@@ -24,7 +24,7 @@ TAKEN: dict[str, dict[str, Any]] = {
 
 
 def condition(http: Http, name: str, kind: str) -> str:
-    with http.silent():
+    with http.unrecorded():
         found = http("GET", f"{DEFINITIONS}/{name}").body
     conditions = found.get("status", {}).get("conditions") or []
     return next((c["status"] for c in conditions if c["type"] == kind), "")
@@ -32,7 +32,7 @@ def condition(http: Http, name: str, kind: str) -> str:
 
 def test_a_name_that_is_taken_is_had_when_it_is_free(http: Http) -> None:
     """All at once, in groups of their own: a real server takes two seconds for each."""
-    http.at_once(*(partial(take_and_free, what=what) for what in TAKEN))
+    http.in_parallel(*(partial(take_and_free, what=what) for what in TAKEN))
 
 
 def take_and_free(http: Http, what: str) -> None:
@@ -44,18 +44,18 @@ def take_and_free(http: Http, what: str) -> None:
     name, path = second["metadata"]["name"], f"/apis/{what}.{GROUP}/v1/cogs"
     try:
         with defined(http, first):
-            with http.silent():
+            with http.unrecorded():
                 http.create(DEFINITIONS, second)
             wait_for("a verdict", lambda: condition(http, name, "NamesAccepted") == "False")
             assert condition(http, name, "Established") == "False"
             http("GET", f"{DEFINITIONS}/{name}")
             assert http("GET", path).code == 404
         wait_for("the names", lambda: condition(http, name, "Established") == "True")
-        with http.silent():
+        with http.unrecorded():
             wait_for("the kind", lambda: http("GET", path).code == 200)
         http("GET", f"{DEFINITIONS}/{name}")
     finally:
-        with http.silent():
+        with http.unrecorded():
             http("DELETE", f"{DEFINITIONS}/{name}")
             wait_for("the end", lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
 
@@ -65,11 +65,11 @@ def test_who_asks_for_a_name_that_is_taken_keeps_what_there_was(http: Http) -> N
     second["spec"]["names"]["shortNames"] = ["cg"]
     name = f"{DEFINITIONS}/{second['metadata']['name']}"
     with defined(http, FIRST), defined(http, second) as path:
-        with http.silent():
+        with http.unrecorded():
             http.merge(name, {"spec": {"names": {"shortNames": ["gr"], "singular": "kog"}}})
         of = second["metadata"]["name"]
         wait_for("a verdict", lambda: condition(http, of, "NamesAccepted") == "False")
         found = http("GET", name).body["status"]["acceptedNames"]
         assert (found["shortNames"], found["singular"]) == (["cg"], "kog")
-        with http.silent():
+        with http.unrecorded():
             assert http("GET", path).code == 200

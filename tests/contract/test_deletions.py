@@ -51,7 +51,7 @@ TAKEN: dict[str, dict[str, Any]] = {
 @pytest.fixture
 def path(http: Http, core: str) -> str:
     """The path of a config map."""
-    with http.silent():
+    with http.unrecorded():
         http.create(f"{core}/configmaps", config_map("a", x="1"))
     return f"{core}/configmaps/a"
 
@@ -61,7 +61,7 @@ def test_a_body_that_makes_no_sense_deletes_nothing(http: Http, path: str, what:
     body, code = REFUSED[what]
     assert http("DELETE", path, body).code == code
     assert http("DELETE", path.rpartition("/")[0], body).code == code
-    with http.silent():
+    with http.unrecorded():
         assert http("GET", path).code == 200
 
 
@@ -69,7 +69,7 @@ def test_a_body_that_makes_no_sense_deletes_nothing(http: Http, path: str, what:
 def test_a_query_that_makes_no_sense_deletes_nothing(http: Http, path: str, what: str) -> None:
     query, code = REFUSED_QUERIES[what]
     assert http("DELETE", path, **query).code == code
-    with http.silent():
+    with http.unrecorded():
         assert http("GET", path).code == 200
 
 
@@ -98,15 +98,15 @@ def test_a_dry_run_deletes_nothing(http: Http, core: str, path: str, where: str,
             body["spec"]["nodeName"] = "somewhere"
         if what == "held":
             body["metadata"]["finalizers"] = ["example.com/hold"]
-        with http.silent():
+        with http.unrecorded():
             http.create(f"{core}/pods", body)
-    with http.silent():
+    with http.unrecorded():
         before = http("GET", path).body
     target = path if what != "collection" else f"{core}/pods"
     said = {"dryRun": ["All"]} if where == "body" else None
     reply = http("DELETE", target, said, dryRun="All" if where == "query" else None)
     assert reply.code == 200
-    with http.silent():
+    with http.unrecorded():
         assert http("GET", path).body == before
         http.merge(path, {"metadata": {"finalizers": None}})
 
@@ -122,7 +122,7 @@ def test_a_dry_run_shows_who_would_hold_on(http: Http, path: str, policy: str) -
 def test_a_grace_is_a_pods_alone(http: Http, core: str, path: str, grace: int) -> None:
     body: dict[str, Any] = pod("p")
     body["spec"]["nodeName"] = "somewhere"
-    with http.silent():
+    with http.unrecorded():
         http.create(f"{core}/pods", body)
     assert http("DELETE", path, {"gracePeriodSeconds": grace}).code == 200
     assert http("DELETE", f"{core}/pods/p", {"gracePeriodSeconds": grace}).code == 200
@@ -133,7 +133,7 @@ def test_a_grace_is_a_pods_alone(http: Http, core: str, path: str, grace: int) -
 def test_a_grace_can_only_become_shorter(http: Http, core: str) -> None:
     body: dict[str, Any] = pod("p")
     body["spec"]["nodeName"] = "somewhere"
-    with http.silent():
+    with http.unrecorded():
         http.create(f"{core}/pods", body)
     for grace, left in ((20, 20), (None, 20), (60, 20), (5, 5)):
         said = None if grace is None else {"gracePeriodSeconds": grace}

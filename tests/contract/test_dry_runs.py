@@ -70,7 +70,7 @@ def maps(core: str) -> str:
 @pytest.fixture
 def a_pod(http: Http, core: str) -> str:
     """The path of a pod."""
-    with http.silent():
+    with http.unrecorded():
         http.create(f"{core}/pods", pod("a"))
     return f"{core}/pods/a"
 
@@ -78,7 +78,7 @@ def a_pod(http: Http, core: str) -> str:
 @pytest.fixture
 def a_widget(widgets: str, http: Http, widget: Callable[..., Any]) -> str:
     """The path of a custom object."""
-    with http.silent():
+    with http.unrecorded():
         widget("a")
     return f"{widgets}/a"
 
@@ -87,11 +87,11 @@ def a_widget(widgets: str, http: Http, widget: Callable[..., Any]) -> str:
 def send(http: Http, request: pytest.FixtureRequest) -> Send:
     """Sends a write of one of the sorts above, with a query."""
 
-    def send(write: tuple[str, str, str, Any, str], **query: object) -> Reply:
+    def send(write: tuple[str, str, str, Any, str], **query: Any) -> Reply:
         method, whose, suffix, body, media = write
         path = f"{request.getfixturevalue(whose)}{suffix}"
         if method == "PUT":
-            with http.silent():
+            with http.unrecorded():
                 body = {**http("GET", path).body, **body}
         return http(method, path, body, content_type=media, **query)
 
@@ -105,7 +105,7 @@ def stored(http: Http, core: str, widgets: str, namespace: str) -> Callable[[], 
     paths = (f"{core}/pods", f"{core}/configmaps", workloads, widgets)
 
     def stored() -> list[Any]:
-        with http.silent():
+        with http.unrecorded():
             return [http("GET", path).body["items"] for path in paths]
 
     return stored

@@ -48,7 +48,7 @@ def denied(reason: str, message: str) -> list[dict[str, Any]]:
 
 
 def post_eviction(
-    http: Http, core: str, name: str, body: dict[str, Any] | None, **query: object
+    http: Http, core: str, name: str, body: dict[str, Any] | None, **query: Any
 ) -> Reply:
     head = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name}}
     return http("POST", f"{core}/pods/{name}/eviction", {**head, **(body or {})}, **query)
@@ -58,7 +58,7 @@ def post_eviction(
 def evict(http: Http, core: str) -> Evict:
     """Posts an eviction; `body` is what it says beside its kind and the pod's name."""
 
-    def send(name: str = "p", body: dict[str, Any] | None = None, **query: object) -> Reply:
+    def send(name: str = "p", body: dict[str, Any] | None = None, **query: Any) -> Reply:
         return post_eviction(http, core, name, body, **query)
 
     return send
@@ -121,12 +121,12 @@ def test_a_pod_that_does_not_run_goes_whatever_its_budget_says(
 ) -> None:
     running("p", phase=phase, bound=bound == "bound")
     budget(observedGeneration=0)
-    with http.silent():
+    with http.unrecorded():
         http.merge(f"{core}/pods/p", {"metadata": {"finalizers": ["example.com/hold"]}})
     code = 429 if phase in {"Unknown", "Running"} else 201
     assert evict().code == code
     left()
-    with http.silent():
+    with http.unrecorded():
         http.merge(f"{core}/pods/p", {"metadata": {"finalizers": None}})
 
 
@@ -135,7 +135,7 @@ def test_a_pod_that_goes_may_be_evicted_again(
 ) -> None:
     running("p")
     budget(disruptionsAllowed=0)
-    with http.silent():
+    with http.unrecorded():
         http("DELETE", f"{core}/pods/p")
     assert evict().code == 201
     assert evict("p", {"deleteOptions": {"gracePeriodSeconds": 3}}).code == 201
@@ -184,7 +184,7 @@ def test_another_pod_stays_though_it_needs_no_budget(http: Http, core: str, runn
             name = f"{phase}-{what}".lower()
             running(name, phase=phase)
             asks.append(ask(name, what, other))
-    for reply in http.at_once(*asks):
+    for reply in http.in_parallel(*asks):
         assert reply.code == 409
     assert len(http("GET", f"{core}/pods").body["items"]) == len(asks)
 

@@ -13,7 +13,7 @@ from tests.servers import Served
 @pytest.fixture
 def maps(http: Http, core: str) -> str:
     """Three config maps; returns their path."""
-    with http.silent():
+    with http.unrecorded():
         for name in "abc":
             http.create(f"{core}/configmaps", config_map(name))
     return f"{core}/configmaps"
@@ -26,7 +26,7 @@ def forget(served: Served, http: Http, maps: str) -> Callable[[], None]:
         pytest.skip("it is somebody else's server, which is not to forget anything")
 
     def forget() -> None:
-        with http.silent():
+        with http.unrecorded():
             http.create(maps, config_map("d"))
             served.forget()
             wait_for("the server", lambda: http("GET", "/readyz").code == 200)
@@ -43,7 +43,7 @@ def test_what_has_expired_is_gone_and_a_page_can_go_on_with_what_is_there(
     http: Http, maps: str, forget: Callable[[], None]
 ) -> None:
     """One case for all: a real server is started anew for it."""
-    with http.silent():
+    with http.unrecorded():
         first = http("GET", maps, limit=1).body["metadata"]
     version, page = first["resourceVersion"], first["continue"]
     forget()

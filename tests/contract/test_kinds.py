@@ -18,7 +18,7 @@ def path(case: Case, http: Http, namespace: str) -> Any:
     """The collection's path; objects of the cluster are removed after the test."""
     yield case.path(namespace)
     if not case.namespaced:
-        with http.silent():
+        with http.unrecorded():
             http("DELETE", f"{case.path(namespace)}/{case.name}", gracePeriodSeconds=0)
 
 
@@ -68,7 +68,7 @@ def test_patches_of_labels(http: Http, case: Case, path: str) -> None:
 
 @each_kind
 def test_what_a_watch_shows_of_a_life(http: Http, case: Case, path: str) -> None:
-    with http.silent():
+    with http.unrecorded():
         version = http("GET", path).body["metadata"]["resourceVersion"]
         http.create(path, case.manifest())
         http.merge(f"{path}/{case.name}", LABELLED)

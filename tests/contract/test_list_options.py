@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 from tests.contract.exchanges import Http, Reply
@@ -62,7 +63,7 @@ def test_a_list_takes_a_version_as_it_is_to_be_matched(
 def test_a_page_has_the_version_of_its_first(
     http: Http, shared: Shared, which: str, match: str
 ) -> None:
-    with http.silent():
+    with http.unrecorded():
         page = http("GET", shared.path, limit=1).body["metadata"]["continue"]
     for limit in LIMITS.values():
         reply = http(
@@ -94,7 +95,7 @@ def test_a_page_ends_where_its_last_object_was_found_whatever_follows(
     http: Http, changed_maps: str
 ) -> None:
     """Upstream does not look whether what follows is selected."""
-    with http.silent():
+    with http.unrecorded():
         http.merge(f"{changed_maps}/a", {"metadata": {"labels": {"seen": "yes"}}})
     first = http("GET", changed_maps, limit=1, labelSelector="seen=yes")
     assert names(first) == "a"
@@ -131,7 +132,7 @@ def test_a_token_that_no_list_gave_is_refused(http: Http, path: str, token: str)
 def test_a_page_below_version_zero_is_of_what_is_there_now(http: Http, changed: str) -> None:
     """That is what goes on after a token that has expired."""
     page = token(v="meta.k8s.io/v1", rv=-1, start="a\0")
-    with http.silent():
+    with http.unrecorded():
         http("DELETE", f"{changed}/b")
     reply = http("GET", changed, limit=1, **{"continue": page})
     assert names(reply) == "c"
@@ -159,8 +160,8 @@ def test_one_object_is_at_least_as_new_as_asked(http: Http, shared: Shared, whic
 
 @pytest.mark.parametrize("which", VERSIONS)
 def test_a_list_of_one_name_takes_a_version_too(http: Http, shared: Shared, which: str) -> None:
-    asked = {"fieldSelector": "metadata.name=b", "resourceVersion": shared.version_as(which)}
-    reply = http("GET", shared.path, **asked)
+    version = shared.version_as(which)
+    reply = http("GET", shared.path, fieldSelector="metadata.name=b", resourceVersion=version)
     assert reply.code == {"malformed": 400}.get(which, 200), reply.body
 
 
@@ -169,7 +170,7 @@ def test_a_version_of_the_future_is_waited_for_in_vain(
 ) -> None:
     """All at once: a real server gives up after three seconds."""
 
-    def ask(method: str, path: str, **query: object) -> Callable[[Http], Reply]:
+    def ask(method: str, path: str, **query: Any) -> Callable[[Http], Reply]:
         return lambda http: http(method, path, resourceVersion=FUTURE, **query)
 
     asks: list[Callable[[Http], Reply]] = []
@@ -181,7 +182,7 @@ def test_a_version_of_the_future_is_waited_for_in_vain(
             ]
         asks += [ask("GET", f"{path}/a"), ask("GET", f"{path}/none")]
         asks += [ask("GET", path, fieldSelector="metadata.name=b"), ask("DELETE", path)]
-    for reply in http.at_once(*asks):
+    for reply in http.in_parallel(*asks):
         assert (reply.code, reply.reason) == (504, "Timeout"), reply.body
         assert reply.causes[0]["reason"] == "ResourceVersionTooLarge"
         assert reply.body["details"]["retryAfterSeconds"] == 1
@@ -222,7 +223,7 @@ def test_what_was_deleted_as_a_collection_is_shown_as_asked(
     ids="-".join,
 )
 def test_a_collection_is_deleted_as_far_as_it_can_be_listed(
-    http: Http, path: str, query: dict[str, object]
+    http: Http, path: str, query: dict[str, Any]
 ) -> None:
     http("DELETE", path, **query)
     assert names(http("GET", path)) == "abc"
@@ -231,10 +232,10 @@ def test_a_collection_is_deleted_as_far_as_it_can_be_listed(
 def test_a_collection_that_holds_on_is_shown_as_it_was_before(
     http: Http, changed_maps: str
 ) -> None:
-    with http.silent():
+    with http.unrecorded():
         http.merge(f"{changed_maps}/a", {"metadata": {"finalizers": ["example.com/hold"]}})
     first, *_ = http("DELETE", changed_maps).body["items"]
     assert "deletionTimestamp" not in first["metadata"]
     assert http("GET", f"{changed_maps}/a").body["metadata"]["deletionTimestamp"]
-    with http.silent():
+    with http.unrecorded():
         http.merge(f"{changed_maps}/a", {"metadata": {"finalizers": None}})

@@ -541,7 +541,7 @@ def test_too_many_updaters_become_one(http: Http, maps: str) -> None:
     http.create(maps, config_map("a", x="1"), fieldManager="m00")
     for index in range(1, 12):
         http.merge(f"{maps}/a", {"data": {f"y{index}": "1"}}, fieldManager=f"m{index:02}")
-    with http.silent():  # which of them goes by the seconds in which they wrote
+    with http.unrecorded():  # which of them goes by the seconds in which they wrote
         found = http("GET", f"{maps}/a").body["metadata"]["managedFields"]
     assert len(found) == 10
     assert "ancient-changes" in {entry["manager"] for entry in found}
@@ -698,7 +698,7 @@ def kind(admin: Http) -> Iterator[str]:
 @pytest.fixture
 def shape(http: Http, kind: str) -> Iterator[str]:
     yield f"{kind}/s"
-    with http.silent():
+    with http.unrecorded():
         http("DELETE", f"{kind}/s")
 
 

@@ -116,7 +116,7 @@ def test_strategic_patch_changes_one_container(http: Http, namespace: str) -> No
     }
     http.create(path, body)
     changed = {"name": "c", "image": "x:2", "env": [{"name": "B", "value": "2"}]}
-    change = {"spec": {"template": {"spec": {"containers": [changed]}}}}
+    change: dict[str, Any] = {"spec": {"template": {"spec": {"containers": [changed]}}}}
     found = patch(http, f"{path}/d", change, STRATEGIC).body["spec"]["template"]["spec"][
         "containers"
     ]

@@ -17,7 +17,7 @@ def changed(manifest: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     found = copy.deepcopy(manifest)
     for path, value in change.items():
         *parents, last = path.split("/")
-        at = found
+        at: Any = found
         for name in parents:
             at = at[int(name)] if isinstance(at, list) else at.setdefault(name, {})
         if value is None:
@@ -31,7 +31,7 @@ OWNER = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u"}
 TAINT = {"key": "a", "value": "b", "effect": "NoSchedule"}
 CONTAINER = {"name": "c", "image": "x"}
 
-INVALID = {
+INVALID: dict[str, tuple[str, dict[str, Any]]] = {
     "label-value": ("configmaps", {"metadata/labels": {"a": "not valid!"}}),
     "label-key": ("configmaps", {"metadata/labels": {"-a": "b"}}),
     "annotation-key": ("configmaps", {"metadata/annotations": {"a b": "c"}}),
@@ -160,5 +160,5 @@ def test_status_is_written_by_itself(http: Http, namespace: str, plural: str) ->
         again = http.merge(f"{path}/{case.name}", {"status": {"replicas": 9, "phase": "Failed"}})
         assert again.body["status"] == reply.body["status"]
     finally:
-        with http.silent():
+        with http.unrecorded():
             http("DELETE", f"{path}/{case.name}", gracePeriodSeconds=0)

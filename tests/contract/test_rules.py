@@ -252,7 +252,7 @@ def test_a_rule_may_look_back(http: Http, verdicts: str, what: str) -> None:
         reply = http.merge(f"{verdicts}/a", {"spec": after})
         assert reply.code == (200 if allowed else 422), reply.body
     finally:
-        with http.silent():
+        with http.unrecorded():
             http("DELETE", f"{verdicts}/a")
 
 
@@ -266,7 +266,7 @@ def test_what_was_wrong_before_a_rule_came_may_stay(http: Http) -> None:
     body = {"apiVersion": f"{GROUP}/v1", "kind": lax["spec"]["names"]["kind"]}
     body |= {"metadata": {"name": "a"}, "spec": {"a": 6, "b": 1}}
     with defined(http, lax) as path:
-        with http.silent():
+        with http.unrecorded():
             http.create(path, body)
             assert http.merge(f"{DEFINITIONS}/{name}", {"spec": {"versions": strict}}).code == 200
             another = {**body, "metadata": {"name": "b"}}

@@ -42,10 +42,10 @@ def dials(admin: Http) -> Iterator[str]:
 @pytest.fixture
 def dial(http: Http, dials: str) -> Iterator[str]:
     body = {"apiVersion": f"{GROUP}/v1", "kind": "Dial", "metadata": {"name": "a"}}
-    with http.silent():
+    with http.unrecorded():
         http.create(dials, {**body, "spec": {"replicas": 1}})
     yield f"{dials}/a"
-    with http.silent():
+    with http.unrecorded():
         http("DELETE", f"{dials}/a")
 
 
@@ -62,7 +62,7 @@ def scale(name: str = "a", **spec: object) -> dict[str, Any]:
 
 
 def replicas(http: Http, path: str) -> object:
-    with http.silent():
+    with http.unrecorded():
         return http("GET", path).body["spec"].get("replicas")
 
 

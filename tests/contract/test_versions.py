@@ -1,6 +1,7 @@
 """Custom kinds in several versions: what each shows, warns of and lets choose."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -53,18 +54,22 @@ def knob_versions() -> dict[str, Any]:
     return definition
 
 
+def is_served(http: Http, path: str) -> bool:
+    return http("GET", path).code == 200
+
+
 @pytest.fixture(scope="module")
 def knobs(admin: Http) -> Iterator[str]:
     with defined(admin, knob_versions()) as path:
         for version in ("v1alpha1", "v1beta1"):
             in_it = path.replace("/v1/", f"/{version}/")
-            wait_for(f"version {version}", lambda url=in_it: admin("GET", url).code == 200)
+            wait_for(f"version {version}", partial(is_served, admin, in_it))
         yield path
 
 
 @pytest.fixture
 def two_knobs(http: Http, admin: Http, knobs: str) -> Iterator[str]:
-    with http.silent():
+    with http.unrecorded():
         for name, colour in (("a", "red"), ("b", "blue")):
             body = {
                 "apiVersion": f"{GROUP}/v1",

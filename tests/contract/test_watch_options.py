@@ -20,7 +20,7 @@ PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
-def query(which: str | None, match: str, initial: str) -> dict[str, object]:
+def query(which: str | None, match: str, initial: str) -> dict[str, Any]:
     return {
         "resourceVersion": which,
         "resourceVersionMatch": None if match == "unset" else match,
@@ -34,7 +34,7 @@ def shown(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 def change(http: Http, path: str) -> None:
     """Make an event."""
-    with http.silent():
+    with http.unrecorded():
         http.merge(f"{path}/b", {"metadata": {"labels": {"changed": "yes"}}})
 
 
@@ -84,7 +84,7 @@ def test_a_watch_from_a_known_version(
     match = "unset" if initial == "unset" else "NotOlderThan"
     asked = {"allowWatchBookmarks": "true", **query(shared.version, match, initial)}
     change(http, changed)
-    http.let_cache_catch_up(changed, "b")
+    http.wait_for_cache(changed, "b")
     events = http.watch(changed, 4 if initial == "true" else 1, **asked)
     if initial == "true":
         assert shown(events) == [*THERE, ("BOOKMARK", "")]
@@ -106,14 +106,14 @@ def test_a_watch_may_wait_for_its_version(http: Http, maps: str) -> None:
         asked = {"timeoutSeconds": 1, **query(FUTURE, match, initial)}
         return lambda http: http.watch(maps, 1, **asked)
 
-    assert http.at_once(wait("unset", "unset"), wait("NotOlderThan", "false")) == [[], []]
+    assert http.in_parallel(wait("unset", "unset"), wait("NotOlderThan", "false")) == [[], []]
 
 
 def test_initial_events_do_not_wait_for_their_version(
     http: Http, shared_maps: Shared, shared_widgets: Shared
 ) -> None:
     asked = query(FUTURE, "NotOlderThan", "true")
-    answers = http.at_once(
+    answers = http.in_parallel(
         lambda http: http.watch(shared_maps.path, 1, **asked),
         lambda http: http.watch(shared_widgets.path, 1, **asked),
     )
@@ -144,7 +144,7 @@ def test_a_watch_that_is_none_is_a_list(http: Http, maps: str, flag: str) -> Non
 
 
 def test_a_watch_does_not_go_on_from_a_page(http: Http, maps: str) -> None:
-    with http.silent():
+    with http.unrecorded():
         page = http("GET", maps, limit=1).body["metadata"]["continue"]
     asked = query("0", "NotOlderThan", "true")
     assert http("GET", maps, watch="true", **asked, **{"continue": page}).code == 422

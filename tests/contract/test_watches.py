@@ -18,10 +18,11 @@ def path(core: str) -> str:
 
 @pytest.fixture
 def version(http: Http, path: str) -> str:
-    return http("GET", path).body["metadata"]["resourceVersion"]
+    found: str = http("GET", path).body["metadata"]["resourceVersion"]
+    return found
 
 
-SELECT = {"labelSelector": "seen=yes"}
+SELECT: dict[str, Any] = {"labelSelector": "seen=yes"}
 
 
 def seen(name: str, **data: str) -> dict[str, Any]:

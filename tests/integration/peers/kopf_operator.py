@@ -32,26 +32,26 @@ def copies(name: str, body: kopf.Body, **_: Any) -> dict[str, str]:
 
 @kopf.on.create(*NOTES)
 def write(
-    spec: kopf.Spec, name: str, namespace: str, body: kopf.Body, retry: int, **_: Any
+    spec: kopf.Spec, name: str, namespace: Any, body: kopf.Body, retry: int, **_: Any
 ) -> dict[str, Any]:
     if not spec.get("text"):
         raise kopf.PermanentError("a note needs a text")
     if retry == 0:
         raise kopf.TemporaryError("not at the first try", delay=0.1)
-    child = {
+    child: Any = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "labels": {"written-by": "kopf"}},
         "data": {"text": spec["text"]},
     }
     kopf.adopt(child)
-    made = client.CoreV1Api().create_namespaced_config_map(namespace, child)
+    made: Any = client.CoreV1Api().create_namespaced_config_map(namespace, child)
     kopf.info(body, reason="Written", message=f"wrote {len(spec['text'])} characters")
     return {"child": made.metadata.name, "tries": retry + 1}
 
 
 @kopf.on.field(*NOTES, field="spec.text")
-def rewrite(old: str | None, new: str, name: str, namespace: str, **_: Any) -> dict[str, Any]:
+def rewrite(old: Any, new: Any, name: str, namespace: Any, **_: Any) -> dict[str, Any]:
     if old is None:
         return {"from": None}  # `write` does that
     patch = {"data": {"text": new}}
@@ -60,9 +60,9 @@ def rewrite(old: str | None, new: str, name: str, namespace: str, **_: Any) -> d
 
 
 @kopf.on.delete(*NOTES)
-def say_goodbye(name: str, namespace: str, copies: kopf.Index[str, str], **_: Any) -> None:
-    (text,) = copies[name]
-    left = {"metadata": {"name": f"{name}-was"}, "data": {"text": text}}
+def say_goodbye(name: str, namespace: Any, **indices: Any) -> None:
+    (text,) = indices["copies"][name]
+    left: Any = {"metadata": {"name": f"{name}-was"}, "data": {"text": text}}
     with suppress(ConflictException):  # kopf calls again when it saw its own write too late
         client.CoreV1Api().create_namespaced_config_map(namespace, left)
 

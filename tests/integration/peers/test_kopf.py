@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,13 @@ import pytest
 from kubernetes import client as official
 from kubernetes.client.exceptions import NotFoundException
 from tests.integration.framework.waiting import LIMIT, until
+from tests.integration.peers.optional import present
 from tests.servers import Served
 
 OPERATOR = Path(__file__).with_name("kopf_operator.py")
 GROUP, VERSION, PLURAL = "peers.navarchos.example.com", "v1", "notes"
 FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-DEFINITION: dict[str, Any] = {
+DEFINITION: Any = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": f"{PLURAL}.{GROUP}"},
@@ -71,8 +73,8 @@ class Notes:
         self._custom.delete_namespaced_custom_object(*self._where, name)
 
     def get(self, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self._custom.get_namespaced_custom_object(*self._where, name)
-        return found
+        found: Any = self._custom.get_namespaced_custom_object(*self._where, name)
+        return dict(found)
 
     def let_go(self) -> None:
         """Free all notes of their finalizers: an operator that was killed does not."""
@@ -95,16 +97,15 @@ class Notes:
     def copy(self, name: str) -> str | None:
         """Return the text that the operator keeps."""
         for found in self.core.list_namespaced_config_map(self.namespace).items:
-            if found.metadata.name == name:
-                text: str = found.data["text"]
-                return text
+            if present(found.metadata).name == name:
+                return present(found.data)["text"]
         return None
 
     def events(self, name: str) -> set[tuple[str, str]]:
         """Return type and message of what was posted about a note."""
         selector = f"involvedObject.name={name},involvedObject.kind=Note"
         found = self.core.list_namespaced_event(self.namespace, field_selector=selector)
-        return {(event.type, event.message) for event in found.items}
+        return {(present(event.type), present(event.message)) for event in found.items}
 
 
 class Operator:
@@ -149,7 +150,7 @@ def notes(api: official.ApiClient, namespace: str) -> Iterator[Notes]:
     found.let_go()
     definitions.delete_custom_resource_definition(name)
     listed = definitions.list_custom_resource_definition
-    until(lambda: name not in [found.metadata.name for found in listed().items])
+    until(lambda: name not in [present(found.metadata).name for found in listed().items])
 
 
 @pytest.fixture
@@ -178,7 +179,8 @@ def test_an_operator_on_kopf_keeps_its_objects_from_create_to_delete(
     notes.create("a", "first")
     until(lambda: "write" in notes.status("a"))
     assert notes.status("a")["write"] == {"child": "a", "tries": 2}
-    owners = notes.core.read_namespaced_config_map("a", notes.namespace).metadata.owner_references
+    metadata = present(notes.core.read_namespaced_config_map("a", notes.namespace).metadata)
+    owners = present(metadata.owner_references)
     assert [(owner.kind, owner.name, owner.controller) for owner in owners] == [("Note", "a", True)]
     until(lambda: ("Normal", "wrote 5 characters") in notes.events("a"))
     assert notes.get("a")["metadata"]["finalizers"] == ["kopf.zalando.org/KopfFinalizerMarker"]
@@ -226,5 +228,5 @@ def test_an_operator_that_was_away_catches_up(notes: Notes, start: Callable[[], 
     until(lambda: (notes.copy("b"), notes.copy("c")) == ("other", "third"))
     for name in "bc":
         notes.delete(name)
-        until(lambda name=name: notes.is_gone(name))
+        until(partial(notes.is_gone, name))
     operator.end()

@@ -13,6 +13,7 @@ from kubernetes.informer import SharedInformer
 from kubernetes.leaderelection import electionconfig, leaderelection
 from kubernetes.leaderelection.resourcelock.leaselock import LeaseLock
 from tests.integration.framework.waiting import LIMIT, until
+from tests.integration.peers.optional import present
 from tests.servers import IN_PROCESS, Served
 
 MANIFEST = """
@@ -36,6 +37,10 @@ kind: PodDisruptionBudget
 metadata: {name: web}
 spec: {minAvailable: 2, selector: {matchLabels: {app: web}}}
 """
+
+
+def config_map(name: str, **labels: str) -> official.V1ConfigMap:
+    return official.V1ConfigMap(metadata=official.V1ObjectMeta(name=name, labels=labels))
 
 
 @pytest.fixture
@@ -78,9 +83,13 @@ def test_the_dynamic_client_speaks_all_verbs(client: dynamic.DynamicClient, name
 def test_the_dynamic_client_evicts(
     client: dynamic.DynamicClient, core: official.CoreV1Api, namespace: str
 ) -> None:
-    container = {"name": "c", "image": "example:1"}
+    container = official.V1Container(name="c", image="example:1")
     core.create_namespaced_pod(
-        namespace, {"metadata": {"name": "a"}, "spec": {"containers": [container]}}
+        namespace,
+        official.V1Pod(
+            metadata=official.V1ObjectMeta(name="a"),
+            spec=official.V1PodSpec(containers=[container]),
+        ),
     )
     pods = client.resources.get(api_version="v1", kind="Pod")
     body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": "a"}}
@@ -91,7 +100,7 @@ def test_the_dynamic_client_evicts(
 def test_the_dynamic_clients_streaming_list_ends_with_a_bookmark(
     client: dynamic.DynamicClient, core: official.CoreV1Api, namespace: str
 ) -> None:
-    core.create_namespaced_config_map(namespace, {"metadata": {"name": "a"}})
+    core.create_namespaced_config_map(namespace, config_map("a"))
     maps, watcher = client.resources.get(api_version="v1", kind="ConfigMap"), watch.Watch()
     seen = []
     for event in maps.watch(
@@ -117,7 +126,7 @@ def test_a_manifest_of_several_kinds_is_created(
     assert core.read_namespaced_config_map("settings", namespace).data == {"colour": "blue"}
     assert official.AppsV1Api(api).read_namespaced_deployment("web", namespace).spec.replicas == 3
     budget = official.PolicyV1Api(api).read_namespaced_pod_disruption_budget("web", namespace)
-    assert budget.spec.min_available == 2
+    assert present(budget.spec).min_available == 2
     with pytest.raises(utils.FailToCreateError) as refused:
         utils.create_from_yaml(api, str(path), namespace=namespace)
     assert [error.status for error in refused.value.api_exceptions] == [409, 409, 409]
@@ -130,7 +139,7 @@ def test_a_kubeconfig_of_the_server_is_read(served: Served, tmp_path: Path) -> N
     served.server.write_kubeconfig(path)
     with config.new_client_from_config(str(path)) as api:
         assert "default" in {
-            item.metadata.name for item in official.CoreV1Api(api).list_namespace().items
+            present(item.metadata).name for item in official.CoreV1Api(api).list_namespace().items
         }
 
 
@@ -152,10 +161,10 @@ def test_their_informer_follows_the_server(
             event, lambda obj, event=event: seen.append((event, obj.metadata.name))
         )
     labels = {"test": "yes"}
-    core.create_namespaced_config_map(namespace, {"metadata": {"name": "a", "labels": labels}})
+    core.create_namespaced_config_map(namespace, config_map("a", **labels))
     informer.start()
     until(lambda: seen == [("ADDED", "a")])
-    core.create_namespaced_config_map(namespace, {"metadata": {"name": "b", "labels": labels}})
+    core.create_namespaced_config_map(namespace, config_map("b", **labels))
     core.patch_namespaced_config_map("a", namespace, {"data": {"k": "1"}})
     core.delete_namespaced_config_map("b", namespace)
     until(lambda: len(seen) == 4)
@@ -169,7 +178,7 @@ def test_their_informer_starts_over_after_its_version_is_forgotten(
     if served.kind != IN_PROCESS:
         pytest.skip("a restart of a real server outlasts their informer's patience")
     labels = {"test": "yes"}
-    core.create_namespaced_config_map(namespace, {"metadata": {"name": "a", "labels": labels}})
+    core.create_namespaced_config_map(namespace, config_map("a", **labels))
     watched: list[str] = []
     informer.add_event_handler("MODIFIED", lambda obj: watched.append(obj.metadata.name))
     informer.start()
@@ -179,7 +188,7 @@ def test_their_informer_starts_over_after_its_version_is_forgotten(
     until(lambda: watched == ["a"])
     informer.stop()
     core.delete_namespaced_config_map("a", namespace)
-    core.create_namespaced_config_map(namespace, {"metadata": {"name": "b", "labels": labels}})
+    core.create_namespaced_config_map(namespace, config_map("b", **labels))
     served.forget()
     informer.start()
     until(lambda: informer.cache.list_keys() == [f"{namespace}/b"])
@@ -234,6 +243,10 @@ def by_default(
     official.Configuration.set_default(before)
 
 
+def lease_spec(leases: official.CoordinationV1Api, namespace: str) -> official.V1LeaseSpec:
+    return present(leases.read_namespaced_lease("lock", namespace).spec)
+
+
 def test_their_election_moves_on_once_the_leader_has_stopped(
     by_default: Callable[[str, str], Candidate], api: official.ApiClient, namespace: str
 ) -> None:
@@ -241,14 +254,14 @@ def test_their_election_moves_on_once_the_leader_has_stopped(
     first = by_default("first", namespace)
     assert first.leads.wait(LIMIT)
     second = by_default("second", namespace)
-    spec = leases.read_namespaced_lease("lock", namespace).spec
+    spec = lease_spec(leases, namespace)
     assert (spec.holder_identity, spec.lease_duration_seconds) == ("first", 3)
-    acquired = spec.acquire_time
-    until(lambda: leases.read_namespaced_lease("lock", namespace).spec.renew_time > acquired)
+    acquired = present(spec.acquire_time)
+    until(lambda: present(lease_spec(leases, namespace).renew_time) > acquired)
     assert not second.leads.is_set()
     first.end()
     assert second.leads.wait(LIMIT)
-    assert leases.read_namespaced_lease("lock", namespace).spec.holder_identity == "second"
+    assert lease_spec(leases, namespace).holder_identity == "second"
     second.end()
 
 
@@ -256,6 +269,6 @@ def test_refusals_are_the_exceptions_that_their_helpers_know(
     core: official.CoreV1Api, namespace: str
 ) -> None:
     with pytest.raises(ApiException) as refused:
-        core.create_namespaced_config_map(namespace, {"metadata": {"name": "No"}})
+        core.create_namespaced_config_map(namespace, config_map("No"))
     assert refused.value.status == 422
-    assert '"field":"metadata.name"' in refused.value.body
+    assert '"field":"metadata.name"' in present(refused.value.body)

@@ -9,9 +9,10 @@ from kubernetes import client as official
 from kubernetes import watch
 from kubernetes.client.exceptions import ApiException
 from tests.integration.framework.waiting import until
+from tests.integration.peers.optional import present
 
 GROUP, PLURAL = "peers.navarchos.example.com", "gadgets"
-DEFINITION = {
+DEFINITION: Any = {
     "apiVersion": "apiextensions.k8s.io/v1",
     "kind": "CustomResourceDefinition",
     "metadata": {"name": f"{PLURAL}.{GROUP}"},
@@ -78,7 +79,7 @@ def names(found: Any) -> list[str]:
 
 def test_an_object_lives_from_create_to_delete(core: official.CoreV1Api, namespace: str) -> None:
     made = core.create_namespaced_config_map(namespace, config_map("a", k="1"))
-    assert made.metadata.creation_timestamp.tzinfo is not None
+    assert present(present(made.metadata).creation_timestamp).tzinfo is not None
     with pytest.raises(ApiException) as taken:
         core.create_namespaced_config_map(namespace, config_map("a"))
     assert (taken.value.status, taken.value.reason) == (409, "Conflict")
@@ -142,7 +143,7 @@ def test_pages_make_up_the_whole_list(core: official.CoreV1Api, namespace: str) 
             namespace, label_selector="test=yes", limit=2, _continue=token
         )
         found += names(page)
-        token, pages = page.metadata._continue or "", pages + 1
+        token, pages = present(page.metadata)._continue or "", pages + 1
     assert (found, pages) == ([f"n{number}" for number in range(5)], 3)
     with pytest.raises(ApiException) as refused:
         core.list_namespaced_config_map(namespace, limit=2, _continue="nonsense")
@@ -152,7 +153,7 @@ def test_pages_make_up_the_whole_list(core: official.CoreV1Api, namespace: str) 
 def test_a_watch_goes_on_from_a_version_and_ends_at_its_time(
     core: official.CoreV1Api, namespace: str
 ) -> None:
-    start = core.list_namespaced_config_map(namespace).metadata.resource_version
+    start = present(core.list_namespaced_config_map(namespace).metadata).resource_version
     core.create_namespaced_config_map(namespace, config_map("a", k="1"))
     core.patch_namespaced_config_map("a", namespace, {"data": {"k": "2"}})
     core.delete_namespaced_config_map("a", namespace)
@@ -203,11 +204,12 @@ def test_a_pod_is_evicted_while_its_budget_allows(
             ),
         ),
     )
-    assert budget.spec.max_unavailable == "50%"
+    assert present(budget.spec).max_unavailable == "50%"
     eviction = official.V1Eviction(metadata=official.V1ObjectMeta(name="a", namespace=namespace))
     with pytest.raises(ApiException) as refused:
         core.create_namespaced_pod_eviction("a", namespace, eviction)
-    assert (refused.value.status, refused.value.headers["Retry-After"]) == (429, "10")
+    assert refused.value.status == 429
+    assert present(refused.value.headers)["Retry-After"] == "10"
     status = {
         "observedGeneration": 1,
         "disruptionsAllowed": 1,
@@ -217,25 +219,26 @@ def test_a_pod_is_evicted_while_its_budget_allows(
     }
     policy.patch_namespaced_pod_disruption_budget_status("web", namespace, {"status": status})
     eviction.delete_options = official.V1DeleteOptions(grace_period_seconds=0)
-    assert core.create_namespaced_pod_eviction("a", namespace, eviction)
-    spent = policy.read_namespaced_pod_disruption_budget("web", namespace).status
+    core.create_namespaced_pod_eviction("a", namespace, eviction)
+    spent = present(policy.read_namespaced_pod_disruption_budget("web", namespace).status)
     assert spent.disruptions_allowed == 0
-    assert list(spent.disrupted_pods) == ["a"]
+    assert list(present(spent.disrupted_pods)) == ["a"]
     assert names(core.list_namespaced_pod(namespace)) == []
 
 
 def test_a_workload_is_scaled_by_its_subresource(api: official.ApiClient, namespace: str) -> None:
     apps = official.AppsV1Api(api)
     made = apps.create_namespaced_deployment(namespace, deployment("web"))
-    assert made.spec.strategy.rolling_update.max_surge == "25%"
+    strategy = present(made.spec.strategy)
+    assert present(strategy.rolling_update).max_surge == "25%"
     apps.patch_namespaced_deployment_scale("web", namespace, {"spec": {"replicas": 5}})
-    assert apps.read_namespaced_deployment_scale("web", namespace).spec.replicas == 5
-    assert apps.read_namespaced_deployment("web", namespace).metadata.generation == 2
+    assert present(apps.read_namespaced_deployment_scale("web", namespace).spec).replicas == 5
+    assert present(apps.read_namespaced_deployment("web", namespace).metadata).generation == 2
     patch = {"spec": {"template": {"spec": {"containers": [{"name": "d", "image": "other:1"}]}}}}
     changed = apps.patch_namespaced_deployment(
         "web", namespace, patch, _content_type="application/strategic-merge-patch+json"
     )
-    assert {c.name for c in changed.spec.template.spec.containers} == {"c", "d"}
+    assert {c.name for c in present(changed.spec.template.spec).containers} == {"c", "d"}
     apps.delete_namespaced_deployment("web", namespace, propagation_policy="Background")
     assert names(apps.list_namespaced_deployment(namespace)) == []
 
@@ -244,11 +247,12 @@ def test_a_node_is_cordoned(core: official.CoreV1Api, namespace: str) -> None:
     body = official.V1Node(metadata=official.V1ObjectMeta(name=namespace))
     core.create_node(body)
     try:
-        assert core.patch_node(namespace, {"spec": {"unschedulable": True}}).spec.unschedulable
+        cordoned = core.patch_node(namespace, {"spec": {"unschedulable": True}})
+        assert present(cordoned.spec).unschedulable
         condition = {"type": "Ready", "status": "True", "reason": "KubeletReady"}
         core.patch_node_status(namespace, {"status": {"conditions": [condition]}})
         (found,) = core.list_node(field_selector=f"metadata.name={namespace}").items
-        assert [found.type for found in found.status.conditions] == ["Ready"]
+        assert [each.type for each in present(present(found.status).conditions)] == ["Ready"]
     finally:
         core.delete_node(namespace)
 
@@ -258,12 +262,12 @@ def test_a_deletion_waits_for_finalizers(
     core: official.CoreV1Api, namespace: str, finalized: bool
 ) -> None:
     body = config_map("a")
-    body.metadata.finalizers = ["example.com/hold"] if finalized else None
+    present(body.metadata).finalizers = ["example.com/hold"] if finalized else None
     core.create_namespaced_config_map(namespace, body)
     core.delete_namespaced_config_map("a", namespace)
     if finalized:
         held = core.read_namespaced_config_map("a", namespace)
-        assert held.metadata.deletion_timestamp is not None
+        assert present(held.metadata).deletion_timestamp is not None
         core.patch_namespaced_config_map("a", namespace, {"metadata": {"finalizers": None}})
     with pytest.raises(ApiException) as gone:
         core.read_namespaced_config_map("a", namespace)
@@ -275,7 +279,7 @@ def gadgets(api: official.ApiClient) -> Iterator[official.CustomObjectsApi]:
     """The custom objects' API, with a kind of the tests' own."""
     definitions = official.ApiextensionsV1Api(api)
     definitions.create_custom_resource_definition(DEFINITION)
-    name = DEFINITION["metadata"]["name"]  # type: ignore[index]
+    name = DEFINITION["metadata"]["name"]
     until(lambda: is_established(definitions, name))
     yield official.CustomObjectsApi(api)
     definitions.delete_custom_resource_definition(name)
@@ -320,7 +324,8 @@ def test_custom_objects_are_watched(gadgets: official.CustomObjectsApi, namespac
     writer = threading.Thread(
         target=lambda: gadgets.create_namespaced_custom_object(*where, {**body, "spec": {}})
     )
-    version = gadgets.list_namespaced_custom_object(*where)["metadata"]["resourceVersion"]
+    listed: Any = gadgets.list_namespaced_custom_object(*where)
+    version = listed["metadata"]["resourceVersion"]
     watcher = watch.Watch()
     writer.start()
     for event in watcher.stream(

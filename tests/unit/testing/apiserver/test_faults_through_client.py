@@ -146,7 +146,7 @@ def test_a_watch_that_ends_within_a_line_is_broken(
     start = maps.list("default").resource_version
     # Seen to send bookmarks, the server is not given long when it falls silent.
     with maps.watch("default", WatchOptions(resource_version=start)) as events:
-        assert next(event for event in events if event.type == "BOOKMARK")
+        assert next(event.type for event in events if event.type == "BOOKMARK")
     for name in "ab":
         maps.create(config_map(name), "default")
     server.faults.add(fault)
@@ -220,11 +220,12 @@ def test_a_stale_list_is_made_good_by_the_watch(
         server.install(config_map(name))
     server.faults.add(Fault(verb="list", lag=60.0))
     first: list[str] = []
-    informer.add_handler(
-        on_add=lambda item, is_in_initial_list: (
-            is_in_initial_list and first.append(item["metadata"]["name"])
-        )
-    )
+
+    def note(item: dict[str, Any], is_in_initial_list: bool) -> None:
+        if is_in_initial_list:
+            first.append(item["metadata"]["name"])
+
+    informer.add_handler(on_add=note)
     informer.start()
     until_it_holds(informer, "a", "b")
     assert first == []

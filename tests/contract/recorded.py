@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.contract.exchanges import Exchange
 
-__all__ = ["Answers"]
+__all__ = ["RecordedAnswers"]
 
 MISSING = "nothing"
 DIRECTORY = Path(__file__).parent / "answers"
@@ -38,7 +38,7 @@ STAYS = (
 )
 
 
-class Answers:
+class RecordedAnswers:
     """The recorded answers of all cases.
 
     Args:
@@ -59,9 +59,10 @@ class Answers:
             self._changed.add(module)
             return
         assert case in known, f"no record of {case}: run pytest --server=real --record"
+        nothing: dict[str, Any] = {}
         lines = [
             line
-            for real, ours in zip_longest(known[case], found, fillvalue={})
+            for real, ours in zip_longest(known[case], found, fillvalue=nothing)
             for line in _differences(real, ours, str(ours.get("request")))
             if not any(known.search(line) for known in STAYS)
         ]
