@@ -9,7 +9,7 @@ import msgspec
 
 from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.client import Client, RawResponse
-from navarchos.client.status import status_of_answer
+from navarchos.client.status import status_of_response
 from navarchos.crd import ManifestError, read_objects
 from navarchos.meta import Object
 
@@ -89,7 +89,7 @@ def _post(client: Client, manifest: Manifest, query: Mapping[str, str]) -> Mappi
 
 
 def _reason(answer: RawResponse) -> str:
-    status = status_of_answer(answer.status, answer.body)
+    status = status_of_response(answer.status, answer.body)
     for cause in status.causes:
         if cause.field:
             return f"{cause.field}: {cause.message}"

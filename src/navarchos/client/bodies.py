@@ -1,4 +1,4 @@
-"""The small objects that verbs send: options, preconditions, evictions."""
+"""The bodies of requests: options, preconditions, evictions, merge patches."""
 
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -26,34 +26,34 @@ __all__ = [
 
 
 class PatchType(StrEnum):
-    """How the body of a patch is meant; the values are media types."""
+    """The type of a patch; the values are media types."""
 
     MERGE = "application/merge-patch+json"
-    """RFC 7386: members replace, null removes, arrays are replaced whole."""
+    """RFC 7386: a member is replaced, null removes it, an array is replaced as a whole."""
     JSON = "application/json-patch+json"
     """RFC 6902: a list of operations."""
     STRATEGIC = "application/strategic-merge-patch+json"
-    """Merges arrays by key. Built-in kinds only."""
+    """Arrays are merged by key. Built-in kinds only."""
     APPLY = "application/apply-patch+yaml"
     """Server-side apply; see `ResourceClient.apply`."""
 
 
 class Propagation(StrEnum):
-    """What a deletion does to the objects that the deleted one owns."""
+    """How the objects that a deleted object owns are deleted."""
 
     BACKGROUND = "Background"
     """The garbage collector deletes them afterwards."""
     FOREGROUND = "Foreground"
-    """They go first; until then the owner stays, with a deletion timestamp."""
+    """They are deleted first; until then the owner exists, with a deletion timestamp."""
     ORPHAN = "Orphan"
-    """They stay, without that owner."""
+    """They are kept, without that owner."""
 
 
 def whole_object(obj: object, resource: Resource[Any]) -> dict[str, object]:
-    """Return an object as the server wants it, with `apiVersion` and `kind`."""
+    """Return an object as plain JSON, with `apiVersion` and `kind`."""
     found = msgspec.to_builtins(obj)
     if not isinstance(found, dict):
-        raise ConfigError("object", type(obj).__name__, "it must be a struct or a mapping")
+        raise ConfigError("object", type(obj).__name__, "the object must be a struct or a mapping")
     return {"apiVersion": resource.api_version, "kind": resource.kind, **found}
 
 
@@ -64,10 +64,10 @@ def locked(
     uid: str,
     resource_version: str,
 ) -> object:
-    """Return a patch that fails on any object but this one, in this version.
+    """Return a patch that applies only to this uid and version of the object.
 
-    In a JSON patch the condition is a `test` operation; then the server answers
-    422 instead of 409 where it does not hold.
+    In a JSON patch the condition is a `test` operation; if it does not hold, the server
+    responds with 422 instead of 409.
     """
     condition = {"uid": uid, "resourceVersion": resource_version}
     condition = {name: value for name, value in condition.items() if value}
@@ -95,7 +95,7 @@ def delete_options(
     grace_period_seconds: int | None,
     dry_run: bool = False,
 ) -> dict[str, object]:
-    """Return `metav1.DeleteOptions`; only what is set."""
+    """Return `metav1.DeleteOptions` with the options that are set."""
     options: dict[str, object] = {"apiVersion": "v1", "kind": "DeleteOptions"}
     return (
         options
@@ -141,19 +141,19 @@ def _deletion(
 def merge_diff(before: Mapping[str, object], after: Mapping[str, object]) -> dict[str, object]:
     """Return the merge patch that turns `before` into `after`; `{}` if none is needed.
 
-    Members that are gone become null, arrays that differ are replaced whole, and
-    numbers keep their value whatever their size (CL-11). A null in `after` means
-    an absent member, because a merge patch cannot say anything else.
+    Removed members become null, changed arrays are replaced as a whole, and numbers of any
+    size keep their value (CL-11). A null in `after` means an absent member, because a
+    merge patch cannot set a null.
 
-    For the optimistic variant hand the resourceVersion that `before` had to
+    To detect concurrent changes, pass the resourceVersion of `before` to
     `ResourceClient.patch`.
     """
-    gone = {
+    removed = {
         name: None
         for name, value in before.items()
         if value is not None and after.get(name) is None
     }
-    return gone | {
+    return removed | {
         name: _change(before.get(name), value)
         for name, value in after.items()
         if value is not None and not _same(before.get(name), value)
@@ -161,7 +161,7 @@ def merge_diff(before: Mapping[str, object], after: Mapping[str, object]) -> dic
 
 
 def merge_apply(target: object, patch: object) -> object:
-    """Return what a server makes of `target` when it is sent this merge patch.
+    """Return the object that a server computes from `target` and this merge patch.
 
     Neither argument is changed.
     """
@@ -180,13 +180,13 @@ def _change(before: object, after: object) -> object:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return merge_diff(before, after)
     if isinstance(after, Mapping):
-        # The patch is merged into nothing, so nulls in it would be no-ops: leave them out.
+        # There is nothing to merge with, so nulls would have no effect and are left out.
         return merge_diff({}, after)
     return after
 
 
 def _same(before: object, after: object) -> bool:
-    """Compare as JSON does: true is not 1, and members that are null are absent."""
+    """Return whether JSON values are equal: true is not 1, and a null member is absent."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         return not merge_diff(before, after)
     if isinstance(before, bool) or isinstance(after, bool):
@@ -203,21 +203,25 @@ def _same_entry(before: object, after: object) -> bool:
 
 
 def has_finalizer(metadata: ObjectMeta, name: str) -> bool:
-    """Tell whether an object waits for this finalizer before it may go."""
+    """Return whether an object has this finalizer."""
     return name in metadata.finalizers
 
 
 def add_finalizer(metadata: ObjectMeta, name: str) -> dict[str, object] | None:
-    """Return the merge patch that adds a finalizer; `None` if it is there (CL-07)."""
+    """Return the merge patch that adds a finalizer; `None` if the object has it (CL-07).
+
+    A merge patch replaces the whole array, so it carries the resourceVersion: if another
+    client has added a finalizer meanwhile, the patch conflicts instead of removing it.
+    """
     if has_finalizer(metadata, name):
         return None
     return _patch(metadata, [*metadata.finalizers, name])
 
 
 def remove_finalizer(metadata: ObjectMeta, name: str) -> dict[str, object] | None:
-    """Return the merge patch that removes a finalizer, every entry of it (CL-07).
+    """Return the merge patch that removes every entry of a finalizer (CL-07).
 
-    `None` if there is none.
+    `None` if the object does not have it.
     """
     if not has_finalizer(metadata, name):
         return None

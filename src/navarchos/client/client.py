@@ -1,4 +1,4 @@
-"""The door to one API server."""
+"""The client of one API server."""
 
 import copy
 from collections.abc import Mapping, Sequence
@@ -34,13 +34,13 @@ class Client:
     ```
 
     Args:
-        config: Where, and as whom.
-        clock: Source of deadlines and waits. Sockets know real time only.
-        instruments: Where requests are counted.
-        stop: Setting it frees every thread that waits in this client, with
-            `Stopped`. Leave it out where the last requests of a shutdown, such as
-            the release of a lease, must still get through.
-        transport: What carries requests; by default a pool of connections.
+        config: The address and the credentials.
+        clock: Time for deadlines and waits. Sockets use real time.
+        instruments: The metrics of requests.
+        stop: Setting it unblocks every thread that waits in this client, with `Stopped`.
+            Leave it out if the last requests of a shutdown, such as the release of a
+            lease, must still be sent.
+        transport: Carries the requests; a pool of connections by default.
 
     Lifecycle: usable at once; `close()`, or leave its `with` block.
     Threads: safe from any thread.
@@ -83,14 +83,13 @@ class Client:
         instruments: Instruments | None = None,
         stop: StopToken | None = None,
     ) -> Self:
-        """Return a client for the cluster that this process belongs to or is set to.
+        """Return a client for the configured cluster.
 
-        An explicit kubeconfig wins over the variable `KUBECONFIG`, that over the
-        pod's service account, that over `~/.kube/config`. For the other arguments
-        see `ClientConfig`.
+        The order is: an explicit kubeconfig, the variable `KUBECONFIG`, the service account
+        of the pod, `~/.kube/config`. For the other arguments see `ClientConfig`.
 
         Raises:
-            ConfigError: No cluster could be found, or its settings are unusable.
+            ConfigError: No cluster is configured, or its configuration is invalid.
         """
         found = load_config(kubeconfig=kubeconfig, context=context)
         config = replace(
@@ -110,30 +109,31 @@ class Client:
         self.close()
 
     def fenced(self, fence: WriteFence) -> Self:
-        """Return this client with a fence before each request that may change something.
+        """Return this client with a fence before each write.
 
-        Promises: `fence` is asked immediately before the bytes of such a request are
-        handed to the network, also when connecting took long; the request waits for
-        its answer no longer than the fence allowed; and when no answer came, what the
-        kernel has not sent by then is dropped. Reads pass.
+        After a suspended process resumes, it may write before it notices that another
+        process leads; therefore writes ask a fence at the socket.
 
-        Does not promise: to call back what is on its way.
+        Promises: `fence` is called immediately before the bytes of a write are handed to
+        the network, also if connecting took long; the write waits for its response no
+        longer than the fence allows; and if there was no response, bytes that the kernel
+        has not sent are dropped. Reads are not affected.
 
-        It is the same client otherwise: connections and limits are shared, and closing
-        one closes both.
+        Does not promise: to recall a write that was already sent.
+
+        Both clients share connections and limits; closing one closes both.
         """
-        behind = copy.copy(self)
-        behind._executor = self._executor.fenced(fence)  # noqa: SLF001 - of our own copy
-        return behind
+        fenced = copy.copy(self)
+        fenced._executor = self._executor.fenced(fence)  # noqa: SLF001 - a copy of this object
+        return fenced
 
     def dedicated(
         self, *, clock: Clock = SYSTEM_CLOCK, instruments: Instruments | None = None
     ) -> Self:
-        """Return a client of the same server and user that nothing else can hold up.
+        """Return a client of the same server and user that other requests cannot delay.
 
-        It has no limit on requests, no fence and connections of its own. Where the
-        transport of this one was given, that carries the requests of both; closing
-        either of them does not close the other.
+        It has separate connections, no rate limit and no fence. If this client was created
+        with a transport, both clients use it. Closing one does not close the other.
         """
         config = replace(self.config, qps=None, burst=None)
         transport = None if self._is_pooled else FunctionTransport(self._transport.send)
@@ -142,7 +142,7 @@ class Client:
     def resource(
         self, resource: Resource[T], *, keep_managed_fields: bool = False
     ) -> ResourceClient[T]:
-        """Return the verbs on one resource."""
+        """Return the client of one resource."""
         return ResourceClient(self._executor, resource, keep_managed_fields=keep_managed_fields)
 
     def raw(
@@ -155,18 +155,18 @@ class Client:
         headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> RawResponse:
-        """Send any request; return the answer, whatever its status.
+        """Send any request; return the response for any status.
 
         Args:
             method: HTTP method.
-            path: Path, which may carry a query.
-            body: Bytes as they are; anything else is sent as JSON.
+            path: Path; it may contain a query.
+            body: Bytes are sent unchanged; any other value is sent as JSON.
             query: Further parameters.
-            headers: Further header fields; they win over the client's own.
+            headers: Further header fields; they replace the client's fields.
             timeout: Seconds; `None` for the client's default.
 
         Raises:
-            TransportError: There was no answer.
+            TransportError: There was no response.
         """
         encoded = body if body is None or isinstance(body, bytes) else msgspec.json.encode(body)
         return self._executor.call(
@@ -187,24 +187,24 @@ class Client:
         return self._discovery.server_version()
 
     def api_resources(self, group: str, version: str) -> Sequence[ApiResource]:
-        """Return the kinds that the server has in a group and version, if any.
+        """Return the kinds of a group and version; empty if the server lacks it.
 
-        The answer may be half a minute old.
+        The result may be half a minute old.
         """
         return self._discovery.resources(group, version)
 
     def has_kind(self, resource: Resource[Any]) -> bool:
-        """Tell whether the server serves this kind; "no" is always asked anew."""
+        """Return whether the server serves this kind; a negative result is not cached."""
         return self._discovery.has_kind(resource)
 
     def close(self) -> None:
-        """Free whoever waits in this client, and close idle connections."""
+        """Unblock the threads that wait in this client, and close idle connections."""
         self._stop.stop("the client was closed")
         self._transport.close()
 
 
 def _pooled(config: ClientConfig, clock: Clock) -> Transport:
-    # Here, so that tests with another transport do not load urllib3's connections.
+    # Imported here, so that tests with another transport do not load urllib3.
     from navarchos.client.http.pool import PooledTransport
 
     return PooledTransport(config, clock=clock)

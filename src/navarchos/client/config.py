@@ -1,10 +1,10 @@
-"""Where the API server is and who we are.
+"""The address of the API server, and the credentials for it.
 
-The only module that touches the official `kubernetes` package, which knows
-kubeconfig files and auth providers. It is imported when a kubeconfig is loaded and
-never before: it costs half a second and 15 MB. In a pod nobody needs it. Its API
-classes and models are not imported at all. Token files and exec plugins are kept
-fresh by `navarchos.client.credentials`.
+The only module that uses the official `kubernetes` package, for kubeconfig files and auth
+providers. The package is imported when a kubeconfig is loaded, and not before, because it
+takes half a second and 15 MB. A process in a pod does not need it. Its API classes and
+models are never imported. `navarchos.client.credentials` reads token files and runs exec
+plugins.
 """
 
 import ipaddress
@@ -38,34 +38,34 @@ _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """How to reach one API server as one user.
+    """The address of one API server, and the credentials of one user.
 
-    Certificates are files, so rotating them needs no restart: each new connection reads
-    them, and connections are made anew after a 401 and within a minute of a change.
-    Credentials never show in the `repr`.
+    Certificates are files, so their rotation does not need a restart: each new connection
+    reads them, and connections are replaced after a 401 and within a minute of a change.
+    Credentials never appear in the `repr`.
 
     Attributes:
-        host: URL of the server; a path in it is put before every request's.
-        ca_file: Certificates to trust; `None` for the system's.
+        host: URL of the server; its path is a prefix of the path of every request.
+        ca_file: Trusted certificates; `None` for the system's certificates.
         cert_file: Client certificate, or `None`.
         key_file: Its private key, or `None`.
         verify: Whether the server's certificate is verified.
-        tls_server_name: The name to verify instead of the host's; `None` for that.
+        tls_server_name: The name to verify; `None` for the name in `host`.
         authorization: Called for every request; returns the value of the header
-            `Authorization`, or `""` for none. Must be quick and safe from any
-            thread. Tokens rotate behind it.
+            `Authorization`, or `""` for none. Must be fast and safe from any
+            thread. It returns the current token after a rotation.
         renew: Called after a 401, before one more try; makes `authorization`
-            fetch anew. `None` if there is nothing to renew.
-        impersonate: Who requests are made as; `None` for the one who signs in.
+            fetch new credentials. `None` if they cannot be renewed.
+        impersonate: The user that requests act as; `None` for the authenticated user.
         proxy: URL of an HTTP proxy, or `None`.
-        namespace: Where to work when the user names no namespace.
+        namespace: The default namespace of the user.
         user_agent: Value of the header `User-Agent`.
-        timeout: Seconds for a call that sets no other; `None` is no limit.
-        qps: Requests per second; `None` does not limit: servers have priority and
-            fairness.
-        burst: Requests that may go at once before `qps` counts; `None` for `2 * qps`,
-            at least 1.
-        compression: Whether lists may come compressed. Pays over slow links only.
+        timeout: Default seconds of a call; `None` for no limit.
+        qps: Maximum requests per second; `None` for no limit, because servers have API
+            priority and fairness.
+        burst: Requests that may be sent at once before `qps` applies; `None` for
+            `2 * qps`, at least 1.
+        compression: Whether lists may be compressed. Useful over slow networks only.
     """
 
     host: str
@@ -111,20 +111,20 @@ def load_config(
     environ: Mapping[str, str] | None = None,
     service_account: Path = _SERVICE_ACCOUNT,
 ) -> ClientConfig:
-    """Find out where the API server is, as kubectl and controllers do.
+    """Find the API server and the credentials, as kubectl and controllers do.
 
-    An explicit file wins over the variable `KUBECONFIG`, that over the service
-    account of the pod, that over `~/.kube/config`. Naming a context skips the
-    service account, which has none.
+    The order is: an explicit file, the variable `KUBECONFIG`, the service account of the
+    pod, `~/.kube/config`. With a context the service account is skipped, because it has no
+    contexts.
 
     Args:
         kubeconfig: A kubeconfig file.
-        context: The context in it; `None` for its current one.
-        environ: Environment variables; the process's own by default.
-        service_account: The directory where a pod finds its credentials.
+        context: The context in it; `None` for its current context.
+        environ: Environment variables; by default the variables of this process.
+        service_account: The directory with the credentials of a pod.
 
     Raises:
-        ConfigError: Nothing found, or what was found cannot be used.
+        ConfigError: No configuration was found, or it cannot be used.
     """
     env = os.environ if environ is None else environ
     if kubeconfig is not None:
@@ -145,9 +145,9 @@ def load_config(
 
 
 class _Settings:
-    """What the official loaders fill in: the part of their `Configuration` they set.
+    """The attributes of the official `Configuration` that its loaders set.
 
-    Their own class would read proxies from the environment, set up logging, and
+    The official class would also read proxies from the environment, configure logging, and
     keep process-wide defaults.
     """
 
@@ -168,9 +168,9 @@ class _Loader(Protocol):
 
 
 class _Credentials:
-    """The `Authorization` header as an official loader keeps it fresh.
+    """The `Authorization` header of an official loader.
 
-    The loaders replace what has expired, and are not safe from several threads.
+    The loaders replace expired tokens, and are not thread-safe.
     """
 
     def __init__(self, loader: _Loader, settings: _Settings) -> None:
@@ -179,23 +179,23 @@ class _Credentials:
         self._settings = settings  # guarded by _settings_lock
 
     def header(self) -> str:
-        """Return the header's value, refreshed where its time is up."""
+        """Return the value of the header; refresh it if it has expired."""
         with self._settings_lock:
             if self._settings.refresh_api_key_hook is not None:
                 self._settings.refresh_api_key_hook(self._settings)
-            # Token files often end in a newline, which would end the header.
+            # Token files often end with a newline, which would end the header.
             return self._settings.api_key.get("BearerToken", "").strip()
 
     def renew(self) -> None:
-        """Load everything again, as the server does not take what we have."""
+        """Load everything again, because the server refused the credentials."""
         with self._settings_lock:
             self._loader.load_and_set(self._settings)
 
 
 def _in_cluster(env: Mapping[str, str], service_account: Path) -> ClientConfig:
-    """Return what a pod finds around it, without the official package, which does no more.
+    """Return the configuration of a pod.
 
-    A controller in a pod is so spared the package's other dependencies.
+    Without the official package, which would load its other dependencies as well.
     """
     address, port = (env.get(f"KUBERNETES_SERVICE_{part}", "") for part in ("HOST", "PORT"))
     if not address or not port:
@@ -206,12 +206,12 @@ def _in_cluster(env: Mapping[str, str], service_account: Path) -> ClientConfig:
         credentials = TokenFile(service_account / "token")
         if not authority.read_bytes().strip():
             raise ConfigError(
-                "service account", str(service_account), f"{authority} must not be empty"
+                "service_account", str(service_account), f"{authority} must not be empty"
             )
         namespace = _text(service_account / "namespace")
     except (CredentialsFailed, OSError) as error:
         raise ConfigError(
-            "service account", str(service_account), f"it cannot be used: {error}"
+            "service_account", str(service_account), f"the service account cannot be used: {error}"
         ) from error
     return ClientConfig(
         host=f"https://[{address}]:{port}" if ":" in address else f"https://{address}:{port}",
@@ -240,8 +240,8 @@ def _from_kubeconfig(
         raise
     except CredentialsFailed as error:
         raise ConfigError(name, path, f"{error}") from error
-    except Exception as error:  # the official loader lets any error of its input through
-        raise ConfigError(name, path, f"it cannot be used: {_line(error)}") from error
+    except Exception as error:  # the official loader raises errors of any class for bad input
+        raise ConfigError(name, path, f"the file cannot be used: {_line(error)}") from error
     keeper = source or credentials
     plugin = source if isinstance(source, ExecPlugin) else None
     cert_file, key_file = _client_certificate(nodes, settings)
@@ -255,7 +255,7 @@ def _from_kubeconfig(
         verify=settings.verify_ssl,
         tls_server_name=settings.tls_server_name,
         authorization=keeper.header if keeper else None,
-        # A client certificate that was rotated on disk needs a new connection only.
+        # A client certificate that was rotated on disk only needs a new connection.
         renew=keeper.renew if keeper else (_nothing if cert_file else None),
         impersonate=impersonate,
         proxy=settings.proxy or _proxy_for(settings.host, env),
@@ -270,7 +270,7 @@ def _merged(name: str, path: str) -> Any:
         raise ConfigError(name, path, "the file does not exist")
     merged = module.KubeConfigMerger(path)
     if merged.config is None:
-        raise ConfigError(name, path, "it is empty")
+        raise ConfigError(name, path, "the file is empty")
     return merged
 
 
@@ -282,7 +282,7 @@ def _current_context(merged: Any) -> str | None:
 
 def _kubeconfig_loader(merged: Any, context: str | None) -> _Loader:
     module: Any = import_module("kubernetes.config.kube_config")
-    # `None` as base path makes each path relative to the file that names it.
+    # With `None` as base path, each path is relative to the file that contains it.
     loader: _Loader = module.KubeConfigLoader(
         merged.config, active_context=context, config_base_path=None
     )
@@ -290,7 +290,7 @@ def _kubeconfig_loader(merged: Any, context: str | None) -> _Loader:
 
 
 class _Nodes:
-    """The parts of a kubeconfig that a context names, each with the folder of its file."""
+    """The context, cluster and user of a kubeconfig, with the directories of their files."""
 
     def __init__(self, merged: Any, name: str | None) -> None:
         config = merged.config
@@ -300,26 +300,26 @@ class _Nodes:
 
 
 def _named(config: Any, section: str, name: str | None) -> tuple[dict[str, Any], Path]:
-    """Return an entry of a section by name; nothing for a name that is not there."""
+    """Return an entry of a section by name; an empty one if the name does not exist."""
     found = config[section].get_with_name(name, safe=True) if config.safe_get(section) else None
     if found is None:
         return {}, Path()
-    # Every entry is a node that remembers the file it stood in.
+    # Every entry is a `ConfigNode`, which knows the file that it comes from.
     return found.value.get(section[:-1]) or {}, Path(found.path).absolute().parent
 
 
 def _source(nodes: _Nodes) -> "TokenFile | ExecPlugin | None":
-    """Return the credentials that we keep fresh ourselves, and take them from the loader.
+    """Return a token file or exec plugin, and remove the plugin from the loader's input.
 
-    The official loader reads token files once. It runs exec plugins at the terminal, logs
-    their errors and goes on without credentials.
+    The official loader reads token files once. It runs exec plugins with the terminal
+    attached, logs their errors and continues without credentials.
     """
     user = nodes.user
     if path := user.get("tokenFile"):
-        # It wins over a token beside it, as in client-go.
+        # As in client-go, it has precedence over a `token`.
         return TokenFile(nodes.user_dir / path)
     if "exec" in user and not user.get("token"):
-        # Without it the loader finds no credentials, and does not look for any.
+        # After `pop` the loader finds no credentials, and does not run the plugin.
         return ExecPlugin(_plugin_settings(user.pop("exec"), nodes))
     return None
 
@@ -348,7 +348,10 @@ def _plugin_settings(given: Mapping[str, Any], nodes: _Nodes) -> PluginSettings:
 
 
 def _client_certificate(nodes: _Nodes, settings: _Settings) -> tuple[str | None, str | None]:
-    """Return the user's certificate and key; the loader looks beside the cluster's file."""
+    """Return the certificate and key of the user.
+
+    Relative paths belong to the user's file; the loader uses the cluster's file.
+    """
     found = []
     for name, loaded in (
         ("client-certificate", settings.cert_file),
@@ -360,11 +363,11 @@ def _client_certificate(nodes: _Nodes, settings: _Settings) -> tuple[str | None,
 
 
 def _nothing() -> None:
-    """Renew nothing: what changed is on disk."""
+    """Do nothing: the changed files are read by the next connection."""
 
 
 def _proxy_for(host: str, env: Mapping[str, str]) -> str | None:
-    """Return the proxy that the environment names for a URL, if any."""
+    """Return the proxy for a URL from the environment, if any."""
     url = urlsplit(host)
     proxies = {
         key.lower().removesuffix("_proxy"): value
@@ -380,7 +383,7 @@ def _proxy_for(host: str, env: Mapping[str, str]) -> str | None:
 
 
 def _is_in_networks(host: str, entries: Sequence[str]) -> bool:
-    """Tell whether an address is in one of the networks, as Go reads `NO_PROXY`."""
+    """Return whether an address is in one of the networks, as Go reads `NO_PROXY`."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

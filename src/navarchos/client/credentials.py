@@ -1,6 +1,9 @@
-"""Credentials that change while the process runs: token files and exec plugins.
+"""Credentials: token files, exec plugins, their renewal, and impersonation.
 
-After client-go's transport/token_source.go and plugin/pkg/client/auth/exec.
+Token files and exec plugins do not use the official package, which reads a token file
+once, runs plugins with the terminal attached, and continues without credentials after
+their errors. They behave like client-go's transport/token_source.go and
+plugin/pkg/client/auth/exec.
 """
 
 import base64
@@ -40,36 +43,36 @@ __all__ = [
 
 _log = get_logger(__name__)
 
-_REREAD: Final = 60.0  # as client-go: kubelets rotate long before a token ends
+_REREAD: Final = 60.0  # as client-go: kubelets rotate a token long before it expires
 _PLUGIN_LIMIT: Final = 60.0
-_SHORT: Final = 300
+_MAX_STDERR: Final = 300
 _GROUP: Final = "client.authentication.k8s.io"
 _VERSIONS: Final = (f"{_GROUP}/v1", f"{_GROUP}/v1beta1")
 
 
 class CredentialsFailed(TransportError):
-    """No credentials could be had, so the request was not sent.
+    """There are no credentials, so the request was not sent.
 
     Attributes:
-        source: The plugin's command, or the token's file.
-        hint: How to install the plugin, in the words of the kubeconfig.
+        source: The command of the plugin, or the path of the token file.
+        hint: The kubeconfig's `installHint` of the plugin.
     """
 
     def __init__(self, source: str, why: str, *, hint: str = "") -> None:
-        super().__init__(f"{source} gives no credentials: {why}{f'; {hint}' if hint else ''}")
+        super().__init__(f"{source} provides no credentials: {why}{f'; {hint}' if hint else ''}")
         self.source = source
         self.hint = hint
 
 
 class TokenFile:
-    """A bearer token in a file, read again every minute and when the server refuses it.
+    """A bearer token in a file; read again every minute, and when the server refuses it.
 
     Promises: while the file cannot be read, the last token is used, and a line is logged.
 
     Threads: safe from any thread.
 
     Raises:
-        CredentialsFailed: The file holds no token at the start.
+        CredentialsFailed: The file has no token at the start.
     """
 
     def __init__(self, path: Path, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -100,7 +103,7 @@ class TokenFile:
 
     def _read(self) -> str:
         try:
-            # Such files often end in a newline, which would end the header.
+            # Such files often end with a newline, which would end the header.
             token = self._path.read_text().strip()
         except (OSError, UnicodeDecodeError) as error:
             raise CredentialsFailed(str(self._path), str(error)) from error
@@ -111,15 +114,15 @@ class TokenFile:
 
 @dataclass(frozen=True)
 class PluginSettings:
-    """A kubeconfig user's `exec`.
+    """The `exec` section of a kubeconfig user.
 
     Attributes:
-        command: The program; looked up in the PATH unless it has a slash.
-        api_version: Of `ExecCredential`, v1 or v1beta1.
-        args: Its arguments.
-        env: Variables beside the process's own. Not in the `repr`.
-        hint: What the kubeconfig says about installing it.
-        cluster: What it is told about the cluster, if it is.
+        command: The program; looked up in the PATH unless it contains a slash.
+        api_version: The version of `ExecCredential`, v1 or v1beta1.
+        args: The arguments of the program.
+        env: Additional environment variables. Not in the `repr`.
+        hint: The `installHint`.
+        cluster: The facts of the cluster for the program; `None` for none.
     """
 
     command: str
@@ -151,26 +154,26 @@ class _Credential(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ExecPlugin:
-    """Credentials that a program prints, run again when they expire or are refused.
+    """Credentials that a program prints; it runs again when they expire or are refused.
 
-    The program has no terminal and no input, ever: a controller has nobody to ask. It
-    is killed after a minute.
+    The program never has a terminal or an input, because a controller has no user who
+    could answer. It is killed after a minute.
 
-    Threads: safe from any thread; all wait for the one that runs the program.
+    Threads: safe from any thread; other threads wait while one runs the program.
 
     Raises:
-        CredentialsFailed: The program gave none at the start.
+        CredentialsFailed: The program failed at the start.
 
     Attributes:
-        cert_file: Where its client certificate is kept; `None` if it gives none. The
-            content changes when the program gives another.
-        key_file: Where the key is.
+        cert_file: The file with the program's client certificate; `None` if it prints
+            none. The content is replaced when the program prints another certificate.
+        key_file: The file with the private key.
     """
 
     def __init__(self, settings: PluginSettings, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._settings = settings
         self._clock = clock
-        self._directory = Path(tempfile.mkdtemp(prefix="navarchos-"))  # for this user alone
+        self._directory = Path(tempfile.mkdtemp(prefix="navarchos-"))  # readable by this user only
         weakref.finalize(self, shutil.rmtree, self._directory, ignore_errors=True)
         self._status_lock = threading.Lock()
         self._status = self._run()  # guarded by _status_lock
@@ -182,7 +185,7 @@ class ExecPlugin:
         """Return the value of the header `Authorization`; empty for certificates alone.
 
         Raises:
-            CredentialsFailed: They had expired, and the program gave no others.
+            CredentialsFailed: The credentials have expired, and the program failed.
         """
         with self._status_lock:
             if self._is_expired(self._status):
@@ -193,7 +196,7 @@ class ExecPlugin:
         """Run the program now.
 
         Raises:
-            CredentialsFailed: It gave nothing.
+            CredentialsFailed: The program failed.
         """
         with self._status_lock:
             self._status = self._run()
@@ -224,12 +227,12 @@ class ExecPlugin:
                 check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise self._failed(f"no answer within {_PLUGIN_LIMIT:g} s") from error
+            raise self._failed(f"it did not end within {_PLUGIN_LIMIT:g} seconds") from error
         except OSError as error:
             raise self._failed(error.strerror or str(error)) from error
         if done.returncode:
-            said = " ".join(done.stderr.decode(errors="replace").split())[:_SHORT]
-            raise self._failed(f"it ended with {done.returncode}: {said}")
+            said = " ".join(done.stderr.decode(errors="replace").split())[:_MAX_STDERR]
+            raise self._failed(f"it failed with exit status {done.returncode}: {said}")
         return done.stdout
 
     def _parse(self, output: bytes) -> _Status:
@@ -237,8 +240,8 @@ class ExecPlugin:
             found = msgspec.json.decode(output, type=_Credential)
             _moment((found.status or _Status()).expiration_timestamp)
         except ValueError as error:
-            # The output is not shown: it may hold a secret.
-            raise self._failed("what it printed is no ExecCredential") from error
+            # The output is not shown, because it may contain a secret.
+            raise self._failed("its output is not an ExecCredential") from error
         wanted, status = self._settings.api_version, found.status
         if (found.kind, found.api_version) != ("ExecCredential", wanted):
             raise self._failed(f"it printed {found.kind} {found.api_version}, not {wanted}")
@@ -250,7 +253,7 @@ class ExecPlugin:
         return status
 
     def _keep(self, name: str, content: str) -> None:
-        """Replace a file whole, so that no connection reads half of it."""
+        """Replace a file atomically, so that no connection reads half of it."""
         path = Path(self._file(name))
         fresh = path.with_suffix(".new")
         fresh.write_text(content)
@@ -268,30 +271,31 @@ def _moment(text: str | None) -> datetime | None:
 
 
 def cluster_info(cluster: Mapping[str, object], config_dir: Path) -> Mapping[str, object]:
-    """Return what a plugin with `provideClusterInfo` is told about its cluster."""
+    """Return the facts of the cluster for a plugin with `provideClusterInfo`."""
     plain = ("server", "tls-server-name", "insecure-skip-tls-verify", "proxy-url")
-    told = {name: cluster[name] for name in plain if cluster.get(name)}
+    facts = {name: cluster[name] for name in plain if cluster.get(name)}
     authority = cluster.get("certificate-authority-data")
     if not authority and (path := cluster.get("certificate-authority")):
         authority = base64.b64encode((config_dir / str(path)).read_bytes()).decode()
     extensions = cluster.get("extensions")
     for entry in extensions if isinstance(extensions, list) else ():
         if entry.get("name") == f"{_GROUP}/exec":
-            told["config"] = entry.get("extension")
-    return told | ({"certificate-authority-data": authority} if authority else {})
+            facts["config"] = entry.get("extension")
+    return facts | ({"certificate-authority-data": authority} if authority else {})
 
 
 class Renewal:
-    """Renews credentials, once for all who were refused with the same ones.
+    """Renews credentials once for all requests that were refused with the same ones.
 
-    As client-go's plugin/pkg/client/auth/exec, whose requests remember what they were
-    sent with. A renewal that failed counts: the others try with what there is, as
-    a program that hangs for a minute should not be run again by each of them.
+    As in client-go's plugin/pkg/client/auth/exec, each request remembers the credentials
+    that it was sent with. A failed renewal counts as well: the other requests are repeated
+    with the old credentials, so that a program that hangs for a minute does not run again
+    for each of them.
 
-    Threads: safe from any thread; all wait for the one that renews.
+    Threads: safe from any thread; other threads wait while one renews.
 
     Args:
-        renew: Fetches anew.
+        renew: Fetches new credentials.
     """
 
     def __init__(self, renew: Callable[[], None]) -> None:
@@ -302,17 +306,19 @@ class Renewal:
 
     @property
     def count(self) -> int:
-        """How many renewals there were; to be asked before a request gets its credentials."""
+        """The number of renewals; read it before a request gets its credentials."""
         with self._count_lock:
             return self._count
 
     def after(self, count: int) -> None:
-        """Renew what a request that was begun at this count was refused with.
+        """Renew the credentials, unless another thread has done so since `count` was read.
 
-        Returns at once when somebody has done so since.
+        Args:
+            count: The number of renewals before the refused request got its credentials.
 
         Raises:
-            CredentialsFailed: There are none. For the first of those who wait only.
+            CredentialsFailed: There are no new credentials. Only in the thread that
+                renewed; waiting threads return.
         """
         with self._renewing_lock:
             if self.count != count:
@@ -326,25 +332,25 @@ class Renewal:
 
 _KEYS: Final = ("as", "as-uid", "as-groups", "as-user-extra")
 _EXTRA: Final = "Impersonate-Extra-"
-# What may stand in a header's name (RFC 9110), but for the sign of an escape.
+# Allowed characters of a header's name (RFC 9110), except the percent sign of an escape.
 _PLAIN: Final = "!#$&'*+-.^_`|~"
 _CONTROLS: Final = frozenset(map(chr, [*range(32), 127]))
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """The user that requests are made as, instead of the one who signs in.
+    """The user that requests act as, instead of the authenticated user.
 
-    The server asks whether that one has the right `impersonate` for each part. It
-    adds the group of those who are signed in, and no other that is not named here.
+    The authenticated user needs the permission `impersonate` for each part. The server adds
+    the group `system:authenticated`, and no other group that is not listed here.
 
     Raises:
-        ConfigError: No user is named, or a value holds what a header cannot.
+        ConfigError: The user is empty, or a value cannot be sent in a header.
 
     Attributes:
         user: The name, such as `system:serviceaccount:default:builder`.
         uid: The uid; empty for none.
         groups: The groups.
-        extra: Further facts by key. Servers take keys in lower case.
+        extra: Further facts by key. Servers convert the keys to lower case.
     """
 
     user: str
@@ -356,13 +362,13 @@ class Impersonation(msgspec.Struct, frozen=True):
         if not self.user:
             raise ConfigError("as", self.user, "uid, groups and extra require a user")
         for name, value in self._fields():
-            # A space at either end would be lost on the way: another user.
+            # A space at either end would be dropped, and the name would be another user's.
             if not value or value != value.strip() or not _CONTROLS.isdisjoint(value):
                 raise ConfigError(name, value, "it cannot be sent in a header")
 
     def headers(self) -> Sequence[tuple[str, str]]:
-        """Return the header fields; some names come several times."""
-        # Servers read UTF-8, and the library below writes Latin-1.
+        """Return the header fields; some names occur several times."""
+        # Servers read UTF-8, and urllib3 writes Latin-1.
         return [(name, value.encode().decode("latin-1")) for name, value in self._fields()]
 
     def _fields(self) -> Sequence[tuple[str, str]]:
@@ -379,15 +385,15 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 def impersonation_of(user: Mapping[str, object]) -> Impersonation | None:
-    """Return what `as`, `as-uid`, `as-groups` and `as-user-extra` of a kubeconfig's user say.
+    """Return the impersonation of a kubeconfig user, from its `as` fields.
 
     Raises:
-        ConfigError: They cannot be followed.
+        ConfigError: A field is unknown, or its value is invalid.
     """
     given = {name: value for name, value in user.items() if name in _KEYS and value}
     unknown = sorted(name for name in user if name.startswith("as-") and name not in _KEYS)
     if unknown:
-        # To act as the user itself instead would be another right.
+        # Ignoring the field would send the requests as another user.
         raise ConfigError("user", unknown, f"impersonation supports only {', '.join(_KEYS)}")
     if not given:
         return None

@@ -1,4 +1,4 @@
-"""Which kinds a server serves: all groups in one answer, or group by group."""
+"""Discovery of the kinds that a server serves: all groups at once, or each group."""
 
 import threading
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ __all__ = ["ApiResource", "Discovery"]
 D = TypeVar("D")
 Resources = tuple["ApiResource", ...]
 
-_FRESH: Final = 30.0
+_CACHE_SECONDS: Final = 30.0
 _AGGREGATED: Final = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -26,11 +26,11 @@ class ApiResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A kind, or a subresource of one, that a server serves.
 
     Attributes:
-        name: Plural; `plural/subresource` for subresources.
-        kind: Kind of the objects.
-        namespaced: Whether they live in namespaces.
-        verbs: What can be done with them.
-        short_names: What kubectl takes for the name.
+        name: The plural; `plural/subresource` for a subresource.
+        kind: The kind of the objects.
+        namespaced: Whether the objects have a namespace.
+        verbs: The supported verbs.
+        short_names: The abbreviations that kubectl accepts.
     """
 
     name: str
@@ -86,31 +86,31 @@ class _Group(msgspec.Struct, frozen=True):
 
 @prepare_decoding
 class _Groups(msgspec.Struct, frozen=True):
-    """An `APIGroupDiscoveryList`; the older kinds of answer have no items."""
+    """An `APIGroupDiscoveryList`; older forms of the response have no items."""
 
     items: tuple[_Group, ...] = ()
 
 
 class Discovery:
-    """What the server says it serves.
+    """The kinds that a server serves.
 
-    The groups are asked for in one aggregated answer (Kubernetes 1.30 and newer) that
-    is kept for half a minute. What it does not have is asked for by its own path: by
-    servers that do not aggregate, for a kind that was not there a moment ago, so that a
-    CRD installed after start is found (CL-16), and for an API that is served by somebody
-    else and could not be reached. So a "yes" may be half a minute old, and a "no" is
-    always news.
+    All groups are requested in one aggregated response (Kubernetes 1.30 and later), which
+    is cached for half a minute. A kind that it does not contain is looked up by the path of
+    its group and version. This covers servers without aggregated discovery, a
+    CustomResourceDefinition that was installed after the start (CL-16), and an aggregated
+    API server that could not be reached. So a positive result may be half a minute old; a
+    negative result is never cached.
 
-    Threads: safe from any thread; two may ask the server the same thing at once.
+    Threads: safe from any thread; two threads may send the same request at once.
     """
 
     def __init__(self, executor: RequestExecutor, *, clock: Clock) -> None:
         self._executor = executor
         self._clock = clock
         self._known_lock = threading.Lock()
-        # Until when an answer is fresh, and the answer, by path; guarded by _known_lock.
+        # Time of expiry and resources, by path; guarded by _known_lock.
         self._known: dict[str, tuple[float, Resources]] = {}
-        # Until when not to ask for all groups again, by path; guarded by _known_lock.
+        # Time at which all groups may be requested again, by path; guarded by _known_lock.
         self._asked: dict[str, float] = {}
 
     def server_version(self) -> str:
@@ -118,20 +118,20 @@ class Discovery:
         return _decoded(self._fetch("/version"), "/version", _Version).git_version
 
     def resources(self, group: str, version: str) -> Sequence[ApiResource]:
-        """Return what a group and version has; nothing if the server lacks it."""
+        """Return the resources of a group and version; empty if the server lacks it."""
         path = _path(group, version)
         known = self._lookup(path)
         return known if known is not None else self._load(path)
 
     def has_kind(self, resource: Resource[Any]) -> bool:
-        """Tell whether the server serves this kind."""
+        """Return whether the server serves this kind."""
         path = _path(resource.group, resource.version)
         if _serves(self._lookup(path) or (), resource):
             return True
         return _serves(self._load(path), resource)
 
     def _lookup(self, path: str) -> Resources | None:
-        """Return what is known to be fresh, after asking for all groups if it is time."""
+        """Return the cached resources, after requesting all groups if they have expired."""
         if (known := self._fresh(path)) is None and self._may_ask(root := _root(path)):
             self._keep(self._load_all(root))
             known = self._fresh(path)
@@ -147,20 +147,20 @@ class Discovery:
         with self._known_lock:
             due = now >= self._asked.get(root, 0.0)
             if due:
-                self._asked[root] = now + _FRESH
+                self._asked[root] = now + _CACHE_SECONDS
         return due
 
     def _keep(self, found: Mapping[str, Resources]) -> None:
-        until = self._clock.monotonic() + _FRESH
+        until = self._clock.monotonic() + _CACHE_SECONDS
         with self._known_lock:
             self._known |= {path: (until, resources) for path, resources in found.items()}
 
     def _load_all(self, root: str) -> Mapping[str, Resources]:
-        """Return what all groups have, by path, as far as the server aggregates."""
+        """Return the resources of all groups by path; empty without aggregated discovery."""
         try:
             answer = self._fetch(root, accept=f"{_AGGREGATED},application/json")
         except (Forbidden, NotFound):
-            return {}  # who may not see all groups may see one, as in client-go
+            return {}  # as in client-go: single groups may be allowed
         found = _decoded(answer, root, _Groups)
         return {
             _path(group.metadata.name, version.version): _flat(version)
@@ -191,7 +191,7 @@ def _decoded(answer: RawResponse, path: str, kind: type[D]) -> D:
         return msgspec.convert(without_nulls(msgspec.json.decode(answer.body)), kind)
     except msgspec.DecodeError as error:
         raise DecodeError(
-            f"the answer is no discovery document: {error}", verb="discover", resource=path
+            f"the response is not a discovery document: {error}", verb="discover", resource=path
         ) from error
 
 
@@ -204,11 +204,11 @@ def _root(path: str) -> str:
 
 
 def _flat(version: _GroupVersion) -> Resources:
-    """Return the resources as they stand in the document of one group and version."""
+    """Return the resources in the form of the document of one group and version."""
     found = []
     for entry in version.resources:
         namespaced = entry.scope == "Namespaced"
-        if entry.response_kind.kind:  # without, subresources are all there is
+        if entry.response_kind.kind:  # if empty, there are only subresources
             found.append(
                 ApiResource(
                     name=entry.resource,

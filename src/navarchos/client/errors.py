@@ -1,33 +1,33 @@
-"""What a request can end in, and the one table that says which.
+"""The errors of requests and watches.
 
 ```text
 ClientError                          a request: verb, resource, key
-  TransportError                     no answer
-    ConnectFailed                    no connection, or it broke before the answer
-    TlsFailed                        no trust
-    RequestTimeout                   no answer in time
-    CredentialsFailed                nobody to be, navarchos.client.credentials
-  DecodeError                        an answer that cannot be read
+  TransportError                     there was no response
+    ConnectFailed                    connecting failed, or the connection broke
+    TlsFailed                        the TLS handshake failed
+    RequestTimeout                   the response did not arrive in time
+    CredentialsFailed                there are no credentials (client.credentials)
+  DecodeError                        the response cannot be decoded
   ApiError                           the server refused: status, reason, message, ...
     BadRequest  Unauthorized  Forbidden  NotFound  MethodNotAllowed
     Conflict > AlreadyExists
     Expired  Invalid  TooManyRequests  ServerError
-WatchError                           a watch that was open
-  WatchExpired                       its place in history is gone: list again
+WatchError                           an open watch failed
+  WatchExpired                       its resourceVersion is too old: list again
   WatchBroken                        the stream broke: resume
 ```
 
-Policy: foreign exceptions become ours at the border, with the original chained
-as `__cause__` and not repeated in `str()`. Facts are attributes. A body that is
-not a `Status` is cut to a short line, so that no page of a proxy, and no secret,
-reaches the logs whole.
+Policy: exceptions of other libraries are converted to these, with the original as
+`__cause__` and not repeated in `str()`. Facts are attributes. A body that is not a
+`Status` is cut to a short line, so that the logs never contain a whole page of a proxy, or
+a secret.
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from navarchos.client.status import Status, seconds_of, status_of_answer
+from navarchos.client.status import Status, seconds_of, status_of_response
 from navarchos.errors import NavarchosError
 
 __all__ = [
@@ -52,7 +52,7 @@ __all__ = [
     "WatchBroken",
     "WatchError",
     "WatchExpired",
-    "error_from_answer",
+    "error_from_response",
     "error_from_status",
     "ignore_already_exists",
     "ignore_not_found",
@@ -63,14 +63,14 @@ __all__ = [
 
 
 class ClientError(NavarchosError):
-    """A request that did not end as it should.
+    """A request failed.
 
     Attributes:
         verb: `get`, `list`, `watch`, `create`, `patch`, `apply`, `replace`,
             `delete`, or an HTTP method for raw requests.
         resource: `plural.group`, with `/subresource`; a path for raw requests.
         key: `namespace/name`; empty for collections.
-        why: What happened, in a few words.
+        why: The failure, in a few words.
     """
 
     def __init__(self, why: str, *, verb: str = "", resource: str = "", key: str = "") -> None:
@@ -86,11 +86,11 @@ class ClientError(NavarchosError):
 
 
 class TransportError(ClientError):
-    """No answer came.
+    """There was no response.
 
     Attributes:
-        sent: Whether the server may have received the request, wholly or in part.
-            False means that it certainly did nothing.
+        sent: Whether the server may have received the request, completely or in part.
+            False means that the request certainly had no effect.
     """
 
     def __init__(
@@ -101,13 +101,13 @@ class TransportError(ClientError):
 
 
 class ConnectFailed(TransportError):
-    """No connection could be made, or it broke before the answer was complete.
+    """Connecting failed, or the connection broke before the response was complete.
 
     Attributes:
-        refused: Whether the other side refused the connection, as a server does
-            that is starting or restarting (RF-15).
-        kept: Whether the connection was kept from an earlier request; then the
-            server may just have closed it as idle, and a read is worth repeating.
+        refused: Whether the connection was refused, as by a server that is starting or
+            restarting (RF-15).
+        kept: Whether the connection was used by an earlier request; then the server may
+            have closed it because it was idle, and a read should be repeated.
     """
 
     def __init__(
@@ -127,21 +127,21 @@ class ConnectFailed(TransportError):
 
 
 class TlsFailed(TransportError):
-    """The two sides did not come to trust each other."""
+    """The TLS handshake failed."""
 
 
 class RequestTimeout(TransportError):
-    """The deadline passed before the answer was complete."""
+    """The deadline passed before the response was complete."""
 
 
 class DecodeError(ClientError):
-    """An answer, or an object in it, that does not fit its type.
+    """A response, or an object in it, does not fit its type.
 
     Attributes:
-        namespace: Of the object, as far as it could be read.
-        name: Of the object, as far as it could be read.
-        uid: Of the object, as far as it could be read.
-        resource_version: Of the object, as far as it could be read.
+        namespace: The namespace of the object; empty if it could not be read.
+        name: The name of the object; empty if it could not be read.
+        uid: The uid of the object; empty if it could not be read.
+        resource_version: The version of the object; empty if it could not be read.
     """
 
     def __init__(
@@ -164,20 +164,20 @@ class DecodeError(ClientError):
 
 
 class ApiError(ClientError):
-    """The server answered with an error.
+    """The server responded with an error.
 
     Attributes:
         status: HTTP status, or the code of a `Status` inside a watch.
-        reason: `Status.reason`, such as `AlreadyExists`; empty if there was none.
-        message: The server's words, cut to a line if they were no `Status`.
-        details: `Status.details`, undecoded.
+        reason: `Status.reason`, such as `AlreadyExists`; may be empty.
+        message: The server's message; cut to a line if the body was not a `Status`.
+        details: `Status.details`, not decoded.
         causes: `Status.details.causes`.
-        retry_after: Seconds after which the server wants to see us again: from
-            the header `Retry-After`, else from the details. `None` without advice.
+        retry_after: Seconds after which the server allows a repeat: from the header
+            `Retry-After`, otherwise from the details. `None` if the server gave no time.
     """
 
-    advice = "see the server's message"
-    """What to do next, in words; a subclass knows better."""
+    advice = "see the message of the server"
+    """What to do next, for the text of the error."""
 
     def __init__(
         self,
@@ -202,27 +202,27 @@ class ApiError(ClientError):
 
 
 class BadRequest(ApiError):
-    """400: the request makes no sense to the server."""
+    """400: the server does not understand the request."""
 
     advice = "correct the request"
 
 
 class Unauthorized(ApiError):
-    """401: the server does not know who is asking."""
+    """401: the server does not accept the credentials."""
 
     advice = "renew the credentials"
 
 
 class Forbidden(ApiError):
-    """403: not allowed to this user, by RBAC or by admission."""
+    """403: RBAC or an admission plugin does not allow the request."""
 
     advice = "grant the permission, or satisfy the policy that the message names"
 
 
 class NotFound(ApiError):
-    """404: no such object, or no such kind on this server."""
+    """404: the object does not exist, or the server does not serve the kind."""
 
-    advice = "check name and namespace, and that the kind is installed"
+    advice = "check the name and the namespace, and whether the kind is installed"
 
 
 class MethodNotAllowed(ApiError):
@@ -238,7 +238,7 @@ class Conflict(ApiError):
 
 
 class AlreadyExists(Conflict):
-    """409 on create: there is an object of this name."""
+    """409 on create: an object of this name exists."""
 
     advice = "use the existing object or another name"
 
@@ -250,29 +250,29 @@ class Expired(ApiError):
 
 
 class Invalid(ApiError):
-    """422: the object breaks the rules of its kind; `causes` names the fields."""
+    """422: the object is not valid for its kind; `causes` has the fields."""
 
-    advice = "correct the fields named"
+    advice = "correct the fields in the message"
 
 
 class TooManyRequests(ApiError):
-    """429: later, please. For evictions: a disruption budget does not allow it now."""
+    """429: the server is busy. For an eviction: a disruption budget does not allow it now."""
 
     advice = "try again later"
 
 
 class ServerError(ApiError):
-    """500 and above: the server, or something on the way, failed."""
+    """500 and above: the server, or a proxy before it, failed."""
 
-    advice = "try again; if it stays, look at the server"
+    advice = "try again; if the error persists, check the server"
 
 
 class WatchError(NavarchosError):
-    """A watch that was open ended other than by its server's decision.
+    """An open watch ended with an error.
 
     Attributes:
         resource: `plural.group`.
-        why: What happened, in a few words.
+        why: The failure, in a few words.
     """
 
     _next = "open it again"
@@ -287,13 +287,13 @@ class WatchError(NavarchosError):
 
 
 class WatchExpired(WatchError):
-    """The watch's place in history is gone (410): list, then watch from there."""
+    """The resourceVersion of the watch is too old (410): list, then watch from there."""
 
     _next = "list again"
 
 
 class WatchBroken(WatchError):
-    """The stream was cut, garbled or silent: watch again from the last version seen."""
+    """The stream broke, is not readable or was silent: watch from the last version."""
 
     _next = "resume at the last resourceVersion"
 
@@ -315,7 +315,7 @@ _BY_REASON: Final[Mapping[str, type[ApiError]]] = {
     "ServerTimeout": ServerError,
     "Timeout": ServerError,
 }
-# As in apimachinery a known reason outweighs the number.
+# As in apimachinery, a known reason has precedence over the code.
 _BY_CODE: Final[Mapping[int, type[ApiError]]] = {
     400: BadRequest,
     401: Unauthorized,
@@ -337,13 +337,13 @@ def error_from_status(
     resource: str = "",
     key: str = "",
 ) -> ApiError:
-    """Return the error that a `Status` stands for."""
+    """Return the error for a `Status`."""
     otherwise = ServerError if status.code >= 500 else ApiError
     kind = _BY_REASON.get(status.reason) or _BY_CODE.get(status.code) or otherwise
     return kind(status, retry_after=retry_after, verb=verb, resource=resource, key=key)
 
 
-def error_from_answer(
+def error_from_response(
     code: int,
     headers: Mapping[str, str],
     body: bytes,
@@ -352,9 +352,9 @@ def error_from_answer(
     resource: str = "",
     key: str = "",
 ) -> ApiError:
-    """Return the error that an HTTP answer of status 400 and above stands for."""
+    """Return the error for an HTTP response with a status of 400 or above."""
     return error_from_status(
-        status_of_answer(code, body),
+        status_of_response(code, body),
         retry_after=seconds_of(headers.get("retry-after", "")),
         verb=verb,
         resource=resource,
@@ -363,10 +363,10 @@ def error_from_answer(
 
 
 def is_resource_version_too_large(error: BaseException) -> bool:
-    """Tell whether a server has not yet reached the resourceVersion asked for (RF-07).
+    """Return whether the server has not yet reached the requested resourceVersion (RF-07).
 
-    Servers say so by a cause of their own, by the message of a cause, or, old
-    ones, by the message alone.
+    Servers report it by a special cause, by the message of a cause, or, old servers, by
+    the message only.
     """
     if not isinstance(error, ApiError):
         return False
@@ -379,27 +379,27 @@ def is_resource_version_too_large(error: BaseException) -> bool:
 
 
 def is_namespace_terminating(error: BaseException) -> bool:
-    """Tell whether something cannot be created because its namespace is being deleted."""
+    """Return whether a creation failed because the namespace is being deleted."""
     return isinstance(error, ApiError) and any(
         cause.type == "NamespaceTerminating" for cause in error.causes
     )
 
 
 def ignore_not_found() -> suppress:
-    """Return a context that takes `NotFound` for success; all else is raised (CL-15)."""
+    """Return a context that ignores `NotFound` and no other error (CL-15)."""
     return suppress(NotFound)
 
 
 def ignore_already_exists() -> suppress:
-    """Return a context that takes `AlreadyExists` for success; all else is raised (CL-15)."""
+    """Return a context that ignores `AlreadyExists` and no other error (CL-15)."""
     return suppress(AlreadyExists)
 
 
 @contextmanager
 def ignore_terminating_namespace() -> Iterator[None]:
-    """Take it for success that nothing can be created in a namespace that ends.
+    """Ignore errors caused by creating objects in a terminating namespace.
 
-    What else is refused is raised. A namespace that is gone altogether counts as well.
+    Also if the namespace was deleted meanwhile. Other errors are raised.
     """
     try:
         yield

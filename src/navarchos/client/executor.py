@@ -22,7 +22,7 @@ from navarchos.client.errors import (
     ConnectFailed,
     DecodeError,
     RequestTimeout,
-    error_from_answer,
+    error_from_response,
 )
 from navarchos.client.metrics import RequestMetrics
 from navarchos.client.transport import (
@@ -394,7 +394,7 @@ def _whole(answer: Response) -> RawResponse:
 
 
 def _error(call: Call, response: RawResponse) -> ApiError:
-    return error_from_answer(
+    return error_from_response(
         response.status,
         response.headers,
         response.body,
@@ -407,7 +407,7 @@ def _error(call: Call, response: RawResponse) -> ApiError:
 def _retry_after(received: object) -> float | None:
     if not isinstance(received, RawResponse):
         return None
-    return error_from_answer(received.status, received.headers, received.body).retry_after
+    return error_from_response(received.status, received.headers, received.body).retry_after
 
 
 def _limit(config: ClientConfig, clock: Clock) -> RequestLimit:

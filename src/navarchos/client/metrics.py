@@ -1,4 +1,4 @@
-"""The metric families of a client, under client-go's names (MT-07, MT-08)."""
+"""The metrics of a client, with the names of client-go (MT-07, MT-08)."""
 
 from typing import Final
 
@@ -14,10 +14,10 @@ _BYTES: Final = (
 
 
 class RequestMetrics:
-    """What one client tells of its requests. No name of an object becomes a label.
+    """The metrics of one client's requests. No label contains the name of an object.
 
-    With `Instruments(detailed=True)` also how long requests and look-ups of the host's
-    name took, and how large requests and answers were.
+    With `Instruments(detailed=True)` also the durations of requests and of look-ups of the
+    host's name, and the sizes of requests and responses.
 
     Threads: safe from any thread.
     """
@@ -32,18 +32,18 @@ class RequestMetrics:
         )
         self._durations = instruments.histogram(
             "navarchos_client_request_duration_seconds",
-            "Seconds until the answer was there; for watches, until it began",
+            "Seconds until the response was complete; for watches, until it began",
             ("verb", "resource", "code"),
             buckets=_SECONDS,
         )
         self._retries = instruments.counter(
             "rest_client_request_retries_total",
-            "Requests that were sent again, by the status code that this led to",
+            "Repeated requests to the API server, by the status code of the repeat",
             ("code", "verb", "host"),
         )
         self._throttled = instruments.histogram(
             "rest_client_rate_limiter_duration_seconds",
-            "Seconds that requests waited for this client's own rate limit, if it has one",
+            "Seconds that requests waited for the rate limit of this client",
             by_verb,
             buckets=_SECONDS,
         )
@@ -52,34 +52,34 @@ class RequestMetrics:
             return
         self._seconds = instruments.histogram(
             "rest_client_request_duration_seconds",
-            "Seconds until the answer was there; for watches, until it began",
+            "Seconds until the response was complete; for watches, until it began",
             by_verb,
             buckets=_SECONDS,
         )
         self._resolved = instruments.histogram(
             "rest_client_dns_resolution_duration_seconds",
-            "Seconds that looking up the server's name took",
+            "Seconds for looking up the name of the API server",
             ("host",),
             buckets=_SECONDS,
         ).labels(host)
         self._sent = instruments.histogram(
-            "rest_client_request_size_bytes", "Bytes in bodies sent", by_verb, buckets=_BYTES
+            "rest_client_request_size_bytes", "Bytes in request bodies", by_verb, buckets=_BYTES
         )
         self._received = instruments.histogram(
             "rest_client_response_size_bytes",
-            "Bytes in bodies received; streams are left out",
+            "Bytes in response bodies, without streams",
             by_verb,
             buckets=_BYTES,
         )
 
     def waited(self, method: str, seconds: float) -> None:
-        """Note a wait for the client's own limit."""
+        """Record a wait for the client's own rate limit."""
         self._throttled.labels(method, self._host).observe(seconds)
 
     def tried(
         self, method: str, verb: str, resource: str, *, code: str, seconds: float, again: bool
     ) -> None:
-        """Count a request that has ended, whatever its end."""
+        """Count a completed or failed request."""
         self._requests.labels(code, method, self._host).inc()
         self._durations.labels(verb, resource, code).observe(seconds)
         if again:
@@ -88,13 +88,13 @@ class RequestMetrics:
             self._seconds.labels(method, self._host).observe(seconds)
 
     def sized(self, method: str, *, sent: int, received: int | None) -> None:
-        """Note sizes, if they are wanted; `received` is `None` for a stream."""
+        """Record sizes, if detailed; `received` is `None` for a stream."""
         if self.is_detailed:
             self._sent.labels(method, self._host).observe(sent)
             if received is not None:
                 self._received.labels(method, self._host).observe(received)
 
     def resolved(self, seconds: float) -> None:
-        """Note a look-up of the host's name."""
+        """Record a look-up of the host's name."""
         if self.is_detailed:
             self._resolved.observe(seconds)

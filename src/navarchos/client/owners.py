@@ -1,4 +1,4 @@
-"""Owner references: who is deleted with whom, and who manages whom."""
+"""Owner references: which owners an object has, and which owner is its controller."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -21,11 +21,11 @@ __all__ = [
 
 
 class AlreadyOwned(NavarchosError):
-    """Another controller manages the object; it has one at most.
+    """Another controller manages the object; an object has at most one controller.
 
     Attributes:
         key: `namespace/name` of the object; its name may be empty before creation.
-        owner: The reference to the present controller.
+        owner: The reference to its controller.
     """
 
     def __init__(self, key: str, owner: OwnerReference) -> None:
@@ -35,17 +35,17 @@ class AlreadyOwned(NavarchosError):
 
     def __str__(self) -> str:
         owner = f"{self.owner.kind} {self.owner.name}"
-        return f"{self.key or 'the object'} is already controlled by {owner}: leave it alone"
+        return f"{self.key or 'the object'} is already controlled by {owner}: do not change it"
 
 
 class NotOwned(NavarchosError):
-    """A reference was to be removed that the object does not have.
+    """The object does not have the owner reference that should be removed.
 
     Attributes:
         key: `namespace/name` of the object.
         kind: The owner's kind.
         name: The owner's name.
-        controller: Whether the owner was taken for the controller.
+        controller: Whether the owner was expected to be the controller.
     """
 
     def __init__(self, key: str, kind: str, name: str, *, controller: bool = False) -> None:
@@ -71,13 +71,13 @@ def owner_reference(
 
     Args:
         owner: The owner, with name and uid.
-        resource: What kind it is.
-        controller: Whether it manages the object, which one owner at most does.
+        resource: The resource of the owner.
+        controller: Whether the owner is the controller; at most one owner is.
         block_owner_deletion: Whether a foreground deletion of the owner waits for
-            the object.
+            the object. Needs a permission, see `block_owner_deletion_rbac`.
 
     Raises:
-        ConfigError: The owner has no uid: it was not read from the server.
+        ConfigError: The owner has no uid, so it was not read from the server.
     """
     identity = identity_of(owner)
     if not identity.uid:
@@ -102,21 +102,21 @@ def controlled_by(
     *,
     block_owner_deletion: bool = True,
 ) -> tuple[OwnerReference, ...]:
-    """Return the references of an object that the owner manages from now on.
+    """Return the references of an object with `owner` as its controller.
 
-    A reference to the same owner (group, kind and name; the version does not
-    count) is replaced, never doubled (CL-04).
+    A reference to the same owner (group, kind and name; the version is ignored) is
+    replaced, not duplicated (CL-04).
 
     Args:
         obj: The object's metadata.
-        references: Those it has.
+        references: Its present references.
         owner: The new controller.
-        resource: What kind that is.
+        resource: The resource of the owner.
         block_owner_deletion: See `owner_reference`.
 
     Raises:
-        AlreadyOwned: Another controller manages it.
-        ConfigError: The owner cannot own an object there (CL-05).
+        AlreadyOwned: The object has another controller.
+        ConfigError: The owner cannot own an object of this namespace (CL-05).
     """
     new = owner_reference(owner, resource, block_owner_deletion=block_owner_deletion)
     kept = list(references)
@@ -133,17 +133,17 @@ def owned_by(
     resource: Resource[Any],
     reference: OwnerReference | None = None,
 ) -> tuple[OwnerReference, ...]:
-    """Return the references of an object that the owner owns too, from now on.
+    """Return the references of an object with `owner` as another owner.
 
     Args:
         obj: The object's metadata.
-        references: Those it has.
+        references: Its present references.
         owner: The new owner.
-        resource: What kind that is.
-        reference: How it is referred to; by default as one that does not manage.
+        resource: The resource of the owner.
+        reference: The new reference; by default one that is not the controller.
 
     Raises:
-        ConfigError: A namespaced owner and an object outside its namespace: the
+        ConfigError: The owner is namespaced, and the object is not in its namespace: the
             garbage collector would delete the object (CL-05).
     """
     new = reference or owner_reference(owner, resource, False, block_owner_deletion=False)
@@ -159,14 +159,14 @@ def owned_by(
 def is_owned_by(
     references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
 ) -> bool:
-    """Tell whether an owner (group, kind and name) is among the references (CL-06)."""
+    """Return whether an owner (group, kind and name) is among the references (CL-06)."""
     return _position(list(references), owner, resource) is not None
 
 
 def is_controlled_by(
     references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
 ) -> bool:
-    """Tell whether an owner is among the references, as the controller (CL-06)."""
+    """Return whether an owner is among the references as the controller (CL-06)."""
     kept = list(references)
     position = _position(kept, owner, resource)
     return position is not None and kept[position].controller
@@ -175,16 +175,16 @@ def is_controlled_by(
 def not_owned_by(
     obj: Identity, references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
 ) -> tuple[OwnerReference, ...]:
-    """Return the references of an object without those to an owner (CL-06).
+    """Return the references of an object without an owner (CL-06).
 
     Args:
         obj: The object's metadata.
-        references: Those it has.
-        owner: The one to leave out.
-        resource: What kind that is.
+        references: Its present references.
+        owner: The owner to remove.
+        resource: The resource of the owner.
 
     Raises:
-        NotOwned: There is no such reference.
+        NotOwned: The object has no such reference.
     """
     kept = list(references)
     position = _position(kept, owner, resource)
@@ -196,16 +196,16 @@ def not_owned_by(
 def not_controlled_by(
     obj: Identity, references: Iterable[OwnerReference], owner: object, resource: Resource[Any]
 ) -> tuple[OwnerReference, ...]:
-    """Return the references of an object without the one to its controller (CL-06).
+    """Return the references of an object without its controller (CL-06).
 
     Args:
         obj: The object's metadata.
-        references: Those it has.
+        references: Its present references.
         owner: The controller.
-        resource: What kind that is.
+        resource: The resource of the owner.
 
     Raises:
-        NotOwned: There is no reference to it, or it does not manage the object.
+        NotOwned: The owner is not the controller of the object.
     """
     kept = list(references)
     if not is_controlled_by(kept, owner, resource):

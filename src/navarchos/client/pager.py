@@ -1,4 +1,4 @@
-"""The objects of a collection one by one, with pages fetched ahead."""
+"""Iteration over the objects of a collection, with pages fetched ahead."""
 
 import threading
 from collections import deque
@@ -17,7 +17,7 @@ __all__ = ["PAGES_AHEAD", "ItemPager"]
 T = TypeVar("T")
 
 PAGES_AHEAD: Final = 10
-"""Pages that wait for their reader; with so many, no further one is asked for."""
+"""Maximum number of fetched pages that wait for their reader."""
 
 
 class ItemPager(Generic[T]):
@@ -29,24 +29,24 @@ class ItemPager(Generic[T]):
             ...
     ```
 
-    Promises: never more than `PAGES_AHEAD` pages and the one in hand are held in
-    memory; leaving the `with`, by an exception too, ends the fetching. What fails is
-    raised after the objects that came before it.
+    Promises: at most `PAGES_AHEAD` pages and the current page are in memory; leaving the
+    `with` block, also by an exception, ends the fetching. An error is raised after the
+    objects before it.
 
-    Does not promise: to begin again when the server has forgotten the list's version
-    in the middle, as `list` does: objects were already handed out.
+    Does not promise: a restart when the server has dropped the version of the list, as
+    `list` does: some objects were already returned.
 
     Raises, while iterating:
-        Expired: The reader was too slow for the server's memory.
-        ClientError: A page could not be had.
-        Stopped: The client was closed, or `close()` called from elsewhere.
+        Expired: The reader was too slow, and the server has dropped the version.
+        ClientError: A page could not be fetched.
+        Stopped: The client was closed, or another thread called `close()`.
 
-    Threads: one of its own, from the start to `close()`; one thread iterates, any
-    may close.
+    Threads: runs one thread, from the constructor to `close()`; one thread iterates, any
+    thread may close.
 
     Attributes:
-        failures: The objects that could not be decoded, so far. The iterating
-            thread's.
+        failures: The objects so far that could not be decoded. Belongs to the iterating
+            thread.
     """
 
     def __init__(
@@ -57,13 +57,13 @@ class ItemPager(Generic[T]):
         stop: StopToken,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """Begin to fetch.
+        """Start to fetch.
 
         Args:
-            fetch: Returns the page of a continue token; empty for the first.
-            name: What is fetched, for the thread's name.
-            stop: Ends everything; the pager's own.
-            clock: For waiting.
+            fetch: Returns the page of a continue token; the first page for an empty token.
+            name: The collection, for the name of the thread.
+            stop: Ends the fetching; belongs to this pager.
+            clock: Time for waiting.
         """
         self.failures: list[DecodeError] = []
         self._fetch = fetch
@@ -71,8 +71,8 @@ class ItemPager(Generic[T]):
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())
         self._pages: deque[ResourceList[T]] = deque()  # guarded by _changed; at most PAGES_AHEAD
-        self._end: BaseException | None = None  # guarded by _changed; comes after the pages
-        self._items: Iterator[T] = iter(())  # the reader's
+        self._end: BaseException | None = None  # guarded by _changed; raised after the pages
+        self._items: Iterator[T] = iter(())  # belongs to the reader
         stop.on_stop(self._wake)
         self._threads = ThreadGroup(f"pages-{name}", stop=stop, clock=clock)
         self._threads.start("", self._run)
@@ -96,7 +96,7 @@ class ItemPager(Generic[T]):
             self.failures += page.failures
 
     def close(self) -> None:
-        """End the fetching and wait for its thread; harmless when repeated."""
+        """End the fetching and wait for its thread; may be called again."""
         self._stop.stop("the pager was closed")
         self._threads.join()
 

@@ -1,17 +1,16 @@
-"""What code asks of an API server, declared beside the code that asks.
+"""RBAC permissions, declared beside the code that needs them.
 
-A module that sends requests says which, so that roles are generated and never
-guessed:
+A module that sends requests declares their permissions, so that roles are generated:
 
 ```python
 RBAC: Final = (
     *informer_rbac(NODES),
-    Rule(NODES, ("patch",)),
-    Rule(NODES, ("patch",), subresource="status"),
+    PolicyRule(NODES, ("patch",)),
+    PolicyRule(NODES, ("patch",), subresource="status"),
 )
 ```
 
-`navarchos.runtime.rbac` turns such declarations into roles.
+`navarchos.runtime.rbac` generates roles from such declarations.
 """
 
 from dataclasses import KW_ONLY, dataclass
@@ -33,10 +32,10 @@ __all__ = [
 ]
 
 Verb = Literal["get", "list", "watch", "create", "update", "patch", "delete", "deletecollection"]
-"""A request, as RBAC calls it: `update` is PUT; an eviction is a `create`."""
+"""A verb of RBAC: `update` is PUT; an eviction is a `create`."""
 
 VERBS: Final[tuple[Verb, ...]] = get_args(Verb)
-"""All verbs, in the order in which people write them: reads first."""
+"""All verbs in their usual order: reads first."""
 
 
 class _AccessStatus(msgspec.Struct, frozen=True):
@@ -44,7 +43,7 @@ class _AccessStatus(msgspec.Struct, frozen=True):
 
 
 class AccessReview(Object, frozen=True):
-    """What the API server answers to whoever asks what somebody may do."""
+    """The response to a SubjectAccessReview."""
 
     status: _AccessStatus = _AccessStatus()
 
@@ -57,27 +56,27 @@ ACCESS_REVIEWS: Final = Resource(
     namespaced=False,
     type=AccessReview,
 )
-"""Created to ask whether a user may do something; nothing is kept of it."""
+"""Created to check whether a user has a permission; the server does not store it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyRule:
-    """Verbs on one kind, or on a subresource of it.
+    """The permission for verbs on one kind, or on a subresource of it.
 
-    Wildcards do not exist here: they grant what nobody has asked for.
+    There are no wildcards, because they grant permissions that no code needs.
 
     Attributes:
-        resource: The kind; its projection does not matter.
-        verbs: What is done to it.
+        resource: The kind; its type does not matter.
+        verbs: The verbs.
         subresource: Such as `status` or `eviction`; empty for the objects themselves.
-        names: The only objects concerned; none for all. Not for `create` of objects:
-            the server checks that before the object has a name.
-        asked_by_admission: Whether an admission plugin asks for this right while it
-            looks at another request. Then no request of ours ever shows it, and a
-            comparison of what is granted with what an audit log holds leaves it out.
+        names: The names of the objects; empty for all objects. Not for `create` of
+            objects: the server checks it before the object has a name.
+        asked_by_admission: Whether an admission plugin checks this permission during
+            another request. No audit log shows such a check, so a comparison of granted
+            and used permissions leaves it out.
 
     Raises:
-        ConfigError: A verb is unknown or missing, or names cannot limit it.
+        ConfigError: A verb is unknown, there are no verbs, or names cannot limit a verb.
     """
 
     resource: Resource[Any]
@@ -101,11 +100,11 @@ class PolicyRule:
 
 
 def block_owner_deletion_rbac(owner: Resource[Any]) -> PolicyRule:
-    """Return what it takes to own objects with `blockOwnerDeletion`.
+    """Return the permission to set `blockOwnerDeletion` on dependents of this kind.
 
-    Where the admission plugin OwnerReferencesPermissionEnforcement is on, as on
-    OpenShift, setting that field takes the right to `update` the owner's finalizers:
-    whoever can hold a deletion up with a dependent could as well do it with a
-    finalizer.
+    The admission plugin OwnerReferencesPermissionEnforcement, which OpenShift enables,
+    requires permission to `update` the finalizers of the owner: a client that can delay a
+    deletion with a dependent could also delay it with a finalizer. No audit log shows that
+    this permission is used.
     """
     return PolicyRule(owner, ("update",), subresource="finalizers", asked_by_admission=True)

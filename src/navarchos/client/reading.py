@@ -1,4 +1,4 @@
-"""The verbs that read one kind of object."""
+"""The verbs that read the objects of one resource."""
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -31,19 +31,19 @@ _FROM_NOW: Final = WatchOptions()
 class ResourceReader(Generic[T]):
     """Reads the objects of one resource.
 
-    Every call takes `timeout` in seconds for the whole call with its retries
-    (each page of a list is a call of its own); `None` is the client's default.
-    Every call raises `ApiError` in its forms when the server refuses,
-    `TransportError` when no answer comes, and `Stopped` when the client is closed
-    or told to stop.
+    Every call takes `timeout` in seconds for the whole call with its retries (each page of
+    a list is a separate call); `None` is the client's default. Every call raises a subclass
+    of `ApiError` when the server refuses the request, `TransportError` when there is no
+    response, and `Stopped` when the client is closed or its stop token is set.
 
     Reads are repeated as `RequestExecutor` describes.
 
     Threads: safe from any thread.
 
     Attributes:
-        resource: What it reads.
-        streams_lists: Whether `watch` knows `send_initial_events`, for informers.
+        resource: The resource.
+        namespace: The only namespace of this reader; empty for all.
+        streams_lists: Whether `watch` supports `send_initial_events`, for informers.
     """
 
     streams_lists: Final = True
@@ -61,16 +61,15 @@ class ResourceReader(Generic[T]):
         self._executor = executor
         self._codec = Codec(resource, keep_managed_fields=keep_managed_fields)
         self._rand = rand
-        # Only ever becomes True, and each read of it stands alone: watches of any threads
-        # may set it without a lock.
+        # No lock: it only changes from False to True, and each read is independent.
         self._sees_bookmarks = False
 
     def in_namespace(self, namespace: str) -> Self:
-        """Return the same verbs, in one namespace and in no other (CL-13).
+        """Return a client that is limited to one namespace (CL-13).
 
-        A call that names no namespace means that one; one that names another is
-        refused with `ConfigError`, and so is an object that says it lives elsewhere.
-        Kinds without namespaces are not affected.
+        A call without a namespace uses this one. A call with another namespace, or with an
+        object of another namespace, raises `ConfigError`. Cluster-scoped kinds are not
+        affected.
         """
         limited = copy.copy(self)
         limited.namespace = namespace
@@ -87,14 +86,14 @@ class ResourceReader(Generic[T]):
         """Return one object.
 
         Args:
-            name: Its name.
+            name: The object's name.
             namespace: Its namespace; empty for cluster-scoped kinds.
-            resource_version: Empty for the latest state; `"0"` for whatever the
-                server has at hand.
+            resource_version: Empty for the latest state; `"0"` for any version that the
+                server has cached.
             timeout: See the class.
 
         Raises:
-            NotFound: There is none of that name.
+            NotFound: The object does not exist.
         """
         query = [("resourceVersion", resource_version)]
         return self._one("get", "GET", name, namespace, query=query, timeout=timeout)
@@ -102,10 +101,10 @@ class ResourceReader(Generic[T]):
     def get_subresource(
         self, name: str, subresource: str, namespace: str = "", *, timeout: float | None = None
     ) -> Mapping[str, object]:
-        """Return a subresource of another kind than the object's; for scales see `get_scale`.
+        """Return a subresource of another kind; for scales see `get_scale`.
 
         Raises:
-            NotFound: There is no such object, or its kind has no such subresource.
+            NotFound: The object does not exist, or its kind has no such subresource.
         """
         call = self._call("get", "GET", name, namespace, subresource=subresource, timeout=timeout)
         return decode_mapping(self._executor.checked(call).body, call)
@@ -283,7 +282,7 @@ class ResourceReader(Generic[T]):
         timeout: float | None = None,
     ) -> Call:
         if not name and verb != "watch":
-            # With an empty name the path would be the whole collection's.
+            # With an empty name the path would select the whole collection.
             raise ConfigError("name", name, f"{verb} {self.resource} requires a name")
         resource = f"{self.resource}/{subresource}" if subresource else str(self.resource)
         where = self._where(namespace)
@@ -300,7 +299,7 @@ class ResourceReader(Generic[T]):
         )
 
     def _where(self, namespace: str) -> str:
-        """Return the namespace that a call is about."""
+        """Return the namespace of a call."""
         if not (self.namespace and self.resource.namespaced):
             return namespace
         if namespace not in {"", self.namespace}:
@@ -309,10 +308,10 @@ class ResourceReader(Generic[T]):
         return self.namespace
 
     def _token(self, stop: StopToken | None) -> StopToken:
-        """Return a token for one request, set by the client's and by the caller's."""
+        """Return a token for one request, set by the token of the client or the caller."""
         token = self._executor.stop.child()
         if stop is not None:
-            withdraw = stop.on_stop(lambda: token.stop(stop.reason or "asked to stop"))
+            withdraw = stop.on_stop(lambda: token.stop(stop.reason or "the stop token was set"))
             token.on_stop(withdraw)
         return token
 
@@ -326,10 +325,10 @@ def object_key(namespace: str, name: str) -> str:
 
 
 def decode_mapping(data: bytes, call: Call) -> Mapping[str, object]:
-    """Return an answer that is an object of no declared kind."""
+    """Decode a response whose kind has no declared type."""
     try:
         return msgspec.json.decode(data, type=dict[str, object]) if data else {}
     except msgspec.DecodeError as error:
         raise DecodeError(
-            f"the answer is no object: {error}", verb=call.verb, resource=call.resource
+            f"the response is not an object: {error}", verb=call.verb, resource=call.resource
         ) from error

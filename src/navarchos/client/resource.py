@@ -1,4 +1,4 @@
-"""What a kind is called on the wire, and the type its objects decode into."""
+"""A kind of the API: its names, and the type of its objects."""
 
 import builtins
 from dataclasses import dataclass, replace
@@ -21,17 +21,17 @@ class Resource(Generic[T]):
     NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
     ```
 
-    Two resources are equal when all their fields are: the same kind with two
-    projections is two resources.
+    Two resources are equal if all their fields are equal: the same kind with two types is
+    two resources.
 
     Attributes:
         group: API group; empty for the core group.
         version: API version, such as `v1`.
         plural: The name in paths, such as `nodes`.
         kind: The name in objects, such as `Node`.
-        namespaced: Whether its objects live in namespaces.
-        type: A `msgspec.Struct`, usually a `navarchos.meta.Object`, that lists the
-            fields its user needs; or `dict` (`Unstructured`) for all of them.
+        namespaced: Whether its objects have a namespace.
+        type: A `msgspec.Struct`, usually a `navarchos.meta.Object`, that declares the
+            needed fields; or `dict` (`Unstructured`) for all fields.
     """
 
     group: str
@@ -50,17 +50,16 @@ class Resource(Generic[T]):
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL's path of a collection, an object or a subresource.
+        """Return the path of a collection, an object or a subresource.
 
         Args:
-            namespace: Empty for cluster-scoped kinds, and for a collection in all
-                namespaces.
+            namespace: Empty for cluster-scoped kinds, and for all namespaces.
             name: Empty for the collection.
-            subresource: Such as `status`; needs a name.
+            subresource: Such as `status`; requires a name.
 
         Raises:
-            ConfigError: The scope does not fit the kind, or a subresource comes
-                without a name.
+            ConfigError: The namespace does not fit the kind, or a subresource has no
+                name.
         """
         self._check_scope(namespace, name, subresource)
         prefix = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
@@ -69,7 +68,7 @@ class Resource(Generic[T]):
         return f"{prefix}{scope}/" + "/".join(part for part in parts if part)
 
     def projected(self, type: builtins.type[U]) -> "Resource[U]":  # noqa: A002 - the field's name
-        """Return the same kind, decoded into another type."""
+        """Return the same kind with another type."""
         return cast("Resource[U]", replace(self, type=cast("Any", type)))
 
     def _check_scope(self, namespace: str, name: str, subresource: str) -> None:

@@ -1,4 +1,4 @@
-"""The verbs on one kind of object."""
+"""The verbs that read and write the objects of one resource."""
 
 import builtins
 import copy
@@ -37,7 +37,7 @@ U = TypeVar("U")
 
 
 class WriteDefaults(msgspec.Struct, frozen=True):
-    """Options of writes that name no other; see `ResourceClient.with_defaults`."""
+    """Default options of writes; see `ResourceClient.with_defaults`."""
 
     dry_run: bool = False
     field_manager: str = ""
@@ -45,16 +45,15 @@ class WriteDefaults(msgspec.Struct, frozen=True):
 
 
 class ResourceClient(ResourceReader[T]):
-    """Reads and writes the objects of one resource. Cheap to make, worth keeping.
+    """Reads and writes the objects of one resource. Cheap to create; keep it for reuse.
 
-    Every call takes `timeout` in seconds for the whole call with its retries;
-    `None` is the client's default. Every call raises `ApiError` in its forms when
-    the server refuses, `TransportError` when no answer comes, and `Stopped` when
-    the client is closed or told to stop.
+    Every call takes `timeout` in seconds for the whole call with its retries; `None` is
+    the client's default. Every call raises a subclass of `ApiError` when the server refuses
+    the request, `TransportError` when there is no response, and `Stopped` when the client
+    is closed or its stop token is set.
 
-    Writes are never repeated, whatever they end in: the caller knows whether a
-    second one is harmless. (The one exception is 401, before which nothing has
-    happened.)
+    Writes are never repeated, because only the caller knows whether a second write is
+    harmless. The exception is 401: such a request had no effect.
 
     Threads: safe from any thread.
     """
@@ -64,19 +63,19 @@ class ResourceClient(ResourceReader[T]):
     def with_defaults(
         self, *, dry_run: bool = False, field_manager: str = "", field_validation: str = ""
     ) -> Self:
-        """Return the same verbs with these options on every write (CL-13).
+        """Return a client with these options on every write (CL-13).
 
-        What a call names itself wins, but for `dry_run`: what comes from
-        `with_defaults(dry_run=True)` never changes anything. Options that are not
-        named here stay as they are.
+        An option of a call has precedence, except `dry_run`: a client from
+        `with_defaults(dry_run=True)` never changes anything. Empty options keep their
+        present defaults.
 
         Args:
-            dry_run: Check and admit, but do not store.
-            field_manager: Who changes belong to.
+            dry_run: Validate and admit, but do not store.
+            field_manager: The manager that owns the changed fields.
             field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
         """
         other, before = copy.copy(self), self._defaults
-        other._defaults = WriteDefaults(  # noqa: SLF001 - of the same class
+        other._defaults = WriteDefaults(  # noqa: SLF001 - an object of this class
             dry_run or before.dry_run,
             field_manager or before.field_manager,
             field_validation or before.field_validation,
@@ -84,7 +83,7 @@ class ResourceClient(ResourceReader[T]):
         return other
 
     def projected(self, type: builtins.type[U]) -> "ResourceClient[U]":  # noqa: A002 - as Resource.projected
-        """Return the same verbs, with objects decoded into another type."""
+        """Return a client that decodes the objects into another type."""
         other = ResourceClient(self._executor, self.resource.projected(type))
         other.namespace, other._defaults = self.namespace, self._defaults
         return other
@@ -102,19 +101,18 @@ class ResourceClient(ResourceReader[T]):
         """Create an object and return it as the server stored it.
 
         Args:
-            obj: A struct or a mapping; `apiVersion` and `kind` are filled in. Reviews
-                and the like need no metadata.
-            namespace: Where; that of the object's metadata if empty.
-            dry_run: Check and admit, but do not store.
-            field_manager: Who the fields belong to from now on.
+            obj: A struct or a mapping; `apiVersion` and `kind` are added. Objects without
+                a name, such as reviews, need no metadata.
+            namespace: The namespace; if empty, the one in the object's metadata.
+            dry_run: Validate and admit, but do not store.
+            field_manager: The manager that owns the fields.
             field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
             timeout: See the class.
 
         Raises:
-            AlreadyExists: The name is taken.
-            Invalid: The object breaks the rules of its kind.
-            ConfigError: The object is a bare `Object`, of which the rest is not known
-                (CL-14).
+            AlreadyExists: An object of this name exists.
+            Invalid: The object is not valid for its kind.
+            ConfigError: The object is an `Object`, which has only metadata (CL-14).
         """
         if type(obj) is Object:
             rule = "the object has nothing but metadata: use a mapping to write an empty object"
@@ -156,26 +154,26 @@ class ResourceClient(ResourceReader[T]):
         field_validation: str = "",
         timeout: float | None = None,
     ) -> T:
-        """Change an object in place and return it as the server stored it.
+        """Patch an object and return it as the server stored it.
 
         Args:
             name: The object's name.
             body: The patch.
             namespace: Its namespace; empty for cluster-scoped kinds.
-            type: How the body is meant.
+            type: The type of the patch.
             subresource: Such as `status`.
-            resource_version: Only if the object is still in this version.
-            uid: Only if it is still the same object, not a successor of its name.
-            field_manager: Who the change belongs to.
-            dry_run: Check and admit, but do not store.
+            resource_version: Patch only this version of the object.
+            uid: Patch only this object, not a later object of the same name.
+            field_manager: The manager that owns the changed fields.
+            dry_run: Validate and admit, but do not store.
             field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
             timeout: See the class.
 
         Raises:
-            Conflict: The object is not the one, or not in the version, that was
-                asked for; nothing has changed. (In a JSON patch: `Invalid`.)
-            NotFound: There is none of that name.
-            ConfigError: The answer would be a Scale; see `set_scale`.
+            Conflict: The object has another uid or version; nothing has changed. (For a
+                JSON patch the error is `Invalid`.)
+            NotFound: The object does not exist.
+            ConfigError: The response would be a Scale; see `set_scale`.
         """
         kind_of(self.resource, subresource)
         try:
@@ -208,23 +206,23 @@ class ResourceClient(ResourceReader[T]):
         field_validation: str = "",
         timeout: float | None = None,
     ) -> T:
-        """Apply on the server's side: own the fields given, create if absent (CL-10).
+        """Apply an object by server-side apply; create it if it does not exist (CL-10).
 
         Args:
             name: The object's name.
-            body: All fields that this manager wants to own; fields that it owned
-                and leaves out are removed.
+            body: All fields that this manager wants to own. Fields that it owned before
+                and that are missing here are removed.
             namespace: Its namespace; empty for cluster-scoped kinds.
-            field_manager: Who applies; mandatory, here or by `with_defaults`.
-            force: Take over fields that others own.
+            field_manager: The manager; mandatory, here or by `with_defaults`.
+            force: Take over fields that other managers own.
             subresource: Such as `status`.
-            dry_run: Check and admit, but do not store.
+            dry_run: Validate and admit, but do not store.
             field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
             timeout: See the class.
 
         Raises:
-            Conflict: Another manager owns a field, and `force` is not set; each of
-                `causes` names one such field, and its manager in the message.
+            Conflict: Another manager owns a field, and `force` is not set. Each entry of
+                `causes` has one such field, and its manager in the message.
         """
         manager = field_manager or self._defaults.field_manager
         if not manager:
@@ -263,18 +261,18 @@ class ResourceClient(ResourceReader[T]):
         field_validation: str = "",
         timeout: float | None = None,
     ) -> T:
-        """Put a whole object in the place of another, for whoever owns all of it.
+        """Replace a whole object.
 
-        Never for a projection: what it does not list would be lost.
+        Do not pass a projection: the fields that it does not declare would be lost.
 
         Args:
             name: The object's name.
-            body: The whole object; with a resourceVersion in its metadata the
-                server refuses if the object has changed since.
+            body: The whole object. If its metadata has a resourceVersion, the server
+                refuses the request when the object has changed since.
             namespace: Its namespace; empty for cluster-scoped kinds.
             subresource: Such as `status`.
-            field_manager: Who the change belongs to.
-            dry_run: Check and admit, but do not store.
+            field_manager: The manager that owns the changed fields.
+            dry_run: Validate and admit, but do not store.
             field_validation: `Strict`, `Warn` or `Ignore` for unknown fields.
             timeout: See the class.
 
@@ -306,22 +304,24 @@ class ResourceClient(ResourceReader[T]):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> None:
-        """Delete an object, or begin to: finalizers and grace periods take time.
+        """Delete an object.
+
+        The object may exist for some time, because of finalizers and grace periods.
 
         Args:
             name: The object's name.
             namespace: Its namespace; empty for cluster-scoped kinds.
-            uid: Only if it is still the same object.
-            resource_version: Only if it is still in this version.
-            propagation: What happens to the objects it owns; `None` for the
-                kind's default.
-            grace_period_seconds: `0` kills; `None` leaves it to the object.
-            dry_run: Check, but do not delete.
+            uid: Delete only this object, not a later object of the same name.
+            resource_version: Delete only this version.
+            propagation: How the objects that it owns are deleted; `None` for the default
+                of the kind.
+            grace_period_seconds: `0` kills at once; `None` for the default of the object.
+            dry_run: Validate, but do not delete.
             timeout: See the class.
 
         Raises:
-            NotFound: There is none of that name.
-            Conflict: It is not the one, or not in the version, asked for.
+            NotFound: The object does not exist.
+            Conflict: The object has another uid or version.
         """
         options = delete_options(
             uid=uid,
@@ -344,7 +344,7 @@ class ResourceClient(ResourceReader[T]):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> Mapping[str, object]:
-        """Post to a subresource, such as `eviction` or `token`; return the answer."""
+        """Post to a subresource, such as `eviction` or `token`; return the response."""
         call = self._call(
             "create",
             "POST",
@@ -358,13 +358,13 @@ class ResourceClient(ResourceReader[T]):
         return decode_mapping(self._executor.checked(call).body, call)
 
     def get_scale(self, name: str, namespace: str = "", *, timeout: float | None = None) -> Scale:
-        """Return the size of a workload.
+        """Return the scale of a workload.
 
         Raises:
-            NotFound: There is no such object, or its kind has no scale.
+            NotFound: The object does not exist, or its kind has no scale.
         """
         scales = self.projected(Scale)
-        return scales._one("get", "GET", name, namespace, subresource=SCALE, timeout=timeout)  # noqa: SLF001 - of the same class
+        return scales._one("get", "GET", name, namespace, subresource=SCALE, timeout=timeout)  # noqa: SLF001 - an object of this class
 
     def set_scale(
         self,
@@ -378,22 +378,22 @@ class ResourceClient(ResourceReader[T]):
         dry_run: bool = False,
         timeout: float | None = None,
     ) -> Scale:
-        """Set the size of a workload and return it as the server stored it.
+        """Set the number of replicas of a workload; return the scale as the server stored it.
 
         Args:
             name: The workload's name.
-            replicas: How many there are to be.
+            replicas: The wanted number of replicas.
             namespace: Its namespace.
-            resource_version: Only if the workload is still in this version, which the
-                metadata of its scale has, too.
-            uid: Only if it is still the same workload.
-            field_manager: Who the change belongs to.
-            dry_run: Check and admit, but do not store.
+            resource_version: Change only this version of the workload; the metadata of
+                its scale has the same version.
+            uid: Change only this workload.
+            field_manager: The manager that owns the changed fields.
+            dry_run: Validate and admit, but do not store.
             timeout: See the class.
 
         Raises:
-            Conflict: It is not the one, or not in the version, that was asked for.
-            NotFound: There is no such object, or its kind has no scale.
+            Conflict: The workload has another uid or version.
+            NotFound: The object does not exist, or its kind has no scale.
         """
         return self.projected(Scale).patch(
             name,
@@ -422,22 +422,22 @@ class ResourceClient(ResourceReader[T]):
         Args:
             name: The account's name.
             namespace: Its namespace.
-            audiences: Who is to accept it; the API server itself if empty.
+            audiences: The audiences that accept the token; empty for the API server.
             expiration_seconds: At least 600; `None` for the server's default, an hour.
-            bound_to: `kind`, `apiVersion`, `name` and `uid` of a pod, secret or node
-                that the token ends with.
+            bound_to: `kind`, `apiVersion`, `name` and `uid` of a pod, secret or node; the
+                token becomes invalid when that object is deleted.
             timeout: See the class.
 
         Raises:
-            NotFound: There is no such account.
-            Invalid: The server does not give such a token.
+            NotFound: The account does not exist.
+            Invalid: The server does not issue such a token.
         """
         body = token_request(audiences, expiration_seconds, bound_to)
         answer = self.create_subresource(name, "token", body, namespace, timeout=timeout)
         try:
             return account_token(answer)
         except ValueError as error:
-            why = "the answer is no TokenRequest with a token"
+            why = "the response is not a TokenRequest with a token"
             raise DecodeError(why, verb="create", resource=f"{self.resource}/token") from error
 
     def evict(
@@ -456,16 +456,16 @@ class ResourceClient(ResourceReader[T]):
         Args:
             name: The pod's name.
             namespace: The pod's namespace.
-            uid: Only this pod, not a successor of the same name.
-            grace_period_seconds: `None` leaves it to the pod.
-            dry_run: Check, but do not evict.
+            uid: Evict only this pod, not a later pod of the same name.
+            grace_period_seconds: `None` for the grace period of the pod.
+            dry_run: Validate, but do not evict.
             policy_version: `v1`, or `v1beta1` for servers before 1.22.
             timeout: See the class.
 
         Raises:
-            TooManyRequests: A budget does not allow it now. Never retried here.
-            NotFound: The pod is gone.
-            Conflict: The name belongs to another pod by now.
+            TooManyRequests: A budget does not allow the eviction now. Never repeated here.
+            NotFound: The pod does not exist.
+            Conflict: Another pod has this name now.
         """
         body = eviction(
             name,
@@ -488,17 +488,17 @@ class ResourceClient(ResourceReader[T]):
         ]
 
     def _check_home(self, body: Mapping[str, object]) -> None:
-        """Refuse an object that says it lives where this client does not work."""
+        """Refuse an object of another namespace than the one of this client."""
         metadata = body.get("metadata")
         if self.namespace and isinstance(metadata, Mapping) and metadata.get("namespace"):
             self._where(str(metadata["namespace"]))
 
 
 def _another_object(error: Invalid) -> Conflict:
-    """Return what a foreign uid in a patch means.
+    """Return the `Conflict` for a patch with the uid of another object.
 
-    Servers answer that the uid cannot be changed, 422: for a patch, unlike a
-    deletion, they know no preconditions but the resourceVersion.
+    Servers respond with 422, the uid cannot be changed: unlike a deletion, a patch has no
+    precondition except the resourceVersion.
     """
     status = Status(code=409, reason="Conflict", message=error.message, details=error.details)
     return Conflict(status, verb=error.verb, resource=error.resource, key=error.key)

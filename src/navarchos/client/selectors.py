@@ -1,8 +1,8 @@
-"""Label and field selectors: read, written, and matched on this side.
+"""Label and field selectors: parsing, formatting, and matching in this process.
 
-The grammar and its meaning are those of apimachinery's `labels` and `fields`:
-requirements joined by commas must all hold; `!=`, `notin` and `!key` also hold
-for objects that lack the key (LS-03).
+The grammar and its meaning are as in apimachinery's `labels` and `fields`: all
+requirements, separated by commas, must match; `!=`, `notin` and `!key` also match
+objects without the key (LS-03).
 """
 
 import re
@@ -35,7 +35,7 @@ _TOKEN: Final = re.compile(r"\s*(==|!=|[=!(),<>]|[^\s=!(),<>]+)")
 
 
 class Operator(StrEnum):
-    """How a requirement compares; the values are those of `metav1.LabelSelector`."""
+    """The operator of a requirement; the values are as in `metav1.LabelSelector`."""
 
     IN = "In"
     NOT_IN = "NotIn"
@@ -46,16 +46,16 @@ class Operator(StrEnum):
 
 
 class Requirement(msgspec.Struct, frozen=True):
-    """One condition on one label.
+    """One requirement for one label.
 
     Attributes:
         key: The label.
-        operator: How it is compared.
-        values: With what: at least one for `In` and `NotIn`, one integer for `Gt`
-            and `Lt`, none otherwise. Sorted and without duplicates.
+        operator: The operator.
+        values: At least one value for `In` and `NotIn`, one integer for `Gt` and `Lt`,
+            empty otherwise. Sorted and without duplicates.
 
     Raises:
-        ConfigError: A key, value or number of values that cannot be.
+        ConfigError: A key, a value or the number of values is invalid.
     """
 
     key: str
@@ -87,7 +87,7 @@ class Requirement(msgspec.Struct, frozen=True):
                 return f"{self.key}<{self.values[0]}"
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels meet the condition."""
+        """Return whether labels match the requirement."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -112,7 +112,7 @@ class Requirement(msgspec.Struct, frozen=True):
             case Operator.IN | Operator.NOT_IN if not self.values:
                 raise ConfigError(self.key, self.values, f"{self.operator} requires values")
             case Operator.EXISTS | Operator.DOES_NOT_EXIST if self.values:
-                raise ConfigError(self.key, self.values, f"{self.operator} takes no values")
+                raise ConfigError(self.key, self.values, f"{self.operator} does not accept values")
             case Operator.GREATER_THAN | Operator.LESS_THAN:
                 if not self._single or not _is_integer(self.values[0]):
                     raise ConfigError(
@@ -122,7 +122,7 @@ class Requirement(msgspec.Struct, frozen=True):
                 pass
 
 
-# Written into schemas, so that servers refuse others; reading stays lenient.
+# Written into schemas, so that servers refuse other operators; parsing accepts more.
 _WIRE_OPERATORS: Final = ("In", "NotIn", "Exists", "DoesNotExist")
 
 
@@ -140,16 +140,16 @@ class LabelSelectorRequirement(
 class LabelSelectorSpec(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True
 ):
-    """`metav1.LabelSelector`, as objects carry it. `Selector.from_spec` reads it."""
+    """`metav1.LabelSelector`, a field of objects. `Selector.from_spec` reads it."""
 
     match_labels: Mapping[str, str] = {}
     match_expressions: tuple[LabelSelectorRequirement, ...] = ()
 
 
 class Selector(msgspec.Struct, frozen=True):
-    """A label selector: all requirements must hold. Immutable.
+    """A label selector: all requirements must match. Immutable.
 
-    `str()` is what the API takes as `labelSelector`, and `parse()` reads it back.
+    `str()` returns the API's parameter `labelSelector`, and `parse()` reads it.
     """
 
     requirements: tuple[Requirement, ...] = ()
@@ -159,7 +159,7 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def everything(cls) -> "Selector":
-        """Return the selector that every object matches."""
+        """Return a selector that every object matches."""
         return cls()
 
     @classmethod
@@ -172,7 +172,7 @@ class Selector(msgspec.Struct, frozen=True):
         """Read the text form: `a=b,c!=d,e in (f,g),h notin (i),j,!k,l>1`.
 
         Raises:
-            ConfigError: It does not follow the grammar; says where.
+            ConfigError: The text does not follow the grammar; the error has the place.
         """
         return cls(tuple(_Parser(text).requirements()))
 
@@ -184,10 +184,10 @@ class Selector(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_spec(cls, spec: LabelSelectorSpec | None) -> "Selector":
-        """Read what an object carries: `None` selects nothing, empty everything.
+        """Read the selector of an object: `None` selects nothing, empty everything.
 
         Raises:
-            ConfigError: An operator, key or value that cannot be.
+            ConfigError: An operator, a key or a value is invalid.
         """
         if spec is None:
             return cls.nothing()
@@ -199,21 +199,21 @@ class Selector(msgspec.Struct, frozen=True):
 
     @property
     def is_everything(self) -> bool:
-        """Whether labels need not be looked at, because all match."""
+        """Whether all labels match, so that a caller can skip matching."""
         return not self.requirements
 
     @property
     def is_nothing(self) -> bool:
-        """Whether objects need not be looked at, because none matches."""
+        """Whether no labels match, so that a caller can skip the objects."""
         return self == _NOTHING
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether labels meet all requirements."""
+        """Return whether labels match all requirements."""
         return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 class FieldRequirement(msgspec.Struct, frozen=True):
-    """One condition on one field: that it is, or is not, this value."""
+    """One requirement for one field: it has, or does not have, this value."""
 
     field: str
     value: str
@@ -227,7 +227,7 @@ class FieldRequirement(msgspec.Struct, frozen=True):
 class FieldSelector(msgspec.Struct, frozen=True):
     """A field selector: equality on the fields that a kind supports.
 
-    `str()` is what the API takes as `fieldSelector`.
+    `str()` returns the API's parameter `fieldSelector`.
     """
 
     requirements: tuple[FieldRequirement, ...] = ()
@@ -245,12 +245,12 @@ class FieldSelector(msgspec.Struct, frozen=True):
         r"""Read the text form: `spec.nodeName=a,metadata.name!=b`; `\` escapes `\,=`.
 
         Raises:
-            ConfigError: A part is no comparison.
+            ConfigError: A part is not a comparison.
         """
         return cls(tuple(_field_requirement(part, text) for part in _split_fields(text)))
 
     def matches(self, fields: Mapping[str, str]) -> bool:
-        """Tell whether fields, by their paths, meet all requirements."""
+        """Return whether fields, by their paths, match all requirements."""
         return all(
             (fields.get(wanted.field, "") == wanted.value) is wanted.equal
             for wanted in self.requirements
@@ -340,7 +340,7 @@ class _Parser:
         place = f"after {before!r}" if before else "at the beginning"
         found = self._peek()
         there = "it ends" if found is None else f"there is {found!r}"
-        return ConfigError("label selector", self._text, f"{place} {there} instead of {wanted}")
+        return ConfigError("label_selector", self._text, f"{place} {there} instead of {wanted}")
 
 
 def _operator(entry: LabelSelectorRequirement) -> Operator:
@@ -378,7 +378,7 @@ def _split_fields(text: str) -> Sequence[str]:
 def _field_requirement(part: str, text: str) -> FieldRequirement:
     match = re.fullmatch(r"\s*([^=!\\]+?)\s*(!=|==|=)((?:[^\\=,]|\\.)*)", part)
     if match is None:
-        raise ConfigError("field selector", text, f"{part!r} does not have the form field=value")
+        raise ConfigError("field_selector", text, f"{part!r} does not have the form field=value")
     field, operator, value = match.groups()
     return FieldRequirement(field, re.sub(r"\\(.)", r"\1", value), equal=operator != "!=")
 
@@ -386,8 +386,8 @@ def _field_requirement(part: str, text: str) -> FieldRequirement:
 _CONTRADICTION: Final = "nothing"
 _NOTHING: Final = Selector(
     (
-        # Two requirements that exclude each other: an empty text, which apimachinery
-        # prints for "nothing", would select everything when sent to the server.
+        # Two requirements that exclude each other. apimachinery formats "nothing" as an
+        # empty text, which would select everything when it is sent to the server.
         Requirement(_CONTRADICTION, Operator.EXISTS),
         Requirement(_CONTRADICTION, Operator.DOES_NOT_EXIST),
     )

@@ -1,4 +1,4 @@
-"""The API's own account of what went wrong."""
+"""`metav1.Status`: the error description of the API."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -7,9 +7,9 @@ import msgspec
 
 from navarchos.structs import prepare_decoding, without_nulls
 
-__all__ = ["Status", "StatusCause", "decode_status", "seconds_of", "status_of_answer"]
+__all__ = ["Status", "StatusCause", "decode_status", "seconds_of", "status_of_response"]
 
-_SHORT: Final = 200
+_MAX_MESSAGE: Final = 200
 
 
 @prepare_decoding
@@ -17,10 +17,10 @@ class StatusCause(msgspec.Struct, frozen=True, rename={"type": "reason"}, kw_onl
     """One entry of `Status.details.causes`.
 
     Attributes:
-        type: A machine-readable word, such as `FieldValueInvalid`; on the wire it
-            is called `reason`.
-        message: For people.
-        field: The field at fault, as a path; empty when it is not about one.
+        type: A machine-readable word, such as `FieldValueInvalid`; the JSON field is
+            `reason`.
+        message: The description.
+        field: The path of the invalid field; empty if the cause is not a field.
     """
 
     type: str = ""
@@ -30,7 +30,7 @@ class StatusCause(msgspec.Struct, frozen=True, rename={"type": "reason"}, kw_onl
 
 @prepare_decoding
 class Status(msgspec.Struct, frozen=True, kw_only=True):
-    """The server's `metav1.Status`, as far as errors need it."""
+    """The fields of `metav1.Status` that errors need."""
 
     code: int = 0
     reason: str = ""
@@ -39,13 +39,13 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def causes(self) -> tuple[StatusCause, ...]:
-        """The causes of the details; malformed ones are left out."""
+        """The causes in the details; malformed causes are left out."""
         found = self.details.get("causes")
         return tuple(_causes(found)) if isinstance(found, list) else ()
 
     @property
     def retry_after(self) -> float | None:
-        """`details.retryAfterSeconds`; `None` when it is absent or not above 0."""
+        """`details.retryAfterSeconds`; `None` if it is absent or not above 0."""
         seconds = self.details.get("retryAfterSeconds")
         return float(seconds) if isinstance(seconds, int | float) and seconds > 0 else None
 
@@ -62,29 +62,29 @@ def decode_status(data: bytes | msgspec.Raw) -> Status:
     """Decode a `Status`.
 
     Raises:
-        msgspec.DecodeError: It is none.
+        msgspec.DecodeError: The data is not a `Status`.
     """
     return msgspec.convert(without_nulls(msgspec.json.decode(data)), Status)
 
 
-def status_of_answer(code: int, body: bytes) -> Status:
-    """Return the `Status` in an answer's body, or one made from the text there is."""
+def status_of_response(code: int, body: bytes) -> Status:
+    """Return the `Status` in the body of a response, or a new one with the text."""
     try:
         status = decode_status(body)
     except msgspec.DecodeError:
         return Status(code=code, message=_one_line(body))
     if not (status.reason or status.message or status.details):
         return Status(code=code, message=_one_line(body))
-    # The line of the answer is what proxies and retries go by.
+    # The code of the status line wins, because proxies and retries use it.
     return msgspec.structs.replace(status, code=code)
 
 
 def _one_line(body: bytes) -> str:
-    text = " ".join(body[: 4 * _SHORT].decode(errors="replace").split())
-    return text if len(text) <= _SHORT else f"{text[:_SHORT]}..."
+    text = " ".join(body[: 4 * _MAX_MESSAGE].decode(errors="replace").split())
+    return text if len(text) <= _MAX_MESSAGE else f"{text[:_MAX_MESSAGE]}..."
 
 
 def seconds_of(header: str) -> float | None:
-    """Return the seconds in a `Retry-After` header; `None` without any."""
-    # The API server sends whole seconds; the other form, a date, is not used.
+    """Return the seconds of a `Retry-After` header; `None` for another value."""
+    # The API server sends whole seconds; it does not use the other form, a date.
     return float(header) if header.strip().isdecimal() else None

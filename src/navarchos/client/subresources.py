@@ -1,4 +1,4 @@
-"""Subresources that are objects of another kind: scales, and tokens of accounts."""
+"""Subresources of another kind: scales, and tokens of service accounts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -28,20 +28,20 @@ SCALE: Final = "scale"
 
 
 class ScaleSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How many there are to be."""
+    """The wanted size."""
 
     replicas: int = 0
 
 
 class ScaleStatus(msgspec.Struct, frozen=True, rename="camel", gc=False):
-    """How many there are, and which: `selector` is one of labels, as a string."""
+    """The present size; `selector` is the label selector of the pods, as a string."""
 
     replicas: int = 0
     selector: str = ""
 
 
 class Scale(Object, frozen=True):
-    """`autoscaling/v1` Scale: the size of a workload. Its metadata is the workload's."""
+    """`autoscaling/v1` Scale: the size of a workload, with the metadata of the workload."""
 
     spec: ScaleSpec = ScaleSpec()
     status: ScaleStatus = ScaleStatus()
@@ -53,7 +53,7 @@ class AccountToken:
 
     Attributes:
         token: The token. Not in the `repr`.
-        expires: Until when it is good; servers may shorten what was asked for.
+        expires: The time of expiry; servers may shorten the requested time.
     """
 
     token: str = field(repr=False)
@@ -61,10 +61,10 @@ class AccountToken:
 
 
 def kind_of(resource: Resource[Any], subresource: str) -> Resource[Any]:
-    """Return what is written to, and answered by, a subresource of this resource.
+    """Return the resource of the objects of a subresource.
 
     Raises:
-        ConfigError: The answer would be decoded as what it is not.
+        ConfigError: The response would be decoded into a wrong type.
     """
     if subresource != SCALE:
         return resource
@@ -93,10 +93,10 @@ class _TokenStatus(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def account_token(answer: Mapping[str, object]) -> AccountToken:
-    """Return the token in an answer.
+    """Return the token of a response.
 
     Raises:
-        ValueError: There is none.
+        ValueError: The response has no token.
     """
     status = msgspec.convert(answer.get("status"), _TokenStatus)
     return AccountToken(status.token, parse_time(status.expiration_timestamp))

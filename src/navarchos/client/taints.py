@@ -1,4 +1,4 @@
-"""Taints of nodes, and which of them a pod puts up with."""
+"""Taints of nodes, and tolerations of pods."""
 
 from datetime import datetime
 
@@ -8,7 +8,7 @@ __all__ = ["Taint", "Toleration", "is_tolerated"]
 
 
 class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False):
-    """What keeps pods off a node."""
+    """A taint of a node."""
 
     key: str
     value: str = ""
@@ -17,7 +17,7 @@ class Taint(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
-    """What taint a pod puts up with; an empty key with `Exists` is all of them."""
+    """A toleration of a pod; an empty key with `Exists` tolerates every taint."""
 
     key: str = ""
     operator: str = "Equal"
@@ -26,7 +26,7 @@ class Toleration(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_tolerated(taint: Taint, tolerations: tuple[Toleration, ...]) -> bool:
-    """Tell whether one of the tolerations puts up with the taint (`ToleratesTaint`)."""
+    """Return whether one of the tolerations tolerates the taint."""
     return any(
         (not each.key or each.key == taint.key)
         and (not each.effect or each.effect == taint.effect)

@@ -1,7 +1,8 @@
-"""Create an object, or bring the one there is to the state wanted.
+"""Read-modify-write: create or update an object, and retry after a conflict.
 
-After controller-runtime's controllerutil. A projection would lose fields, so these
-read and hand out the whole object as plain JSON, whatever the resource decodes into.
+`create_or_update` and `create_or_patch` follow controller-runtime's controllerutil. They
+read and return the whole object as plain JSON, for any type of the resource, because a
+projection would lose fields.
 """
 
 import copy
@@ -35,27 +36,27 @@ __all__ = [
 T = TypeVar("T")
 
 Mutate: TypeAlias = Callable[[dict[str, Any]], object]
-"""Brings a whole object, a private copy, to the state wanted; what it returns is not used.
+"""Change a whole object, a private copy, to the wanted state; the result is ignored.
 
-It sees the object as the server has it, or one with nothing but a name, and has to give
-the same result however often it is called.
+It gets the object as the server has it, or an object with only a name, and must be
+idempotent.
 """
 
 
 class UpsertOutcome(StrEnum):
-    """What an object's state took; the values are controller-runtime's words."""
+    """The writes that were needed; the values are as in controller-runtime."""
 
     UNCHANGED = "unchanged"
-    """Nothing: no write was sent."""
+    """No write was sent."""
     CREATED = "created"
     UPDATED = "updated"
     UPDATED_STATUS = "updatedStatus"
-    """Both, the status by a request of its own."""
+    """The object and, by a second request, its status."""
     UPDATED_STATUS_ONLY = "updatedStatusOnly"
 
 
 class UpsertResult(msgspec.Struct, Generic[T], frozen=True):
-    """The object as the server has it now, and what that took."""
+    """The object as the server has it now, and the writes that were needed."""
 
     outcome: UpsertOutcome
     object: T
@@ -74,21 +75,21 @@ def create_or_update(
 ) -> UpsertResult[Mapping[str, Any]]:
     """Create an object, or replace it if `mutate` changes it (CL-01).
 
-    Takes the verbs `get`, `create` and `update`. Status is not written where it is a
+    Needs the verbs `get`, `create` and `update`. The status is not written if it is a
     subresource.
 
     Args:
-        client: The kind; its wrappers hold here, too.
+        client: The client of the kind; its namespace and defaults apply.
         name: The object's name.
-        mutate: See `Mutate`. May not change name or namespace.
+        mutate: See `Mutate`. Must not change the name or the namespace.
         namespace: Its namespace; empty for cluster-scoped kinds.
-        timeout: Of each request, in seconds.
+        timeout: Seconds for each request.
 
     Raises:
         ConfigError: `mutate` changed the name or the namespace; nothing was written
             (CL-02).
-        Conflict: Somebody else changed the object meanwhile, or made it: wrap the call
-            in `retry_on_conflict`, or leave it to the next reconciliation.
+        Conflict: Another client changed or created the object meanwhile: wrap the call
+            in `retry_on_conflict`, or wait for the next reconcile.
         ApiError: The object could not be read; nothing was written.
     """
     whole = client.projected(dict[str, Any])
@@ -110,24 +111,24 @@ def create_or_patch(
     *,
     timeout: float | None = None,
 ) -> UpsertResult[Mapping[str, Any]]:
-    """Create an object, or patch what `mutate` changes in it (CL-03).
+    """Create an object, or patch the changes of `mutate` (CL-03).
 
-    The status is patched by a request of its own; each of the two patches is sent only
-    if there is a difference, and holds for the object and the version that were read.
-    Takes the verbs `get`, `create` and `patch`, and `patch` on `status`. The status of
-    an object that is created here waits for the next call, if it is a subresource.
+    The status is patched by a separate request. Each of the two patches is sent only if
+    there is a difference, and applies only to the uid and version that were read. Needs
+    the verbs `get`, `create` and `patch`, and `patch` on `status`. If the status is a
+    subresource, the status of a new object is written by the next call.
 
     Args:
-        client: The kind; its wrappers hold here, too.
+        client: The client of the kind; its namespace and defaults apply.
         name: The object's name.
-        mutate: See `Mutate`. May not change name or namespace.
+        mutate: See `Mutate`. Must not change the name or the namespace.
         namespace: Its namespace; empty for cluster-scoped kinds.
-        timeout: Of each request, in seconds.
+        timeout: Seconds for each request.
 
     Raises:
         ConfigError: `mutate` changed the name or the namespace; nothing was written
             (CL-02).
-        Conflict: Somebody else changed the object meanwhile, or made it.
+        Conflict: Another client changed or created the object meanwhile.
         ApiError: The object could not be read, and nothing was written; or the status
             was refused after the rest had been patched.
     """
@@ -168,7 +169,7 @@ def _around(
     namespace: str,
     timeout: float | None,
 ) -> tuple[dict[str, Any] | None, dict[str, Any]]:
-    """Return the object as it is, if it is, and as `mutate` wants it."""
+    """Return the object before `mutate`, `None` if it does not exist, and after it."""
     before = _find(whole, name, namespace, timeout)
     after = copy.deepcopy(before) if before is not None else _named(whole, name, namespace)
     was = identity_of(after)
@@ -213,11 +214,11 @@ R = TypeVar("R")
 
 
 class ConflictPolicy(msgspec.Struct, frozen=True):
-    """How often, and how far apart.
+    """The number of tries and the waits between them.
 
     Attributes:
-        tries: All in all, at least 1.
-        backoff: Waits between them.
+        tries: The total number of tries, at least 1.
+        backoff: The waits between tries.
     """
 
     tries: int
@@ -229,10 +230,10 @@ class ConflictPolicy(msgspec.Struct, frozen=True):
 
 
 FEW_WRITERS: Final = ConflictPolicy(5, Backoff(0.01, factor=1.0, jitter=0.1))
-"""client-go's `DefaultRetry`: a handful of clients write the object, rarely."""
+"""client-go's `DefaultRetry`: a few clients write the object, rarely."""
 
 MANY_WRITERS: Final = ConflictPolicy(4, Backoff(0.01, factor=5.0, jitter=0.1))
-"""client-go's `DefaultBackoff`: others write all the time; step back further."""
+"""client-go's `DefaultBackoff`: other clients write all the time; wait longer."""
 
 
 def retry_on_conflict(
@@ -243,22 +244,22 @@ def retry_on_conflict(
     stop: StopToken | None = None,
     rand: Callable[[], float] = uniform,
 ) -> R:
-    """Call `fn` until it does not end in `Conflict`; return what it returns.
+    """Call `fn` until it does not raise `Conflict`; return its result.
 
-    `fn` must read the object afresh each time, or it loses again.
+    `fn` must read the object again in each call, otherwise it conflicts again.
 
     Args:
-        fn: Reads, changes and writes.
-        policy: How often to try.
-        clock: Source of the waits.
+        fn: Reads, changes and writes the object.
+        policy: The number of tries and the waits.
+        clock: Time for the waits.
         stop: Ends a wait, with `Stopped`.
-        rand: Source of jitter.
+        rand: Source of the jitter.
 
     Raises:
-        Conflict: The last one, when the tries are used up (CL-09). An
-            `AlreadyExists` is raised at once: trying again cannot help.
+        Conflict: The last conflict, when the tries are used up (CL-09). `AlreadyExists` is
+            raised at once, because a repeat cannot succeed.
     """
-    # Loaded only now: few of those that import the client call this.
+    # Imported here, because few users of the client call this function.
     from tenacity import Retrying, retry_if_exception, stop_after_attempt
 
     waiting = stop if stop is not None else StopToken(clock=clock)
@@ -271,7 +272,7 @@ def retry_on_conflict(
         waiting.raise_if_set()
 
     retrying = Retrying(
-        retry=retry_if_exception(_is_lost_race),
+        retry=retry_if_exception(_is_retriable),
         stop=stop_after_attempt(policy.tries),
         wait=wait,
         sleep=sleep,
@@ -280,5 +281,5 @@ def retry_on_conflict(
     return retrying(fn)
 
 
-def _is_lost_race(error: BaseException) -> bool:
+def _is_retriable(error: BaseException) -> bool:
     return isinstance(error, Conflict) and not isinstance(error, AlreadyExists)

@@ -22,7 +22,7 @@ from navarchos.client.errors import (
     NotFound,
     TooManyRequests,
     Unauthorized,
-    error_from_answer,
+    error_from_response,
     is_namespace_terminating,
 )
 from navarchos.client.rbac import PolicyRule
@@ -245,7 +245,7 @@ def served_eviction(client: Client) -> str:
     answer = client.raw("GET", "/api/v1")
     if answer.status >= 400:
         # This must not count as "no evictions", because deletions bypass budgets.
-        raise error_from_answer(
+        raise error_from_response(
             answer.status, answer.headers, answer.body, verb="GET", resource="/api/v1"
         )
     try:

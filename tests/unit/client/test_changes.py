@@ -31,7 +31,7 @@ from navarchos.client import (
     remove_finalizer,
     retry_on_conflict,
 )
-from navarchos.client.errors import error_from_answer
+from navarchos.client.errors import error_from_response
 from navarchos.errors import ConfigError, Stopped
 from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion
 from navarchos.stopping import StopToken
@@ -102,7 +102,7 @@ def test_applying_follows_the_rfc(target: object, patch: object, expected: objec
 
 def conflict(reason: str = "Conflict", code: int = 409) -> Exception:
     body = f'{{"reason":"{reason}"}}'.encode()
-    return error_from_answer(code, {}, body)
+    return error_from_response(code, {}, body)
 
 
 class Failing:

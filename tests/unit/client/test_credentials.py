@@ -154,8 +154,8 @@ def test_a_plugin_may_give_a_certificate_and_another_one_later(plugin: Plugin) -
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("", "no ExecCredential"),
-        ("secret-in-a-page", "no ExecCredential"),
+        ("", "not an ExecCredential"),
+        ("secret-in-a-page", "not an ExecCredential"),
         (json.dumps({"apiVersion": V1BETA1, "kind": "ExecCredential"}), "v1beta1, not"),
         (json.dumps({"apiVersion": V1, "kind": "ExecCredential"}), "no status"),
         (json.dumps({"apiVersion": V1, "kind": "ExecCredential", "status": {}}), "neither"),
@@ -173,7 +173,7 @@ def test_a_plugin_may_give_a_certificate_and_another_one_later(plugin: Plugin) -
                     "status": {"token": "secret", "expirationTimestamp": "soon"},
                 }
             ),
-            "no ExecCredential",
+            "not an ExecCredential",
         ),
     ],
 )
@@ -191,7 +191,7 @@ def test_output_that_is_no_credential_is_one_line_without_secrets(
 
 def test_a_plugin_that_fails_is_quoted() -> None:
     program = "import sys; sys.exit('log in\\nfirst')"
-    with pytest.raises(CredentialsFailed, match="ended with 1: log in first"):
+    with pytest.raises(CredentialsFailed, match="failed with exit status 1: log in first"):
         ExecPlugin(PluginSettings(sys.executable, V1, args=["-c", program]))
 
 

@@ -23,12 +23,12 @@ from navarchos.client import (
     ignore_not_found,
     is_resource_version_too_large,
 )
-from navarchos.client.errors import error_from_answer
+from navarchos.client.errors import error_from_response
 
 
 def error(code: int, headers: dict[str, str] | None = None, **status: Any) -> ApiError:
     body = json.dumps({"kind": "Status", "code": code, **status}).encode()
-    return error_from_answer(
+    return error_from_response(
         code, headers or {}, body, verb="get", resource="pods", key="default/web"
     )
 
@@ -66,7 +66,7 @@ def test_reason_then_status_decide_which_error_it_is(
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 503])
 def test_an_answer_without_a_status_is_known_by_its_number_and_cut_to_a_line(code: int) -> None:
     page = b"<html>\n  <body>" + b"secret " * 1000 + b"</body></html>"
-    found = error_from_answer(code, {}, page)
+    found = error_from_response(code, {}, page)
     assert found.status == code
     assert type(found) is not ApiError
     assert len(found.message) < 250

@@ -431,7 +431,7 @@ def test_a_scale_is_set_with_the_options_of_all_writes(connect: Make, server: Re
 @pytest.mark.parametrize("status", [None, {}, {"token": "t", "expirationTimestamp": "soon"}])
 def test_an_answer_without_a_token_says_so_and_not_what_it_is(connect: Make, status: Any) -> None:
     pods = connect(Recorder({"status": status})).resource(PODS)
-    with pytest.raises(DecodeError, match="no TokenRequest") as caught:
+    with pytest.raises(DecodeError, match="not a TokenRequest") as caught:
         pods.request_token("a", "web")
     assert caught.value.resource == "pods/token"
 
