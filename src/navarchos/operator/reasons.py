@@ -138,6 +138,7 @@ class EventReason(StrEnum):
     EVICTION_BLOCKED = "EvictionBlocked"
     BUDGET_BYPASSED = "BudgetBypassed"
     NODE_DRAINED = "NodeDrained"
+    DRAIN_FAILED = "DrainFailed"
     REPLACEMENT_COMPLETED = "ReplacementCompleted"
     REPLACEMENT_FAILED = "ReplacementFailed"
     REPLACEMENT_REQUEUE = "ReplacementRequeue"
