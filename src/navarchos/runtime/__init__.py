@@ -1,6 +1,6 @@
 """Controllers and the process they run in.
 
-Write a `Reconciler`, describe what it watches with a `Builder`, run a `Manager`.
+Write a `Reconciler`, describe its sources with a `Builder`, run a `Manager`.
 """
 
 from navarchos.runtime.builder import Builder

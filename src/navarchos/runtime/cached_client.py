@@ -165,10 +165,10 @@ class CachedClient(Generic[T]):
         type: PatchType = PatchType.MERGE,  # noqa: A002 - the API's word
         subresource: str = "",
     ) -> T:
-        """Change an object in whatever version it is by now, and return it.
+        """Change an object in its current version, and return it.
 
-        For changes that do not depend on what was read, of objects that other clients change
-        often.
+        For changes that do not depend on the object's other fields, of objects that other
+        clients change often.
 
         Raises:
             Conflict: There is another object under that name; nothing was written.
@@ -223,7 +223,7 @@ class CachedClient(Generic[T]):
         return self._observed(replaced)
 
     def delete(self, obj: T, *, propagation: Propagation = Propagation.BACKGROUND) -> None:
-        """Delete this very object, or begin to; it is no error if it is gone already.
+        """Delete this very object; return also if it is gone already.
 
         Reads no longer show an object without finalizers, until the watch shows it
         terminating or re-created. One with finalizers stays until they are removed.
@@ -284,7 +284,7 @@ def list_all(client: Client, resource: Resource[T]) -> Sequence[T]:
 
 
 class Reader(Protocol[T]):
-    """Reads of one kind, the same out of the cache and from the server.
+    """Reads of one kind, with the same methods for the cache and for the server.
 
     Threads: safe from any thread.
     """
@@ -293,7 +293,7 @@ class Reader(Protocol[T]):
         """Return one object.
 
         Raises:
-            NotFound: There is none of that name.
+            NotFound: The object does not exist.
         """
         ...
 
@@ -303,21 +303,21 @@ class Reader(Protocol[T]):
 
 
 class ServerClient(Protocol):
-    """What reads from the server need of a client."""
+    """The part of a client that reads from the server."""
 
     def resource(self, resource: Resource[T]) -> ResourceReader[T]:
-        """Return the verbs that read a kind."""
+        """Return the reading verbs of a kind."""
         ...
 
 
 class ReaderFactory:
-    """Decides for each kind whether it is read out of the cache (CL-12).
+    """Decides for each kind whether it is read from the cache or from the server (CL-12).
 
-    As controller-runtime's client does: typed reads go to the cache; `Unstructured`
-    ones, which would cache whole objects, and those of kinds that are named go to the
-    server. Nothing is cached because somebody reads it: a kind that no informer was
-    asked for is refused with `KindNotCached`. Writes never come here; they go to the
-    server, by `Client` or `CachedClient`.
+    The rules follow controller-runtime's client: typed kinds are read from the cache;
+    `Unstructured` kinds, whose whole objects would be cached, and kinds listed in `uncached`
+    are read from the server. Unlike there, a read never starts an informer: a kind without an
+    informer is refused with `KindNotCached`. Writes go to the server, by `Client` or
+    `CachedClient`.
 
     Threads: safe from any thread.
     """
@@ -330,13 +330,13 @@ class ReaderFactory:
         uncached: Iterable[Resource[Any]] = (),
         cache_untyped: bool = False,
     ) -> None:
-        """Decide between a client and the informers of a process.
+        """Use a client and the informers of a process.
 
         Args:
             client: For reads from the server.
             informers: For cached reads.
-            uncached: Kinds that are read from the server, whatever they decode into.
-            cache_untyped: Read resources of type `dict` out of the cache, too.
+            uncached: Kinds that are read from the server, of any type.
+            cache_untyped: Read resources of type `dict` from the cache, too.
         """
         self._client = client
         self._informers = informers
@@ -344,7 +344,7 @@ class ReaderFactory:
         self._cache_untyped = cache_untyped
 
     def reader(self, resource: Resource[T]) -> Reader[T]:
-        """Return reads of a kind from where they belong."""
+        """Return the reader of a kind."""
         untyped = issubclass(resource.type, dict) and not self._cache_untyped
         if untyped or _kind(resource) in self._uncached:
             return _FromServer(self._client.resource(resource))

@@ -1,4 +1,4 @@
-"""Conditions in status: `metav1.Condition`, changed by pure functions."""
+"""Conditions of a status (`metav1.Condition`), and pure functions to change them."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -14,11 +14,11 @@ C = TypeVar("C", bound="Condition")
 class Condition(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True
 ):
-    """One fact about an object, as `kubectl wait --for=condition=…` reads it.
+    """A condition of an object, as `kubectl wait --for=condition=…` reads it.
 
-    `status` is `True`, `False` or `Unknown`; `reason` is UpperCamelCase and for
-    programs, `message` is for people. `last_update_time` is what Deployments
-    have: the last change of any field.
+    `status` is `True`, `False` or `Unknown`; `reason` is an UpperCamelCase word for programs,
+    `message` a text for users. `last_update_time` is the time of the last change of any field,
+    as in Deployments.
     """
 
     type: str
@@ -44,9 +44,9 @@ def is_true(conditions: Iterable[Condition], type_: str) -> bool:
 def set_condition(conditions: Iterable[C], new: C, *, now: datetime) -> tuple[C, ...]:
     """Return the conditions with `new` in its place, or appended.
 
-    The transition time moves only when `status` does; the update time moves when
-    anything does. An equal condition changes nothing, so a status built twice
-    from the same facts is equal and causes no write.
+    The transition time changes only with `status`; the update time changes with any field. An
+    equal condition changes no time, so a status that is computed twice from the same facts is
+    equal and causes no write.
     """
     kept = tuple(conditions)
     old = find_condition(kept, new.type)

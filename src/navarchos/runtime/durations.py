@@ -1,4 +1,8 @@
-"""Durations as Go writes them: `5m`, `1h30m`, `15s`, `500ms`."""
+"""Durations in Go's notation: `5m`, `1h30m`, `15s`, `500ms`.
+
+`durationpy`, which comes with the official client, differs from Go's flags: it accepts `1d`,
+`5mm` and text between the parts, rounds to microseconds, and writes `1m` for `1m0s`.
+"""
 
 import re
 from typing import Final
@@ -19,20 +23,20 @@ _HINT: Final = "write it like 5m, 1h30m, 15s or 500ms"
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds that a Go duration stands for; it must not be negative.
+    """Return the seconds of a Go duration, which must not be negative.
 
     Raises:
-        ValueError: It is no duration; the message says how to write one.
+        ValueError: The text is not a duration; the message shows the notation.
     """
     if text in {"0", "+0"}:
         return 0.0
     rest, seconds = text.removeprefix("+"), 0.0
     if not rest:
-        raise ValueError(f"{text!r} is no duration: {_HINT}")
+        raise ValueError(f"{text!r} is not a duration: {_HINT}")
     while rest:
         part = _PART.match(rest)
         if part is None:
-            raise ValueError(f"{text!r} is no duration: {_HINT}")
+            raise ValueError(f"{text!r} is not a duration: {_HINT}")
         seconds += float(part[1]) * _UNITS[part[2]]
         rest = rest[part.end() :]
     return seconds

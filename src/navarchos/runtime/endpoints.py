@@ -34,7 +34,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """What one server serves, where, and to whom; see `parse_address` and `HttpServer`."""
+    """The address and the route of one server; see `parse_address` and `HttpServer`."""
 
     address: str
     route: Route
@@ -43,28 +43,28 @@ class Endpoint:
 
 
 class HttpServers:
-    """Named servers that start and stop together; those without an address are off.
+    """Named servers that start and stop together; a server without an address is off.
 
     Args:
-        wanted: Sites by name.
+        endpoints: By the name of the server.
         clock: Time and waiting.
 
     Raises:
-        ConfigError: An address cannot be used; nothing is bound then.
+        ConfigError: An address cannot be used; no port is bound then.
     """
 
-    def __init__(self, wanted: Mapping[str, Endpoint], *, clock: Clock) -> None:
+    def __init__(self, endpoints: Mapping[str, Endpoint], *, clock: Clock) -> None:
         self._servers: Final[dict[str, HttpServer]] = {}
         try:
-            for name, site in wanted.items():
-                address = parse_address(f"{name}_address", site.address)
+            for name, endpoint in endpoints.items():
+                address = parse_address(f"{name}_address", endpoint.address)
                 if address is not None:
                     self._servers[name] = HttpServer(
                         name,
                         address,
-                        site.route,
-                        certificate=site.certificate,
-                        guard=site.guard,
+                        endpoint.route,
+                        certificate=endpoint.certificate,
+                        guard=endpoint.guard,
                         clock=clock,
                     )
         except ConfigError:
@@ -72,27 +72,27 @@ class HttpServers:
             raise
 
     def port(self, name: str) -> int:
-        """Return where a server listens; 0 if it is off."""
+        """Return the port of a server; 0 if it is off."""
         server = self._servers.get(name)
         return server.port if server is not None else 0
 
     def start(self) -> None:
-        """Begin to answer, and say where: an address may leave the port to the system."""
+        """Start to accept connections; log the ports, since the system may choose them."""
         for name, server in self._servers.items():
             server.start()
             _log.info("http_listening", server=name, port=server.port)
 
     def stop(self, timeout: float) -> None:
-        """Take no more requests; give those under way `timeout` seconds each."""
+        """Stop to accept connections; wait `timeout` seconds for each server's requests."""
         for name, server in self._servers.items():
             if not server.stop(timeout):
                 _log.warning("http_requests_abandoned", server=name)
 
 
 class MetricsPages:
-    """What the metrics server serves: a registry at `/metrics`, and pages beside it (MG-16).
+    """The pages of the metrics server: a registry at `/metrics`, and others (MG-16).
 
-    The process is measured in the registry, too. Threads: safe from any thread.
+    The registry also gets the metrics of the process. Threads: safe from any thread.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -103,14 +103,14 @@ class MetricsPages:
             try:
                 collector(registry=registry)
             except ValueError:
-                # The caller's registry has them already, as the library's default one.
+                # The caller's registry has this collector, as the default registry does.
                 _log.debug("collector_present", collector=collector.__name__)
 
     def add(self, path: str, route: Route) -> None:
         """Serve another page.
 
         Raises:
-            ConfigError: There is a page, such as `/metrics`, or the path has no slash first.
+            ConfigError: Another page has this path, or the path does not begin with a slash.
         """
         if not path.startswith("/"):
             raise ConfigError("path", path, "it must begin with a slash")
@@ -120,7 +120,7 @@ class MetricsPages:
             self._pages[path] = route
 
     def route(self, path: str, query: Query) -> HttpResponse:
-        """Answer a request."""
+        """Return the response to a request."""
         with self._pages_lock:
             page = self._pages.get(path)
         if page is None:
@@ -132,11 +132,11 @@ class MetricsPages:
 
 
 Check = Callable[[], None]
-"""Returns if all is well, raises if not; the text of the exception is the reason."""
+"""Returns if the check passes, raises if not; the exception's text is the reason."""
 
 
 class Checks:
-    """The checks of one endpoint. Without any there is one called `ping`."""
+    """The checks of one endpoint (MG-14). Without any, there is one called `ping`."""
 
     def __init__(self, path: str) -> None:
         self.path: Final = path
@@ -148,8 +148,8 @@ class Checks:
         """Add a check.
 
         Raises:
-            AlreadyStarted: The endpoint is being served.
-            ConfigError: The name is taken.
+            AlreadyStarted: The endpoint is served already.
+            ConfigError: Another check has this name.
         """
         with self._checks_lock:
             if self._frozen:
@@ -159,7 +159,7 @@ class Checks:
             self._checks[name] = check
 
     def freeze(self) -> None:
-        """Take no more checks."""
+        """Refuse further checks."""
         with self._checks_lock:
             self._frozen = True
 
@@ -180,31 +180,31 @@ class Checks:
                 continue
             reason = _run(check)
             failed = failed or reason is not None
-            # Reasons may tell too much to whoever can reach the port.
+            # Reasons may disclose details to any client that can reach the port.
             lines.append(
                 f"[+]{name} ok" if reason is None else f"[-]{name} failed: reason withheld"
             )
             if reason is not None:
-                _log.info("check_failed", path=self.path, check=name, reason=reason)
+                _log.info("check_failed", path=self.path, check=name, error=reason)
         lines += [
             f"warn: some health checks cannot be excluded: no matches for {name}"
             for name in sorted(excluded - set(checks))
         ]
         if not failed and not verbose:
             return HttpResponse.text(200, "ok")
-        verdict = f"{self.path.strip('/')} check {'failed' if failed else 'passed'}"
-        return HttpResponse.text(500 if failed else 200, "\n".join([*lines, verdict, ""]))
+        summary = f"{self.path.strip('/')} check {'failed' if failed else 'passed'}"
+        return HttpResponse.text(500 if failed else 200, "\n".join([*lines, summary, ""]))
 
 
 class Probes:
-    """Routes requests to the endpoints."""
+    """Routes requests to `/healthz` and `/readyz`."""
 
     def __init__(self) -> None:
         self.healthz: Final = Checks("/healthz")
         self.readyz: Final = Checks("/readyz")
 
     def route(self, path: str, query: Query) -> HttpResponse:
-        """Answer a request."""
+        """Return the response to a request."""
         for checks in (self.healthz, self.readyz):
             rest = path.removeprefix(checks.path)
             if rest != path and (not rest or rest.startswith("/")):
@@ -223,35 +223,35 @@ def _one(name: str, checks: dict[str, Check]) -> HttpResponse:
 def _run(check: Check) -> str | None:
     try:
         check()
-    except Exception as error:  # noqa: BLE001 - whatever it raises is the answer
+    except Exception as error:  # noqa: BLE001 - any exception is a failed check
         return str(error) or type(error).__name__
     return None
 
 
 def _ping() -> None:
-    """Succeed: the process answers."""
+    """Pass, because the process answers."""
 
 
 _INDEX: Final = """\
 /debug/threads              stacks of all threads
-/debug/profile?seconds=10   where they are, a hundred times a second, as folded stacks:
-                            what flamegraph.pl, speedscope and inferno read
+/debug/profile?seconds=10   samples of all stacks, 100 per second, as folded stacks
+                            for flamegraph.pl, speedscope and inferno
 """
 _SECONDS: Final = 10.0
-_LONGEST: Final = 60.0
+_MAX_SECONDS: Final = 60.0
 _PERIOD: Final = 0.01
 
 
 class Profiling:
-    """The counterpart of controller-runtime's pprof server, without its binary formats.
+    """Thread dumps and profiles: like controller-runtime's pprof server, but as text.
 
-    Stacks name files, lines and functions, never values. A profile counts where threads
-    are, waiting included: Python cannot tell one from the other.
+    Stacks show files, lines and functions, never values. A profile samples waiting threads,
+    too: Python cannot tell whether a thread waits or runs.
 
-    Threads: safe from any thread. One profile at a time; a second is answered with 409.
+    Threads: safe from any thread. One profile at a time; a second request gets 409.
 
     Args:
-        stop: Ends a profile that is being taken; it is answered with what it has.
+        stop: Ends a running profile; the response has the samples so far.
         clock: Time and waiting.
     """
 
@@ -261,7 +261,7 @@ class Profiling:
         self._one_at_a_time = threading.Lock()
 
     def route(self, path: str, query: Query) -> HttpResponse:
-        """Answer a request."""
+        """Return the response to a request."""
         if path == "/debug/threads":
             return HttpResponse.text(200, _threads())
         if path == "/debug/profile":
@@ -271,10 +271,12 @@ class Profiling:
     def _profile(self, query: Query) -> HttpResponse:
         text = query.get("seconds", [str(_SECONDS)])[-1]
         seconds = _number(text)
-        if not 0 < seconds <= _LONGEST:
-            return HttpResponse.text(400, f"seconds={text}: a number up to {_LONGEST:g}\n")
+        if not 0 < seconds <= _MAX_SECONDS:
+            return HttpResponse.text(
+                400, f"seconds={text}: it must be above 0 and at most {_MAX_SECONDS:g}\n"
+            )
         if not self._one_at_a_time.acquire(blocking=False):
-            return HttpResponse.text(409, "a profile is being taken\n")
+            return HttpResponse.text(409, "another profile is running; try again later\n")
         try:
             return HttpResponse.text(200, self._sample(seconds))
         finally:
@@ -296,7 +298,7 @@ def _number(text: str) -> float:
 
 
 def _frames() -> list[tuple[str, FrameType]]:
-    """Return name and innermost frame of all threads but this."""
+    """Return the name and the innermost frame of all threads but the current one."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     mine = threading.get_ident()
     return sorted(
@@ -316,7 +318,7 @@ def _threads() -> str:
 
 
 def _folded(name: str, frame: FrameType | None) -> list[str]:
-    """Return the thread, then its functions from the outermost on."""
+    """Return the thread's name, then its functions, outermost first."""
     found: list[str] = []
     while frame is not None:
         module = frame.f_globals.get("__name__", "?")

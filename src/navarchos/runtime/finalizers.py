@@ -1,7 +1,7 @@
-"""What must be done before an object may go, by name (CL-08).
+"""Finalizers: the cleanup that must happen before an object is deleted (CL-08).
 
-After controller-runtime's pkg/finalizer. Objects are frozen, so what it changes in
-place is a pair of merge patches here.
+After controller-runtime's pkg/finalizer, which changes objects in place. Objects are frozen
+here, so the result is a pair of merge patches.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ T = TypeVar("T", bound=Object)
 
 @dataclass(frozen=True, slots=True)
 class Cleanup:
-    """What a finalizer wants changed in the object itself.
+    """The changes of the object itself that a finalizer asks for.
 
     Attributes:
         patch: A merge patch, without `metadata.finalizers`.
@@ -30,17 +30,17 @@ class Cleanup:
 
 
 Finalize: TypeAlias = Callable[[T], Cleanup | None]
-"""Cleans up outside the object. Raises to keep the object from going; is called again then.
+"""Cleans up outside the object. If it raises, the object stays, and it is called again.
 
-Must be idempotent: the removal of its finalizer may fail after it succeeded.
+Must be idempotent: the removal of its finalizer may fail after the cleanup has succeeded.
 """
 
 
 class FinalizersFailed(NavarchosError):
-    """Finalizers that could not do their work; the object stays.
+    """Finalizers failed, so the object stays.
 
     Attributes:
-        failures: What each raised, by the finalizer's name.
+        failures: The exceptions, by the finalizer's name.
     """
 
     def __init__(self, failures: Mapping[str, Exception]) -> None:
@@ -48,19 +48,19 @@ class FinalizersFailed(NavarchosError):
         self.failures = failures
 
     def __str__(self) -> str:
-        told = "; ".join(f"{name}: {error}" for name, error in self.failures.items())
-        return f"finalizers failed: {told}"
+        failures = "; ".join(f"{name}: {error}" for name, error in self.failures.items())
+        return f"finalizers failed: {failures}"
 
 
 @dataclass(frozen=True, slots=True)
 class Finalization:
-    """What is to be written, and what failed. Write first, then `raise_failures`.
+    """The patches to write, and the failures. Write first, then call `raise_failures`.
 
     Attributes:
-        patch: Merge patch for the object, with its resourceVersion if it has
-            finalizers in it; empty if nothing is to be written.
-        status: Merge patch for the subresource `status`; empty for none.
-        failures: What finalizers raised, by name.
+        patch: Merge patch for the object, with its resourceVersion if the patch changes
+            finalizers; empty if there is no change.
+        status: Merge patch for the subresource `status`; empty if there is no change.
+        failures: The exceptions of finalizers, by name.
     """
 
     patch: Mapping[str, Any]
@@ -69,19 +69,19 @@ class Finalization:
 
     @property
     def updated(self) -> bool:
-        """Whether the object is to be patched."""
+        """Whether the object must be patched."""
         return bool(self.patch)
 
     @property
     def status_updated(self) -> bool:
-        """Whether the status is to be patched."""
+        """Whether the status must be patched."""
         return bool(self.status)
 
     def raise_failures(self) -> None:
-        """Raise what failed, all of it.
+        """Raise all failures, if there are any.
 
         Raises:
-            FinalizersFailed: Something did.
+            FinalizersFailed: At least one finalizer failed.
         """
         if self.failures:
             raise FinalizersFailed(self.failures) from ExceptionGroup(
@@ -104,18 +104,18 @@ class FinalizerRegistry(Generic[T]):
         """Add a finalizer.
 
         Raises:
-            ConfigError: The name is taken.
+            ConfigError: Another finalizer has this name.
         """
         if name in self._finalizers:
             raise ConfigError("name", name, "a finalizer of this name is registered already")
         self._finalizers[name] = finalize
 
     def finalize(self, obj: T) -> Finalization:
-        """Say what is to be written.
+        """Return the patches for an object; run its finalizers if it is being deleted.
 
-        An object that is not being deleted gets the finalizers that it lacks. For one
-        that is, those it has are run, and the names of those that succeed are removed;
-        names that are not registered here are left alone.
+        An object that is not being deleted gets the missing finalizers. For an object that is
+        being deleted, its registered finalizers are run and, if they succeed, removed from the
+        object. Finalizers that are not registered here stay.
         """
         held = obj.metadata.finalizers
         if obj.metadata.deletion_timestamp is None:
@@ -133,7 +133,7 @@ class FinalizerRegistry(Generic[T]):
                 continue
             try:
                 cleanup = finalize(obj) or Cleanup()
-            except Exception as error:  # noqa: BLE001 - reported with the others'
+            except Exception as error:  # noqa: BLE001 - reported with the other failures
                 failures[name] = error
                 continue
             patch, status = _joined(patch, cleanup.patch), _joined(status, cleanup.status)
@@ -142,7 +142,7 @@ class FinalizerRegistry(Generic[T]):
 
 
 def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the merge patch that does what two do, one after the other."""
+    """Return one merge patch with the effect of two in this order."""
     joined = dict(first)
     for name, value in second.items():
         present = joined.get(name)
@@ -156,7 +156,7 @@ def _joined(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, An
 def _with(obj: Object, patch: Mapping[str, Any], finalizers: list[str]) -> Mapping[str, Any]:
     if tuple(finalizers) == obj.metadata.finalizers:
         return patch
-    # An array is replaced whole, so the patch holds for the version that was read.
+    # A merge patch replaces the whole array, so it is valid for the version that was read only.
     version = obj.metadata.resource_version
     metadata = {"finalizers": finalizers or None, "resourceVersion": version}
     return _joined(patch, {"metadata": metadata})

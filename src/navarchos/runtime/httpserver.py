@@ -1,4 +1,4 @@
-"""A small HTTP server for probes and metrics: threads with an owner, a prompt end."""
+"""A small HTTP server for probes and metrics, which ends promptly and leaves no thread."""
 
 import socket
 import ssl
@@ -41,7 +41,7 @@ Query = dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """What a route answers."""
+    """The response of a route."""
 
     status: int
     body: bytes
@@ -52,22 +52,22 @@ class HttpResponse:
     def text(
         cls, status: int, text: str, headers: Mapping[str, str] | None = None
     ) -> "HttpResponse":
-        """Return a plain text."""
+        """Return a response of plain text."""
         return cls(status, text.encode(), headers=headers or {})
 
 
 Route = Callable[[str, Query], HttpResponse]
-"""Answers path and query."""
+"""Returns the response to a path and a query."""
 
 Guard = Callable[[str, str], HttpResponse | None]
-"""Refuses a path to who sends such a header `Authorization`, or says nothing."""
+"""Called with the path and the header `Authorization`; returns a refusal, or `None`."""
 
 
 def parse_address(name: str, address: str) -> tuple[str, int] | None:
-    """Split `host:port`; an empty host is every interface, `0` or nothing is off.
+    """Split `host:port`; an empty host means every interface, `0` or an empty text means off.
 
     Raises:
-        ConfigError: It is no address.
+        ConfigError: The text is not an address.
     """
     if address in {"", "0"}:
         return None
@@ -78,54 +78,54 @@ def parse_address(name: str, address: str) -> tuple[str, int] | None:
 
 
 class ServerCertificate:
-    """A certificate chain and its key, in PEM files that somebody else renews.
+    """A certificate chain and its key, in PEM files that another program renews.
 
-    Promises: whoever connects after a change of the files sees the new certificate, also
-    when a mounted Secret changes by exchanging a link; while the files cannot be used,
-    such as between the writes of the two, the last good pair is shown, and a line is
-    logged once for each state of the files.
+    Promises: a client that connects after a change of the files gets the new certificate, also
+    when a mounted Secret changes by replacing a link; while the files cannot be loaded, such as
+    between the writes of the two files, the last valid pair is used, and the error is logged
+    once for each state of the files.
 
-    Nothing is ever made up: a certificate that nobody chose is one that nobody checks.
+    No self-signed certificate is generated: no client would verify it.
 
-    Threads: safe from any thread. After controller-runtime's pkg/certwatcher, except that
-    the files are looked at when somebody connects, and not every ten seconds.
+    Threads: safe from any thread. After controller-runtime's pkg/certwatcher, except that the
+    files are checked when a client connects, not every ten seconds.
 
     Raises:
-        ConfigError: The files cannot be used at the start.
+        ConfigError: The files cannot be loaded at the start.
     """
 
     def __init__(self, cert_file: Path, key_file: Path) -> None:
         self._files: Final = (cert_file, key_file)
         self._context_lock = threading.Lock()
         try:
-            self._stamp: _Stamp | None = self._look()  # guarded by _context_lock
+            self._stamp: _Stamp | None = self._read_stamp()  # guarded by _context_lock
             self._context = self._load()  # guarded by _context_lock
         except OSError as error:
             raise ConfigError("certificate", str(cert_file), _why(error)) from error
 
     def context(self) -> ssl.SSLContext:
-        """Return what the next connection is to be wrapped with."""
+        """Return the TLS context for the next connection."""
         with self._context_lock:
             try:
-                self._follow()
+                self._reload_if_changed()
             except OSError as error:
                 _log.warning("certificate_unusable", file=str(self._files[0]), error=_why(error))
             return self._context
 
-    def _follow(self) -> None:
+    def _reload_if_changed(self) -> None:
         try:
-            stamp = self._look()
+            stamp = self._read_stamp()
         except OSError:
             if self._stamp is None:
-                return  # told before
+                return  # already logged
             self._stamp = None
             raise
         if stamp != self._stamp:
             self._stamp = stamp
             self._context = self._load()
 
-    def _look(self) -> _Stamp:
-        # Links are followed: a mounted Secret keeps the names and exchanges what is behind.
+    def _read_stamp(self) -> _Stamp:
+        # stat() follows links: a mounted Secret keeps the names and replaces the link targets.
         found = [path.stat() for path in self._files]
         return tuple((each.st_mtime_ns, each.st_ino, each.st_size) for each in found)
 
@@ -143,18 +143,19 @@ def _why(error: OSError) -> str:
 
 
 class HttpServer:
-    """Answers GET by a function of path and query.
+    """Answers GET requests by a function of path and query.
 
-    Promises: the port is bound by the constructor, so that one in use is an error
-    there (MG-15); a route or guard that fails is answered with 500 and harms no other
-    request; after `stop` no thread is left and the port is free.
+    Promises: the constructor binds the port, so a port in use is an error there (MG-15); a
+    route or guard that raises is answered with 500 and does not affect other requests; after
+    `stop` no thread is left and the port is free.
 
     Args:
-        name: Of the threads, and in errors.
-        address: `host:port`.
-        route: Called on a thread of the request's own.
-        certificate: Speak TLS, with this.
-        guard: Asked before `route`, on the same thread.
+        name: Prefix of the thread names; also used in errors.
+        address: Host and port.
+        route: Called on a separate thread for each connection.
+        certificate: Serve TLS with this certificate.
+        guard: Called before `route`, on the same thread.
+        clock: Time and waiting.
 
     Raises:
         ConfigError: The address cannot be bound.
@@ -187,27 +188,27 @@ class HttpServer:
 
     @property
     def port(self) -> int:
-        """The port that is bound."""
+        """The bound port."""
         port: int = self._socket.getsockname()[1]
         return port
 
     def start(self) -> None:
-        """Begin to answer."""
+        """Start to accept connections."""
         self._threads.start("accept", self._accept)
 
     def stop(self, timeout: float | None = None) -> bool:
-        """Take no more requests and wait for those that are being answered.
+        """Stop to accept connections and wait for the requests in flight.
 
         Returns:
             Whether every thread has ended.
         """
         self._stop.stop("the HTTP server stops")
-        # Closing alone does not free a thread that is blocked in a call (RT-24).
+        # Closing a socket does not wake a thread that is blocked in accept() (RT-24).
         self._shut(self._socket, socket.SHUT_RDWR)
         with self._open_lock:
             connections = list(self._open)
         for connection in connections:
-            # Whoever has not asked yet is not waited for; answers still go out.
+            # Connections without a request end at once; responses are still sent.
             self._shut(connection, socket.SHUT_RD)
         ended = self._threads.join(timeout)
         self._socket.close()
@@ -220,7 +221,7 @@ class HttpServer:
             except OSError as error:
                 if self._stop.is_set():
                     return
-                # A client that left, or no descriptor is free: the next may get through.
+                # The client has left, or no file descriptor is free: the next may succeed.
                 _log.warning("accept_failed", server=self._name, error=str(error))
                 self._stop.wait(_ACCEPT_PAUSE)
                 continue
@@ -242,9 +243,10 @@ class HttpServer:
             connection.close()
 
     def _secured(self, connection: socket.socket, certificate: ServerCertificate) -> socket.socket:
-        """Return the connection under TLS, on which a stop acts from now on."""
+        """Return the connection under TLS. From now on `stop` shuts that one down."""
         connection.settimeout(_CLIENT_TIMEOUT)
-        # Without the handshake: it waits for the client, and the descriptor has moved.
+        # Without the handshake, which waits for the client: `stop` must know the new socket
+        # first, because the file descriptor has moved to it.
         secured = certificate.context().wrap_socket(
             connection, server_side=True, do_handshake_on_connect=False
         )
@@ -264,7 +266,7 @@ class HttpServer:
 
     def _shut(self, connection: socket.socket, how: int) -> None:
         try:
-            # Not the method of TLS sockets, which would send the rest in the clear.
+            # The method of TLS sockets would send the rest of the response unencrypted.
             socket.socket.shutdown(connection, how)
         except OSError as error:
             _log.debug("socket_already_down", server=self._name, error=str(error))
@@ -297,8 +299,14 @@ def _handler(server: str, route: Route, guard: Guard | None) -> type[BaseHTTPReq
                     if refusal is not None:
                         return refusal
                 return route(url.path, parse_qs(url.query, keep_blank_values=True))
-            except Exception as error:  # noqa: BLE001 - one bad answer must not end the server
-                _log.error("http_route_failed", server=server, path=url.path, exc_info=error)
+            except Exception as error:  # noqa: BLE001 - a failing route must not end the server
+                _log.error(
+                    "http_route_failed",
+                    server=server,
+                    path=url.path,
+                    error=str(error),
+                    exc_info=error,
+                )
                 return HttpResponse.text(500, "internal error: see the log\n")
 
     return Handler

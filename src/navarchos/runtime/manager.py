@@ -1,4 +1,4 @@
-"""One process: caches, controllers, election, probes and metrics, in order."""
+"""The manager: starts and stops caches, controllers, election, probes and metrics in order."""
 
 import threading
 from collections.abc import Callable
@@ -39,34 +39,34 @@ _FLUSH_LIMIT: Final = 5.0
 
 
 class Manager:
-    """Runs controllers and what they need.
+    """Runs controllers and everything that they need.
 
-    Starts: HTTP servers, informers (waiting for their first lists), runnables that
-    need no leadership, sources of controllers that warm up (waiting until they have fed
-    what exists), election, runnables that do; these only when the caches have what the
-    server had after the lease was taken, or after the caches were filled where there is
-    no election. Stops, each group awaited before
-    the next: runnables without leadership, those with, informers, lease, events,
-    servers; so caches still serve while reconciles finish, and the lease is given
-    back only when the guarded work has ended.
+    It starts, in this order: HTTP servers; informers, until their first lists are complete;
+    runnables that do not need leadership; the sources of controllers with `warm_up`, until they
+    have delivered all existing objects; the election; runnables that need leadership. The last
+    step waits until the caches contain everything that the server had after the lease was
+    acquired (without election: after the caches were filled).
 
-    Promises: with leader election, what is written through `client` and `writer`
-    leaves this process only while the lease is ours beyond doubt (see
-    `LeaderElector.fence`); the first failure stops the manager and is raised by `run`;
-    a lost lease raises `LeaseLost` at once, without a grace period, and the process
-    should exit; a kind that the server does not serve yet is waited for, with one warning
-    and `/readyz` red (CT-18).
+    It stops, waiting for each group before the next: runnables that do not need leadership,
+    runnables that do, informers, lease, events, servers. So caches can still be read while
+    reconciles finish, and the lease is released only after the leader's work has ended.
+
+    Promises: with leader election, writes through `client` and `cached_client` leave this
+    process only while no other process can hold the lease (see `LeaderElector.fence`); the
+    first failure stops the manager and is raised by `run`; a lost lease raises `LeaseLost` at
+    once, without a grace period, and the process should exit; if the server does not serve a
+    kind yet, the manager waits, logs one warning, and fails `/readyz` (CT-18).
 
     Lifecycle: add runnables, then `run` once. Threads: `add` is safe from any thread.
 
     Args:
-        client: Talks to the server. For writes of runnables that need no leadership
-            use it as it is; the manager's own `client` is for those that do.
+        client: Talks to the server. Use it directly for writes of runnables that do not need
+            leadership; for the others use the manager's attribute `client`.
         options: See `ManagerOptions`.
         clock: Time and waiting.
-        registry: Where metrics go; a private one by default.
-        instruments: Instead of a registry, where others count as well: give the
-            client's own, and `/metrics` shows its requests.
+        registry: Where metrics go; a private registry by default.
+        instruments: Instead of a registry: pass the instruments of the client, and `/metrics`
+            also shows its requests.
 
     Raises:
         ConfigError: An address or a certificate cannot be used, or both a registry and
@@ -113,7 +113,7 @@ class Manager:
             cache_untyped=self.options.cache_untyped,
         )
         self.elected = StopToken(clock=clock)
-        """Set once this process acts: at once without election. Never unset."""
+        """Set when this process starts to lead; without election, when the caches are current."""
         self.probes = Probes()
         self.probes.readyz.add("caches", self._check_caches)
         self._stop = StopToken(clock=clock)
@@ -124,20 +124,19 @@ class Manager:
         self._names: set[str] = set()  # guarded by _state_lock
         self._warmed: list[Controller] = []  # guarded by _state_lock
         self._resources: list[Resource[Any]] = []  # guarded by _state_lock
-        # guarded by _state_lock; a dict for its order: what runs by a seed has to repeat
+        # guarded by _state_lock; a dict, because its order makes test runs repeatable
         self._caches: dict[SharedInformer[Any], None] = {}
-        self._caches_state = "caches have not been started"  # guarded by _state_lock
+        self._caches_state = "the caches have not been started"  # guarded by _state_lock
         self._always = RunnableGroup("run", self._fail, clock)
         self._leading = RunnableGroup("lead", self._fail, clock)
         self._unfenced = client
         self._election = self._prepare_election()
         self.client = client if self._election is None else client.fenced(self._election.fence)
-        """The server as a leader sees it: requests that may change something raise
-        `NotLeading` while this process may not act."""
+        """The client of leaders: its writes raise `NotLeading` while this process does not lead."""
         self._pages = MetricsPages(self.instruments.registry)
         self._servers = HttpServers(
             {
-                "metrics": self._metrics_site(),
+                "metrics": self._metrics_endpoint(),
                 "health": Endpoint(self.options.health_address, self.probes.route),
                 "profiling": Endpoint(
                     self.options.profiling_address, Profiling(self._stop, clock).route
@@ -156,9 +155,9 @@ class Manager:
         field_selector: str = "",
         label_selector: str = "",
     ) -> SharedInformer[T]:
-        """Return the process's informer of a kind; started with the manager, or now.
+        """Return the process's informer of a kind; it starts with the manager, or now.
 
-        What its cache keeps of each object, `ManagerOptions.kinds` says.
+        `ManagerOptions.kinds` decides which part of each object is cached.
         """
         informer = self.informers.informer(
             resource,
@@ -175,13 +174,13 @@ class Manager:
         return informer
 
     def lister(self, resource: Resource[T]) -> Lister[T]:
-        """Return reads of a kind out of its cache."""
+        """Return the lister of a kind's cache."""
         return self.informer(resource).lister
 
     def reader(self, resource: Resource[T]) -> Reader[T]:
-        """Return reads of a kind out of its cache, or from the server (see `ReaderFactory`).
+        """Return reads of a kind from its cache, or from the server (see `ReaderFactory`).
 
-        Caches nothing by itself: ask for an informer, or let a controller watch the kind.
+        Does not start an informer: call `informer`, or let a controller watch the kind.
         """
         return self._readers.reader(resource)
 
@@ -190,13 +189,13 @@ class Manager:
 
         Args:
             resource: The kind.
-            needs_leader: Let writes pass only while this process leads.
+            needs_leader: Allow writes only while this process leads.
         """
         client = self.client if needs_leader else self._unfenced
         return CachedClient(client.resource(resource), self.informer(resource))
 
     def add(self, runnable: Runnable, *, needs_leader: bool = True, name: str = "") -> None:
-        """Run something with the manager; at once if its group already runs (MG-04).
+        """Run a runnable with the manager; at once if its group already runs (MG-04).
 
         Raises:
             AlreadyStopped: The manager is stopping.
@@ -210,7 +209,7 @@ class Manager:
     def add_controller(self, controller: Controller) -> None:
         """Run a controller with the manager.
 
-        One that is added after the start does not warm up before it runs.
+        A controller that is added after the start does not warm up before it runs.
 
         Raises:
             ConfigError: Another controller has its name (CT-01).
@@ -225,50 +224,50 @@ class Manager:
         self.add(controller, needs_leader=options.needs_leader_election, name=controller.name)
 
     def add_healthz_check(self, name: str, check: Callable[[], None]) -> None:
-        """Add a check to `/healthz`; it raises when something is wrong."""
+        """Add a check to `/healthz`; it must raise when the process is unhealthy."""
         self.probes.healthz.add(name, check)
 
     def add_readyz_check(self, name: str, check: Callable[[], None]) -> None:
-        """Add a check to `/readyz`; it raises while something is missing."""
+        """Add a check to `/readyz`; it must raise while the process is not ready."""
         self.probes.readyz.add(name, check)
 
     def add_metrics_page(self, path: str, route: Route) -> None:
-        """Serve a page of your own beside `/metrics`; the route is called on many threads.
+        """Serve another page next to `/metrics`; the route is called on many threads.
 
         Raises:
-            ConfigError: There is a page, such as `/metrics`, or the path has no slash first.
+            ConfigError: Another page has this path, or the path does not begin with a slash.
         """
         self._pages.add(path, route)
 
     @property
     def metrics_port(self) -> int:
-        """Where `/metrics` listens; 0 if it does not."""
+        """The port of `/metrics`; 0 if it is off."""
         return self._servers.port("metrics")
 
     @property
     def profiling_port(self) -> int:
-        """Where stacks and profiles are served; 0 if they are not."""
+        """The port of thread dumps and profiles; 0 if it is off."""
         return self._servers.port("profiling")
 
     @property
     def health_port(self) -> int:
-        """Where probes listen; 0 if they do not."""
+        """The port of the probes; 0 if it is off."""
         return self._servers.port("health")
 
     # Life
 
     def run(self, stop: StopToken | None = None, *, install_signals: bool = False) -> None:
-        """Run everything until stopped or until something fails.
+        """Run everything until stopped or until a failure.
 
         Args:
-            stop: Ends it in order.
-            install_signals: End in order on SIGTERM and SIGINT, at once on a second
-                one. For the main thread.
+            stop: Stops the manager in order.
+            install_signals: Stop in order on SIGTERM and SIGINT, at once on a second signal.
+                Only possible on the main thread.
 
         Raises:
             AlreadyStarted: Called before.
-            LeaseLost: Somebody else may act by now: exit.
-            GracePeriodExceeded: Something did not end in time.
+            LeaseLost: Another process may lead by now: exit.
+            GracePeriodExceeded: A runnable did not end in time.
         """
         with self._state_lock:
             if self._started:
@@ -283,7 +282,7 @@ class Manager:
                 self._start()
                 self._stop.wait()
             except Stopped:
-                _log.debug("stopped_while_starting")
+                _log.debug("start_interrupted")
             except BaseException as error:  # noqa: BLE001 - raised below, after the rest has ended
                 self._fail(error)
             late = self._shut_down()
@@ -301,7 +300,7 @@ class Manager:
             stop=self._stop,
         )
         self.recorder.start(StopToken(clock=self.clock))
-        self._set_caches_state("caches are being filled")
+        self._set_caches_state("the caches are being filled")
         self.informers.start()
         self.informers.wait_for_sync(self.options.cache_sync_timeout, self._stop)
         self._set_caches_state("")
@@ -325,7 +324,8 @@ class Manager:
 
     def _begin_leading(self) -> None:
         if self._election is None:
-            # A former process may have written after what a server's cache gave us.
+            # The first lists may come from the API server's cache, and be older than the last
+            # writes of a former process.
             self._catch_up(self._stop)
             self._leading.start()
             self.elected.stop("no election")
@@ -333,8 +333,9 @@ class Manager:
             self._election.start()
 
     def _lead(self, stop: StopToken) -> None:
-        """Run what needs leadership, on the elector's thread for guarded work."""
-        # The version is read after the lease was taken: it has the former leader's last word.
+        """Run the runnables that need leadership, on the elector's thread for the work."""
+        # The current resourceVersion is read after the lease was acquired, so it includes the
+        # last write of the former leader.
         self._catch_up(stop)
         withdraw = stop.on_stop(lambda: self._leading.stop(stop.reason or "no longer leading"))
         self._leading.start()
@@ -355,17 +356,18 @@ class Manager:
             lost = isinstance(self._failure, LeaseLost)
         self._stop.stop("the manager stops")
         _log.info("manager_stopping", reason=self._stop.reason)
-        # Without a lease somebody else acts by now: nothing of ours is waited for (MG-10).
+        # After a lost lease another process may lead already: do not wait (MG-10).
         grace = 0.0 if lost else self.options.graceful_shutdown_timeout
         deadline = None if grace < 0 else self.clock.monotonic() + grace
         late = [*self._end(self._always, deadline), *self._end_leading(deadline)]
         with self._state_lock:
             warmed = list(self._warmed)
         for controller in warmed:
-            controller.close()  # for those that never led
+            controller.close()  # for controllers that never led
         if not self.informers.shutdown(self._left(deadline)):
             late.append("informers")
-        # What tells of the end has limits of its own, however the grace was used up.
+        # Events and servers have separate limits, so that the end is reported even when the
+        # grace period is used up.
         self.recorder.close(_FLUSH_LIMIT if grace else 0.0)
         self._servers.stop(_SERVER_STOP_LIMIT if grace else 0.0)
         _log.info("manager_stopped", late=late)
@@ -378,7 +380,7 @@ class Manager:
     def _end_leading(self, deadline: float | None) -> tuple[str, ...]:
         if self._election is None:
             return self._end(self._leading, deadline)
-        # The elector ends the guarded work first, renewing all the while (MG-12).
+        # The elector ends the work first, and renews the lease in the meantime (MG-12).
         self._election.stop(self._stop.reason or "the manager stops")
         if self._election.join(self._left(deadline)):
             self._leading.stop("never led")
@@ -396,7 +398,7 @@ class Manager:
         if first:
             self._stop.stop(f"{type(error).__name__}: {error}")
         else:
-            _log.warning("failed_while_stopping", exc_info=error)
+            _log.warning("stop_failed", error=str(error), exc_info=error)
 
     def _raise(self, late: tuple[str, ...]) -> None:
         exceeded = (
@@ -413,12 +415,12 @@ class Manager:
 
     # Parts
 
-    def _metrics_site(self) -> Endpoint:
+    def _metrics_endpoint(self) -> Endpoint:
         address, security = self.options.metrics_address, self.options.metrics_security
         if security is None:
             return Endpoint(address, self._pages.route)
         certificate = ServerCertificate(security.cert_file, security.key_file)
-        # Unfenced: a standby is scraped, too.
+        # Not fenced: the metrics of a follower are scraped, too.
         guard = (
             TokenReviewer(self._unfenced, clock=self.clock).guard if security.authorize else None
         )

@@ -1,7 +1,7 @@
-"""Which events are worth a reconcile.
+"""Predicates: which events lead to a reconcile.
 
-A predicate answers for each kind of event. The change predicates look at updates
-only; careful: they also drop resyncs, which pass the same object twice (RT-28).
+A predicate has one method for each kind of event. The change predicates filter updates only.
+They also drop resyncs, which pass the same object as old and new (RT-28).
 """
 
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Predicate(Protocol[T_contra]):
-    """Says whether an event passes. Called on the informer's threads: be quick."""
+    """Decides whether an event passes. Called on the informer's threads: must be fast."""
 
     def create(self, obj: T_contra) -> bool:
         """Tell whether an addition passes."""
@@ -42,14 +42,14 @@ class Predicate(Protocol[T_contra]):
 
         Args:
             obj: Its last known state.
-            state_unknown: The deletion itself was missed and noticed in a later list:
-                what the object was in the end, nobody knows (CT-20).
+            state_unknown: The watch missed the deletion, and a later list revealed it; the
+                final state of the object is unknown (CT-20).
         """
         ...
 
 
 class changed(Generic[T]):  # noqa: N801 - reads as a word: when=changed(spec)
-    """Passes updates in which what `part` returns differs; additions and deletions too."""
+    """Passes updates in which `part(old) != part(new)`, and all additions and deletions."""
 
     def __init__(self, part: Callable[[T], object]) -> None:
         self._part = part
@@ -59,7 +59,7 @@ class changed(Generic[T]):  # noqa: N801 - reads as a word: when=changed(spec)
         return True
 
     def update(self, old: T, new: T) -> bool:
-        """Pass if the part differs."""
+        """Pass if the results differ."""
         return self._part(old) != self._part(new)
 
     def delete(self, obj: T, *, state_unknown: bool) -> bool:
@@ -68,78 +68,78 @@ class changed(Generic[T]):  # noqa: N801 - reads as a word: when=changed(spec)
 
 
 class when(Generic[T]):  # noqa: N801 - reads as a word: when=when(is_ready)
-    """Passes events whose object, the new one of an update, satisfies a function."""
+    """Passes events for whose object a function is true; for updates, the new object."""
 
     def __init__(self, passes: Callable[[T], bool]) -> None:
         self._passes = passes
 
     def create(self, obj: T) -> bool:
-        """Ask about the object."""
+        """Call the function with the object."""
         return self._passes(obj)
 
     def update(self, old: T, new: T) -> bool:
-        """Ask about the new object."""
+        """Call the function with the new object."""
         return self._passes(new)
 
     def delete(self, obj: T, *, state_unknown: bool) -> bool:
-        """Ask about the last known object."""
+        """Call the function with the last known object."""
         return self._passes(obj)
 
 
 class all_of(Generic[T]):  # noqa: N801 - reads as a word
-    """Passes what every one of several predicates passes, asked in order."""
+    """Passes events that every predicate passes; evaluated in order."""
 
     def __init__(self, *predicates: Predicate[T]) -> None:
         self._predicates = predicates
 
     def create(self, obj: T) -> bool:
-        """Ask each until one says no."""
+        """Pass if every predicate passes."""
         return all(predicate.create(obj) for predicate in self._predicates)
 
     def update(self, old: T, new: T) -> bool:
-        """Ask each until one says no."""
+        """Pass if every predicate passes."""
         return all(predicate.update(old, new) for predicate in self._predicates)
 
     def delete(self, obj: T, *, state_unknown: bool) -> bool:
-        """Ask each until one says no."""
+        """Pass if every predicate passes."""
         return all(p.delete(obj, state_unknown=state_unknown) for p in self._predicates)
 
 
 class any_of(Generic[T]):  # noqa: N801 - reads as a word
-    """Passes what at least one of several predicates passes, asked in order."""
+    """Passes events that at least one predicate passes; evaluated in order."""
 
     def __init__(self, *predicates: Predicate[T]) -> None:
         self._predicates = predicates
 
     def create(self, obj: T) -> bool:
-        """Ask each until one says yes."""
+        """Pass if a predicate passes."""
         return any(predicate.create(obj) for predicate in self._predicates)
 
     def update(self, old: T, new: T) -> bool:
-        """Ask each until one says yes."""
+        """Pass if a predicate passes."""
         return any(predicate.update(old, new) for predicate in self._predicates)
 
     def delete(self, obj: T, *, state_unknown: bool) -> bool:
-        """Ask each until one says yes."""
+        """Pass if a predicate passes."""
         return any(p.delete(obj, state_unknown=state_unknown) for p in self._predicates)
 
 
 class not_(Generic[T]):  # noqa: N801 - reads as a word
-    """Passes what another predicate does not."""
+    """Passes events that another predicate does not pass."""
 
     def __init__(self, predicate: Predicate[T]) -> None:
         self._predicate = predicate
 
     def create(self, obj: T) -> bool:
-        """Turn the answer around."""
+        """Pass if the predicate does not."""
         return not self._predicate.create(obj)
 
     def update(self, old: T, new: T) -> bool:
-        """Turn the answer around."""
+        """Pass if the predicate does not."""
         return not self._predicate.update(old, new)
 
     def delete(self, obj: T, *, state_unknown: bool) -> bool:
-        """Turn the answer around."""
+        """Pass if the predicate does not."""
         return not self._predicate.delete(obj, state_unknown=state_unknown)
 
 
@@ -166,10 +166,10 @@ def _resource_version(obj: object) -> object:
 
 
 resource_version_changed: Predicate[object] = changed(_resource_version)
-"""Passes real updates; drops resyncs."""
+"""Passes updates with a change; drops resyncs."""
 
 generation_changed: Predicate[object] = changed(_generation)
-"""Passes updates of the spec; drops those of status and metadata."""
+"""Passes updates of the spec; drops updates of only status or metadata."""
 
 labels_changed: Predicate[object] = changed(_labels)
 """Passes updates of labels."""

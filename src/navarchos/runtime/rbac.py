@@ -1,4 +1,4 @@
-"""Roles from declared permissions. Pure.
+"""Roles and role bindings from declared permissions; pure functions.
 
 ```python
 role("widgets", [*RBAC, *events.RBAC])                      # a ClusterRole
@@ -26,7 +26,7 @@ class Subject(NamedTuple):
 
 
 class _Scope(NamedTuple):
-    """What verbs are granted on: a kind, or some objects of it."""
+    """The scope of verbs: a kind, or some objects of a kind."""
 
     group: str
     target: str
@@ -34,11 +34,11 @@ class _Scope(NamedTuple):
 
 
 def policy_rules(rules: Iterable[PolicyRule]) -> list[dict[str, list[str]]]:
-    """Return the fewest rules that grant these permissions and nothing else.
+    """Return the smallest list of rules that grants exactly these permissions.
 
-    The same permissions give the same rules, however they were declared: nothing is
-    granted twice, a permission on some objects is left out where all are granted, and
-    kinds of one group share a rule when the verbs are the same.
+    Equal permissions give equal rules, however they were declared: each permission is granted
+    once, a permission for named objects is omitted if all objects are granted, and
+    kinds of one group share a rule if their verbs are equal.
     """
     merged: dict[tuple[str, tuple[str, ...], tuple[Verb, ...]], list[str]] = defaultdict(list)
     for scope, verbs in _granted(rules).items():
@@ -74,12 +74,12 @@ def role_binding(
     namespace: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return what gives a ServiceAccount the role of that name, made as by `role`.
+    """Return the binding of a role to a ServiceAccount.
 
     Args:
-        name: Of the role, and of the binding.
-        subject: Who gets it; may live in another namespace.
-        namespace: That of the Role; empty for a ClusterRole.
+        name: Of the role (see `role`), and of the binding.
+        subject: The ServiceAccount; may be in another namespace.
+        namespace: Of the Role; empty for a ClusterRole.
         labels: Of the binding.
     """
     return _head("RoleBinding", name, namespace, labels) | {
@@ -89,7 +89,7 @@ def role_binding(
 
 
 def _granted(rules: Iterable[PolicyRule]) -> dict[_Scope, tuple[Verb, ...]]:
-    """Return each scope once with its verbs, without what a wider scope grants."""
+    """Return the verbs of each scope, without verbs that a wider scope grants."""
     verbs: dict[_Scope, set[Verb]] = defaultdict(set)
     for scope, verb in _by_names(rules):
         verbs[scope].add(verb)
@@ -97,7 +97,7 @@ def _granted(rules: Iterable[PolicyRule]) -> dict[_Scope, tuple[Verb, ...]]:
 
 
 def _by_names(rules: Iterable[PolicyRule]) -> Iterable[tuple[_Scope, Verb]]:
-    """Return each verb on each kind once, with the objects for which it is granted."""
+    """Return each verb on each kind once, with the names of the objects it is limited to."""
     names: dict[tuple[str, str, Verb], set[str] | None] = {}
     for rule in rules:
         for verb in rule.verbs:

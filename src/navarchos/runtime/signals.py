@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: the first asks for an orderly end, the second takes it (MG-18)."""
+"""SIGTERM and SIGINT: the first signal stops in order, the second one at once (MG-18)."""
 
 import os
 import signal
@@ -24,10 +24,9 @@ class SignalHandling:
 
     A context manager, for the main thread only.
 
-    A Python signal handler runs in the middle of whatever the main thread does,
-    perhaps while it holds the very lock that setting a token needs. So the handler
-    does nothing; the interpreter writes the signal's number to a socket, and a
-    thread reads it there.
+    A Python signal handler interrupts the main thread at any point, perhaps while it holds the
+    lock that setting a token needs. Therefore the handler is empty; the interpreter writes the
+    signal's number to a socket, and a thread reads it from there.
     """
 
     def __init__(self, stop: StopToken) -> None:
@@ -56,7 +55,7 @@ class SignalHandling:
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._previous.items():
-            # None stands for a handler that was not installed from Python.
+            # None means that the handler was not installed from Python.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]  # what signal() returned
         signal.set_wakeup_fd(self._previous_fd)
         assert self._ends is not None, "entered before"
@@ -75,10 +74,10 @@ class SignalHandling:
                     self._received(signal.Signals(number).name)
 
     def _received(self, name: str) -> None:
-        # Not whether the token is set: the first signal may come while we stop for
-        # another reason, and must not cut the orderly end short.
+        # The stop token cannot tell: it may be set for another reason when the first signal
+        # arrives, and that signal must not interrupt the orderly stop.
         if self._received_before:
-            _log.warning("second_signal", signal=name)
+            _log.warning("signal_repeated", signal=name)
             os._exit(1)
         self._received_before = True
         _log.info("signal_received", signal=name)

@@ -1,7 +1,7 @@
-"""Who may look at a page of ours: the API server says (TokenReview, SubjectAccessReview).
+"""Authorization of HTTP requests by the API server (TokenReview, SubjectAccessReview).
 
 After controller-runtime's pkg/metrics/filters, which kubebuilder's projects use, and the
-delegating authenticator and authorizer of k8s.io/apiserver under it.
+delegating authenticator and authorizer of k8s.io/apiserver, which it uses.
 """
 
 import hashlib
@@ -26,10 +26,10 @@ V = TypeVar("V")
 _log = get_logger(__name__)
 
 _REQUEST_LIMIT: Final = 10.0
-_WHO_FOR: Final = 60.0
-_ALLOWED_FOR: Final = 300.0
-_DENIED_FOR: Final = 30.0
-_REMEMBERED: Final = 1024
+_USER_TTL: Final = 60.0
+_ALLOWED_TTL: Final = 300.0
+_DENIED_TTL: Final = 30.0
+_MAX_ENTRIES: Final = 1024
 
 
 class _User(msgspec.Struct, frozen=True):
@@ -58,39 +58,39 @@ _TOKEN_REVIEWS: Final = Resource(
 )
 
 RBAC: Final = (PolicyRule(_TOKEN_REVIEWS, ("create",)), PolicyRule(ACCESS_REVIEWS, ("create",)))
-"""What a `TokenReviewer` asks of the server."""
+"""The permissions that a `TokenReviewer` needs."""
 
 
 class TokenReviewer:
-    """Lets those look at a page who may `get` its path as a `nonResourceURL`.
+    """Admits clients that may `get` the requested path as a `nonResourceURL`.
 
-    Promises: nobody passes whom the server did not let pass: no answer is no. Without a
-    token, or with one that the server does not know, 401; without the right, 403; when
-    the server cannot be asked, 500 and a line in the log. Answers are remembered: who a
-    token is for a minute, a yes for five, a no for half of one; failures are not. Tokens
-    themselves are not kept, but their SHA-256.
+    Promises: a client passes only after the API server has allowed it. Without a token, or
+    with an unknown token, the response is 401; without the permission, 403; when the API server
+    does not answer, 500 and a line in the log. Answers are cached: the user of a token for 60 s,
+    "allowed" for 300 s, "denied" for 30 s; failures are not cached. Tokens are not stored, only
+    their SHA-256.
 
-    Does not promise: that requests which come together with the same token ask once.
+    Does not promise: one review only for concurrent requests with the same token.
 
     Threads: safe from any thread.
 
     Args:
-        client: Asks; without a fence, as a standby is looked at, too.
+        client: Sends the reviews; not fenced, because a follower is scraped, too.
         clock: Time.
     """
 
     def __init__(self, client: Client, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._tokens = client.resource(_TOKEN_REVIEWS)
         self._accesses = client.resource(ACCESS_REVIEWS)
-        self._users: _Memory[_User | None] = _Memory(clock)
-        self._answers: _Memory[bool] = _Memory(clock)
+        self._users: _ReviewCache[_User | None] = _ReviewCache(clock)
+        self._answers: _ReviewCache[bool] = _ReviewCache(clock)
 
     def guard(self, path: str, authorization: str) -> HttpResponse | None:
-        """Return the refusal, or `None` for a request that may be answered.
+        """Return the refusal, or `None` for an allowed request.
 
         Args:
-            path: The path that was asked for.
-            authorization: The header of that name; empty without one.
+            path: The requested path.
+            authorization: The header `Authorization`; empty if there is none.
         """
         token = _bearer(authorization)
         if not token:
@@ -98,14 +98,14 @@ class TokenReviewer:
         try:
             user = self._user(token)
         except ClientError as error:
-            _log.error("access_not_reviewed", path=path, error=str(error))
+            _log.error("access_review_failed", path=path, error=str(error))
             return HttpResponse.text(500, "Authentication failed\n")
         if user is None:
             return _unauthorized()
         try:
             allowed = self._is_allowed(user, path)
         except ClientError as error:
-            _log.error("access_not_reviewed", path=path, user=user.username, error=str(error))
+            _log.error("access_review_failed", path=path, user=user.username, error=str(error))
             return HttpResponse.text(500, f"Authorization for user {user.username} failed\n")
         if allowed:
             return None
@@ -113,19 +113,19 @@ class TokenReviewer:
 
     def _user(self, token: str) -> _User | None:
         key = hashlib.sha256(token.encode()).digest()
-        known = self._users.recall(key)
+        known = self._users.find(key)
         if known is not None:
             return known.value
         review = {"spec": {"token": token}}
         status = self._tokens.create(review, timeout=_REQUEST_LIMIT).status
-        # Upstream calls an error in the answer its own failure (500). It is what the server
-        # says of each token that it does not know, and the one who sent it has to hear so.
+        # controller-runtime answers 500 if the review has an error. But the API server sets an
+        # error for every unknown token, and the client must learn that its token is unknown.
         user = status.user if status.authenticated else None
-        return self._users.keep(key, user, _WHO_FOR)
+        return self._users.store(key, user, _USER_TTL)
 
     def _is_allowed(self, user: _User, path: str) -> bool:
         key = msgspec.json.encode((user, path))
-        known = self._answers.recall(key)
+        known = self._answers.find(key)
         if known is not None:
             return known.value
         spec: dict[str, Any] = {
@@ -138,34 +138,36 @@ class TokenReviewer:
         status = self._accesses.create(
             {"metadata": {}, "spec": spec}, timeout=_REQUEST_LIMIT
         ).status
-        seconds = _ALLOWED_FOR if status.allowed else _DENIED_FOR
-        return self._answers.keep(key, status.allowed, seconds)
+        seconds = _ALLOWED_TTL if status.allowed else _DENIED_TTL
+        return self._answers.store(key, status.allowed, seconds)
 
 
-class _Known(msgspec.Struct, Generic[V], frozen=True):
+class _CachedReview(msgspec.Struct, Generic[V], frozen=True):
     value: V
     until: float
 
 
-class _Memory(Generic[V]):
-    """Answers for a while; of many, the latest."""
+class _ReviewCache(Generic[V]):
+    """Keeps the latest reviews until they expire."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known_lock = threading.Lock()
-        self._known: OrderedDict[Hashable, _Known[V]] = OrderedDict()  # guarded by _known_lock
+        self._known: OrderedDict[Hashable, _CachedReview[V]] = (
+            OrderedDict()
+        )  # guarded by _known_lock
 
-    def recall(self, key: Hashable) -> _Known[V] | None:
+    def find(self, key: Hashable) -> _CachedReview[V] | None:
         with self._known_lock:
             known = self._known.get(key)
         return known if known is not None and self._clock.monotonic() < known.until else None
 
-    def keep(self, key: Hashable, value: V, seconds: float) -> V:
+    def store(self, key: Hashable, value: V, seconds: float) -> V:
         with self._known_lock:
-            self._known[key] = _Known(value, self._clock.monotonic() + seconds)
+            self._known[key] = _CachedReview(value, self._clock.monotonic() + seconds)
             self._known.move_to_end(key)
-            # Anybody may send tokens: what is made up must not fill the memory.
-            if len(self._known) > _REMEMBERED:
+            # Any client may send invented tokens, which must not fill the memory.
+            if len(self._known) > _MAX_ENTRIES:
                 self._known.popitem(last=False)
         return value
 

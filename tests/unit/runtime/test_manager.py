@@ -279,9 +279,7 @@ def test_later_failures_are_logged_and_dropped(world: World) -> None:
         manager.add(fail(ValueError("first")))
         running.join()
     assert str(running.error) == "first"
-    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
-        "failed_while_stopping"
-    ]
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == ["stop_failed"]
 
 
 @pytest.mark.rule("MG-06")

@@ -102,7 +102,7 @@ def test_a_second_signal_exits_at_once_with_status_1() -> None:
     process.send_signal(signal.SIGINT)
     _, log = process.communicate(timeout=30)
     assert process.returncode == 1
-    assert "second_signal" in log
+    assert "signal_repeated" in log
 
 
 def test_a_first_signal_during_another_stop_does_not_cut_it_short() -> None:

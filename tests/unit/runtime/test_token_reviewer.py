@@ -130,7 +130,7 @@ def test_a_server_that_fails_lets_nobody_pass_and_is_asked_again(
     with structlog.testing.capture_logs() as logs:
         assert refusal(reviewer, "/metrics", "Bearer good") == (500, text)
     assert [line["event"] for line in logs if line["log_level"] == "error"] == [
-        "access_not_reviewed"
+        "access_review_failed"
     ]
     assert "good" not in str(logs)
     reviews.failing = ""

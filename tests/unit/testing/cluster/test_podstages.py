@@ -65,7 +65,7 @@ def test_a_pod_may_tell_how_long_a_stage_takes(
 
 
 def test_a_pace_that_is_no_duration_is_refused(make_pod: MakePod) -> None:
-    with pytest.raises(ValueError, match="'soon' is no duration"):
+    with pytest.raises(ValueError, match="'soon' is not a duration"):
         annotated_span(make_pod(annotations={STARTS_AFTER: "soon"}), Stage.START)
 
 
