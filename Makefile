@@ -67,6 +67,10 @@ manifests: $(STAMP) ## Generate config/deploy and config/secure-metrics from the
 	$(BIN)/navarchos manifests --output config/deploy
 	$(BIN)/navarchos manifests --metrics-secure --output config/secure-metrics
 
+.PHONY: api
+api: $(STAMP) ## Generate docs/api/public-names.txt from the packages' __all__
+	$(BIN)/python -m tests.architecture.publicnames
+
 .PHONY: verify
 verify: $(STAMP) ## Fail when a checked-in file differs from its generated content
 	$(BIN)/navarchos crds --check config/crds
