@@ -1,4 +1,4 @@
-"""Clocks that tests give to code that waits."""
+"""Clocks for code that waits."""
 
 import threading
 import time
@@ -9,9 +9,9 @@ __all__ = ["HeldClock", "JumpingClock", "ManualClock"]
 
 
 class JumpingClock:
-    """Every wait ends at once, at its deadline; what happens meanwhile is up to the test.
+    """Ends every wait at once, at its deadline; the test decides what happens in between.
 
-    For one thread, which may talk to a server in real time between two waits.
+    For a single thread, which may send requests in real time between two waits.
     """
 
     def __init__(self) -> None:
@@ -36,9 +36,9 @@ class JumpingClock:
 
 
 class ManualClock:
-    """Time that the test moves; waits really wait, for a notification.
+    """Time that the test moves; a wait blocks until it is notified.
 
-    For code that waits for nothing, beside threads that do in a clock of their own.
+    For code that does not wait, next to threads that wait with another clock.
     """
 
     def __init__(self, start: datetime) -> None:
@@ -60,10 +60,10 @@ class ManualClock:
 
 
 class HeldClock:
-    """Runs beside real time, some times as fast, and stands still while it is held.
+    """Runs a given number of times as fast as real time, and stops while it is held.
 
-    While it does no wait comes to its deadline: whoever goes on then has been told to,
-    and has not waited for time to pass. For threads that block on sockets as well.
+    While it is held, no wait reaches its deadline, so a thread continues only after a
+        notification. Also for threads that block on sockets.
     """
 
     def __init__(self, *, speed: float) -> None:
@@ -73,7 +73,7 @@ class HeldClock:
         self._since: float | None = time.monotonic()  # guarded by _held_lock; None: held
 
     def hold(self) -> None:
-        """Stand still. Takes no lock but its own."""
+        """Stop the time. Takes only this clock's lock."""
         with self._held_lock:
             self._passed, self._since = self._now_locked(), None
 
@@ -92,7 +92,7 @@ class HeldClock:
         if timeout is None:
             return condition.wait()
         deadline = self.monotonic() + timeout
-        # A short turn: callers loop, and time may be held or go on in between.
+        # A short wait: callers loop, and the time may be held or released in between.
         woken = condition.wait(min(max(timeout, 0.0) / self._speed, 0.02))
         return woken or self.monotonic() < deadline
 

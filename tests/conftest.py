@@ -1,7 +1,7 @@
-"""What every test gets: virtual time, reproducible examples, and a thread-leak check.
+"""Fixtures of every test: virtual time, reproducible examples, and a thread-leak check.
 
-Whoever changes a cached object crashes its informer, and so fails the test.
-Tests that hold for every API server take `served`; `--server` says which it is.
+A test that changes a cached object crashes the informer and fails.
+Tests for every API server use the fixture `served`; `--server` selects the server.
 """
 
 import os
@@ -19,12 +19,12 @@ import hypothesis
 import pytest
 import structlog
 from tests.servers import IN_PROCESS, REAL, Served, named, serve
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
 from navarchos.informers.mutation import mutation_detection
 from navarchos.threads import THREAD_PREFIX
 
-# In this order: of fixtures of one name the last one counts.
+# The order matters: of fixtures with one name the last one is used.
 pytest_plugins = ("navarchos.testing.pytest", "tests.foreign", "tests.cases.fixtures")
 
 hypothesis.settings.register_profile(
@@ -35,8 +35,8 @@ hypothesis.settings.register_profile(
 )
 hypothesis.settings.load_profile("navarchos")
 
-# Whoever runs the tests in the background, or beyond a log-out, has these ignored, also
-# for every program that a test starts; some tests are about them.
+# A shell ignores these signals for tests in the background or after a log-out, and all
+# programs that a test starts inherit this; some tests send these signals.
 for _number, _usual in (
     (signal.SIGINT, signal.default_int_handler),
     (signal.SIGHUP, signal.SIG_DFL),
@@ -46,14 +46,14 @@ for _number, _usual in (
 
 _LEAK_LIMIT = 5.0
 
-# Files with servers of their own are not among them: they need not wait for the others.
+# Files that start their own server are not among them: they can run in parallel.
 _ON_THE_CLUSTER = re.compile(
     "tests/integration/operator/|tests/e2e/test_(operator_(manifests|older|webhooks)|rights|shipped)"
 )
 
 
-class FilesTogether(LoadScopeScheduling):
-    """Gives each file to one process, and all that share a cluster to the same one."""
+class FilesTogether(LoadScopeScheduling):  # type: ignore[misc]  # xdist has no types
+    """Assigns each file to one process, and all files with a shared cluster to the same one."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
@@ -70,7 +70,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--record",
         action="store_true",
-        help="keep what the real server answers as what is expected (tests/contract/recorded.py)",
+        help="record the responses of the real server as expected (tests/contract/recorded.py)",
     )
     parser.addoption(
         "--all-rights",
@@ -87,43 +87,43 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     sys.setswitchinterval(config.getoption("--switch-interval"))
-    if named():  # whoever names a server without its certificate knows that
+    if named():  # the user has named a server without its certificate
         ignored = "ignore::urllib3.exceptions.InsecureRequestWarning"
         config.addinivalue_line("filterwarnings", ignored)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    """Keep files that share a cluster, whose log is read last, in one process."""
+    """Run files that share a cluster in one process, because its log is read last."""
     return FilesTogether(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.fixture(scope="session")
 def served(pytestconfig: pytest.Config) -> Iterator[Served]:
-    """The API server that `--server` names. Objects stay: use names of your own."""
+    """Provide the API server of `--server`. Objects stay: each test uses unique names."""
     with serve(pytestconfig.getoption("--server")) as server:
         yield server
 
 
 @pytest.fixture(scope="session", autouse=True)
 def changes_of_cached_objects_are_found() -> Iterator[None]:
-    """Let whoever changes a cached object crash its informer, in this process alone."""
+    """Crash the informer of a changed cached object, in this process only."""
     with mutation_detection(True):
         yield
 
 
 @pytest.fixture
 def no_detector() -> Iterator[None]:
-    """For tests that count threads, deadlines or bytes: nobody looks for changed objects."""
+    """Switch off the check of cached objects, for tests that count threads or deadlines."""
     with mutation_detection(False):
         yield
 
 
 @pytest.fixture
 def new_threads() -> Callable[[], list[str]]:
-    """Name the threads of the library that began since the test did and still run.
+    """Return a function that names the library's threads that this test has started.
 
-    Others are older: servers that several tests share. To be asked for first.
+    Older threads belong to servers that several tests share. Request this fixture first.
     """
     before = set(threading.enumerate())
 
@@ -136,9 +136,9 @@ def new_threads() -> Callable[[], list[str]]:
 
 @pytest.fixture(autouse=True)
 def nobody_configures_the_logs_of_all_tests() -> Iterator[None]:
-    """Fail the test that configures logging: loggers keep that for the rest of the run.
+    """Fail a test that configures logging, which would last for the rest of the run.
 
-    Commands that do so are run as processes (tests/integration/conftest.py).
+    Commands that configure logging run as processes (tests/integration/conftest.py).
     """
     yield
     assert not structlog.get_config()["cache_logger_on_first_use"]
@@ -146,10 +146,9 @@ def nobody_configures_the_logs_of_all_tests() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def no_thread_outlives_its_test() -> Iterator[None]:
-    """Fail the test that leaves a thread behind.
+    """Fail a test that leaves a thread behind.
 
-    Threads that a test has told to stop get some seconds to end; joining them one
-    by one with a limit is the wait.
+    Stopped threads get some seconds to end: they are joined one by one with a timeout.
     """
     before = set(threading.enumerate())
     yield
@@ -163,7 +162,7 @@ def no_thread_outlives_its_test() -> Iterator[None]:
 
 @pytest.fixture
 def open_descriptors() -> Callable[[], int]:
-    """Count the descriptors that this process has open."""
+    """Return the number of open file descriptors of this process."""
 
     descriptors = Path("/proc/self/fd")
     if not descriptors.is_dir():
@@ -173,21 +172,21 @@ def open_descriptors() -> Callable[[], int]:
 
 @pytest.fixture
 def in_child() -> Callable[[Callable[[], object]], str]:
-    """Call something in a forked child; returns what it raised, or nothing, as text."""
+    """Call a function in a forked child and return the text of its error, or ""."""
 
     def run(call: Callable[[], object]) -> str:
         readable, writable = os.pipe()
         with warnings.catch_warnings():
-            # Newer Pythons warn of what these tests are about.
+            # Newer versions of Python warn about forking with threads, which these tests do.
             warnings.simplefilter("ignore", DeprecationWarning)
             child = os.fork()
         if child == 0:
             said = "it did not end"
             try:
-                signal.alarm(30)  # a lock that is held for ever must not keep us
+                signal.alarm(30)  # a lock that is never released must not block the test
                 call()
                 said = ""
-            except BaseException as error:  # noqa: BLE001 - told to the parent
+            except BaseException as error:  # noqa: BLE001 - reported to the parent
                 said = f"{type(error).__name__}: {error}"
             finally:
                 os.write(writable, said.encode())

@@ -1,7 +1,7 @@
-"""Another cluster to run cases on, when the environment names one by a kubeconfig.
+"""An existing cluster to run cases on, if the environment names its kubeconfig.
 
-Then only tests that take `target` run, for all others have servers of their own; and it
-is said which cluster it is before anything is done to it.
+Only tests that use the fixture `target` run on it, because all others start their own
+server. The name of the cluster is printed before any test runs.
 """
 
 import os
@@ -17,20 +17,20 @@ from navarchos.errors import ConfigError
 __all__ = ["FOREIGN", "IMAGE", "foreign_kubeconfig"]
 
 FOREIGN: Final = "NAVARCHOS_E2E_KUBECONFIG"
-"""The variable. `KUBECONFIG` itself never counts: it names the cluster that somebody works on."""
+"""The variable. `KUBECONFIG` itself never counts: it may name a production cluster."""
 
 IMAGE: Final = "NAVARCHOS_E2E_IMAGE"
 """The variable that says which image the nodes of that cluster have."""
 
 
 def foreign_kubeconfig() -> Path | None:
-    """Return the kubeconfig of the cluster to test on; `None` for one of our own."""
+    """Return the kubeconfig of the existing cluster; `None` to start a server."""
     named = os.environ.get(FOREIGN)
     return Path(named).absolute() if named else None
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Say which cluster it is; also where pytest is told to be quiet."""
+    """Print the name of the cluster, also with `pytest -q`."""
     path = foreign_kubeconfig()
     if path is None:
         return
@@ -45,7 +45,7 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what would not run on that cluster."""
+    """Deselect the tests that do not run on an existing cluster."""
     if foreign_kubeconfig() is None:
         return
     elsewhere = [item for item in items if "target" not in getattr(item, "fixturenames", ())]

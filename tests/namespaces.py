@@ -1,4 +1,4 @@
-"""Namespaces of a test's own, on a server with or without controllers."""
+"""New namespaces for a test, on a server with or without controllers."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,7 @@ from navarchos.client import Client
 
 __all__ = ["namespace_of_its_own", "namespaces_of_their_own"]
 
-# What tests leave in their namespaces; a server without controllers does not tidy up.
+# The kinds that tests create; a server without controllers does not delete them.
 _LEFT = (
     ("/api/v1", "pods"),
     ("/api/v1", "configmaps"),
@@ -31,16 +31,17 @@ _NAMESPACES = "/api/v1/namespaces"
 
 @contextmanager
 def namespace_of_its_own(client: Client, prefix: str) -> Iterator[str]:
-    """Make a namespace in which pods can be created; empty and remove it at the end."""
+    """Create a namespace in which pods can be created; remove it with its contents at the end."""
     with namespaces_of_their_own(client, prefix) as make:
         yield make()
 
 
 @contextmanager
 def namespaces_of_their_own(client: Client, prefix: str) -> Iterator[Callable[[], str]]:
-    """Make such namespaces, as many as are asked for; empty and remove them all at the end.
+    """Create several such namespaces and remove them together at the end.
 
-    Together, for a real server's next list waits until its caches know what was written.
+    Removing them together is faster: the next list of a real server waits until its cache
+    contains the last write.
     """
     made: list[str] = []
 
@@ -48,7 +49,7 @@ def namespaces_of_their_own(client: Client, prefix: str) -> Iterator[Callable[[]
         answer = client.raw("POST", _NAMESPACES, body={"metadata": {"generateName": prefix}})
         assert answer.status == HTTPStatus.CREATED, answer.body
         made.append(json.loads(answer.body)["metadata"]["name"])
-        # Pods need one, and there may be no controller that makes it.
+        # Pods need a service account, and the server may have no controller that creates it.
         account = {"metadata": {"name": "default"}}
         client.raw("POST", f"{_NAMESPACES}/{made[-1]}/serviceaccounts", body=account)
         return made[-1]
@@ -77,8 +78,8 @@ def _remove(client: Client, names: list[str]) -> None:
 
 
 def _inhabited(client: Client, api: str, plural: str, names: set[str]) -> set[str]:
-    """Return those of the namespaces that may have objects of a kind."""
+    """Return the namespaces that may contain objects of a kind."""
     if len(names) < 2:
-        return names  # to ask would be as much as to delete
+        return names  # a list costs as much as a delete
     listed = json.loads(client.raw("GET", f"{api}/{plural}").body)["items"]
     return names & {item["metadata"]["namespace"] for item in listed}

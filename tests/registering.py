@@ -1,4 +1,4 @@
-"""What a node has because a kubelet has registered it, over HTTP."""
+"""The parts of a node that a kubelet adds when it registers the node."""
 
 from typing import Any, Final
 

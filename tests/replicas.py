@@ -32,7 +32,7 @@ LEASE: Final = "copier"
 
 
 class Copier(Reconciler):
-    """Marks each object, once, through the cache."""
+    """Adds a mark to each object once, decided on the cache."""
 
     def __init__(self, maps: CachedClient[ConfigMap], mark: str) -> None:
         self._maps = maps

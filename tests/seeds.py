@@ -1,9 +1,8 @@
-"""How often randomized tests run: one switch for all of them.
+"""The number of runs of randomized tests: one switch for all of them.
 
-`NAVARCHOS_SEEDS=10000` makes a test with seeds of its own run as many, and a
-hypothesis test as many examples, whatever their usual number; `make nightly` does
-that. Tests in real time run fewer. Whatever fails names its seed: as the test's
-parameter, in its message, or as hypothesis' blob.
+With `NAVARCHOS_SEEDS=10000` every seeded test makes 10,000 runs and every Hypothesis test
+10,000 examples, as in `make nightly`. Tests in real time run fewer. A failure names its
+seed: as the test's parameter, in its message, or as Hypothesis' blob.
 """
 
 import os
@@ -12,11 +11,11 @@ __all__ = ["runs"]
 
 
 def runs(usual: int, *, at_most: int | None = None) -> int:
-    """Return how many runs a randomized test is to make.
+    """Return the number of runs of a randomized test.
 
     Args:
-        usual: Without the switch.
-        at_most: With it, for tests whose runs take real time.
+        usual: The number without the switch.
+        at_most: The maximum with the switch, for tests whose runs take real time.
     """
     wanted = int(os.environ.get("NAVARCHOS_SEEDS", usual))
     return wanted if at_most is None else min(wanted, max(usual, at_most))

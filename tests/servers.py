@@ -1,7 +1,7 @@
-"""Which API server the tests of both talk to: ours in this process, or a real one.
+"""The API server of tests for both servers: the in-process server or a real one.
 
-`--server=real` starts a real one, without controllers, as ours has none either. A
-server that runs already is named by `NAVARCHOS_CONTRACT_KUBECONFIG`, or by
+`--server=real` starts a real server without controllers, which the in-process server does
+not have either. A running server is named by `NAVARCHOS_CONTRACT_KUBECONFIG`, or by
 `NAVARCHOS_CONTRACT_URL` with `NAVARCHOS_CONTRACT_TOKEN` and `NAVARCHOS_CONTRACT_CA` (a
 file; without one the certificate is not verified).
 """
@@ -26,13 +26,13 @@ _PREFIX = "NAVARCHOS_CONTRACT_"
 
 @dataclass(frozen=True)
 class Served:
-    """A server that runs.
+    """A running server.
 
     Attributes:
         kind: `IN_PROCESS` or `REAL`.
-        config: How to reach it as somebody who may do everything.
-        server: The server itself; `None` when somebody else runs it.
-        kubeconfig: The same as a file; `None` when it is named by its address.
+        config: The client configuration of the administrator.
+        server: The server object; `None` for an existing server.
+        kubeconfig: The configuration as a file; `None` for a server named by its address.
     """
 
     kind: str
@@ -41,7 +41,7 @@ class Served:
     kubeconfig: Path | None = None
 
     def restart(self) -> None:
-        """Stop the server and start it again: connections end; address and objects stay."""
+        """Restart the server: connections end; address and objects stay."""
         if isinstance(self.server, ControlPlane):
             self.server.restart_apiserver()
         else:
@@ -50,21 +50,21 @@ class Served:
             self.server.start()
 
     def forget(self) -> None:
-        """Make earlier versions expire: who comes with one, of a page or a watch, gets 410."""
+        """Compact the history: a page or watch of an earlier resourceVersion gets 410."""
         assert self.server is not None, "it is not ours"
         self.server.compact()
         if isinstance(self.server, ControlPlane):
-            self.restart()  # its memory outlives etcd's
+            self.restart()  # its cache keeps the history that etcd has compacted
 
 
 def named() -> bool:
-    """Whether the environment names a server that runs."""
+    """Return whether the environment names a running server."""
     return any(os.environ.get(_PREFIX + name) for name in ("URL", "KUBECONFIG"))
 
 
 @contextmanager
 def serve(kind: str) -> Iterator[Served]:
-    """Start a server of that kind, or use the real one that the environment names."""
+    """Start a server of this kind, or use the real one that the environment names."""
     if kind == REAL and (url := os.environ.get(_PREFIX + "URL")):
         yield Served(kind, _by_token(url.rstrip("/")))
         return

@@ -1,4 +1,4 @@
-"""Runs the command line as a person does: as a process, from outside."""
+"""Run the command line as a process, as a user does."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pytest
 
 @dataclass(frozen=True)
 class Finished:
-    """A command that has ended."""
+    """A finished command."""
 
     status: int
     stdout: str
@@ -29,14 +29,14 @@ class Finished:
 
 
 class CommandLine:
-    """Starts `navarchos` and ends what is left of it."""
+    """Starts `navarchos` and kills processes that are still running at the end."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._running: list[subprocess.Popen[str]] = []
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
-        """Start a command; its temporary files go below the test's directory."""
+        """Start a command with its temporary files below the test's directory."""
         process = subprocess.Popen(
             [sys.executable, "-m", "navarchos.cli", *arguments],
             stdin=subprocess.DEVNULL,
@@ -51,7 +51,7 @@ class CommandLine:
         return process
 
     def run(self, *arguments: str, timeout: float = 110) -> Finished:
-        """Run a command to its end."""
+        """Run a command until it ends."""
         process = self.start(*arguments)
         try:
             stdout, stderr = process.communicate(timeout=timeout)
@@ -62,7 +62,7 @@ class CommandLine:
         return Finished(process.returncode, stdout, stderr)
 
     def end_all(self) -> None:
-        """Kill what still runs."""
+        """Kill the running processes."""
         for process in self._running:
             if process.poll() is None:
                 process.kill()
@@ -71,7 +71,7 @@ class CommandLine:
 
 @pytest.fixture
 def navarchos(tmp_path: Path) -> Iterator[CommandLine]:
-    """The command line, in an empty directory that must be empty again at the end."""
+    """Provide the command line in an empty directory, which must be empty at the end."""
     directory = tmp_path / "work"
     directory.mkdir()
     command_line = CommandLine(directory)

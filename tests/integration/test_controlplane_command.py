@@ -1,4 +1,4 @@
-"""`python -m navarchos.testing.controlplane` as processes: no network, and a Go that pretends."""
+"""`python -m navarchos.testing.controlplane` as processes, without network and with a fake Go."""
 
 import os
 import signal
@@ -14,8 +14,8 @@ from navarchos.testing.controlplane.tools import ETCD
 
 LIMIT = 60.0
 
-# Counts its runs, has half of the program written, waits to be let go, then makes one of
-# the right version. The sixth argument is the output.
+# Counts its runs, writes half of the program, waits for a signal, then writes a program of
+# the right version. The sixth argument is the output file.
 GO = """#!/bin/sh
 echo run >> "$WORLD/runs"
 echo half > "$6"
@@ -25,7 +25,7 @@ printf '#!/bin/sh\\necho etcd VERSION\\n' > "$6"
 
 
 class Command:
-    """The command, and what happens in its world."""
+    """The command with its environment."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -40,7 +40,7 @@ class Command:
 
     @contextmanager
     def start(self) -> Iterator[subprocess.Popen[str]]:
-        """Run it meanwhile; nothing of it outlives a test that fails."""
+        """Run the command during a `with` block, and kill it afterwards."""
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "navarchos.testing.controlplane", "etcd",
@@ -49,7 +49,7 @@ class Command:
             env={
                 "PATH": str(self.directory / "bin"),
                 "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-                "https_proxy": "http://127.0.0.1:1",  # nobody listens there
+                "https_proxy": "http://127.0.0.1:1",  # no process listens on this port
                 "WORLD": str(self.directory),
             },
             stdin=subprocess.DEVNULL,
@@ -86,7 +86,7 @@ def read_until(process: subprocess.Popen[str], words: str) -> None:
     raise AssertionError(f"{words!r} was not said")
 
 
-def test_two_at_once_build_once(command: Command) -> None:
+def test_two_processes_at_the_same_time_build_once(command: Command) -> None:
     command.add_go()
     with command.start() as first:
         read_until(first, "building")
@@ -98,12 +98,12 @@ def test_two_at_once_build_once(command: Command) -> None:
     assert command.runs() == 1
 
 
-def test_a_build_that_is_killed_leaves_nothing_that_a_later_run_could_take(
+def test_a_killed_build_leaves_no_program_for_later_runs(
     command: Command,
 ) -> None:
     command.add_go()
     with command.start() as first:
-        gate = (command.directory / "gate").open("w")  # opens when half has been written
+        gate = (command.directory / "gate").open("w")  # opens after half of the file was written
         os.killpg(first.pid, signal.SIGKILL)
     gate.close()
     (half,) = command.cache.glob("*/etcd")
@@ -117,7 +117,7 @@ def test_a_build_that_is_killed_leaves_nothing_that_a_later_run_could_take(
     assert command.runs() == 2
 
 
-def test_without_go_and_network_it_fails_and_says_what_can_be_done(command: Command) -> None:
+def test_without_go_and_network_the_error_names_the_remedies(command: Command) -> None:
     with command.start() as process:
         _, said = process.communicate(timeout=LIMIT)
     assert process.returncode == 1

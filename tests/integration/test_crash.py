@@ -1,4 +1,4 @@
-"""kill -9 of the manager in the middle of a rollout: the end is the same."""
+"""kill -9 of the manager during a rollout: the result is the same."""
 
 import subprocess
 import sys
@@ -26,7 +26,7 @@ LIMIT = 60.0
 
 
 class World:
-    """A cluster whose server outlives any manager."""
+    """A cluster whose server keeps running when a manager is killed."""
 
     def __init__(self, directory: Path) -> None:
         self.server = ApiServer(crds=manifests())
@@ -102,7 +102,7 @@ MOMENTS: dict[str, Callable[[Snapshot], bool]] = {
 @pytest.mark.rule("OP-26")
 @pytest.mark.rule("OP-22")
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_a_killed_manager_goes_on_where_it_was(world: World, moment: str) -> None:
+def test_a_restarted_manager_continues_after_a_kill(world: World, moment: str) -> None:
     before = {node["metadata"]["name"] for node in world.server.list("nodes")}
     world.start_manager()
     world.server.install(ROLLOUT)
@@ -122,10 +122,10 @@ def test_a_killed_manager_goes_on_where_it_was(world: World, moment: str) -> Non
 
 
 @pytest.mark.rule("OP-26")
-def test_an_eviction_that_a_crash_of_the_api_server_cut_off_costs_its_slot_for_a_while_only(
+def test_an_eviction_interrupted_by_an_api_server_crash_uses_the_budget_only_for_a_while(
     world: World,
 ) -> None:
-    """It dies between the budget and the pod, and takes the manager's connection with it."""
+    """The server crashes between the budget and the pod, and closes the connection."""
     charged: list[str] = []
 
     def look(change: Change) -> None:

@@ -1,4 +1,4 @@
-"""`make e2e-kind` with a container engine and a kind that only pretend."""
+"""`make e2e-kind` with a fake container engine and a fake kind."""
 
 import os
 import shutil
@@ -17,8 +17,7 @@ from navarchos.testing.controlplane.tools import KIND, KUBECTL
 ROOT = Path(__file__).parents[2]
 LIMIT = 60.0
 
-# Notes its arguments; fails, or waits for somebody, where a file with the name of its verb
-# asks for it.
+# Records its arguments. A file with the name of its verb makes it fail or wait.
 PRETENDED = """#!/bin/sh
 name=${0##*/} verb=$1
 case "$name $verb" in
@@ -59,13 +58,13 @@ def test_the_suite():
 
 
 class World:
-    """A PATH with programs that only pretend, and what they were asked for."""
+    """A PATH with fake programs, and their recorded calls."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.programs = directory / "bin"
         self.programs.mkdir()
-        # All that the pretended ones need; no real engine is within reach.
+        # The programs that the fake ones need; no real engine is on this PATH.
         (self.programs / "cat").symlink_to(shutil.which("cat") or "")
         self.users_kubeconfig = directory / "users-kubeconfig"
         self.users_kubeconfig.write_text("the user's own")
@@ -120,7 +119,7 @@ class World:
         return process.returncode, said
 
     def calls(self) -> list[str]:
-        """What was asked for and done, in order, without what differs from run to run."""
+        """The calls in order, without the parts that differ from run to run."""
         path = self.directory / "calls"
         return path.read_text().splitlines() if path.exists() else []
 
@@ -143,7 +142,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def reach(process: subprocess.Popen[str], verb: str) -> None:
-    """Read what is said until a step has been reached."""
+    """Read the output until a step has been reached."""
     assert process.stderr is not None
     for line in process.stderr:
         if line == f"reached {verb}\n":
@@ -184,7 +183,7 @@ def test_the_image_is_built_and_loaded_before_the_suite_and_the_cluster_deleted_
     )
 
 
-def test_the_exit_status_is_the_suites(world: World) -> None:
+def test_the_exit_status_is_that_of_the_suite(world: World) -> None:
     world.fails("suite")
     status, _ = world.run()
     assert status == 1
@@ -192,7 +191,7 @@ def test_the_exit_status_is_the_suites(world: World) -> None:
 
 
 @pytest.mark.parametrize(("verb", "last"), [("build", "docker build"), ("save", "docker save")])
-def test_no_cluster_is_made_without_an_image(world: World, verb: str, last: str) -> None:
+def test_no_cluster_is_created_without_an_image(world: World, verb: str, last: str) -> None:
     world.fails(verb)
     status, said = world.run()
     assert status == 1
@@ -202,7 +201,7 @@ def test_no_cluster_is_made_without_an_image(world: World, verb: str, last: str)
 
 
 @pytest.mark.parametrize("verb", ["create", "load"])
-def test_a_cluster_that_came_up_in_part_is_deleted(world: World, verb: str) -> None:
+def test_a_partly_created_cluster_is_deleted(world: World, verb: str) -> None:
     world.fails(verb)
     status, said = world.run()
     assert status == 1
@@ -210,7 +209,7 @@ def test_a_cluster_that_came_up_in_part_is_deleted(world: World, verb: str) -> N
     assert world.verbs() == [*WHOLE[: WHOLE.index(f"kind {verb}") + 1], "kind delete"]
 
 
-def test_a_cluster_that_cannot_be_deleted_is_told_beside_what_failed_before(world: World) -> None:
+def test_a_failed_deletion_is_reported_in_addition_to_the_first_error(world: World) -> None:
     world.fails("create")
     world.fails("delete")
     status, said = world.run()
@@ -220,7 +219,7 @@ def test_a_cluster_that_cannot_be_deleted_is_told_beside_what_failed_before(worl
     assert "kind delete cluster --name navarchos-e2e-" in second
 
 
-def test_a_suite_that_passes_does_not_hide_a_cluster_that_is_left(world: World) -> None:
+def test_a_passing_suite_does_not_hide_a_failed_deletion(world: World) -> None:
     world.fails("delete")
     status, said = world.run()
     assert status == 1
@@ -228,7 +227,7 @@ def test_a_suite_that_passes_does_not_hide_a_cluster_that_is_left(world: World) 
 
 
 @pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_lets_the_suite_end_in_order_and_deletes_the_cluster(
+def test_after_a_signal_the_suite_ends_in_order_and_the_cluster_is_deleted(
     world: World, signum: signal.Signals
 ) -> None:
     world.waits("suite")
@@ -242,7 +241,7 @@ def test_a_signal_lets_the_suite_end_in_order_and_deletes_the_cluster(
     assert "suite is done" in world.calls()
 
 
-def test_a_signal_while_the_cluster_comes_up_deletes_it(world: World) -> None:
+def test_a_signal_during_the_creation_deletes_the_cluster(world: World) -> None:
     world.waits("create")
     with world.running() as process:
         reach(process, "create")
@@ -266,7 +265,7 @@ def test_the_deletion_is_not_interrupted(world: World) -> None:
     assert world.calls()[-1] == "kind delete is done"
 
 
-def test_without_an_engine_one_line_says_so_before_anything_is_built(world: World) -> None:
+def test_a_missing_engine_is_reported_in_one_line_before_the_build(world: World) -> None:
     (world.programs / "docker").unlink()
     status, said = world.run()
     assert status == 1
@@ -278,7 +277,7 @@ def test_without_an_engine_one_line_says_so_before_anything_is_built(world: Worl
     assert world.calls() == []
 
 
-def test_a_client_without_its_daemon_is_no_engine(world: World) -> None:
+def test_a_client_without_its_daemon_is_not_an_engine(world: World) -> None:
     world.fails("info", "\nCannot connect to the Docker daemon. Is the docker daemon running?\n")
     status, said = world.run()
     assert status == 1
@@ -291,7 +290,7 @@ def test_a_client_without_its_daemon_is_no_engine(world: World) -> None:
     assert world.verbs() == ["docker info"]
 
 
-def test_another_engine_is_taken_where_the_first_does_not_answer(world: World) -> None:
+def test_the_next_engine_is_used_if_the_first_one_does_not_answer(world: World) -> None:
     (world.programs / "docker").unlink()
     world.add("podman")
     status, said = world.run()

@@ -82,7 +82,7 @@ def test_the_watch_example_reports_a_cordon(
     assert program.wait(timeout=10) == 0
 
 
-def test_the_controller_keeps_its_label(
+def test_the_controller_restores_its_label(
     api_server: ApiServer, programs: Programs, client: Client
 ) -> None:
     api_server.install(node("a"))
@@ -92,7 +92,7 @@ def test_the_controller_keeps_its_label(
         label = "example.com/schedulable"
         for wanted, cordon in (("true", True), (None, False), ("true", None)):
             for event in events:
-                if event.type == "BOOKMARK":  # the end of what was there before
+                if event.type == "BOOKMARK":  # the last line of the initial objects
                     continue
                 assert isinstance(event.object, dict)
                 labels = event.object["metadata"].get("labels", {})
@@ -110,9 +110,7 @@ def cluster_options() -> ClusterOptions:
 
 
 @pytest.mark.usefixtures("cluster")
-def test_draining_a_node_from_a_script_empties_it(
-    api_server: ApiServer, programs: Programs
-) -> None:
+def test_a_script_drains_a_node(api_server: ApiServer, programs: Programs) -> None:
     program = programs.start("03_drain_a_node.py", "node-1")
     read_until(program, r"^node-1: [1-9]\d* pods removed, \d+ ignored")
     assert program.wait(timeout=10) == 0

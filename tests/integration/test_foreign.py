@@ -1,4 +1,4 @@
-"""What runs on somebody's cluster, and what is left out: all that has servers of its own."""
+"""The selection of tests on an existing cluster: no test that starts its own server."""
 
 import os
 import re
@@ -17,7 +17,7 @@ SUITES = ("tests/e2e", "tests/integration/operator")
 
 
 def collect(kubeconfig: Path | None) -> "subprocess.CompletedProcess[str]":
-    """Let pytest say what it would run on a cluster; nothing is run."""
+    """Return the tests that pytest would run on a cluster, without running them."""
     environment = {name: value for name, value in os.environ.items() if name != FOREIGN}
     return subprocess.run(
         [
@@ -37,7 +37,7 @@ def cases(said: str) -> set[str]:
     return {line for line in said.splitlines() if "::" in line}
 
 
-def test_on_somebodys_cluster_run_the_cases_that_are_about_a_cluster(
+def test_on_an_existing_cluster_only_cases_of_one_cluster_run(
     api_server: ApiServer, tmp_path: Path
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"
@@ -64,9 +64,7 @@ def test_on_somebodys_cluster_run_the_cases_that_are_about_a_cluster(
 
 
 @pytest.mark.parametrize("text", ["", yaml.safe_dump({"kind": "Config", "clusters": []})])
-def test_a_kubeconfig_that_is_none_ends_it_before_anything_is_done(
-    tmp_path: Path, text: str
-) -> None:
+def test_an_invalid_kubeconfig_ends_the_run_before_any_test(tmp_path: Path, text: str) -> None:
     kubeconfig = tmp_path / "kubeconfig"
     kubeconfig.write_text(text)
     done = collect(kubeconfig)

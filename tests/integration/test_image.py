@@ -1,4 +1,4 @@
-"""The manager as the image has it: with its own dependencies and no extra."""
+"""The manager with the packages of the image: its dependencies without extras."""
 
 import json
 import signal
@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -33,13 +34,14 @@ def server() -> Iterator[ApiServer]:
 
 
 def arguments() -> list[str]:
-    """The Deployment's, with ports that are free here."""
-    deployment = next(dict(m) for m in deployment_manifests() if m["kind"] == "Deployment")
+    """Return the Deployment's arguments with free ports."""
+    manifests: list[Any] = list(deployment_manifests())
+    deployment = next(each for each in manifests if each["kind"] == "Deployment")
     given = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
     return [*given, "--metrics-addr=127.0.0.1:0", "--health-addr=127.0.0.1:0"]
 
 
-def test_the_manager_leads_and_ends_in_order_without_what_only_the_sandbox_needs(
+def test_the_manager_leads_and_stops_without_the_packages_of_the_sandbox(
     server: ApiServer, tmp_path: Path
 ) -> None:
     kubeconfig, log = tmp_path / "kubeconfig", tmp_path / "log"

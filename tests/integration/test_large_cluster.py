@@ -1,6 +1,6 @@
-"""A cluster of any size: what rests costs nothing, and what moves costs what it must.
+"""A cluster of any size: unchanged objects cost no requests, and a moved pod a few writes.
 
-`NAVARCHOS_SCALE_NODES` says how many nodes; there are thirty pods on each.
+`NAVARCHOS_SCALE_NODES` is the number of nodes, with thirty pods each.
 """
 
 import os
@@ -58,7 +58,7 @@ def movable(server: ApiServer, nodes: set[str]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.timeout(0)
-def test_what_rests_asks_for_nothing_and_a_rollout_asks_a_dozen_writes_a_pod(
+def test_an_idle_cluster_sends_no_requests_and_a_rollout_a_dozen_writes_per_pod(
     server: ApiServer, cluster: Cluster
 ) -> None:
     assert len(server.list("pods")) == COUNT * PODS_PER_NODE
@@ -90,9 +90,7 @@ def test_what_rests_asks_for_nothing_and_a_rollout_asks_a_dozen_writes_a_pod(
 
 
 @pytest.mark.timeout(0)
-def test_workloads_that_are_created_come_up_at_a_handful_of_writes_a_pod(
-    server: ApiServer, cluster: Cluster
-) -> None:
+def test_new_workloads_need_a_few_writes_per_pod(server: ApiServer, cluster: Cluster) -> None:
     workloads, replicas = COUNT, 10
     with Client(server.client_config(user_agent="a-person")) as client:
         for number in range(workloads):
@@ -104,5 +102,5 @@ def test_workloads_that_are_created_come_up_at_a_handful_of_writes_a_pod(
     assert cluster.wait_until_ready(LIMIT)
     phases = [pod["status"]["phase"] for pod in server.list("pods", "default")]
     assert phases == ["Running"] * workloads * replicas
-    # Created, bound, started; and a part of the statuses of its owners.
+    # Create, bind, start, and a share of the status writes of its owners.
     assert writes(server) <= 5 * workloads * replicas

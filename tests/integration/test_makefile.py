@@ -1,4 +1,4 @@
-"""Which cluster `make e2e` runs on, and that nobody's own is ever taken for it."""
+"""The cluster of `make e2e`: never the one of an exported KUBECONFIG."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def make(*arguments: str, **environ: str) -> str:
     return done.stdout
 
 
-def test_a_cluster_named_on_the_command_line_is_the_one_that_is_tested() -> None:
+def test_a_cluster_named_on_the_command_line_is_tested() -> None:
     said = make("-n", "e2e", "KUBECONFIG=other.yaml")
     assert "NAVARCHOS_E2E_KUBECONFIG='other.yaml' " in said
     assert "navarchos.testing.controlplane kubectl\n" in said
@@ -32,7 +32,7 @@ def test_a_cluster_named_on_the_command_line_is_the_one_that_is_tested() -> None
 
 
 @pytest.mark.parametrize("flags", [[], ["-e"]])
-def test_a_cluster_that_the_shell_exports_is_left_alone(flags: list[str]) -> None:
+def test_a_cluster_exported_by_the_shell_is_not_used(flags: list[str]) -> None:
     said = make(*flags, "-n", "e2e", KUBECONFIG="mine.yaml")
     assert "NAVARCHOS_E2E_KUBECONFIG" not in said
     assert "mine.yaml" not in said
@@ -40,7 +40,7 @@ def test_a_cluster_that_the_shell_exports_is_left_alone(flags: list[str]) -> Non
     assert f"{on_a_real_one}\n" in said
 
 
-def test_no_program_learns_of_the_shells_cluster(tmp_path: Path) -> None:
+def test_no_program_sees_the_exported_kubeconfig(tmp_path: Path) -> None:
     (tmp_path / "show.mk").write_text(SHOW)
     said = make("-f", "Makefile", "-f", str(tmp_path / "show.mk"), "show", KUBECONFIG="mine.yaml")
     assert said == "KUBECONFIG is not there\n"

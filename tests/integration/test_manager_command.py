@@ -28,7 +28,7 @@ current-context: c
         ),
     ],
 )
-def test_secure_metrics_need_a_certificate(
+def test_secure_metrics_require_a_certificate(
     navarchos: CommandLine, manifest: Callable[[str], str], flags: list[str], what: str
 ) -> None:
     finished = navarchos.run("manager", f"--kubeconfig={manifest(KUBECONFIG)}", *flags)
@@ -37,7 +37,7 @@ def test_secure_metrics_need_a_certificate(
     assert finished.status == 2
 
 
-def test_metrics_are_plain_and_profiles_off_unless_asked_for() -> None:
+def test_metrics_are_served_without_tls_and_profiles_are_off_by_default() -> None:
     defaults = manager.make_context("manager", []).params
     assert defaults["metrics_secure"] is False
     assert defaults["profiling_addr"] == "0"

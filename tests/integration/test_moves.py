@@ -1,4 +1,4 @@
-"""How often a pod is moved when many nodes are replaced, in virtual time."""
+"""The number of moves per pod when many nodes are replaced, in virtual time."""
 
 from pathlib import Path
 from typing import Any, Final
@@ -31,12 +31,12 @@ _HOUR: Final = 3600.0
 
 
 class Rolled:
-    """A cluster with some nodes to spare, after all others have been replaced.
+    """The result of replacing all nodes of a cluster with some spare capacity.
 
     Attributes:
-        moved: Pods that were evicted, for each pod that had to move at least once.
-        tainted_meanwhile: Nodes that bore our taint when the first one was drained.
-        tainted_in_the_end: Nodes that bear it when all is over.
+        moved: Evictions per pod that had to move at least once.
+        tainted_meanwhile: Nodes with our taint when the first node was drained.
+        tainted_in_the_end: Nodes with our taint at the end.
     """
 
     def __init__(self, *, taint: bool) -> None:
@@ -85,7 +85,7 @@ def _rollout(nodes: list[str], *, taint: bool) -> dict[str, Any]:
             "nodeNames": [{"name": name} for name in nodes],
             "strategy": {
                 "maxConcurrent": SURGE,
-                # As long as a machine takes to come: there is room elsewhere for all pods.
+                # As long as the boot of a machine, so that other nodes can take all pods.
                 "settleSeconds": 60,
                 "taintWaitingNodes": taint,
             },
@@ -100,7 +100,7 @@ def _has_to_move(pod: dict[str, Any], nodes: list[str]) -> bool:
 
 @pytest.mark.usefixtures("no_detector")
 @pytest.mark.rule("N-14")
-def test_pods_are_moved_about_once_when_waiting_nodes_bear_the_soft_taint() -> None:
+def test_pods_move_about_once_if_waiting_nodes_have_the_soft_taint() -> None:
     rolled = Rolled(taint=True)
 
     assert rolled.moved <= 1.02
@@ -109,7 +109,7 @@ def test_pods_are_moved_about_once_when_waiting_nodes_bear_the_soft_taint() -> N
 
 
 @pytest.mark.usefixtures("no_detector")
-def test_pods_are_moved_from_one_old_node_to_the_next_without_it() -> None:
+def test_pods_move_from_one_old_node_to_the_next_without_the_taint() -> None:
     rolled = Rolled(taint=False)
 
     assert rolled.moved > 1.05

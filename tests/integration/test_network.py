@@ -1,9 +1,9 @@
-"""Informers behind a network that misbehaves, on a server whose pace is ours to set.
+"""Informers behind a faulty network, on a server with scaled times.
 
-What holds on any server is in `framework/test_network.py`.
+Tests for any server are in `framework/test_network.py`.
 
-Times are the real ones divided by `SCALE`: the server sends a bookmark a minute, a
-watch counts as dead after 75 seconds of silence, and 15 more have to do for healing.
+All times are divided by `SCALE`: the server sends a bookmark every minute, a watch counts
+as dead after 75 seconds of silence, and must recover within 15 more seconds.
 """
 
 import threading
@@ -40,7 +40,7 @@ PROMPT = Backoff(base=REFLECTOR_BACKOFF.base / SCALE, cap=REFLECTOR_BACKOFF.cap 
 
 
 class ConfigMap(Object, frozen=True):
-    """Nothing but its metadata."""
+    """An object with metadata only."""
 
 
 CONFIG_MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=ConfigMap)
@@ -52,7 +52,7 @@ def config_map(name: str) -> dict[str, Any]:
 
 
 class Setting:
-    """A server, a network, an informer behind it, and somebody who writes past the network."""
+    """A server, a network, an informer behind it, and a client that bypasses the network."""
 
     def __init__(self, server: ApiServer, **options: Any) -> None:
         self.server = server
@@ -86,7 +86,7 @@ class Setting:
             self.changed.notify_all()
 
     def truth(self) -> dict[str, str]:
-        """Return the version of each object that the server has."""
+        """Return the resourceVersion of each object on the server."""
         found = self.server.list("configmaps", "default")
         return {str(o["metadata"]["name"]): str(o["metadata"]["resourceVersion"]) for o in found}
 
@@ -96,19 +96,19 @@ class Setting:
         return known == self.truth()
 
     def wait_until_right(self, timeout: float) -> bool:
-        """Wait until the cache equals the server's list; a handler hears of every change of it."""
+        """Wait until the cache equals the server's list, checked on every notification."""
         with self.changed:
             return self.changed.wait_for(self.is_right, timeout)
 
     def wait_for_connections(self, most: int) -> bool:
-        """Wait until the proxy and the server have noticed which connections are closed."""
+        """Wait until the proxy and the server have noticed the closed connections."""
         pause, tries = StopToken(), int(LIMIT / 0.01)
         return any(self.proxy.open_connections <= most or pause.wait(0.01) for _ in range(tries))
 
     def see_a_bookmark(self) -> None:
-        """Return once a bookmark has come: from then on silence is known to be a fault."""
+        """Wait for a bookmark: from then on the informer treats silence as a fault."""
         assert self.informer.wait_for_sync(LIMIT)
-        # The change of an object out of scope: only a bookmark can tell of it.
+        # An object out of scope changes: only a bookmark shows that.
         made = self.writer.create({"metadata": {"name": "elsewhere"}}, "kube-system")
         version = made.metadata.resource_version
         assert self.informer._progress.wait_for(lambda at: at.version == version, LIMIT)
@@ -149,19 +149,19 @@ def stopwatch() -> Iterator[Callable[[], float]]:
 
 @pytest.mark.rule("RF-14")
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "listing"])
-def test_idle_watches_live_and_a_silent_death_is_flagged_and_healed_in_time(
+def test_idle_watches_stay_open_and_a_dead_watch_is_reported_and_resumed_in_time(
     setting: Callable[..., Setting], streaming: bool
 ) -> None:
-    """Also the server that nothing happens on is heard of once a minute."""
+    """A server without changes also sends a bookmark every minute."""
     given = setting(bookmarks=BOOKMARKS, idle_timeout=IDLE, streaming=streaming)
     given.server.install(config_map("a"))
     given.informer.start()
     given.see_a_bookmark()
-    # 1. Nothing happens for three times as long as a dead watch may take to be found.
+    # 1. No change for three times the limit of a dead watch.
     assert not StopToken().wait(3 * IDLE)
     assert (given.count("watches_total"), given.proxy.open_connections) == (1, 1)
     assert not given.informer.is_disconnected
-    # 2. The connection dies, and nobody is told. Something changes.
+    # 2. The connection dies without a reset. An object changes.
     for direction in Direction:
         given.proxy.strike(WireFault(WireFaultKind.DROP, direction))
     given.proxy.refuse()
@@ -171,25 +171,25 @@ def test_idle_watches_live_and_a_silent_death_is_flagged_and_healed_in_time(
         assert elapsed() <= IDLE * 1.1
         assert given.count("stale") == 1
         assert not given.is_right()
-        # 3. The network is back.
+        # 3. The network recovers.
         given.proxy.heal()
         assert given.wait_until_right(LIMIT)
         assert elapsed() <= HEALED
     assert not given.informer.is_disconnected
 
 
-def test_connections_that_were_kept_and_died_with_the_watch_do_not_delay_the_next_one(
+def test_idle_connections_that_died_with_the_watch_do_not_delay_the_next_watch(
     setting: Callable[..., Setting],
 ) -> None:
-    """The next one goes over the connection object that was closed last, so it connects anew.
-    Were it one of the others, it would cost a whole timeout for each."""
+    """The next watch uses the connection object that was closed last, so it connects again.
+
+    Each of the other connections would cost a whole timeout.
+    """
     given = setting(bookmarks=BOOKMARKS, idle_timeout=IDLE)
     given.informer.start()
     assert given.informer.wait_for_sync(LIMIT)
     maps = given.client.resource(CONFIG_MAPS)
-    given.server.faults.add(
-        Fault(verb="list", times=KEPT, delay=0.3)
-    )  # so that none waits for another
+    given.server.faults.add(Fault(verb="list", times=KEPT, delay=0.3))  # enough for all of them
     with ThreadPoolExecutor(KEPT) as threads:
         for listed in [threads.submit(maps.list, "default") for _ in range(KEPT)]:
             listed.result(LIMIT)
@@ -205,7 +205,7 @@ def test_connections_that_were_kept_and_died_with_the_watch_do_not_delay_the_nex
 def test_a_thousand_starts_and_stops_leave_no_thread_and_no_descriptor(
     setting: Callable[..., Setting], open_descriptors: Callable[[], int]
 ) -> None:
-    """Stopped wherever they happen to be: connecting, listing, watching, pausing."""
+    """The stops interrupt connecting, listing, watching and pausing."""
     given = setting()
     given.server.install(config_map("a"))
     maps = given.client.resource(CONFIG_MAPS)

@@ -1,8 +1,9 @@
-"""The operator asks for what `config/deploy` grants, and for nothing else."""
+"""The operator uses exactly the permissions that `config/deploy` grants."""
 
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -33,7 +34,7 @@ RequestFacts = tuple[str, str]
 
 
 class Scene:
-    """A server, the operator on it as `config/deploy` runs it, and a person."""
+    """A server, the operator as `config/deploy` runs it, and a user."""
 
     def __init__(self, server: ApiServer, manager: Manager, person: Client) -> None:
         self.server = server
@@ -48,7 +49,7 @@ class Scene:
                     "apiVersion": "v1",
                     "kind": "Pod",
                     "metadata": {"name": f"{name}-{number}", "namespace": "shop", **metadata},
-                    # Nobody plays kubelet: these pods are gone as soon as they are evicted.
+                    # There are no kubelets: these pods are removed when they are evicted.
                     "spec": {
                         "nodeName": name,
                         "terminationGracePeriodSeconds": 0,
@@ -65,15 +66,15 @@ class Scene:
         self._person.resource(resource).patch(name, {"spec": spec})
 
     def vacate(self) -> None:
-        """Take the lease away, so that the next leader makes it."""
+        """Delete the lease, so that the next leader creates it."""
         self._person.resource(LEASES).delete(LEASE, NAMESPACE)
 
     def let_go(self, pod: str) -> None:
-        """Take the finalizers off a pod."""
+        """Remove the finalizers of a pod."""
         self._person.resource(PODS).patch(pod, {"metadata": {"finalizers": None}}, "shop")
 
     def count_of(self, reason: str) -> int:
-        """How often an event has happened, as far as the server was told."""
+        """Return how often an event has happened according to the server."""
         events = self.server.list("events", group="events.k8s.io")
         found = next((event for event in events if event["reason"] == reason), None)
         return int((found.get("series") or {"count": 1})["count"]) if found else 0
@@ -92,7 +93,7 @@ class Scene:
         return str(found.get("status", {}).get("phase", ""))
 
     def wait_until(self, reached: Callable[[], bool]) -> None:
-        """Wait for a state of the objects; looked at after each write."""
+        """Wait for a state of the objects, checked after each write."""
         happened = threading.Event()
         withdraw = self.server.subscribe(lambda _: happened.set() if reached() else None)
         try:
@@ -103,7 +104,7 @@ class Scene:
 
 @contextmanager
 def operator_on(server: ApiServer) -> Iterator[Scene]:
-    """Run the operator until the scene is over; then wait until it has ended."""
+    """Run the operator until the scene is over, then wait until it has stopped."""
     stop = StopToken()
     election = LeaderElectionOptions(name=LEASE, namespace=NAMESPACE)
     with (
@@ -124,7 +125,7 @@ def operator_on(server: ApiServer) -> Iterator[Scene]:
 
 
 def play(scene: Scene) -> None:
-    """Let everything happen once for which the operator needs a right."""
+    """Run one scene for each permission that the operator needs."""
     succeed_a_leader(scene)
     roll_two_nodes_that_somebody_pauses(scene)
     fail_to_drain_a_node(scene)
@@ -134,7 +135,7 @@ def play(scene: Scene) -> None:
 
 
 def succeed_a_leader(scene: Scene) -> None:
-    """Let another one lead until the operator has asked to hear of the lease."""
+    """Let another process lead until the operator watches the lease."""
     wanted = {("list", "leases"), ("get", "leases")}
     wait_for("the candidate", lambda: wanted <= {asked(r) for r in scene.server.audit}, LIMIT)
     scene.vacate()
@@ -143,7 +144,7 @@ def succeed_a_leader(scene: Scene) -> None:
 def roll_two_nodes_that_somebody_pauses(scene: Scene) -> None:
     scene.node("a", {})
     scene.node("b")
-    # The first answer to a create got lost, and the request was sent again.
+    # The first response to a create was lost, and the request was sent again.
     scene.server.faults.add(
         Fault(verb="create", resource="nodereplacements", status=409, reason="AlreadyExists")
     )
@@ -152,7 +153,7 @@ def roll_two_nodes_that_somebody_pauses(scene: Scene) -> None:
     scene.wait_until(lambda: len(scene.all(NODE_REPLACEMENTS)) == 2)
     scene.patch(NODE_ROLLOUTS, "roll", paused=False)
     scene.wait_until(lambda: scene.phase(NODE_ROLLOUTS, "roll") == "Completed")
-    # Its time to live is up at once: the operator deletes it.
+    # Its time to live expires immediately: the operator deletes it.
     scene.patch(NODE_ROLLOUTS, "roll", ttlSecondsAfterFinished=0)
     scene.wait_until(lambda: scene.find(NODE_ROLLOUTS, "roll") is None)
 
@@ -173,8 +174,8 @@ def replace_a_node_by_hand(scene: Scene) -> None:
 
 
 def drain_a_node_by_hand(scene: Scene) -> None:
-    # A pod that outlives its DaemonSet for as long as somebody holds it: is the
-    # DaemonSet gone, or only late in the cache?
+    # A pod outlives its DaemonSet because of a finalizer: the operator has to find out
+    # whether the DaemonSet was deleted or the cache is late.
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "uid": "u"}
     held = {"ownerReferences": [owner | {"controller": True}], "finalizers": ["example.com/held"]}
     scene.node("drained", held)
@@ -188,9 +189,13 @@ def drain_a_node_by_hand(scene: Scene) -> None:
 
 def repeat_an_event(scene: Scene) -> None:
     node = scene.find(NODES, "a")
+
+    def has_happened(count: int) -> bool:
+        return scene.count_of("Repeated") == count
+
     for count in (1, 2):
         scene.manager.recorder.record(NODES, node, EventType.NORMAL, "Repeated", "again")
-        scene.wait_until(lambda count=count: scene.count_of("Repeated") == count)
+        scene.wait_until(partial(has_happened, count))
 
 
 def asked(record: AuditRecord) -> RequestFacts:
@@ -201,7 +206,7 @@ def asked(record: AuditRecord) -> RequestFacts:
 
 
 def held_lease() -> dict[str, Any]:
-    """The lease in the hands of another process."""
+    """Return the lease, held by another process."""
     now = format_micro_time(SYSTEM_CLOCK.now())
     return {
         "apiVersion": "coordination.k8s.io/v1",
@@ -217,7 +222,7 @@ def held_lease() -> dict[str, Any]:
 
 
 def is_granted(record: AuditRecord) -> bool:
-    """Whether a rule of the ClusterRole, or of a Role in the namespace, allows it."""
+    """Return whether a rule of the ClusterRole, or of a Role in the namespace, allows a request."""
     by_namespace = manager_rbac()
     rules = {"": by_namespace[""], record.namespace: by_namespace.get(record.namespace, ())}
     verb, target = asked(record)
@@ -230,14 +235,14 @@ def is_granted(record: AuditRecord) -> bool:
 
 
 @pytest.mark.rule("OP-62")
-def test_the_operator_uses_every_right_that_it_is_granted_and_no_other() -> None:
-    # Without streaming lists, as servers before 1.34: informers list, then watch.
+def test_the_operator_uses_every_granted_permission_and_no_other() -> None:
+    # Without streaming lists, as on servers before 1.34: informers list, then watch.
     with ApiServer(crds=manifests(), serve_streaming_lists=False) as server:
         server.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})
         server.install(held_lease())
         with operator_on(server) as scene:
             play(scene)
-    # Watches are in the audit when they have ended: that is, by now.
+    # The audit contains watches after they have ended, which they have by now.
     sent = [record for record in server.audit if record.user_agent == AGENT]
     assert [record for record in sent if not is_granted(record)] == []
     granted = {

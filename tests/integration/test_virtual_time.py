@@ -1,4 +1,4 @@
-"""Whole programs over virtual hours: the operator's manager, and a cluster at a real one's pace."""
+"""Whole programs over virtual hours: the operator's manager, and a cluster in real speed."""
 
 from datetime import datetime, timedelta
 from itertools import pairwise
@@ -56,7 +56,7 @@ def test_a_rollout_whose_pods_take_a_quarter_of_an_hour_completes_over_virtual_h
                 },
             }
             person.resource(NODE_ROLLOUTS.projected(dict)).create(rollout)
-            # Each node's pods start anew elsewhere before the next one is begun.
+            # Each node's pods have started on other nodes before the next node starts.
             clock.advance((SLOW.nodes - 1) * 15 * MINUTE)
             assert (
                 server.get("noderollouts", "all", group=NODE_ROLLOUTS.group)["status"]["phase"]
@@ -73,7 +73,7 @@ def test_a_rollout_whose_pods_take_a_quarter_of_an_hour_completes_over_virtual_h
 
 
 def assert_each_node_waits_for_the_pods_of_the_one_before(server: ApiServer) -> None:
-    """A drain takes minutes; that what it evicted runs elsewhere takes longer."""
+    """A drain takes minutes, and the start of the evicted pods on other nodes takes longer."""
     found = server.list("nodereplacements", group=NODE_ROLLOUTS.group)
     spans = sorted(
         (each["status"]["startTimestamp"], each["status"]["completionTimestamp"]) for each in found

@@ -1,4 +1,4 @@
-"""What definitions are read from, and what is no definition."""
+"""The sources of CustomResourceDefinitions, and invalid ones."""
 
 import json
 from pathlib import Path
@@ -61,7 +61,7 @@ def test_a_path_without_anything_is_an_error_unless_that_is_all_right(tmp_path: 
         load_definitions(definition("a"), missing)
     assert names(definition("a"), missing, missing_ok=True) == ["a"]
     missing.mkdir()
-    for missing_ok in (False, True):  # a folder that is there was meant to hold some
+    for missing_ok in (False, True):  # an existing folder must contain a definition
         with pytest.raises(ManifestError, match="crds: holds no CustomResourceDefinition"):
             load_definitions(missing, missing_ok=missing_ok)
 

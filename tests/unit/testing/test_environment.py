@@ -1,4 +1,4 @@
-"""Where tests run is what they were told, and they say so when that is no place to be."""
+"""The argument selects the server; an invalid argument is an error."""
 
 import socket
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_no_variable_and_no_default_file_chooses_the_cluster(
     assert list(api_server.audit) == []
 
 
-def test_what_is_neither_a_server_nor_a_file_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_unknown_server_is_refused_by_name(tmp_path: Path) -> None:
     with (
         pytest.raises(ConfigError, match="in-process, real, or the path of an existing kubeconfig"),
         environment(tmp_path / "reel"),
@@ -54,7 +54,7 @@ def test_what_is_neither_a_server_nor_a_file_is_refused_by_name(tmp_path: Path) 
 
 @pytest.mark.rule("TE-01")
 def test_a_cluster_that_does_not_answer_is_given_up_after_five_seconds(tmp_path: Path) -> None:
-    with socket.socket() as taken:  # bound, and nobody listens
+    with socket.socket() as taken:  # bound, but no process listens
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         clock = JumpingClock()

@@ -1,6 +1,7 @@
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from tests.cases.waiting import wait_for
@@ -45,7 +46,7 @@ def test_waiters_wake_at_their_own_deadlines(fake_clock: FakeClock) -> None:
 
 
 class PassedOnce(threading.Condition):
-    """Lets something happen when somebody looks at it for the first time: a sequence point."""
+    """Calls a function at the first access: a sequence point."""
 
     def __init__(self, happens: Callable[[], None]) -> None:
         super().__init__()
@@ -60,7 +61,9 @@ class PassedOnce(threading.Condition):
         return found
 
 
-def test_whom_a_thread_wakes_at_its_end_is_waited_for(fake_clock: FakeClock) -> None:
+def test_settle_waits_for_a_thread_that_was_notified_by_an_ended_thread(
+    fake_clock: FakeClock,
+) -> None:
     stop, may_end = StopToken(clock=fake_clock), threading.Event()
     threads = ThreadGroup("test", stop=stop, clock=fake_clock)
     first, heard = threading.Condition(), list[str]()
@@ -80,16 +83,19 @@ def test_whom_a_thread_wakes_at_its_end_is_waited_for(fake_clock: FakeClock) -> 
         with second:
             fake_clock.wait(second, None)
 
+    def is_waiting(number: int) -> bool:
+        return fake_clock.waiting() == number
+
     def end_the_speaker() -> None:
         may_end.set()
         speaker.join()
 
-    # By the time the second waiter is looked at, the first one has been.
+    # When the second waiter is checked, the first one has already been checked.
     second = PassedOnce(end_the_speaker)
     speaker = threads.start("speaker", speak)
     for number, wait in enumerate((listen, wait_at_second), start=1):
         threads.start(f"waiter-{number}", wait)
-        wait_for("it to wait", lambda number=number: fake_clock.waiting() == number)
+        wait_for("it to wait", partial(is_waiting, number))
     fake_clock.settle(threads=2)
     assert heard == ["the last word"]
     stop.stop()

@@ -1,4 +1,4 @@
-"""The fault proxy, in front of a server that is a pair of hands."""
+"""The fault proxy in front of a server socket that the test controls."""
 
 import contextlib
 import random
@@ -333,13 +333,13 @@ def test_it_stands_in_front_of_tls_without_knowing(
     with trusted.wrap_socket(plain, server_hostname="127.0.0.1") as secure:
         assert read(secure, 6) == b"secret"
         proxy.strike(WireFault(WireFaultKind.RESET))
-        with contextlib.suppress(ConnectionResetError):  # the TLS layer may call it an end
+        with contextlib.suppress(ConnectionResetError):  # the TLS layer may report it as an end
             assert secure.recv(1) == b""
     thread.join(LIMIT)
 
 
 class ConfigMap(Object, frozen=True):
-    """Nothing but its name."""
+    """An object with a name only."""
 
 
 def test_a_client_works_through_it() -> None:

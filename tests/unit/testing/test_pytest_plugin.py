@@ -1,4 +1,4 @@
-"""The plugin, as another team's tests use it; and what its fixtures cost."""
+"""The plugin in the tests of another project, and the cost of its fixtures."""
 
 import statistics
 import subprocess
@@ -102,7 +102,7 @@ def test_and_this_one_has_another(api_server: ApiServer) -> None:
 
 
 def check_and_mark(server: ApiServer) -> None:
-    """Fail on the second server that shows anything of the first."""
+    """Fail if the second server has an object of the first one."""
     assert server.list("nodes") == []
     assert list(server.audit) == []
     server.install(node("mine"))
@@ -116,7 +116,7 @@ def test_a_server_costs_less_than_starting_python() -> None:
         with ApiServer():
             pass
 
-    server()  # the first one compiles what all share
+    server()  # the first one compiles shared schemas
     assert median_time(server, 15) < median_time(interpreter, 5)
 
 

@@ -1,4 +1,4 @@
-"""The plugin's fixtures in virtual time, as a team has them that overrides `server_clock`."""
+"""The plugin's fixtures in virtual time, with an overridden `server_clock`."""
 
 import pytest
 
@@ -14,7 +14,7 @@ NODES: Resource[dict[str, object]] = Resource(
 )
 HOUR = 3600.0
 
-# It has a deadline every second and cache.
+# The check has a deadline every second for each cache.
 pytestmark = pytest.mark.usefixtures("no_detector")
 
 
@@ -24,7 +24,7 @@ def server_clock(fake_clock: FakeClock) -> Clock:
 
 
 class Hourly(Reconciler):
-    """Looks at each node every hour."""
+    """Reconciles each node every hour."""
 
     def __init__(self, clock: FakeClock) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Builders of the objects that decisions are about."""
+"""Builders of nodes, pods and workloads."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -28,7 +28,7 @@ def json_pod(
     spec: Mapping[str, object] | None = None,
     created: str = "2026-01-01T00:00:00Z",
 ) -> dict[str, Any]:
-    """Return a pod as the server keeps it."""
+    """Return a pod as JSON."""
     metadata: dict[str, Any] = {
         "name": name,
         "namespace": namespace,
@@ -57,19 +57,19 @@ def json_pod(
 
 @pytest.fixture
 def raw_pod() -> Callable[..., dict[str, Any]]:
-    """Make pods as JSON; see `json_pod`."""
+    """Return a builder of pods as JSON; see `json_pod`."""
     return json_pod
 
 
 @pytest.fixture
 def make_pod() -> Callable[..., Pod]:
-    """Make pods as controllers read them; see `json_pod`."""
+    """Return a builder of decoded pods; see `json_pod`."""
     return lambda *args, **options: msgspec.convert(json_pod(*args, **options), Pod)
 
 
 @pytest.fixture
 def make_node() -> Callable[..., Node]:
-    """Make ready nodes with room for `pods` pods and `cpu` processors."""
+    """Return a builder of ready nodes with capacity for `pods` pods and `cpu` processors."""
 
     def node(
         name: str = "node-1",
@@ -102,5 +102,5 @@ def make_node() -> Callable[..., Node]:
 
 @pytest.fixture
 def now() -> datetime:
-    """Return the present of these tests."""
+    """Return the current time of these tests."""
     return NOW

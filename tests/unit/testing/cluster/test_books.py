@@ -1,4 +1,4 @@
-"""Running counts are what counting everything anew would give."""
+"""The updated counts equal the counts of all objects."""
 
 import cProfile
 from collections import Counter
@@ -104,7 +104,7 @@ def counts_of(record: BudgetRecord | None) -> tuple[int, int, Counter[str]]:
 
 
 def calls(work: Callable[[], object]) -> int:
-    """Return how many functions are called meanwhile: the same on any machine."""
+    """Return the number of function calls, which is the same on any machine."""
     profile = cProfile.Profile()
     profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())

@@ -1,4 +1,4 @@
-"""A small cluster over the real in-process server, seen from outside through the API."""
+"""A small cluster on the in-process server, observed through the API."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -36,14 +36,14 @@ LIMIT = 30.0
 NEVER = Span(1e9, 1e9)
 DONE = "example.com/replace"
 HOST = "kubernetes.io/hostname"
-TEMPLATE = {
+TEMPLATE: dict[str, Any] = {
     "metadata": {"labels": {"app": "extra"}},
     "spec": {"containers": [{"name": "c", "image": "c:1"}]},
 }
 
 
 class Play:
-    """A cluster, a person with a client, and a way to wait for what happens."""
+    """A cluster, a client, and a way to wait for changes."""
 
     def __init__(self, server: ApiServer, client: Client, options: dict[str, Any]) -> None:
         self.server = server
@@ -60,7 +60,7 @@ class Play:
         self.nodes: ResourceClient[Node] = client.resource(NODES)
 
     def start(self, *, cordoned: str = "") -> None:
-        """Start; a cordon before that is one that no scheduler has missed."""
+        """Start the cluster; the scheduler knows a cordon from before the start."""
         self.cluster.populate()
         if cordoned:
             self.cordon(cordoned)
@@ -116,7 +116,7 @@ MakePlay = Callable[..., Play]
 
 @pytest.fixture
 def make_play() -> Iterator[MakePlay]:
-    """Make a cluster of six nodes; everything is stopped in the end."""
+    """Provide a cluster of six nodes; stop it at the end."""
     plays: list[Play] = []
     with ApiServer() as server, a_client(server) as client:
 
@@ -135,7 +135,7 @@ def a_client(server: ApiServer) -> Client:
 
 @pytest.fixture
 def play(make_play: MakePlay) -> Play:
-    """Return a cluster that runs."""
+    """Return a running cluster."""
     play = make_play()
     play.start()
     return play
@@ -307,7 +307,8 @@ def test_workloads_that_a_person_creates_come_up(play: Play) -> None:
 
     def status() -> dict[str, Any]:
         found = play.server.get("deployments", "extra", "default", group="apps")
-        return found.get("status", {})
+        status: dict[str, Any] = found.get("status", {})
+        return status
 
     play.wait_until(lambda: status().get("availableReplicas") == 3)
     assert status()["conditions"][0]["type"] == "Available"
@@ -350,7 +351,8 @@ def test_a_job_runs_to_its_end(make_play: MakePlay) -> None:
 
 def job_status(play: Play, name: str) -> dict[str, Any]:
     found: dict[str, Any] = play.server.get("jobs", name, "default", group="batch")
-    return found.get("status", {})
+    status: dict[str, Any] = found.get("status", {})
+    return status
 
 
 def test_a_job_whose_pods_fail_too_often_fails_and_takes_the_others_away(play: Play) -> None:
@@ -517,10 +519,10 @@ def replace_node(play: Play, node: str) -> None:
 
 
 class GivesUids(ApiServer):
-    """Gives every object a uid of its own, as a real server does, whatever it is told."""
+    """Assigns a new uid to every object, as a real server does."""
 
     def install(self, *manifests: Mapping[str, object]) -> None:
-        """Create objects without the uids that they bring."""
+        """Create objects without their given uids."""
         for manifest in manifests:
             metadata = {k: v for k, v in dict(manifest["metadata"]).items() if k != "uid"}  # type: ignore[call-overload]  # a dict
             super().install({**manifest, "metadata": metadata})

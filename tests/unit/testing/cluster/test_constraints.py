@@ -1,4 +1,4 @@
-"""Where pods may go for the sake of nodes' labels and of other pods."""
+"""The nodes that a pod may run on because of labels and of other pods."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -40,7 +40,7 @@ def spread(key: str, most: int = 1, **more: object) -> dict[str, Any]:
 
 @pytest.fixture
 def hosts(make_node: MakeNode) -> Placement:
-    """Books of four nodes, two in each of two zones."""
+    """Return a placement with four nodes, two in each of two zones."""
     placement = Placement()
     for number in range(4):
         name = f"node-{number}"
@@ -155,7 +155,7 @@ def test_pods_that_want_to_be_together_are_and_the_first_of_them_may_go_anywhere
 def test_pods_are_spread_evenly_over_zones_as_far_as_there_is_room(
     make_pod: MakePod, hosts: Placement, make_node: MakeNode
 ) -> None:
-    for name in ("node-2", "node-3"):  # zone b has room for one pod
+    for name in ("node-2", "node-3"):  # zone b has capacity for one pod
         labels = {ZONE: "b", HOST: name}
         hosts.set_node(make_node(name, pods=int(name == "node-2"), labels=labels))
     chosen = [

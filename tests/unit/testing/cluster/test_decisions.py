@@ -1,4 +1,4 @@
-"""What the workload controllers decide."""
+"""The decisions of the workload controllers."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -244,7 +244,7 @@ def test_each_further_failure_doubles_the_wait_and_a_success_ends_it(make_pod: M
     for number in range(8):
         step = jobs.plan(wanted, [make_pod(f"pod-{number}", phase="Failed")], ())
         backoff.note(step, 100.0)
-        backoff.note(step, 105.0)  # what was noted counts once
+        backoff.note(step, 105.0)  # a recorded end counts once
         waits.append(backoff.remaining(100.0, speed=1.0))
     assert waits == [10.0, 20.0, 40.0, 80.0, 160.0, 320.0, 600.0, 600.0]
     assert backoff.remaining(130.0, speed=10.0) == 30.0

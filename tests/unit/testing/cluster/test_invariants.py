@@ -1,4 +1,4 @@
-"""The checker finds what must never happen, and nothing else."""
+"""The checker reports violated invariants, and nothing else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +16,7 @@ OPERATOR = "navarchos-manager/1.0"
 
 
 class Feed:
-    """Plays the server: turns states into changes."""
+    """Plays the server: converts states to changes."""
 
     def __init__(self, checker: InvariantChecker) -> None:
         self._checker = checker

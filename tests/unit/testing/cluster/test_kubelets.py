@@ -1,4 +1,4 @@
-"""The simulator's kubelets on a cluster where other nodes have kubelets of their own."""
+"""The simulated kubelets on a cluster where other nodes have another kubelet."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -27,7 +27,7 @@ OURS = {"kubelet": "simulated"}
 
 
 class Scene:
-    """A server, kubelets that serve some nodes, and a way to wait for what they do."""
+    """A server, kubelets for some nodes, and a way to wait for their writes."""
 
     def __init__(self, server: ApiServer) -> None:
         self.server = server
@@ -53,7 +53,7 @@ class Scene:
 
 
 def start(scene: Scene, cleanup: ExitStack, **options: Any) -> None:
-    """Run kubelets for the nodes that are labelled for them, until the end of the test."""
+    """Run kubelets for the labelled nodes until the end of the test."""
     stop = StopToken()
     config = ClientConfig(scene.server.url)
     clients = {agent: cleanup.enter_context(Client(config)) for agent in Agent}
@@ -97,7 +97,7 @@ def test_nodes_that_are_not_served_are_left_alone(scene: Scene, cleanup: ExitSta
     start(scene, cleanup)
     scene.wait_until(lambda: scene.phases()["c"] == "Running")
     scene.wait_until(lambda: bool(scene.all("kube-system")))
-    # What comes later is done later: by then the others would have had their turn.
+    # Requests are handled in order: the earlier pods would have been started by now.
     scene.pod("d", "ours")
     scene.wait_until(lambda: scene.phases()["d"] == "Running")
     assert scene.phases() == {"a": "Pending", "b": "Pending", "c": "Running", "d": "Running"}
@@ -106,7 +106,7 @@ def test_nodes_that_are_not_served_are_left_alone(scene: Scene, cleanup: ExitSta
 
 def test_a_pod_keeps_the_pace_that_its_annotations_tell(scene: Scene, cleanup: ExitStack) -> None:
     scene.pod("told", "ours", **{STARTS_AFTER: "1ms", TERMINATES_AFTER: "1ms"})
-    scene.pod("untold", "ours", **{RUNS_FOR: "1ms"})  # only pods of Jobs come to an end
+    scene.pod("untold", "ours", **{RUNS_FOR: "1ms"})  # only pods of Jobs finish
     start(scene, cleanup, pod_start=NEVER, pod_termination=NEVER)
     scene.wait_until(lambda: scene.phases()["told"] == "Running")
     assert scene.phases()["untold"] == "Pending"

@@ -1,4 +1,4 @@
-"""Where pods go."""
+"""The node that the scheduler selects for a pod."""
 
 from collections import Counter
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What happens to a pod next, and when."""
+"""The stages of a pod and their times."""
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -96,7 +96,7 @@ def test_a_cordon_shows_as_a_taint_and_goes_with_it(make_node: Callable[..., Nod
 def test_a_node_that_is_ready_loses_the_taint_that_it_is_not(
     make_node: Callable[..., Node],
 ) -> None:
-    """Admission of a real server gives every new node that taint."""
+    """Admission of a real server adds that taint to every new node."""
     fresh = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     gpu = {"key": "gpu", "effect": "NoSchedule"}
     kept = Taint("gpu", effect="NoSchedule")

@@ -1,4 +1,4 @@
-"""What a new cluster looks like."""
+"""The objects of a new cluster."""
 
 from collections import Counter
 from collections.abc import Iterable

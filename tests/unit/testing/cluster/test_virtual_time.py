@@ -1,4 +1,4 @@
-"""A cluster lives in virtual time: hours pass when the test says so, and not before."""
+"""A cluster in virtual time: hours pass only when the test moves the clock."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,8 +19,7 @@ from navarchos.testing.cluster.kinds import JOBS, NODES, PODS
 from navarchos.testing.cluster.pod_lifecycle import RUNS_FOR, TERMINATES_AFTER
 from navarchos.threads import ThreadGroup
 
-# It looks every second whether somebody has changed cached objects: six hours of rest would be
-# one deadline after the other.
+# The check of cached objects runs every second: six idle hours would be 21,600 deadlines.
 pytestmark = pytest.mark.usefixtures("no_detector")
 
 MINUTE, HOUR = 60.0, 3600.0
@@ -39,7 +38,7 @@ SETTINGS: dict[str, Any] = {
 
 
 class Play:
-    """A cluster in virtual time, and a person with a client."""
+    """A cluster in virtual time, and a client."""
 
     def __init__(self, clock: FakeClock, server: ApiServer, cluster: Cluster) -> None:
         self.clock = clock
@@ -179,7 +178,7 @@ def test_hours_of_rest_write_nothing(play: Play) -> None:
 
 
 def history() -> Counter[tuple[float, str, str, str]]:
-    """Return what becomes of nodes and pods in an eventful hour, and when."""
+    """Return the changes of nodes and pods in an hour with many events, with their times."""
     seen: Counter[tuple[float, str, str, str]] = Counter()
     with playing() as play:
 

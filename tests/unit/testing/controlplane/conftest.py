@@ -1,4 +1,4 @@
-"""Programs that are only pretended."""
+"""Fake programs."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +10,7 @@ from navarchos.testing.controlplane.tools import Tool, Version, parse_version
 
 @pytest.fixture
 def make_program() -> Callable[[Path, str, str], Path]:
-    """Write a shell script that calls itself some version."""
+    """Write a shell script that reports a version."""
 
     def make(directory: Path, name: str, version: str) -> Path:
         directory.mkdir(parents=True, exist_ok=True)
@@ -24,5 +24,5 @@ def make_program() -> Callable[[Path, str, str], Path]:
 
 @pytest.fixture
 def version_in_file() -> Callable[[Tool, Path], Version | None]:
-    """Read the version that a pretended program would tell."""
+    """Return the version that a fake program reports."""
     return lambda _, path: parse_version(path.read_text())

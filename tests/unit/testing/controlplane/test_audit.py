@@ -89,7 +89,7 @@ def test_records_look_as_those_of_the_in_process_server(log: AuditLog, writer: W
 @pytest.mark.parametrize(
     ("code", "decision", "lacks_the_right"),
     [(201, "allow", False), (403, "allow", False), (403, "forbid", True), (401, "", True)],
-    ids=["granted", "a webhook said no", "no right", "nobody known"],
+    ids=["granted", "a webhook said no", "no right", "unknown user"],
 )
 def test_what_admission_refuses_is_no_want_of_a_right(
     log: AuditLog, writer: Writer, code: int, decision: str, lacks_the_right: bool

@@ -1,4 +1,4 @@
-"""What needs no server to be seen."""
+"""The parts of the control plane that need no server."""
 
 from pathlib import Path
 

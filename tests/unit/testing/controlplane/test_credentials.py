@@ -33,7 +33,7 @@ def strict(context: ssl.SSLContext) -> ssl.SSLContext:
 
 
 def shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, host: str) -> ssl.SSLObject:
-    """Connect the two in memory; returns the server's end."""
+    """Connect client and server in memory and return the server's end."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     left = client.wrap_bio(to_client, to_server, server_hostname=host)
     right = server.wrap_bio(to_server, to_client, server_side=True)

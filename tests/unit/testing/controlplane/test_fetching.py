@@ -1,4 +1,4 @@
-"""Releases over HTTP, from a server that does all that goes wrong."""
+"""Releases over HTTP, from a server that fails in every way."""
 
 import errno
 import hashlib
@@ -30,13 +30,13 @@ def page(body: bytes, *, status: str = "200 OK", length: int | None = None) -> b
 
 @dataclass
 class Publisher:
-    """Answers with raw bytes, by path, and hangs up."""
+    """Responds with raw bytes by path and closes the connection."""
 
     url: str
     answers: dict[str, bytes] = field(default_factory=dict)
 
     def publish(self, checksum: bytes, file: bytes, *, member: str = "") -> Release:
-        """Serve these two answers."""
+        """Serve these two responses."""
         self.answers |= {"/checksum": checksum, "/file": file}
         return Release(f"{self.url}/file", f"{self.url}/checksum", str.strip, member=member)
 
@@ -51,7 +51,7 @@ def publisher(monkeypatch: pytest.MonkeyPatch) -> Iterator[Publisher]:
             self.close_connection = True
 
         def log_message(self, *words: object) -> None:
-            """Say nothing."""
+            """Do not log."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         made = Publisher(f"http://127.0.0.1:{server.server_port}")

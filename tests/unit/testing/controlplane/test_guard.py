@@ -1,4 +1,4 @@
-"""The guard, with processes that only wait."""
+"""The guard with processes that only wait."""
 
 import json
 import os
@@ -17,7 +17,7 @@ from navarchos.testing.controlplane.guard import Guard
 WAITS = (sys.executable, "-c", "import signal; signal.pause()")
 LATE = 30.0
 
-# A test run that holds servers, tells who they are, and is then killed.
+# A test run that starts servers, prints their process ids, and is then killed.
 HOLDER = f"""
 import json, sys
 from navarchos.testing.controlplane.guard import Guard
@@ -38,7 +38,7 @@ def guard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Guard]:
 
 
 def wait_until_ended(pid: int) -> None:
-    """Wait for the end of a process that is not our child."""
+    """Wait for the end of a process that is not a child of this one."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -20,7 +20,7 @@ VersionOf = Callable[[Tool, Path], Version | None]
 
 
 class World:
-    """Ways to get programs that do as they are told."""
+    """A fake download and a fake build."""
 
     def __init__(self, directory: Path, version_of: VersionOf) -> None:
         self.cache = Cache(directory / "cache")

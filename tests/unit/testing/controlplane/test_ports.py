@@ -1,4 +1,4 @@
-"""Ports that servers of ours take later."""
+"""Ports that are reserved for servers that start later."""
 
 import errno
 import socket
@@ -13,7 +13,7 @@ IP_LOCAL_PORT_RANGE = 51  # linux/in.h since 6.3; the socket module does not nam
 
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux", reason="elsewhere nobody listens beside a bound socket"
+    sys.platform != "linux", reason="only Linux allows listening on a bound port"
 )
 
 
@@ -26,7 +26,7 @@ def port() -> Iterator[HeldPort]:
 
 @pytest.fixture
 def asker(port: HeldPort) -> Iterator[socket.socket]:
-    """A socket to which the kernel can give no other port than this one."""
+    """A socket for which the kernel can choose only this port."""
     only = (port.number << 16 | port.number).to_bytes(4, sys.byteorder)
     with socket.socket() as asker:
         try:

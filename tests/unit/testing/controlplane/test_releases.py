@@ -76,7 +76,7 @@ def test_a_host_that_is_not_there_is_asked_once(
 ) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))  # bound and not listening: nobody else answers
+        unused.bind(("127.0.0.1", 0))  # bound but not listening: no other process can answer
         url = f"http://127.0.0.1:{unused.getsockname()[1]}"
         release = Release(f"{url}/file", f"{url}/checksum", str.strip)
         releases = Releases()
