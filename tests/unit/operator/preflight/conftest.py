@@ -1,4 +1,4 @@
-"""Clusters for plans: a healthy one, and whatever a test adds to it."""
+"""A healthy cluster for plans, to which tests add objects and faults."""
 
 import json
 from collections.abc import Callable
@@ -30,11 +30,11 @@ T = TypeVar("T")
 OLD = "2026-01-01T11:00:00Z"
 
 REPLICAS = ("example.org/v1", "Replicas", "")
-"""A kind that the server does not know: it collects no pods whose owner it cannot find."""
+"""A kind that the server does not know, so that it does not garbage-collect its pods."""
 
 
 class Scripted:
-    """Answers some paths itself: kinds that the in-process server does not have."""
+    """A transport that answers some paths itself: kinds that the in-process server lacks."""
 
     def __init__(self, inner: PooledTransport, answers: dict[str, tuple[int, Any]]) -> None:
         self._inner = inner
@@ -55,7 +55,7 @@ class Scripted:
 
 @dataclass
 class Cluster:
-    """Three nodes; on `old`, which is to be replaced, a pod that may go."""
+    """Three nodes. The rollout replaces the node `old`, which has one evictable pod."""
 
     objects: dict[tuple[str, str], dict[str, Any]] = field(default_factory=dict)
     spec: dict[str, Any] = field(default_factory=lambda: {"nodeNames": [{"name": "old"}]})
@@ -199,7 +199,7 @@ class Cluster:
         return self.add(f"{GROUP}/v1alpha1", "NodeRollout", name, "", spec=spec)
 
     def plan(self) -> PredictedRollout:
-        """Plan from the objects as they are; no server is asked."""
+        """Predict from the objects, without a server."""
         metadata = {"name": "roll", "uid": "uid-roll"}
         rollout = msgspec.convert({"metadata": metadata, "spec": self.spec}, NodeRollout)
         claims, volumes = self._of(VOLUME_CLAIMS), self._of(PERSISTENT_VOLUMES)
@@ -225,7 +225,7 @@ class Cluster:
         return [msgspec.convert(each, resource.type) for each in named]
 
     def plan_on_server(self) -> PredictedRollout:
-        """Put the cluster on a server, and plan from what that says."""
+        """Install the objects on a server, and predict from what `collect` returns."""
         with ApiServer(crds=manifests()) as server:
             server.install(*self.objects.values())
             for fault in self.faults:
@@ -240,11 +240,6 @@ class Cluster:
                 (predicted,) = predict([made], collect(client, [made], now), now)
             self.requests = dict(server.requests)
         return predicted
-
-
-@pytest.fixture
-def cluster() -> Cluster:
-    return Cluster()
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.operator.conftest import Make
 
 from navarchos.drain import Budget
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeRollout, RolloutPhase, Step
@@ -11,14 +12,16 @@ from navarchos.operator.nodes import Node
 from navarchos.operator.preflight import ClusterState, PredictedRollout, Severity, predict
 from navarchos.operator.preflight.kinds import PlanNode, PlanPod
 
+Json = dict[str, Any]
+
 OWNED = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs"}
 DAEMON = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "logs", "uid": "ds"}
 READY = [{"type": "Ready", "status": "True"}]
 AGO = "2026-01-01T11:00:00Z"
 
 
-def pod(name: str, node: str = "bad", **fields: Any) -> PlanPod:
-    given = {
+def pod(name: str, node: str = "bad", **fields: Json) -> PlanPod:
+    given: dict[str, Json] = {
         "metadata": {
             "name": name,
             "namespace": "shop",
@@ -35,7 +38,7 @@ def pod(name: str, node: str = "bad", **fields: Any) -> PlanPod:
     return msgspec.convert(given, PlanPod)
 
 
-def machine(node: Node) -> PlanNode:
+def plan_node(node: Node) -> PlanNode:
     given = {**msgspec.to_builtins(node), "status": {"conditions": READY}}
     return msgspec.convert(given, PlanNode)
 
@@ -57,11 +60,11 @@ def budget(name: str = "web", *, policy: str = "", app: str = "web", **status: i
 NEVER = budget(disruptionsAllowed=0, currentHealthy=2, desiredHealthy=2, expectedPods=2)
 EXHAUSTED = budget(disruptionsAllowed=0, currentHealthy=2, desiredHealthy=2, expectedPods=3)
 ALLOWS = budget(disruptionsAllowed=1, currentHealthy=3, desiredHealthy=2, expectedPods=3)
-UNREADY = {"status": {"conditions": []}}
+UNREADY: dict[str, Json] = {"status": {"conditions": []}}
 
 
-def run(make: Any, state: dict[str, Any], **drain: Any) -> PredictedRollout:
-    nodes = [machine(make.node("bad")), machine(make.node("good"))]
+def run(make: Make, state: dict[str, Any], **drain: Any) -> PredictedRollout:
+    nodes = [plan_node(make.node("bad")), plan_node(make.node("good"))]
     rollout = make.rollout(phase=None, nodeSelectors=[{"matchAll": True}], drain=drain)
     daemon_sets = frozenset({("shop", "logs")})
     given = {"daemon_sets": daemon_sets, **state}
@@ -121,8 +124,8 @@ def run(make: Any, state: dict[str, Any], **drain: Any) -> PredictedRollout:
         ([pod("a", metadata={"deletionTimestamp": AGO})], [], {}, "StuckTerminating", "Delays"),
     ],
 )
-def test_a_fault_is_found_on_the_node_that_has_it_and_on_no_other(
-    make: Any,
+def test_a_fault_is_found_only_on_its_node(
+    make: Make,
     pods: list[PlanPod],
     budgets: list[Budget],
     drain: dict[str, Any],
@@ -150,33 +153,33 @@ def test_a_fault_is_found_on_the_node_that_has_it_and_on_no_other(
         ([pod("a", metadata={"labels": {"app": "no"}})], [NEVER], {}),
     ],
 )
-def test_what_is_no_fault_gives_no_alarm(
-    make: Any, pods: list[PlanPod], budgets: list[Budget], drain: dict[str, Any]
+def test_a_healthy_pod_gives_no_finding(
+    make: Make, pods: list[PlanPod], budgets: list[Budget], drain: dict[str, Any]
 ) -> None:
     predicted = run(make, {"pods": pods, "budgets": budgets}, **drain)
     assert [node.findings for node in predicted.nodes] == [(), ()]
     assert not predicted.is_blocked
 
 
-def test_a_namespace_in_deletion_is_waited_for(make: Any) -> None:
+def test_a_terminating_namespace_delays_the_drain(make: Make) -> None:
     state = {"pods": [pod("a")], "budgets": [NEVER], "terminating": frozenset({"shop"})}
     (bad, good) = run(make, state).nodes
     assert [f.reason for f in bad.findings] == ["NamespaceTerminating"]
     assert [f.reason for f in good.findings] == ["NamespaceTerminating"]
 
 
-def test_names_and_selectors_that_match_nothing_are_said(make: Any) -> None:
+def test_names_and_selectors_without_a_node_are_reported(make: Make) -> None:
     rollout = make.rollout(phase=None, nodeNames=[{"name": "typo"}])
-    (predicted,) = predict([rollout], ClusterState(nodes=[machine(make.node("a"))]), make.now)
+    (predicted,) = predict([rollout], ClusterState(nodes=[plan_node(make.node("a"))]), make.now)
     assert [f.reason for f in predicted.findings] == ["NoNodesMatched", "NodeNotFound"]
     assert not predicted.is_blocked
 
 
-def test_order_and_starts_are_those_of_the_operator(make: Any) -> None:
+def test_order_and_start_follow_the_priorities(make: Make) -> None:
     nodes = [
-        machine(make.node("old", created=-9000)),
-        machine(make.node("first")),
-        machine(make.node("young")),
+        plan_node(make.node("old", created=-9000)),
+        plan_node(make.node("first")),
+        plan_node(make.node("young")),
     ]
     rollout = make.rollout(
         phase=None,
@@ -191,12 +194,12 @@ def test_order_and_starts_are_those_of_the_operator(make: Any) -> None:
     ]
 
 
-def test_another_rollout_of_a_higher_priority_goes_first(make: Any) -> None:
+def test_another_rollout_with_a_higher_priority_starts_first(make: Make) -> None:
     other = make.rollout("other")
     busy = make.replacement("b", rollout="other", step=Step.DRAINING, replacement={"priority": 9})
     rollout = make.rollout("mine", phase=None, nodeNames=[{"name": "a"}])
     state = ClusterState(
-        nodes=[machine(make.node("a")), machine(make.node("b"))],
+        nodes=[plan_node(make.node("a")), plan_node(make.node("b"))],
         rollouts=[other],
         replacements=[busy],
     )
@@ -204,7 +207,7 @@ def test_another_rollout_of_a_higher_priority_goes_first(make: Any) -> None:
     assert [n.starts for n in predicted.nodes] == ["HigherPriority"]
 
 
-def test_a_rollout_under_way_is_foreseen_from_where_it_stands(make: Any) -> None:
+def test_an_existing_rollout_is_predicted_from_its_current_state(make: Make) -> None:
     rollout: NodeRollout = make.rollout(
         phase=RolloutPhase.IN_PROGRESS,
         nodes=("a", "b", "c"),
@@ -216,7 +219,7 @@ def test_a_rollout_under_way_is_foreseen_from_where_it_stands(make: Any) -> None
         make.replacement("c"),
     ]
     state = ClusterState(
-        nodes=[machine(make.node(name)) for name in "abc"],
+        nodes=[plan_node(make.node(name)) for name in "abc"],
         rollouts=[rollout],
         replacements=children,
         drains=[make.drain(children[1], phase=DrainPhase.DRAINING)],
@@ -228,7 +231,7 @@ def test_a_rollout_under_way_is_foreseen_from_where_it_stands(make: Any) -> None
     ]
 
 
-def test_budgets_that_bite_are_told_from_those_that_do_not(make: Any) -> None:
+def test_only_budgets_that_block_are_marked(make: Make) -> None:
     state = {
         "pods": [pod("a"), pod("b", metadata={"labels": {"app": "easy"}})],
         "budgets": [NEVER, budget("easy", app="easy", disruptionsAllowed=2)],
@@ -240,7 +243,7 @@ def test_budgets_that_bite_are_told_from_those_that_do_not(make: Any) -> None:
     ]
 
 
-def test_a_drain_spec_that_cannot_work_blocks(make: Any) -> None:
+def test_an_invalid_drain_spec_blocks(make: Make) -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
     predicted = run(make, {}, podSelector=selector)
     assert [(f.reason, f.severity) for f in predicted.findings] == [("InvalidSpec", "Blocks")]

@@ -1,119 +1,120 @@
-"""Clusters with one fault each, and beside each the same one in health.
+"""Clusters with one fault each, and for each fault a healthy twin.
 
-`navarchos plan` has to find every fault, and has to be silent about every healthy twin.
+`navarchos plan` must find every fault, and must find nothing in a healthy twin.
 """
 
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
+from tests.unit.operator.preflight.conftest import Cluster
 
 from navarchos.operator.api.v1alpha1 import GROUP
 from navarchos.operator.preflight import PlanFinding, PredictedRollout, Severity
 from navarchos.testing.apiserver import Fault
 
-Make = Callable[[], Any]
-Prepare = Callable[[Any, bool], None]
-"""Makes a cluster faulty, or else as much like that as a healthy one can be."""
+Make = Callable[[], Cluster]
+Prepare = Callable[[Cluster, bool], None]
+"""Adds a fault to a cluster; or, if the flag is False, the most similar healthy state."""
 
 FAULTS: dict[str, tuple[str, Severity, Prepare]] = {}
-ASKED: set[str] = set()
-"""Those that are found by asking a server."""
+ON_SERVER: set[str] = set()
+"""The faults that are only found on a server."""
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 CONTROL_PLANE = {"node-role.kubernetes.io/control-plane": ""}
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 
 
-def fault(reason: str, severity: Severity, *, asked: bool = False) -> Callable[[Prepare], Prepare]:
+def fault(
+    reason: str, severity: Severity, *, on_server: bool = False
+) -> Callable[[Prepare], Prepare]:
     def register(prepare: Prepare) -> Prepare:
         FAULTS[prepare.__name__] = (reason, severity, prepare)
-        if asked:
-            ASKED.add(prepare.__name__)
+        if on_server:
+            ON_SERVER.add(prepare.__name__)
         return prepare
 
     return register
 
 
-def planned(name: str, cluster: Any, *, broken: bool) -> PredictedRollout:
+def planned(name: str, cluster: Cluster, *, broken: bool) -> PredictedRollout:
     FAULTS[name][2](cluster, broken)
-    predicted = cluster.plan_on_server() if name in ASKED else cluster.plan()
-    assert isinstance(predicted, PredictedRollout)
+    predicted = cluster.plan_on_server() if name in ON_SERVER else cluster.plan()
     return predicted
 
 
 @fault("BudgetNeverAllows", Severity.BLOCKS)
-def impossible_budget(cluster: Any, broken: bool) -> None:
+def impossible_budget(cluster: Cluster, broken: bool) -> None:
     cluster.budget("web", healthy=2, desired=2 if broken else 1)
 
 
 @fault("BudgetExhausted", Severity.DELAYS)
-def budget_without_room(cluster: Any, broken: bool) -> None:
+def exhausted_budget(cluster: Cluster, broken: bool) -> None:
     cluster.budget("web", healthy=2 if broken else 3, desired=2, expected=3)
 
 
 @fault("BudgetNotObserved", Severity.DELAYS)
-def budget_that_nobody_looks_at(cluster: Any, broken: bool) -> None:
+def unprocessed_budget(cluster: Cluster, broken: bool) -> None:
     cluster.budget("web", healthy=2, desired=1, observed=0 if broken else 1)
 
 
 @fault("MultipleBudgets", Severity.BLOCKS)
-def two_budgets_on_one_pod(cluster: Any, broken: bool) -> None:
+def two_budgets_of_one_pod(cluster: Cluster, broken: bool) -> None:
     cluster.budget("second", app="web" if broken else "second", healthy=2, desired=1)
 
 
 @fault("UnhealthyPodHeld", Severity.DELAYS)
-def crashing_pod_behind_a_budget(cluster: Any, broken: bool) -> None:
+def unready_pod_with_a_budget(cluster: Cluster, broken: bool) -> None:
     cluster.pod("web-1", app="web", ready=False)
     policy = "IfHealthyBudget" if broken else "AlwaysAllow"
     cluster.budget("web", healthy=1, desired=2, expected=3, policy=policy)
 
 
 @fault("UnmanagedPod", Severity.BLOCKS)
-def pod_without_a_controller(cluster: Any, broken: bool) -> None:
+def pod_without_a_controller(cluster: Cluster, broken: bool) -> None:
     cluster.pod("bare", owner=None if broken else ("example.org/v1", "Replicas", "bare"))
 
 
 @fault("LocalStorage", Severity.BLOCKS)
-def local_data(cluster: Any, broken: bool) -> None:
+def local_data(cluster: Cluster, broken: bool) -> None:
     cluster.spec["drain"] = {"deleteEmptyDirData": False}
     volume = {"name": "v", "emptyDir": {}} if broken else {"name": "v", "configMap": {"name": "c"}}
     cluster.pod("cache", volumes=[volume])
 
 
 @fault("DaemonSetGone", Severity.BLOCKS)
-def pod_of_a_daemon_set_that_is_gone(cluster: Any, broken: bool) -> None:
+def pod_of_a_deleted_daemon_set(cluster: Cluster, broken: bool) -> None:
     cluster.pod("late", owner=("apps/v1", "DaemonSet", "gone" if broken else "logs"))
 
 
 @fault("DaemonSetNotIgnored", Severity.BLOCKS)
-def daemon_set_that_refuses(cluster: Any, broken: bool) -> None:
+def daemon_set_that_is_not_ignored(cluster: Cluster, broken: bool) -> None:
     cluster.spec["drain"] = {"ignoreDaemonSets": not broken}
 
 
 @fault("NoCapacity", Severity.DELAYS)
-def no_room_for_one_pod(cluster: Any, broken: bool) -> None:
+def no_capacity_for_one_pod(cluster: Cluster, broken: bool) -> None:
     cluster.node("old", "a", cpu="16")
     cluster.pod("big", cpu="4500m" if broken else "3500m")
 
 
 @fault("NoCapacity", Severity.DELAYS)
-def no_room_for_all_pods_together(cluster: Any, broken: bool) -> None:
+def no_capacity_for_all_pods_together(cluster: Cluster, broken: bool) -> None:
     cluster.node("old", "a", cpu="16")
     for name in ("one", "two", "three"):
         cluster.pod(name, cpu="3" if broken else "1500m")
 
 
 @fault("NoOtherNode", Severity.DELAYS)
-def labels_that_no_other_node_has(cluster: Any, broken: bool) -> None:
+def labels_that_no_other_node_has(cluster: Cluster, broken: bool) -> None:
     cluster.node("old", "a", labels={"disk": "ssd"})
     cluster.node("far", "b", labels={} if broken else {"disk": "ssd"})
     cluster.pod("picky", nodeSelector={"disk": "ssd"})
 
 
 @fault("NoOtherNode", Severity.BLOCKS)
-def pod_that_names_its_node(cluster: Any, broken: bool) -> None:
+def pod_that_names_its_node(cluster: Cluster, broken: bool) -> None:
     values = ["old"] if broken else ["old", "far"]
     term = {"matchExpressions": [{"key": HOSTNAME, "operator": "In", "values": values}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
@@ -121,14 +122,14 @@ def pod_that_names_its_node(cluster: Any, broken: bool) -> None:
 
 
 @fault("NoOtherNode", Severity.DELAYS)
-def taints_on_all_other_nodes(cluster: Any, broken: bool) -> None:
+def taints_on_all_other_nodes(cluster: Cluster, broken: bool) -> None:
     taint = {"key": "team", "value": "b", "effect": "NoSchedule"}
     cluster.node("other", "a", taints=[taint])
     cluster.node("far", "b", taints=[taint if broken else {**taint, "effect": "PreferNoSchedule"}])
 
 
 @fault("NoOtherNode", Severity.DELAYS)
-def as_many_replicas_as_nodes(cluster: Any, broken: bool) -> None:
+def as_many_replicas_as_nodes(cluster: Cluster, broken: bool) -> None:
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "db"}}}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     for node in ("old", "other", "far") if broken else ("old", "other"):
@@ -136,7 +137,7 @@ def as_many_replicas_as_nodes(cluster: Any, broken: bool) -> None:
 
 
 @fault("NoOtherNode", Severity.DELAYS)
-def pods_that_exclude_others_from_their_nodes(cluster: Any, broken: bool) -> None:
+def pods_that_exclude_others_from_their_nodes(cluster: Cluster, broken: bool) -> None:
     term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "web"}}}
     apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
     for node in ("other", "far") if broken else ("other",):
@@ -144,7 +145,7 @@ def pods_that_exclude_others_from_their_nodes(cluster: Any, broken: bool) -> Non
 
 
 @fault("NoOtherNode", Severity.DELAYS)
-def cordons_on_all_other_nodes(cluster: Any, broken: bool) -> None:
+def cordons_on_all_other_nodes(cluster: Cluster, broken: bool) -> None:
     cluster.node("other", "a", unschedulable=True)
     cluster.node("far", "b", unschedulable=True)
     key = "node.kubernetes.io/unschedulable"
@@ -152,7 +153,7 @@ def cordons_on_all_other_nodes(cluster: Any, broken: bool) -> None:
     cluster.pod("web-1", app="web", tolerations=tolerations)
 
 
-def _volume(cluster: Any, key: str, value: str) -> None:
+def _volume(cluster: Cluster, key: str, value: str) -> None:
     term = {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
     cluster.add(
         "v1",
@@ -176,31 +177,31 @@ def _volume(cluster: Any, key: str, value: str) -> None:
 
 
 @fault("VolumeBound", Severity.DELAYS)
-def volume_in_a_zone_without_another_node(cluster: Any, broken: bool) -> None:
+def volume_in_a_zone_without_another_node(cluster: Cluster, broken: bool) -> None:
     cluster.node("other", "b" if broken else "a")
     _volume(cluster, ZONE, "a")
 
 
 @fault("VolumeBound", Severity.BLOCKS)
-def volume_on_the_node_itself(cluster: Any, broken: bool) -> None:
+def volume_on_the_node_itself(cluster: Cluster, broken: bool) -> None:
     _volume(cluster, HOSTNAME if broken else ZONE, "old" if broken else "a")
 
 
 @fault("DoNotEvict", Severity.NOTE)
-def pod_that_asks_to_stay(cluster: Any, broken: bool) -> None:
-    wish = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false" if broken else "true"}
-    cluster.pod("job", metadata={"annotations": wish})
+def pod_with_a_do_not_evict_annotation(cluster: Cluster, broken: bool) -> None:
+    annotations = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false" if broken else "true"}
+    cluster.pod("job", metadata={"annotations": annotations})
 
 
 @fault("NamespaceTerminating", Severity.DELAYS)
-def namespace_that_is_being_deleted(cluster: Any, broken: bool) -> None:
+def namespace_that_is_being_deleted(cluster: Cluster, broken: bool) -> None:
     deletion = {"deletionTimestamp": "2026-01-01T11:30:00Z"} if broken else {}
     spec = {"finalizers": ["kubernetes"]}
     cluster.add("v1", "Namespace", "shop", "", metadata=deletion, spec=spec)
 
 
-@fault("WebhookDenied", Severity.BLOCKS, asked=True)
-def webhook_that_refuses_evictions(cluster: Any, broken: bool) -> None:
+@fault("WebhookDenied", Severity.BLOCKS, on_server=True)
+def webhook_that_denies_evictions(cluster: Cluster, broken: bool) -> None:
     rule = {"apiGroups": [""], "operations": ["CREATE"], "resources": ["pods/eviction"]}
     hook = {"metadata": {"name": "guard"}, "webhooks": [{"name": "guard", "rules": [rule]}]}
     cluster.answers[WEBHOOKS] = (200, {"metadata": {}, "items": [hook]})
@@ -210,35 +211,35 @@ def webhook_that_refuses_evictions(cluster: Any, broken: bool) -> None:
 
 
 @fault("LongGracePeriod", Severity.DELAYS)
-def grace_period_beyond_the_timeout(cluster: Any, broken: bool) -> None:
+def grace_period_beyond_the_timeout(cluster: Cluster, broken: bool) -> None:
     cluster.pod("slow", terminationGracePeriodSeconds=1800 if broken else 600)
 
 
 @fault("PodFinalizer", Severity.DELAYS)
-def finalizer_on_a_pod(cluster: Any, broken: bool) -> None:
+def finalizer_on_a_pod(cluster: Cluster, broken: bool) -> None:
     held = "example.org/backup" if broken else "batch.kubernetes.io/job-tracking"
     cluster.pod("held", metadata={"finalizers": [held]})
 
 
 @fault("StuckTerminating", Severity.DELAYS)
-def pod_that_does_not_end(cluster: Any, broken: bool) -> None:
+def pod_that_does_not_terminate(cluster: Cluster, broken: bool) -> None:
     at = datetime.now(UTC) + timedelta(seconds=-600 if broken else 20)
     deletion = {"deletionTimestamp": f"{at:%Y-%m-%dT%H:%M:%SZ}", "deletionGracePeriodSeconds": 30}
     cluster.pod("going", metadata=deletion)
 
 
 @fault("NodeNotReady", Severity.DELAYS)
-def node_whose_kubelet_is_silent(cluster: Any, broken: bool) -> None:
+def node_that_is_not_ready(cluster: Cluster, broken: bool) -> None:
     cluster.node("old", "a", ready=not broken)
 
 
 @fault("CordonedBefore", Severity.NOTE)
-def foreign_cordon(cluster: Any, broken: bool) -> None:
+def foreign_cordon(cluster: Cluster, broken: bool) -> None:
     cluster.node("old", "a", unschedulable=broken)
 
 
 @fault("NodeBusy", Severity.NOTE)
-def two_rollouts_of_one_node(cluster: Any, broken: bool) -> None:
+def two_rollouts_of_one_node(cluster: Cluster, broken: bool) -> None:
     cluster.rollout("first", nodeNames=[{"name": "old"}])
     cluster.add(
         f"{GROUP}/v1alpha1",
@@ -250,53 +251,53 @@ def two_rollouts_of_one_node(cluster: Any, broken: bool) -> None:
 
 
 @fault("NodeNotFound", Severity.NOTE)
-def name_that_no_node_has(cluster: Any, broken: bool) -> None:
+def name_of_no_node(cluster: Cluster, broken: bool) -> None:
     cluster.spec["nodeNames"].append({"name": "typo" if broken else "far"})
 
 
 @fault("SelectorMatchesNothing", Severity.NOTE)
-def selector_that_matches_nothing(cluster: Any, broken: bool) -> None:
+def selector_that_matches_nothing(cluster: Cluster, broken: bool) -> None:
     cluster.spec["nodeSelectors"] = [{"matchLabels": {ZONE: "z" if broken else "b"}}]
 
 
 @fault("NothingMayStart", Severity.BLOCKS)
-def limit_of_no_node(cluster: Any, broken: bool) -> None:
+def max_concurrent_of_zero(cluster: Cluster, broken: bool) -> None:
     cluster.spec["strategy"] = {"maxConcurrent": 0 if broken else 1}
 
 
 @fault("NothingMayStart", Severity.NOTE)
-def share_that_is_no_node(cluster: Any, broken: bool) -> None:
+def percentage_that_rounds_to_zero(cluster: Cluster, broken: bool) -> None:
     cluster.spec["strategy"] = {"maxConcurrent": "0%" if broken else "1%"}
 
 
 @fault("ControlPlaneAlone", Severity.NOTE)
-def only_node_of_the_control_plane(cluster: Any, broken: bool) -> None:
+def single_control_plane_node(cluster: Cluster, broken: bool) -> None:
     cluster.node("old", "a", labels=CONTROL_PLANE)
     cluster.node("far", "b", labels={} if broken else CONTROL_PLANE)
 
 
 @fault("ControlPlaneNotReady", Severity.DELAYS)
-def control_plane_with_a_member_down(cluster: Any, broken: bool) -> None:
+def control_plane_node_that_is_not_ready(cluster: Cluster, broken: bool) -> None:
     cluster.node("old", "a", labels=CONTROL_PLANE)
     cluster.node("other", "a", labels=CONTROL_PLANE)
     cluster.node("far", "b", labels=CONTROL_PLANE, ready=not broken)
 
 
-@fault("Forbidden", Severity.BLOCKS, asked=True)
-def manager_without_its_rights(cluster: Any, broken: bool) -> None:
+@fault("Forbidden", Severity.BLOCKS, on_server=True)
+def manager_without_permissions(cluster: Cluster, broken: bool) -> None:
     cluster.add("v1", "ServiceAccount", "navarchos", "kube-system")
     path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
     cluster.answers[path] = (201, {"metadata": {}, "status": {"allowed": not broken}})
 
 
-@fault("NoEvictionApi", Severity.NOTE, asked=True)
-def server_without_evictions(cluster: Any, broken: bool) -> None:
+@fault("NoEvictionApi", Severity.NOTE, on_server=True)
+def server_without_evictions(cluster: Cluster, broken: bool) -> None:
     if broken:
         cluster.answers["/api/v1"] = (200, {"kind": "APIResourceList", "resources": []})
 
 
-@fault("ManagerNotRunning", Severity.DELAYS, asked=True)
-def manager_that_has_ended(cluster: Any, broken: bool) -> None:
+@fault("ManagerNotRunning", Severity.DELAYS, on_server=True)
+def manager_with_an_expired_lease(cluster: Cluster, broken: bool) -> None:
     renewed = datetime.now(UTC) - timedelta(seconds=600 if broken else 5)
     spec = {
         "holderIdentity": "navarchos-1",
@@ -307,8 +308,8 @@ def manager_that_has_ended(cluster: Any, broken: bool) -> None:
     cluster.add("coordination.k8s.io/v1", "Lease", name, "kube-system", spec=spec)
 
 
-@fault("NotChecked", Severity.NOTE, asked=True)
-def caller_without_a_right(cluster: Any, broken: bool) -> None:
+@fault("NotChecked", Severity.NOTE, on_server=True)
+def caller_without_a_permission(cluster: Cluster, broken: bool) -> None:
     if broken:
         cluster.faults.append(
             Fault(verb="list", resource="persistentvolumes", status=403, times=None)
@@ -323,7 +324,7 @@ def reasons(predicted: PredictedRollout) -> set[tuple[str, Severity]]:
     return {(finding.reason, finding.severity) for finding in found(predicted)}
 
 
-def test_there_are_faults_enough() -> None:
+def test_there_are_at_least_twenty_faults() -> None:
     assert len(FAULTS) >= 20
 
 
@@ -341,27 +342,27 @@ def test_the_healthy_twin_of_every_fault_gives_no_alarm(name: str, make_cluster:
     assert found(planned(name, make_cluster(), broken=False)) == []
 
 
-def test_no_fault_is_told_of_a_node_that_does_not_have_it(make_cluster: Make) -> None:
-    """All faults that are a pod's, on one node, and a rollout of another one."""
+def test_no_fault_is_found_on_another_node(make_cluster: Make) -> None:
+    """One node has all faults of pods; the rollout replaces another node."""
     cluster = make_cluster()
     impossible_budget(cluster, True)
     pod_without_a_controller(cluster, True)
-    pod_of_a_daemon_set_that_is_gone(cluster, True)
+    pod_of_a_deleted_daemon_set(cluster, True)
     pod_that_names_its_node(cluster, True)
-    pod_that_asks_to_stay(cluster, True)
+    pod_with_a_do_not_evict_annotation(cluster, True)
     finalizer_on_a_pod(cluster, True)
     grace_period_beyond_the_timeout(cluster, True)
     cluster.spec["nodeNames"] = [{"name": "far"}]
     assert found(cluster.plan()) == []
 
 
-def test_a_plan_asks_little(make_cluster: Make) -> None:
-    """One list a kind, and a rehearsal for each workload, not for each pod."""
+def test_a_plan_sends_few_requests(make_cluster: Make) -> None:
+    """One list for each kind, and one dry run for each workload, not for each pod."""
     cluster = make_cluster()
-    webhook_that_refuses_evictions(cluster, False)
+    webhook_that_denies_evictions(cluster, False)
     for number in range(30):
         cluster.pod(f"many-{number}", app="many", owner=("example.org/v1", "Replicas", "many"))
     cluster.plan_on_server()
-    assert cluster.requests.get("evict", 0) == 2  # of `web` and of `many`
+    assert cluster.requests.get("evict", 0) == 2  # for `web` and for `many`
     assert cluster.requests.get("list", 0) <= 12
     assert cluster.requests.get("delete", 0) == 0
