@@ -1,4 +1,4 @@
-"""What is told from outside: a real control plane, the real kubectl, the audit log."""
+"""End-to-end tests: on a real control plane, with the real kubectl and the audit log."""
 
 from pathlib import Path
 
@@ -15,13 +15,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Say at once what is missing: the cluster under test is never in this process here."""
+    """Fail early if the cluster under test is in this process."""
     closure = getattr(item, "fixturenames", ())
     if "target" in closure and item.config.getoption("--server") != REAL:
-        pytest.fail("this needs a real control plane: say pytest --server=real", pytrace=False)
+        pytest.fail(
+            "this test requires a real control plane: run pytest --server=real", pytrace=False
+        )
 
 
 @pytest.fixture(scope="session")
 def older_log() -> list[AuditEvent]:
-    """What the audit log of a control plane held that is stopped by now."""
+    """The audit events of control planes that have been stopped."""
     return []

@@ -1,4 +1,4 @@
-"""What was granted and what was used, as sets that can be compared."""
+"""The granted and the used permissions, as sets that can be compared."""
 
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
@@ -9,19 +9,19 @@ from tests.cases.target import CONFIG
 from navarchos.operator.deployment.manifests import manager_rbac
 from navarchos.testing.controlplane import AuditEvent
 
-__all__ = ["ACCOUNT", "Right", "asked_by_admission", "granted", "refused", "used"]
+__all__ = ["ACCOUNT", "Permission", "asked_by_admission", "granted", "refused", "used"]
 
 ACCOUNT: Final = "system:serviceaccount:kube-system:navarchos"
 
 
-class Right(NamedTuple):
+class Permission(NamedTuple):
     """One verb on one kind, in one namespace.
 
     Attributes:
-        verb: As RBAC knows it.
-        resource: `plural.group`, with `/subresource` where there is one.
-        namespace: Where it was granted; empty for everywhere.
-        name: The only object it is about; empty for all.
+        verb: The RBAC verb.
+        resource: `plural.group`, with `/subresource` if there is one.
+        namespace: The namespace of the Role; empty for a ClusterRole.
+        name: The name of the only object; empty for all objects.
     """
 
     verb: str
@@ -35,9 +35,9 @@ def _target(group: str, resource: str) -> str:
     return f"{plural}.{group}".rstrip(".") + slash + subresource
 
 
-def granted() -> set[Right]:
-    """Return every right in `config/deploy`, read from the files that are installed."""
-    found: set[Right] = set()
+def granted() -> set[Permission]:
+    """Return every permission in the manifests of `config/deploy`."""
+    found: set[Permission] = set()
     for file in sorted((CONFIG / "deploy").glob("*.yaml")):
         for manifest in yaml.safe_load_all(file.read_text(encoding="utf-8")):
             if manifest["kind"] in {"Role", "ClusterRole"}:
@@ -45,20 +45,20 @@ def granted() -> set[Right]:
     return found
 
 
-def _of_role(manifest: dict[str, Any]) -> Iterator[Right]:
+def _of_role(manifest: dict[str, Any]) -> Iterator[Permission]:
     namespace = manifest["metadata"].get("namespace", "")
     for rule in manifest["rules"]:
         for group in rule["apiGroups"]:
             for resource in rule["resources"]:
                 for verb in rule["verbs"]:
                     for name in rule.get("resourceNames", [""]):
-                        yield Right(verb, _target(group, resource), namespace, name)
+                        yield Permission(verb, _target(group, resource), namespace, name)
 
 
-def asked_by_admission() -> set[Right]:
-    """Return the rights that only an admission plugin asks for: no log shows them."""
+def asked_by_admission() -> set[Permission]:
+    """Return the permissions that only admission plugins check. No audit log shows them."""
     return {
-        Right(verb, _target(rule.resource.group, rule.target), namespace)
+        Permission(verb, _target(rule.resource.group, rule.target), namespace)
         for namespace, rules in manager_rbac().items()
         for rule in rules
         if rule.asked_by_admission
@@ -66,29 +66,31 @@ def asked_by_admission() -> set[Right]:
     }
 
 
-def used(events: Iterable[AuditEvent], known: Iterable[Right]) -> set[Right]:
-    """Return what the account asked for, each under the narrowest right that covers it.
+def used(events: Iterable[AuditEvent], known: Iterable[Permission]) -> set[Permission]:
+    """Return the permissions that the account used: the narrowest one for each request.
 
-    What no right covers is told as it was asked.
+    A request without a permission is returned as a permission that would cover it.
     """
-    by_verb: dict[tuple[str, str], list[Right]] = {}
-    for right in known:
-        by_verb.setdefault((right.verb, right.resource), []).append(right)
+    by_verb: dict[tuple[str, str], list[Permission]] = {}
+    for permission in known:
+        by_verb.setdefault((permission.verb, permission.resource), []).append(permission)
     return {_narrowest(event, by_verb) for event in events if _is_ours(event)}
 
 
-def _narrowest(event: AuditEvent, known: dict[tuple[str, str], list[Right]]) -> Right:
+def _narrowest(event: AuditEvent, known: dict[tuple[str, str], list[Permission]]) -> Permission:
     asked = _asked(event)
     covering = [
-        right
-        for right in known.get((asked.verb, asked.resource), ())
-        if right.namespace in {"", asked.namespace} and right.name in {"", asked.name}
+        permission
+        for permission in known.get((asked.verb, asked.resource), ())
+        if permission.namespace in {"", asked.namespace} and permission.name in {"", asked.name}
     ]
-    return max(covering, key=lambda right: (right.namespace, right.name), default=asked)
+    return max(
+        covering, key=lambda permission: (permission.namespace, permission.name), default=asked
+    )
 
 
 def refused(events: Iterable[AuditEvent]) -> list[str]:
-    """Return the requests of the account that were not allowed."""
+    """Return the requests of the account that were denied."""
     return [
         f"{event.verb} {event.request_uri}"
         for event in events
@@ -97,12 +99,12 @@ def refused(events: Iterable[AuditEvent]) -> list[str]:
 
 
 def _is_ours(event: AuditEvent) -> bool:
-    """Whether the account asked for something that takes a right."""
+    """Return whether the account sent a request that requires a permission."""
     return event.user.username == ACCOUNT and event.object_ref is not None
 
 
-def _asked(event: AuditEvent) -> Right:
+def _asked(event: AuditEvent) -> Permission:
     ref = event.object_ref
     assert ref is not None
     resource = f"{ref.resource}/{ref.subresource}" if ref.subresource else ref.resource
-    return Right(event.verb, _target(ref.api_group, resource), ref.namespace, ref.name)
+    return Permission(event.verb, _target(ref.api_group, resource), ref.namespace, ref.name)

@@ -1,4 +1,4 @@
-"""The real control plane: what it promises to those who test with it."""
+"""`ControlPlane`: its promises to the authors of tests."""
 
 import json
 import os
@@ -42,7 +42,7 @@ CONFIG_MAPS: Resource[dict[str, Any]] = Resource(
 )
 PODS: Resource[dict[str, Any]] = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
 
-# Holds a control plane until it is killed.
+# A program that runs a control plane until it is killed.
 HOLDER = """
 import sys
 from navarchos.logs import configure
@@ -79,7 +79,7 @@ def pod(name: str, in_namespace: str, **annotations: str) -> dict[str, Any]:
 
 
 def processes_of(directory: Path) -> list[str]:
-    """Return the programs that were started with paths in a directory."""
+    """Return the running programs with a path of this directory in their arguments."""
     found = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
@@ -92,7 +92,7 @@ def processes_of(directory: Path) -> list[str]:
 
 
 @pytest.mark.rule("TE-01")
-def test_it_is_ready_when_start_returns_and_nothing_is_left_after_stop(
+def test_the_start_waits_for_readiness_and_the_stop_removes_everything(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -130,7 +130,7 @@ def test_kubectl_works_with_its_kubeconfig(
     assert (done.returncode, done.stdout) == (0, "yes\n"), done.stderr
 
 
-def test_a_killed_test_leaves_neither_process_nor_file(tmp_path: Path) -> None:
+def test_a_killed_test_leaves_no_process_and_no_file(tmp_path: Path) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLDER],
         stdin=subprocess.PIPE,
@@ -149,7 +149,7 @@ def test_a_killed_test_leaves_neither_process_nor_file(tmp_path: Path) -> None:
     )
 
 
-def test_a_server_that_refuses_its_arguments_is_named_with_its_log(
+def test_an_error_of_a_program_has_its_name_and_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -161,7 +161,7 @@ def test_a_server_that_refuses_its_arguments_is_named_with_its_log(
 
 
 @pytest.mark.rule("TE-01")
-def test_a_port_that_somebody_else_took_is_given_up_for_another() -> None:
+def test_another_port_is_used_if_a_port_is_taken() -> None:
     with ExitStack() as stack:
         rival = stack.enter_context(socket.socket())
         rival.bind(("127.0.0.1", 0))
@@ -184,7 +184,7 @@ def test_a_port_that_somebody_else_took_is_given_up_for_another() -> None:
 
 
 @pytest.mark.rule("TE-01")
-def test_a_fifth_port_that_is_taken_is_the_last(
+def test_the_start_fails_after_five_taken_ports(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
@@ -212,7 +212,7 @@ def test_without_controllers_a_pod_needs_no_service_account() -> None:
 
 
 @pytest.mark.rule("TE-02")
-def test_our_definitions_are_established_and_served(control_plane: ControlPlane) -> None:
+def test_the_definitions_are_established_and_served(control_plane: ControlPlane) -> None:
     files = sorted(CRDS.glob("*.yaml"))
     assert files
     for file in files:
@@ -227,12 +227,12 @@ def test_our_definitions_are_established_and_served(control_plane: ControlPlane)
         )
         conditions = {each["type"]: each["status"] for each in stored["status"]["conditions"]}
         assert conditions["Established"] == "True"
-        # The API server says so when a schema is not structural.
+        # The API server reports a schema that is not structural.
         assert "NonStructuralSchema" not in conditions
 
 
 @pytest.mark.rule("TE-02")
-def test_a_definition_whose_names_are_taken_is_given_up_at_once(
+def test_a_definition_with_taken_names_fails_immediately(
     control_plane: ControlPlane,
 ) -> None:
     def of(plural: str) -> dict[str, Any]:
@@ -267,7 +267,7 @@ def test_a_definition_whose_names_are_taken_is_given_up_at_once(
 
 @pytest.fixture
 def reader(control_plane: ControlPlane, tmp_path: Path) -> Client:
-    """A client with the token of an account that may read config maps, and no more."""
+    """A client with the token of an account that can only read config maps."""
     control_plane.install(
         namespace("guarded"),
         {
@@ -299,7 +299,7 @@ def reader(control_plane: ControlPlane, tmp_path: Path) -> Client:
     return Client.from_config(kubeconfig=path, user_agent="reader/1")
 
 
-def test_a_service_account_may_do_what_it_was_granted_and_the_audit_log_tells(
+def test_a_service_account_is_limited_to_its_permissions_and_audited(
     control_plane: ControlPlane, reader: Client
 ) -> None:
     with reader:
@@ -333,12 +333,12 @@ def test_a_service_account_may_do_what_it_was_granted_and_the_audit_log_tells(
 
 
 def test_an_unknown_account_gets_no_token(control_plane: ControlPlane) -> None:
-    with pytest.raises(StatusError, match="nobody") as caught:
-        control_plane.service_account_kubeconfig("default", "nobody")
+    with pytest.raises(StatusError, match="missing") as caught:
+        control_plane.service_account_kubeconfig("default", "missing")
     assert caught.value.code == 404
 
 
-def test_a_client_may_be_anybody(control_plane: ControlPlane) -> None:
+def test_a_client_can_act_as_any_user(control_plane: ControlPlane) -> None:
     with control_plane.client(user="jane", groups=["developers"]) as jane:
         with pytest.raises(Forbidden, match='User "jane" cannot list resource "pods"'):
             jane.resource(PODS).list("default")
@@ -350,7 +350,7 @@ def test_a_client_may_be_anybody(control_plane: ControlPlane) -> None:
 
 @pytest.fixture
 def place(control_plane: ControlPlane) -> Iterator[Callable[[str, str], None]]:
-    """Make a node and a namespace that do not outlive the test.
+    """Create a node and a namespace, and delete them after the test.
 
     Later tests ask where pods are placed; no node of others may be in their way.
     """
@@ -366,7 +366,7 @@ def place(control_plane: ControlPlane) -> Iterator[Callable[[str, str], None]]:
             assert client.raw("DELETE", path).status == 200
 
 
-def test_fake_kubelets_run_pods_and_end_them(
+def test_simulated_kubelets_run_and_terminate_pods(
     control_plane: ControlPlane, place: Callable[[str, str], None]
 ) -> None:
     place("kubelet-1", "kubelets")
@@ -402,7 +402,7 @@ def test_fake_kubelets_run_pods_and_end_them(
     with control_plane.client() as client:
         name = first["metadata"]["name"]
         client.resource(PODS).evict(name, "kubelets")
-        # It takes the second that its annotation asks for.
+        # The termination takes one second, as its annotation says.
         assert control_plane.get("pods", name, "kubelets")["metadata"]["deletionTimestamp"]
 
     def is_gone() -> bool:
@@ -413,9 +413,7 @@ def test_fake_kubelets_run_pods_and_end_them(
     wait_for("three pods", lambda: available() == 3)
 
 
-def test_a_job_comes_to_its_end(
-    control_plane: ControlPlane, place: Callable[[str, str], None]
-) -> None:
+def test_a_job_completes(control_plane: ControlPlane, place: Callable[[str, str], None]) -> None:
     place("kubelet-2", "jobs")
     spec = {**pod("", "")["spec"], "restartPolicy": "Never"}
     control_plane.install(
@@ -432,7 +430,7 @@ def test_a_job_comes_to_its_end(
     )
 
 
-def test_objects_outlive_a_restart_and_a_listener_hears_what_follows(
+def test_objects_survive_a_restart_and_a_watch_continues(
     control_plane: ControlPlane,
 ) -> None:
     changes: list[Change] = []
@@ -482,7 +480,7 @@ def test_after_a_compaction_an_old_page_has_no_next_one(control_plane: ControlPl
 
 @pytest.fixture(params=["in-process", "real"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
-    """Either server; a test must not notice which."""
+    """Both servers; a test must pass on each."""
     if request.param == "real":
         yield request.getfixturevalue("control_plane")
         return
@@ -503,9 +501,9 @@ def test_either_server_installs_objects_with_their_status(server: Server) -> Non
     assert {each["kind"] for each in server.list("nodes")} == {"Node"}
 
 
-def test_either_server_refuses_in_the_same_words(server: Server) -> None:
+def test_either_server_refuses_with_the_same_message(server: Server) -> None:
     cases: list[tuple[Callable[[], object], int, str, str]] = [
-        (lambda: server.get("nodes", "nobody"), 404, "NotFound", 'nodes "nobody" not found'),
+        (lambda: server.get("nodes", "missing"), 404, "NotFound", 'nodes "missing" not found'),
         (
             lambda: server.install({"apiVersion": "example.com/v1", "kind": "Thing"}),
             404,

@@ -1,4 +1,4 @@
-"""The API server elects: candidates of two versions, one lease."""
+"""Coordinated leader election: candidates of two versions, one lease."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -33,9 +33,9 @@ def plane() -> Iterator[ControlPlane]:
 
 
 class Member:
-    """A manager of some version, in a thread; tells when it works."""
+    """A manager with an emulated version, in a thread; it records when it leads."""
 
-    at_work: Final[list[str]] = []
+    leading: Final[list[str]] = []
 
     def __init__(self, plane: ControlPlane, name: str, version: str) -> None:
         self.name = name
@@ -51,14 +51,14 @@ class Member:
         self._threads.start("", self._run)
 
     def run(self, stop: StopToken) -> None:
-        """Be at work, which must never be two."""
-        self.at_work.append(self.name)
-        assert self.at_work == [self.name]
+        """Lead until the stop. Only one member can lead at a time."""
+        self.leading.append(self.name)
+        assert self.leading == [self.name]
         stop.wait()
-        self.at_work.remove(self.name)
+        self.leading.remove(self.name)
 
     def leads(self) -> bool:
-        return self.at_work == [self.name]
+        return self.leading == [self.name]
 
     def end(self) -> None:
         self.stop.stop("the test is over")
@@ -98,10 +98,10 @@ def spec(client: Client) -> dict[str, Any]:
 
 @pytest.mark.rule("LE-22")
 @pytest.mark.timeout(300)
-def test_the_server_names_the_oldest_version_and_the_next_one_when_it_ends(
+def test_the_oldest_version_leads_and_the_next_one_follows(
     member: Callable[[str, str], Member], client: Client
 ) -> None:
-    # As ordinary election leaves it; the server must outlive that.
+    # A lease of the ordinary election; the server must accept it.
     client.resource(LEASES).create(
         {"metadata": {"name": LEASE}, "spec": {"leaseDurationSeconds": 1}}, NAMESPACE
     )
@@ -109,7 +109,7 @@ def test_the_server_names_the_oldest_version_and_the_next_one_when_it_ends(
     wait_for("the only candidate to lead", new.leads)
     assert spec(client)["strategy"] == "OldestEmulationVersion"
     old = member("old", "1.4.0")
-    # The server prefers it; the holder lets go, and ends, as one whose lease is lost.
+    # The server prefers the older version; the holder releases the lease and stops.
     wait_for("the older version to lead", old.leads, timeout=90)
     assert isinstance(new.error, LeaseLost)
     candidates = client.resource(LEASE_CANDIDATES)

@@ -40,7 +40,7 @@ def kinds_of(output: str) -> list[str]:
     return sorted(line.split("/")[0].split(".")[0] for line in output.splitlines())
 
 
-def test_a_dry_run_takes_every_manifest_and_creates_nothing(
+def test_a_dry_run_accepts_every_manifest_and_creates_nothing(
     kubectl_path: Path, server: ApiServer, tmp_path: Path
 ) -> None:
     output = create(kubectl_path, server, tmp_path, "--dry-run=server")
@@ -48,7 +48,7 @@ def test_a_dry_run_takes_every_manifest_and_creates_nothing(
     assert server.list("deployments", group="apps") == []
 
 
-def test_one_command_installs_it_as_the_readme_says(
+def test_the_command_of_the_readme_installs_the_operator(
     kubectl_path: Path, server: ApiServer, tmp_path: Path
 ) -> None:
     output = create(kubectl_path, server, tmp_path)

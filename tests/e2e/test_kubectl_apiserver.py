@@ -1,4 +1,4 @@
-"""The real kubectl against the in-process API server, as a new user would try it."""
+"""The real kubectl on the in-process API server, with the commands of a new user."""
 
 import json
 import os
@@ -82,7 +82,7 @@ def rollout(name: str = "", **spec: object) -> dict[str, Any]:
 
 @dataclass
 class Kubectl:
-    """Runs kubectl with a configuration and a cache of its own."""
+    """Runs kubectl with a separate configuration and cache."""
 
     program: Path
     server: ApiServer
@@ -180,7 +180,7 @@ def test_create_with_a_generated_name(kubectl: Kubectl) -> None:
     assert shown.endswith(" created\n")
 
 
-def test_apply_changes_and_leaves_alone(kubectl: Kubectl) -> None:
+def test_apply_changes_only_its_fields(kubectl: Kubectl) -> None:
     path = kubectl.file(rollout("a", weight=1))
     assert kubectl("apply", "-f", path) == "rollout.e2e.example.com/a created\n"
     assert kubectl("apply", "-f", path) == "rollout.e2e.example.com/a unchanged\n"
@@ -217,7 +217,7 @@ def test_apply_merges_built_in_kinds(kubectl: Kubectl) -> None:
 
 
 def managers(kubectl: Kubectl, name: str) -> dict[str, Any]:
-    """Return what each manager has of a Rollout, by name and operation."""
+    """Return the fields of each manager of a Rollout, by name and operation."""
     found = kubectl.server.get("rollouts", name, group="e2e.example.com")
     return {
         f"{entry['manager']} {entry['operation']}": entry["fieldsV1"]
@@ -225,7 +225,7 @@ def managers(kubectl: Kubectl, name: str) -> dict[str, Any]:
     }
 
 
-def test_server_side_apply_manages_fields_and_refuses_those_of_others(kubectl: Kubectl) -> None:
+def test_server_side_apply_refuses_fields_of_other_managers(kubectl: Kubectl) -> None:
     path = kubectl.file(rollout("a", weight=1))
     command = ("apply", "--server-side", "-f", path)
     assert kubectl(*command) == "rollout.e2e.example.com/a serverside-applied\n"
@@ -262,7 +262,7 @@ def test_an_object_moves_from_client_side_to_server_side_apply_and_back(kubectl:
     assert found["spec"] == {"mode": "Slow", "weight": 4}
 
 
-def test_server_side_apply_of_a_workload_leaves_a_field_to_its_autoscaler(
+def test_server_side_apply_keeps_the_field_of_an_autoscaler(
     kubectl: Kubectl,
 ) -> None:
     labels = {"app": "web"}
@@ -352,7 +352,7 @@ def test_describe_shows_events(kubectl: Kubectl) -> None:
         ({"weight": "x"}, "spec.weight in body must be of type integer"),
     ],
 )
-def test_wrong_input_is_refused_in_the_servers_words(
+def test_invalid_input_is_refused_with_the_message_of_the_server(
     kubectl: Kubectl, spec: dict[str, Any], text: str
 ) -> None:
     assert text in kubectl.refused("create", "-f", kubectl.file(rollout("a", **spec)))
@@ -374,7 +374,7 @@ def test_explain_reads_the_published_schemas(kubectl: Kubectl) -> None:
     assert "env" in kubectl("explain", "pod.spec.containers")
 
 
-def test_get_watch_prints_changes_as_they_come(kubectl: Kubectl) -> None:
+def test_get_watch_prints_each_change(kubectl: Kubectl) -> None:
     with subprocess.Popen(
         [kubectl.program, "get", "nodes", "-w"],
         env=kubectl.environment(),

@@ -1,4 +1,4 @@
-"""`kubectl navarchos`: found by the real kubectl, given its flags, on a cluster that serves."""
+"""`kubectl navarchos`: the real kubectl finds the plugin and passes its flags to it."""
 
 import configparser
 import json
@@ -25,12 +25,12 @@ class Setting:
 
 
 def install_script(directory: Path) -> None:
-    """Write the console script that pip writes, from what setup.cfg declares."""
+    """Write the console script like pip, from the entry points in setup.cfg."""
     setup = configparser.ConfigParser()
     setup.read(ROOT / "setup.cfg")
     scripts = setup["options.entry_points"]["console_scripts"].strip().splitlines()
-    targets = dict(map(str.strip, line.split("=")) for line in scripts)
-    module, _, function = targets[NAME].partition(":")
+    (target,) = [line.partition("=")[2] for line in scripts if line.split("=")[0].strip() == NAME]
+    module, _, function = target.strip().partition(":")
     text = f"#!{sys.executable}\nfrom {module} import {function}\n{function}()\n"
     (directory / NAME).write_text(text, encoding="utf-8")
     (directory / NAME).chmod(0o755)
@@ -58,12 +58,12 @@ def setting(
 
 
 def test_kubectl_finds_the_plugin_and_names_itself_in_its_help(setting: Setting) -> None:
-    # Not all of it: kubectl also complains of folders in the PATH that are not there.
+    # Not the whole output: kubectl also warns about missing folders in the PATH.
     assert NAME in setting.kubectl.run("plugin", "list", "--name-only").stdout.splitlines()
     assert "Usage: kubectl navarchos status" in setting.kubectl("navarchos", "status", "--help")
 
 
-def test_the_plugin_goes_by_kubectls_environment_and_flags(
+def test_the_plugin_uses_the_environment_and_flags_of_kubectl(
     setting: Setting, tmp_path: Path
 ) -> None:
     by_variable = json.loads(setting.kubectl("navarchos", "status", "roll", "-o", "json"))
@@ -78,7 +78,7 @@ def test_the_plugin_goes_by_kubectls_environment_and_flags(
     assert "nowhere" in setting.kubectl.refused("navarchos", "status", *wrong)
 
 
-def test_the_plugin_steers(setting: Setting) -> None:
+def test_the_plugin_pauses_and_resumes(setting: Setting) -> None:
     setting.kubectl("navarchos", "pause", "roll")
     rollout = setting.server.get("noderollouts", "roll", group="navarchos.pusher.com")
     assert rollout["spec"]["paused"] is True

@@ -1,7 +1,7 @@
-"""What changes under a manager that runs: definitions come late, credentials do not last.
+"""Changes while a manager runs: late definitions, and rotated credentials.
 
-On a control plane of its own, which presents a certificate under a second name that is
-renewed by one new authority after the other.
+These tests have a separate control plane. It has a certificate for a second name, and a
+new certificate authority signs each renewal.
 """
 
 import base64
@@ -12,6 +12,7 @@ import socket
 import ssl
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -33,7 +34,7 @@ from navarchos.testing.controlplane.credentials import Authority, write_private
 from navarchos.testing.controlplane.guard import Guard
 
 ROTATION: Final = float(os.environ.get("NAVARCHOS_ROTATION_SECONDS", "40"))
-"""About how long credentials are exchanged; `make nightly` says 300."""
+"""The approximate duration of the rotations in seconds. `make nightly` uses 300."""
 PERIOD: Final = 10.0  # how long a server knows a token that was taken back
 NAME: Final = "rotating.test"
 SECRETS: Final[Resource[dict[str, Any]]] = Resource(
@@ -44,24 +45,24 @@ pytestmark = pytest.mark.timeout(300 + 2 * ROTATION)
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file whole, as kubelets do."""
+    """Replace a file atomically, like a kubelet."""
     fresh = path.with_suffix(".new")
     fresh.write_text(text, encoding="utf-8")
     fresh.replace(path)
 
 
 def claims(token: str) -> dict[str, Any]:
-    """Return what a token says, unverified."""
+    """Return the claims of a token, without verification."""
     payload = token.split(".")[1]
     said: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
     return said
 
 
 class Rotation:
-    """The server's certificate under `NAME`, and what a pod would have mounted.
+    """The certificate of the server for `NAME`, and the credentials in a pod.
 
-    The files of both sides are replaced as they are on a cluster: first everybody trusts
-    the new authority as well, then the server shows what it has signed.
+    The files are replaced in the same order as on a cluster: first all clients also trust
+    the new authority, then the server presents a certificate of it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -75,7 +76,7 @@ class Rotation:
         self.switch()
 
     def prepare(self) -> None:
-        """Let a new authority be trusted beside the last one, and no older ones."""
+        """Trust a new authority and the previous one, but no older ones."""
         number = len(self._authorities)
         directory = self._directory / f"authority-{number}"
         directory.mkdir()
@@ -85,12 +86,12 @@ class Rotation:
         replace_file(self.trusted, "".join(self._authorities[-2:]))
 
     def switch(self) -> None:
-        """Give the server the certificate of the newest authority."""
+        """Give the server a certificate of the newest authority."""
         shutil.copy(self._next.key, self.key)
         replace_file(self.certificate, self._next.certificate.read_text(encoding="utf-8"))
 
     def is_shown(self, plane: ControlPlane) -> bool:
-        """Whether the server has taken the certificate up: the newest authority signed it."""
+        """Return whether the server presents the certificate of the newest authority."""
         newest = ssl.create_default_context(cadata=self._authorities[-1])
         url = urlsplit(plane.url)
         assert url.hostname is not None
@@ -105,7 +106,7 @@ class Rotation:
             return False
 
     def renew_token(self, target: Target) -> None:
-        """Put a new token in place, and make the one before worthless."""
+        """Write a new token, and revoke the previous one."""
         former, self.bound_to = self.bound_to, f"token-{time.monotonic_ns()}"
         secrets = target.client.resource(SECRETS)
         secrets.create({"metadata": {"name": self.bound_to}}, "kube-system")
@@ -121,7 +122,7 @@ class Rotation:
             secrets.delete(former, "kube-system")
 
     def write_kubeconfig(self, path: Path, target: Target) -> None:
-        """Write a kubeconfig whose credentials are these files."""
+        """Write a kubeconfig with these files as credentials."""
         target.write_account_kubeconfig(path, "kube-system", "navarchos")
         config = yaml.safe_load(path.read_text(encoding="utf-8"))
         for entry in config["clusters"]:
@@ -158,7 +159,7 @@ def changing(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
 
 @pytest.fixture
 def kubectl(changing: Target, kubectl_path: Path, tmp_path: Path) -> Kubectl:
-    """The administrator's kubectl; the operator is installed."""
+    """The kubectl of the administrator, with the operator installed."""
     kubectl = Kubectl(kubectl_path, changing.kubeconfig, tmp_path)
     install(kubectl)
     return kubectl
@@ -170,8 +171,12 @@ def samples(manager: ManagerProcess, name: str) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(f"{name}{{"))
 
 
+def logs_missing_kinds(manager: ManagerProcess) -> bool:
+    return "kinds_missing" in manager.log()
+
+
 @pytest.mark.rule("OP-61")
-def test_definitions_that_come_later_are_waited_for_without_a_crash(
+def test_a_manager_waits_for_missing_definitions(
     request: pytest.FixtureRequest,
     changing: Target,
     kubectl: Kubectl,
@@ -179,9 +184,9 @@ def test_definitions_that_come_later_are_waited_for_without_a_crash(
     tmp_path: Path,
 ) -> None:
     kubectl("delete", "-f", str(CONFIG / "crds"), "--wait=false")
-    # Once a server was seen to take more than two minutes for it, instead of seconds.
+    # Usually this takes seconds, but it once took a server more than two minutes.
     kinds = ("get", "crds", "-o", "name")
-    wait_for("the end of the kinds", lambda: not kubectl(*kinds), timeout=240)
+    wait_for("the deletion of the kinds", lambda: not kubectl(*kinds), timeout=240)
     account = tmp_path / "account"
     changing.write_account_kubeconfig(account, "kube-system", "navarchos")
     managers = [ManagerProcess(guard, f"early-{name}", account) for name in ("one", "two")]
@@ -189,14 +194,14 @@ def test_definitions_that_come_later_are_waited_for_without_a_crash(
         for manager in managers:
             manager.launch()
         for manager in managers:
-            wait_for("a line about it", lambda m=manager: "kinds_missing" in m.log())
-        StopToken().wait(11)  # they look again every five seconds
+            wait_for("a line about the missing kinds", partial(logs_missing_kinds, manager))
+        StopToken().wait(11)  # they check again every five seconds
         for manager in managers:
             assert not manager.is_ready(), "ready without its kinds"
-            told = [line for line in manager.log().splitlines() if "kinds_missing" in line]
-            assert len(told) == 1, told
-            assert f"nodedrains.{GROUP}" in told[0]
-            assert "kubectl create -f config/crds" in told[0]
+            lines = [line for line in manager.log().splitlines() if "kinds_missing" in line]
+            assert len(lines) == 1, lines
+            assert f"nodedrains.{GROUP}" in lines[0]
+            assert "kubectl create -f config/crds" in lines[0]
             assert manager.exit_status() is None
         kubectl("create", "-f", str(CONFIG / "crds"))
         for manager in managers:
@@ -214,7 +219,7 @@ def test_definitions_that_come_later_are_waited_for_without_a_crash(
 
 
 @pytest.mark.usefixtures("kubectl")
-def test_no_reconcile_fails_while_token_and_authority_are_exchanged_again_and_again(
+def test_no_reconcile_fails_while_token_and_authority_rotate(
     request: pytest.FixtureRequest,
     plane: ControlPlane,
     changing: Target,
@@ -237,13 +242,13 @@ def test_no_reconcile_fails_while_token_and_authority_are_exchanged_again_and_ag
                 manifests.rollout(case.name, name, nodeSelectors=[], nodeNames=[{"name": node}])
             )
             case.wait_for_phase("Completed", name=name)
-            # It may know the new token before the server forgets the one taken back.
+            # The manager may use the new token before the server rejects the revoked one.
             wait_for("a request with the new token", lambda: is_used(plane, rotation.credential))
         assert_nothing_failed(manager, rounds)
 
 
 def rotate(rotation: Rotation, plane: ControlPlane, target: Target) -> None:
-    """Exchange everything; connections that are open stay so until a 401."""
+    """Rotate all credentials; open connections stay open until a 401."""
     rotation.prepare()
     rotation.switch()
     wait_for("the server to show its new certificate", lambda: rotation.is_shown(plane))

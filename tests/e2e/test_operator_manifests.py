@@ -1,4 +1,4 @@
-"""What people see through kubectl: the installation, columns, refusals, explanations."""
+"""The operator through kubectl: installation, columns, validation and explanations."""
 
 import json
 from importlib.resources import files
@@ -20,7 +20,7 @@ KINDS = ("nodedrains", "nodereplacements", "noderollouts")
 EXAMPLE = files("navarchos.cli") / "examples" / "rollout.yml"
 
 
-def test_the_definitions_are_established_and_their_schemas_structural(
+def test_the_definitions_are_established_with_structural_schemas(
     kubectl: Kubectl, installed: Installed
 ) -> None:
     assert installed.definitions.splitlines() == [
@@ -32,7 +32,7 @@ def test_the_definitions_are_established_and_their_schemas_structural(
         assert conditions == {"Established": "True", "NamesAccepted": "True"}
 
 
-def test_the_deployment_is_accepted_as_it_is(kubectl: Kubectl, installed: Installed) -> None:
+def test_the_deployment_is_accepted_unchanged(kubectl: Kubectl, installed: Installed) -> None:
     assert sorted(installed.deployment.splitlines()) == [
         "clusterrole.rbac.authorization.k8s.io/navarchos created",
         "clusterrolebinding.rbac.authorization.k8s.io/navarchos created",
@@ -65,7 +65,7 @@ def test_the_pods_of_the_deployment_pass_the_strictest_pod_security(
     target.create(restricted)
     try:
         template = found["spec"]["template"]
-        # What belongs to its own namespace only: the account and the priority.
+        # Only the account and the priority depend on the namespace.
         spec = template["spec"] | {"serviceAccountName": "default", "priorityClassName": ""}
         spec.pop("serviceAccount", None)
         pod = {
@@ -79,9 +79,9 @@ def test_the_pods_of_the_deployment_pass_the_strictest_pod_security(
         target.of("Namespace").delete(name)
 
 
-def test_the_shipped_deployment_gets_its_two_pods(case: Case, kubectl: Kubectl) -> None:
-    """Its pods are made, placed apart, and run where kubelets need no image."""
-    case.checker.bypasses_budgets = True  # to scale down is no disruption
+def test_the_shipped_deployment_has_two_pods(case: Case, kubectl: Kubectl) -> None:
+    """Its pods are created on different nodes, and run on kubelets that need no image."""
+    case.checker.bypasses_budgets = True  # scaling down does not count as a disruption
     case.add_nodes(2)
     scale = ("scale", "deployment/navarchos", "--namespace=kube-system")
     if not case.target.runs_kwok:
@@ -140,15 +140,14 @@ def test_the_published_columns_are_shown(case: Case, kubectl: Kubectl) -> None:
     )
     for short in ("nroll", "nrolls", "nr", "nrs"):
         assert kubectl("get", short, "-o", "name") == f"noderollout.{GROUP}/{case.name}\n"
-    described = wait_for(
-        "the last event", lambda: "RolloutCompleted" in (d := kubectl("describe", "nr")) and d
-    )
-    assert "1 of 1 nodes replaced, 0 failed" in described
+    wait_for("the last event", lambda: "RolloutCompleted" in kubectl("describe", "nr"))
+    assert "1 of 1 nodes replaced, 0 failed" in kubectl("describe", "nr")
     assert "ReplacementCompleted" in kubectl("describe", "nrep", case.replacement(name))
 
 
-def test_the_published_example_is_carried_out_and_deleted(case: Case, kubectl: Kubectl) -> None:
-    (node,) = case.add_nodes(1, **{"kubernetes.io/role": "worker"})
+def test_the_published_example_completes_and_is_deleted(case: Case, kubectl: Kubectl) -> None:
+    labels: dict[str, Any] = {"kubernetes.io/role": "worker"}
+    (node,) = case.add_nodes(1, **labels)
     case.manager()
     said = kubectl("create", "-f", str(EXAMPLE))
     name = said.partition("/")[2].partition(" ")[0]
@@ -158,11 +157,11 @@ def test_the_published_example_is_carried_out_and_deleted(case: Case, kubectl: K
     assert case.checker.drained == (node,)
     said = kubectl("delete", "nr", name, "--timeout=30s")
     assert said == f'noderollout.{GROUP} "{name}" deleted\n'
-    wait_for("what it owned to go", lambda: not case.target.list("NodeDrain"))
+    wait_for("the deletion of its children", lambda: not case.target.list("NodeDrain"))
     assert case.is_cordoned(node)
 
 
-def test_deleting_a_drain_returns_when_its_node_is_given_back(case: Case, kubectl: Kubectl) -> None:
+def test_the_deletion_of_a_drain_waits_for_its_node(case: Case, kubectl: Kubectl) -> None:
     (name,) = case.add_nodes(1)
     case.manager()
     case.create(manifests.drain(case.name, name))
@@ -173,7 +172,7 @@ def test_deleting_a_drain_returns_when_its_node_is_given_back(case: Case, kubect
     assert CORDONED_BY_ANNOTATION not in case.node(name)["metadata"].get("annotations", {})
 
 
-def test_a_node_that_a_person_cordoned_is_theirs_to_uncordon(case: Case, kubectl: Kubectl) -> None:
+def test_a_node_that_was_cordoned_before_stays_cordoned(case: Case, kubectl: Kubectl) -> None:
     (name,) = case.add_nodes(1)
     kubectl("cordon", name)
     case.manager()
@@ -258,7 +257,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "spec", "message"), REFUSED)
-def test_a_wrong_manifest_is_refused_with_a_message_that_helps(
+def test_an_invalid_manifest_is_refused_with_a_helpful_message(
     target: Target,
     kubectl: Kubectl,
     installed: Installed,

@@ -1,7 +1,8 @@
 """A control plane that is older and stricter than the newest: lists instead of streams.
 
-Servers before 1.34 do not stream lists, so informers list. And some, such as OpenShift's,
-ask whoever sets `blockOwnerDeletion` for the right to update the owner's finalizers.
+Servers before 1.34 do not stream lists, so informers list. Some servers, such as
+OpenShift, require permission to update the finalizers of the owner from a client that
+sets `blockOwnerDeletion`.
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
-"""The control plane fails under two replicas; the rollout ends as if nothing had been.
+"""Failures of the control plane with two replicas: the rollout still completes.
 
-A leader that cannot renew its lease ends, as it must. What a kubelet would do then is done
-here: it is started again. On a control plane of its own, which others would not like.
+A leader that cannot renew its lease exits, as it must. These tests start it again, like a
+kubelet. They have a separate control plane, because they disturb all of its clients.
 """
 
 import json
@@ -25,12 +25,12 @@ from navarchos.testing.controlplane import ControlPlane
 from navarchos.testing.controlplane.guard import Guard
 
 DOWN: Final = float(os.environ.get("NAVARCHOS_OUTAGE_SECONDS", "10"))
-"""How long the API server is away: leases end long before. `make nightly` says 120.
+"""Seconds for which the API server is down; leases expire earlier. `make nightly` uses 120.
 
-Whoever tries again in vain waits longer each time, so what follows takes as long again.
+Clients back off while it is down, so the recovery can take the same time again.
 """
 OUT_OF_REACH: Final = 5.0
-"""How long something is away without which a leader renews nothing: above twice its deadline."""
+"""Seconds without a dependency of the lease renewal: more than twice the renew deadline."""
 
 pytestmark = pytest.mark.timeout(300 + 2 * DOWN)
 
@@ -60,7 +60,7 @@ def failing_case(
 ) -> Iterator[Case]:
     account = tmp_path / "account"
     failing.write_account_kubeconfig(account, "kube-system", "navarchos")
-    # A scheduler that was cut off decides on nodes as they were before.
+    # A disconnected scheduler decides with outdated nodes.
     with run_case(request.node, failing, guard, account, late_binding=60.0) as running:
         yield running
 
@@ -89,7 +89,7 @@ def take_away(plane: ControlPlane) -> None:
 
 
 def begin(case: Case) -> tuple[list[str], list[ManagerProcess]]:
-    """Let two replicas work on a rollout; return its nodes and them."""
+    """Start a rollout with two replicas; return the nodes and the replicas."""
     nodes = case.add_nodes(3)
     case.add(
         manifests.deployment(case.name, "web", 9, ends_in="0.5s"),
@@ -128,7 +128,7 @@ def assert_all_is_done(case: Case, nodes: list[str], managers: list[ManagerProce
 
 @pytest.mark.rule("LE-12")
 @pytest.mark.parametrize("outage", [restart, kill_and_restart, pause_etcd, take_away])
-def test_a_rollout_outlives_its_control_plane_s_failure(
+def test_a_rollout_survives_a_failure_of_the_control_plane(
     failing_case: Case, plane: ControlPlane, outage: Outage
 ) -> None:
     nodes, managers = begin(failing_case)
@@ -137,7 +137,7 @@ def test_a_rollout_outlives_its_control_plane_s_failure(
 
 
 @pytest.mark.rule("OP-63")
-def test_a_rollout_outlives_the_end_of_both_replicas(failing_case: Case) -> None:
+def test_a_rollout_survives_the_end_of_both_replicas(failing_case: Case) -> None:
     nodes, managers = begin(failing_case)
     for manager in managers:
         manager.kill()
@@ -147,10 +147,10 @@ def test_a_rollout_outlives_the_end_of_both_replicas(failing_case: Case) -> None
 
 
 @pytest.mark.parametrize("role", ["clusterrolebindings", "namespaces/kube-system/rolebindings"])
-def test_a_rollout_goes_on_when_rights_come_back_that_were_taken(
+def test_a_rollout_continues_after_a_loss_of_permissions(
     failing_case: Case, failing: Target, role: str
 ) -> None:
-    """Those in the cluster, and those on the lease: without these the leader has to go."""
+    """Without the permissions for the lease the leader must step down."""
     nodes, managers = begin(failing_case)
     path = f"/apis/rbac.authorization.k8s.io/v1/{role}/navarchos"
     with failing.connect("e2e-rights/1") as client:

@@ -1,4 +1,4 @@
-"""Admission webhooks that refuse, that fail, and that keep a namespace from ending."""
+"""Admission webhooks that deny, that fail, and that block the deletion of a namespace."""
 
 from pathlib import Path
 from typing import Any
@@ -14,13 +14,13 @@ pytestmark = pytest.mark.timeout(240)
 
 @pytest.fixture(autouse=True)
 def webhooks_are_in_reach(case: Case) -> None:
-    """Webhooks of ours listen on this machine's loopback."""
+    """The webhooks of these tests listen on the loopback of this machine."""
     if case.target.lacks_kubelets:
-        pytest.skip("the API server of somebody's cluster does not reach a webhook here")
+        pytest.skip("the API server of an external cluster cannot reach a webhook here")
 
 
 def populate(case: Case) -> str:
-    """Make a node with two pods that nothing but a webhook keeps, and room for them."""
+    """Create a node with two pods that only a webhook blocks, and capacity for them elsewhere."""
     (name,) = case.add_nodes(1)
     case.add(manifests.deployment(case.name, "web", 2))
     case.add_nodes(1, first=2)
@@ -33,7 +33,7 @@ def roll(case: Case, node: str) -> None:
 
 
 def wait_for_blockers(case: Case, node: str, reason: str, words: str) -> list[dict[str, Any]]:
-    """Wait until every blocker of a node has the reason, and the words in its message."""
+    """Wait until every blocker of a node has the reason, and the text in its message."""
 
     def found() -> list[dict[str, Any]]:
         blockers = case.status("NodeDrain", case.replacement(node)).get("blockers", [])
@@ -43,20 +43,20 @@ def wait_for_blockers(case: Case, node: str, reason: str, words: str) -> list[di
     return wait_for(f"blockers that say {reason}: {words}", found)
 
 
-def test_what_a_webhook_says_against_an_eviction_is_told_until_it_allows_it(
+def test_the_denial_of_a_webhook_is_reported_until_the_webhook_allows_the_eviction(
     case: Case, tmp_path: Path
 ) -> None:
     node = populate(case)
     with webhook(case, tmp_path) as hook:
         hook.behaviour = Deny("the database moves first")
         roll(case, node)
-        said = f'admission webhook "{hook.name}" denied the request: the database moves first'
-        found = wait_for_blockers(case, node, "WebhookDenied", said)
+        message = f'admission webhook "{hook.name}" denied the request: the database moves first'
+        found = wait_for_blockers(case, node, "WebhookDenied", message)
         assert len(found) == 2
         assert {each["nextAction"] for each in found} == {
             "tried again; the webhook may move the pod itself"
         }
-        # What a server says that is busy, and what one says whose budget is in the way.
+        # The codes that the server also uses for an overload and for a budget.
         for code in (429, 500):
             hook.behaviour = Deny(f"still no, {code}", code)
             wait_for_blockers(case, node, "WebhookDenied", f"denied the request: still no, {code}")
@@ -67,15 +67,15 @@ def test_what_a_webhook_says_against_an_eviction_is_told_until_it_allows_it(
     assert "EvictionBlocked" in case.events(case.replacement(node))
 
 
-def test_a_webhook_that_fails_is_told_and_in_nobodys_way_where_failures_are_ignored(
+def test_a_failing_webhook_is_reported_and_blocks_only_with_the_policy_fail(
     case: Case, tmp_path: Path
 ) -> None:
     node = populate(case)
     with webhook(case, tmp_path, seconds=1) as hook:
         hook.behaviour = Break(500)
         roll(case, node)
-        said = f'failed calling webhook "{hook.name}"'
-        wait_for_blockers(case, node, "WebhookFailed", said)
+        message = f'failed calling webhook "{hook.name}"'
+        wait_for_blockers(case, node, "WebhookFailed", message)
         hook.behaviour = Hang()
         wait_for_blockers(case, node, "WebhookFailed", "deadline exceeded")
         assert case.checker.evictions(case.name) == 0
@@ -84,8 +84,8 @@ def test_a_webhook_that_fails_is_told_and_in_nobodys_way_where_failures_are_igno
     assert case.checker.evictions(case.name) == 2
 
 
-def test_the_pods_of_a_namespace_in_deletion_go_with_it(case: Case, tmp_path: Path) -> None:
-    """Kept by what denies deletions, for otherwise they go faster than anybody evicts."""
+def test_pods_of_a_terminating_namespace_are_deleted_with_it(case: Case, tmp_path: Path) -> None:
+    """A webhook denies their deletion first, so that the drain sees them."""
     case.checker.bypasses_budgets = True  # the namespace does
     node = populate(case)
     case.add(manifests.budget(case.name, "web", minAvailable=2))

@@ -1,4 +1,4 @@
-"""The README's commands, run as they are written, answer what it says they answer."""
+"""The commands in the README print the output in the README."""
 
 import os
 import re
@@ -18,7 +18,7 @@ BLOCK = re.compile(r"<!-- readme: (?P<how>\w+) -->\n```console\n(?P<text>.*?)```
 
 @dataclass(frozen=True)
 class Step:
-    """A command, and the lines that it is said to print."""
+    """A command, and the lines that it should print."""
 
     command: str
     lines: list[str]
@@ -38,7 +38,7 @@ def steps(how: str) -> list[Step]:
     return found
 
 
-# What differs from run to run: names that the server makes up, ages, ports.
+# The parts that differ from run to run: generated names, ages, ports.
 VARIABLE = re.compile(
     r"(?P<rollout>rollout-[a-z0-9]{5})\b"
     r"|(?P<age>(?<![\w.-])\d+[smhd](?:\d+[smhd])?(?![\w.-]))"
@@ -54,7 +54,7 @@ ANY_OF = {
 
 
 def pattern(line: str) -> str:
-    """Turn a line of the README into what the real line must match."""
+    """Return the pattern of the output for a line of the README."""
     if line.strip() == "...":
         return "(?:.*\n)*?"
     text, expression, end = line.removesuffix(" ...").strip(), "", 0
@@ -71,7 +71,7 @@ def answers(step: Step, output: str) -> bool:
 
 @pytest.fixture
 def sandbox() -> Iterator[None]:
-    """Start what the README says belongs into a terminal of its own."""
+    """Run the command that the README runs in a first terminal."""
     (step,) = steps("background")
     process = subprocess.Popen(
         ["bash", "-c", f"exec {step.command}"],
@@ -101,7 +101,7 @@ def empty_cluster(tmp_path: Path) -> Iterator[Path]:
 
 
 def run(todo: list[Step], kubectl: Path, env: dict[str, str]) -> None:
-    """Run commands in one shell, as a person does, and compare each one's output."""
+    """Run commands in one shell, and compare the output of each."""
     marker = "--- next ---"
     script = f"\necho '{marker}'\n".join(["set -e", *(step.command for step in todo)])
     done = subprocess.run(
@@ -121,13 +121,13 @@ def run(todo: list[Step], kubectl: Path, env: dict[str, str]) -> None:
 
 
 @pytest.mark.usefixtures("sandbox")
-def test_the_walk_through_with_kubectl_answers_as_written(kubectl_path: Path) -> None:
+def test_the_walk_through_prints_the_output(kubectl_path: Path) -> None:
     todo = steps("sandbox")
     assert len(todo) > 8
     run(todo, kubectl_path, {})
 
 
-def test_the_installation_answers_as_written(kubectl_path: Path, empty_cluster: Path) -> None:
+def test_the_installation_prints_the_output(kubectl_path: Path, empty_cluster: Path) -> None:
     todo = steps("install")
     assert len(todo) == 2
     run(todo, kubectl_path, {"KUBECONFIG": str(empty_cluster)})

@@ -1,4 +1,4 @@
-"""The README's example for tests of one's own controller, on a real control plane."""
+"""The example of a test in the README, on a real control plane."""
 
 import re
 from pathlib import Path

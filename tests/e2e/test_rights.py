@@ -1,6 +1,6 @@
-"""Least privilege: the manager used all that it is granted, and nothing else.
+"""Least privilege: the manager used every granted permission, and no other.
 
-Comes last (`conftest.py`): it reads the audit log of everything that ran before it.
+This test runs last (`conftest.py`), because it reads the audit log of all other tests.
 """
 
 from collections.abc import Sequence
@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from tests.cases.target import Target
 from tests.e2e.rights import asked_by_admission, granted, refused, used
+
+from navarchos.testing.controlplane import AuditEvent
 
 E2E = Path(__file__).parent
 CASES = {
@@ -19,29 +21,30 @@ CASES = {
 
 @pytest.fixture
 def whole_suite(request: pytest.FixtureRequest, target: Target) -> None:
-    """Skip where only a part of the cases ran, or nothing tells what they did.
+    """Skip if only a part of the cases ran, or the audit log cannot be read.
 
-    A part need not use everything. Whoever says `--all-rights` runs them all.
+    A part of the cases may not use every permission. `--all-rights` requires all cases.
     """
     if target.audit is None:
-        pytest.skip("the audit log of this cluster is not ours to read")
+        pytest.skip("the audit log of this cluster cannot be read")
     ran = {item.path for item in request.session.items}
     options = request.config.option
     picked = options.keyword or options.markexpr or any("::" in arg for arg in request.config.args)
     if picked or not ran >= CASES:
-        why = "only the whole suite uses every right"
+        why = "only the whole suite uses every permission"
         pytest.fail(why) if options.all_rights else pytest.skip(why)
 
 
 @pytest.mark.rule("OP-62")
 @pytest.mark.usefixtures("whole_suite", "account")
-def test_the_rights_used_are_the_rights_granted(
-    target: Target, older_log: Sequence[object]
+def test_the_used_permissions_are_the_granted_permissions(
+    target: Target, older_log: Sequence[AuditEvent]
 ) -> None:
     assert target.audit is not None
     events = [*target.audit(), *older_log]
     assert refused(events) == []
-    rights = granted()
-    asked = used(events, rights)
-    assert sorted(asked - rights) == [], "used without being granted"
-    assert sorted(rights - asked - asked_by_admission()) == [], "granted without being used"
+    permissions = granted()
+    requested = used(events, permissions)
+    assert sorted(requested - permissions) == [], "used but not granted"
+    unused = permissions - requested - asked_by_admission()
+    assert sorted(unused) == [], "granted but not used"

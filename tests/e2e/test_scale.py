@@ -1,4 +1,4 @@
-"""Two hundred nodes at once: within limits, within memory."""
+"""Two hundred nodes: limits and memory of the manager."""
 
 import json
 import subprocess
@@ -19,9 +19,9 @@ spec:
 
 @pytest.mark.timeout(700)
 def test_two_hundred_nodes_are_replaced_twenty_at_a_time(tmp_path: Path) -> None:
-    """At a hundredfold pace, with a manager that stays under 120 MiB.
+    """At a hundredfold speed, with less than 120 MiB in the manager.
 
-    It takes 66 s where two cores are two cores, and 150 s was seen where they are not.
+    It takes 66 s on two idle cores, and up to 150 s on shared ones.
     """
     manifest = tmp_path / "rollout.yml"
     manifest.write_text(ROLLOUT, encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The image and the Deployment that are shipped, where kubelets really run them."""
+"""The shipped image and the shipped Deployment, on real kubelets."""
 
 import os
 from typing import Any
@@ -53,8 +53,8 @@ def test_both_replicas_of_the_shipped_image_become_ready_and_one_leads(
             (container,) = pod["spec"]["containers"]
             assert container["image"] == os.environ["NAVARCHOS_E2E_IMAGE"]
             assert [each["restartCount"] for each in pod["status"]["containerStatuses"]] == [0]
-        # A manager's identity begins with its host's name, which is its pod's. The lease
-        # may still name one that ran before, until that one's time is over.
+        # The identity of a manager begins with the name of its pod. Until the lease expires
+        # it may still have the identity of a previous manager.
         names = tuple(pod["metadata"]["name"] for pod in pods)
         wait_for("one of the two to lead", lambda: holder(target).startswith(names))
     finally:

@@ -1,4 +1,4 @@
-"""The simulator on a real API server: all of it, or its kubelets and its cloud alone."""
+"""The simulator on a real API server: complete, or only its kubelets and its cloud."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -21,7 +21,7 @@ NODE, SUCCESSOR = "node-2", "node-2-r1"
 
 @pytest.fixture(params=["all of it", "kubelets and cloud"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[tuple[ControlPlane, Cluster]]:
-    """Run the simulator, and whatever it is not itself as the real programs."""
+    """Run the simulator, and the real programs for the parts that it does not simulate."""
     is_alone = request.param == "all of it"
     agents = frozenset(Agent) if is_alone else {Agent.KUBELET, Agent.CLOUD}
     with (
@@ -45,7 +45,7 @@ def test_a_drained_machine_is_replaced_and_its_pods_run_elsewhere(
         wait_for("the node to be empty", lambda: not evicted(plane, client))
         client.resource(NODES).patch(NODE, {"metadata": {"labels": {DONE: "yes"}}})
     wait_for("another machine", lambda: simulated.stats.nodes_replaced == 1)
-    # The daemon of the machine that is gone is collected after forty seconds, as upstream's.
+    # The DaemonSet pod of the removed machine is collected after forty seconds, like upstream.
     wait_for("as many pods as before", lambda: len(placed(plane)) == before)
     assert simulated.wait_until_ready(LATE)
     names = {node["metadata"]["name"] for node in plane.list("nodes")}
@@ -56,14 +56,14 @@ def test_a_drained_machine_is_replaced_and_its_pods_run_elsewhere(
 
 
 def placed(plane: ControlPlane) -> list[dict[str, Any]]:
-    """Return the pods on nodes that are there; none while others are left."""
+    """Return all pods, or an empty list while some are on deleted nodes."""
     names = {node["metadata"]["name"] for node in plane.list("nodes")}
     pods = plane.list("pods")
     return pods if all(pod["spec"].get("nodeName") in names for pod in pods) else []
 
 
 def evicted(plane: ControlPlane, client: Client) -> list[dict[str, Any]]:
-    """Ask for the eviction of what a drain moves from the node; returns what was still there."""
+    """Evict the pods that a drain evicts from the node, and return them."""
     left = [pod for pod in plane.list("pods") if is_movable(pod)]
     for pod in left:
         metadata = pod["metadata"]

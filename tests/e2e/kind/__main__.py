@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
         _report(str(error))
         return 128 + error.signum
     except NavarchosError as error:
-        # What went wrong first, where clearing up went wrong, too.
+        # If the clean-up failed too, report the first error.
         for each in (error.__context__, error):
             if isinstance(each, NavarchosError):
                 _report(f"Error: {each}")

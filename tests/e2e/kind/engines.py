@@ -1,4 +1,4 @@
-"""Container engines: which one is there, and does it answer."""
+"""Container engines: find one that answers."""
 
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ ENGINES: Final = ("docker", "podman", "nerdctl")
 """The engines that kind can use, in the order in which they are tried."""
 
 PROVIDER: Final = "KIND_EXPERIMENTAL_PROVIDER"
-"""The variable by which kind is told its engine; also how somebody asks for one."""
+"""The variable that selects the engine of kind, and of this suite."""
 
 _ANSWER_TIMEOUT: Final = 30.0
 
@@ -36,7 +36,7 @@ class NoEngine(NavarchosError):
     """No container engine answers.
 
     Attributes:
-        reasons: Why not, by engine.
+        reasons: The reason of each engine.
     """
 
     def __init__(self, reasons: Mapping[str, str]) -> None:
@@ -46,18 +46,18 @@ class NoEngine(NavarchosError):
     def __str__(self) -> str:
         tried = "; ".join(f"{name}: {why}" for name, why in self.reasons.items())
         return (
-            f"kind needs a container engine, and none answers: {tried}. "
-            "Start one, or run `make e2e`, which needs none"
+            f"kind requires a container engine, but none answers: {tried}. "
+            "Start one, or run `make e2e`, which does not need one"
         )
 
 
 def find_engine(environ: Mapping[str, str]) -> Engine:
     """Return the first engine that answers.
 
-    A client alone is not enough: it must reach what runs containers.
+    A client is not enough: it must reach a daemon that runs containers.
 
     Raises:
-        NoEngine: None does.
+        NoEngine: No engine answers.
     """
     asked = environ.get(PROVIDER)
     reasons: dict[str, str] = {}

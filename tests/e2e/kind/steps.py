@@ -1,4 +1,4 @@
-"""Commands, one after the other, that a signal ends in order."""
+"""A sequence of commands that a signal ends in order."""
 
 import os
 import shlex
@@ -17,7 +17,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StepFailed(NavarchosError):
-    """A command that did not do its work.
+    """A command failed.
 
     Attributes:
         command: The command.
@@ -34,10 +34,10 @@ class StepFailed(NavarchosError):
 
 
 class Interrupted(NavarchosError):
-    """A signal has asked for the end.
+    """A signal has ended the sequence.
 
     Attributes:
-        signum: Which.
+        signum: The signal.
     """
 
     def __init__(self, signum: int) -> None:
@@ -51,29 +51,29 @@ class Interrupted(NavarchosError):
 class Steps:
     """Runs commands, one at a time.
 
-    Each runs in a process group of its own, so that Ctrl-C in a terminal comes here
-    alone. The first signal is handed to the command as SIGINT, which lets it clear up;
-    a second one kills it. No other command is started then, except to clear up.
+    Each command has a separate process group, so that Ctrl-C in a terminal reaches only
+    this process. The first signal is sent to the command as SIGINT, so that it can clean
+    up; a second signal kills it. After a signal only clean-up commands are started.
 
-    Threads: the main thread's; signals are handled there.
+    Threads: for the main thread, which handles signals.
 
     Args:
         environ: Environment variables of the commands.
-        report: Takes each command before it is run, for people.
+        report: Called with each command before it runs.
     """
 
     def __init__(self, environ: Mapping[str, str], report: Callable[[str], None]) -> None:
         self._environ = dict(environ)
         self._report = report
         self._signum = 0
-        self._group = 0  # of the command that a signal may end; 0 for none
+        self._group = 0  # process group of the running command; 0 if there is none
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """Handle signals meanwhile."""
+        """Handle signals inside the block."""
         before = {signum: signal.getsignal(signum) for signum in _SIGNALS}
         for signum, handler in before.items():
-            if handler is not signal.SIG_IGN:  # as nohup wants it
+            if handler is not signal.SIG_IGN:  # nohup ignores it
                 signal.signal(signum, self._on_signal)
         try:
             yield
@@ -85,8 +85,8 @@ class Steps:
         """Run a command that must succeed; `more` is added to its environment.
 
         Raises:
-            Interrupted: A signal has come, before or meanwhile.
-            StepFailed: It failed.
+            Interrupted: A signal was received.
+            StepFailed: The command failed.
         """
         status = self.status_of(*command, **more)
         if status != 0:
@@ -96,14 +96,14 @@ class Steps:
         """Run a command; return its exit status, negative for a signal.
 
         Raises:
-            Interrupted: A signal has come, before or meanwhile.
-            StepFailed: It cannot be started.
+            Interrupted: A signal was received.
+            StepFailed: The command cannot be started.
         """
         self._raise_if_interrupted()
         with self._start(command, more) as process:
             self._group = process.pid
             try:
-                if self._signum:  # it came before the group was known
+                if self._signum:  # received before the group was known
                     self._end_group(signal.SIGINT)
                 status = process.wait()
             finally:
@@ -112,10 +112,10 @@ class Steps:
         return status
 
     def clear_up(self, *command: str, **more: str) -> None:
-        """Run a command that must succeed to its end, whatever signals come.
+        """Run a clean-up command that must succeed; signals are ignored.
 
         Raises:
-            StepFailed: It failed.
+            StepFailed: The command failed.
         """
         with self._start(command, more) as process:
             status = process.wait()

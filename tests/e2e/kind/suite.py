@@ -1,4 +1,4 @@
-"""The end-to-end suite on a kind cluster that lives as long as the suite runs."""
+"""The end-to-end suite on a temporary kind cluster."""
 
 import secrets
 import sys
@@ -54,7 +54,7 @@ def run_suite(steps: Steps, engine: Engine, kind: Path, arguments: Sequence[str]
         cluster = ("--name", name, "--kubeconfig", str(kubeconfig))
         provider = {PROVIDER: engine.name}
         steps.run(engine.path, "build", "--tag", image, str(_ROOT))
-        # An archive is what kind takes from every engine.
+        # kind accepts an archive from every engine.
         steps.run(engine.path, "save", "--output", str(archive), image)
         try:
             steps.run(

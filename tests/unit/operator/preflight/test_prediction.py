@@ -1,4 +1,4 @@
-"""A pool with one prepared fault shows that fault, and the pools beside it show none."""
+"""A fault is found only on the node that has it, and predictions follow the operator."""
 
 from typing import Any
 
@@ -60,7 +60,7 @@ def budget(name: str = "web", *, policy: str = "", app: str = "web", **status: i
 NEVER = budget(disruptionsAllowed=0, currentHealthy=2, desiredHealthy=2, expectedPods=2)
 EXHAUSTED = budget(disruptionsAllowed=0, currentHealthy=2, desiredHealthy=2, expectedPods=3)
 ALLOWS = budget(disruptionsAllowed=1, currentHealthy=3, desiredHealthy=2, expectedPods=3)
-UNREADY: dict[str, Json] = {"status": {"conditions": []}}
+UNREADY: Json = {"conditions": []}
 
 
 def run(make: Make, state: dict[str, Any], **drain: Any) -> PredictedRollout:
@@ -147,8 +147,8 @@ def test_a_fault_is_found_only_on_its_node(
         ([pod("a")], [NEVER], {"disableEviction": True}),
         ([pod("a", status={"phase": "Succeeded"})], [NEVER], {}),
         ([pod("a", status={"phase": "Pending", "conditions": []})], [NEVER], {}),
-        ([pod("a", **UNREADY)], [NEVER], {}),
-        ([pod("a", **UNREADY)], [budget(policy="AlwaysAllow", expectedPods=1)], {}),
+        ([pod("a", status=UNREADY)], [NEVER], {}),
+        ([pod("a", status=UNREADY)], [budget(policy="AlwaysAllow", expectedPods=1)], {}),
         ([pod("a", metadata={"ownerReferences": [{**DAEMON, "controller": True}]})], [NEVER], {}),
         ([pod("a", metadata={"labels": {"app": "no"}})], [NEVER], {}),
     ],

@@ -40,8 +40,7 @@ def fault(
 
 def planned(name: str, cluster: Cluster, *, broken: bool) -> PredictedRollout:
     FAULTS[name][2](cluster, broken)
-    predicted = cluster.plan_on_server() if name in ON_SERVER else cluster.plan()
-    return predicted
+    return cluster.plan_on_server() if name in ON_SERVER else cluster.plan()
 
 
 @fault("BudgetNeverAllows", Severity.BLOCKS)
