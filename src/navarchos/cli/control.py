@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 import click
 import msgspec
@@ -223,6 +223,25 @@ def _children(
     ]
 
 
+class _DrainFlags(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags of `navarchos drain` that become the spec of the NodeDrain."""
+
+    force: bool
+    timeout: float
+    hold: bool
+    grace_period: int
+
+    def spec(self, node: str, uid: str) -> dict[str, object]:
+        return {
+            "nodeName": node,
+            "nodeUID": uid,
+            "force": self.force,
+            "timeoutSeconds": round(self.timeout),
+            "onTimeout": "Hold" if self.hold else "Fail",
+            "gracePeriodSeconds": self.grace_period,
+        }
+
+
 @click.command()
 @click.argument("node")
 @click.option("--force", is_flag=True, help="Also delete pods that no controller re-creates.")
@@ -245,16 +264,7 @@ def _children(
 )
 @output_option
 @cluster_options
-def drain(
-    *,
-    node: str,
-    force: bool,
-    timeout: float,
-    hold: bool,
-    grace_period: int,
-    as_json: bool,
-    cluster: TargetCluster,
-) -> int:
+def drain(*, node: str, as_json: bool, cluster: TargetCluster, **flags: Any) -> int:
     """Cordon and drain NODE: create a NodeDrain, wait until it has ended, and report.
 
     Exits with 0 if the node is drained, with 1 if the drain failed. Ctrl-C ends only the
@@ -263,14 +273,7 @@ def drain(
     """
     with cluster.connect() as client:
         uid = client.resource(NODES).get(node).metadata.uid
-        spec = {
-            "nodeName": node,
-            "nodeUID": uid,
-            "force": force,
-            "timeoutSeconds": round(timeout),
-            "onTimeout": "Hold" if hold else "Fail",
-            "gracePeriodSeconds": grace_period,
-        }
+        spec = _DrainFlags(**flags).spec(node, uid)
         created = client.resource(NODE_DRAINS).create(
             {"metadata": {"generateName": f"{node}-"}, "spec": spec}
         )

@@ -6,14 +6,13 @@ import msgspec
 import pytest
 
 from navarchos.client.taints import Toleration
-from navarchos.placement import (
-    PodAffinityRule,
-    PodIndex,
+from navarchos.placement.node_rules import (
     insufficient,
     is_cordoned_for,
     requests_of,
     reservation_of,
 )
+from navarchos.placement.pod_rules import PodAffinityRule, PodIndex
 from navarchos.testing.cluster.kinds import Node, Pod
 
 Json = Mapping[str, object]

@@ -5,7 +5,7 @@ import sys
 from contextlib import ExitStack
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import click
 import msgspec
@@ -81,16 +81,7 @@ __all__ = ["sandbox"]
     help="json prints one object with documented fields at the end.",
 )
 def sandbox(
-    *,
-    filenames: tuple[Path, ...],
-    nodes: int,
-    pods_per_node: int,
-    speed: float,
-    timeout: float,
-    serve: bool,
-    port: int,
-    kubeconfig: Path | None,
-    output: Literal["text", "json"],
+    *, filenames: tuple[Path, ...], serve: bool, output: Literal["text", "json"], **flags: Any
 ) -> None:
     """Run rollouts on a simulated cluster in this process.
 
@@ -101,17 +92,9 @@ def sandbox(
     # The manager logs to its own file. Here only errors are shown to the user.
     logs.configure(level="error", style="console")
     manifests = [] if serve and not filenames else _load(filenames)
-    options = SandboxOptions(
-        nodes=nodes,
-        pods_per_node=pods_per_node,
-        speed=speed,
-        timeout=timeout,
-        port=port,
-        kubeconfig=kubeconfig,
-    )
     console = Console()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with Sandbox(options) as run:
+    with Sandbox(SandboxOptions(**flags)) as run:
         if serve:
             _print_addresses(run)
         if manifests:

@@ -11,7 +11,7 @@ from navarchos.drain import Pod
 from navarchos.drain.pods import PodSpec, Volume
 from navarchos.meta import Object
 from navarchos.operator.nodes import Node, NodeSpec, NodeStatus
-from navarchos.placement import Affinity, Container, NodeSelector
+from navarchos.placement.kinds import Affinity, Container, NodeSelector
 
 __all__ = [
     "MUTATING_WEBHOOKS",

@@ -16,13 +16,10 @@ import msgspec
 
 from navarchos.client.selectors import Operator
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
-from navarchos.placement import (
+from navarchos.placement.kinds import NodeSelector, NodeSelectorTerm
+from navarchos.placement.node_rules import (
     NodeAffinityRule,
-    NodeSelector,
     NodeSelectorRule,
-    NodeSelectorTerm,
-    PodAffinityRule,
-    PodIndex,
     ResourceAmounts,
     amounts_of,
     insufficient,
@@ -31,6 +28,7 @@ from navarchos.placement import (
     tolerates_cordon,
     untolerated_taints,
 )
+from navarchos.placement.pod_rules import PodAffinityRule, PodIndex
 
 __all__ = ["PlacementCheck", "PlacementFailure", "UnplaceablePod"]
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from navarchos.client.selectors import LabelSelectorSpec, Selector
-from navarchos.placement import LabelAnchor, anchor_of, anchors_of
+from navarchos.placement.pod_rules import LabelAnchor, anchor_of, anchors_of
 from navarchos.testing.cluster.budgets import RequiredHealth, required_health
 
 __all__ = ["BudgetRecord", "InvariantState", "PodRecord"]

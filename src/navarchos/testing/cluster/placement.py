@@ -11,17 +11,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.placement import (
+from navarchos.placement.node_rules import (
     NodeAffinityRule,
-    PodAffinityRule,
-    PodIndex,
-    TopologySpreadRule,
     amounts_of,
     insufficient,
     is_cordoned_for,
     reservation_of,
     untolerated_taints,
 )
+from navarchos.placement.pod_rules import PodAffinityRule, PodIndex, TopologySpreadRule
 from navarchos.testing.cluster.kinds import Node, Pod
 
 __all__ = ["Placement", "why_not"]

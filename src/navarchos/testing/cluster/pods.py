@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from navarchos.meta import format_time
-from navarchos.placement import Container
+from navarchos.placement.kinds import Container
 from navarchos.testing.cluster.kinds import Pod, Template
 
 __all__ = [

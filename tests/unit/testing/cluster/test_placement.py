@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from navarchos.placement import requests_of
+from navarchos.placement.node_rules import requests_of
 from navarchos.testing.cluster.kinds import Node, Pod
 from navarchos.testing.cluster.placement import Placement, why_not
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from navarchos.client.taints import Toleration
-from navarchos.placement import NodeAffinityRule, untolerated_taints
+from navarchos.placement.node_rules import NodeAffinityRule, untolerated_taints
 from navarchos.runtime import Builder, Request
 from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
