@@ -31,18 +31,18 @@ def parallelize(
     chunk: int = 1,
     clock: Clock = SYSTEM_CLOCK,
 ) -> None:
-    """Do `work` on every piece, and return when all has ended.
+    """Call `work` for every piece, and return when all calls have ended.
 
-    As client-go's `ParallelizeUntil`, but that a failure is not dropped: it begins no
-    further piece, and is raised when those in hand have ended (WQ-34).
+    Like client-go's `ParallelizeUntil`, except that a failure is not dropped: no further call
+    starts after it, and it is raised when the running calls have ended (WQ-34).
 
     Args:
-        pieces: What to work on, each once, in no order.
+        pieces: The arguments of the calls, each used once, in any order.
         work: Called on the workers' threads.
-        workers: Most threads; never more than there are chunks.
-        stop: Begin no piece once it is set; then pieces may be left out, so ask it.
-        chunk: Pieces that a thread takes at a time: more than one where the work on
-            each is next to nothing.
+        workers: The largest number of threads; never more than the number of chunks.
+        stop: No call starts once it is set. Check it afterwards: pieces may be left out.
+        chunk: The number of pieces that a thread takes at a time. Use more than one if a call
+            takes very little time.
         clock: Time and waiting.
     """
     chunks = -(-len(pieces) // chunk)
@@ -70,7 +70,7 @@ def parallelize(
 
 
 class _Batch:
-    """Tasks that one caller waits for. Fields are guarded by the crew's lock."""
+    """The tasks of one caller. The fields are guarded by the lock of the pool."""
 
     def __init__(self, left: int, lock: threading.Lock) -> None:
         self.left = left
@@ -79,15 +79,15 @@ class _Batch:
 
 
 class WorkerPool:
-    """Runs a function over the items of a batch, a few at once, for many callers.
+    """Calls a function for the items of a batch, several at once, on shared threads.
 
-    Callers share the threads, so the total is bounded however many there are. The
-    calling thread waits for its batch, and no longer.
+    All callers share the threads, so their total number is limited. The calling thread waits
+    for its own batch only.
 
-    Lifecycle: `run` provides the threads. Before and after it `map` does the work
-    on the calling thread, so nothing is ever lost or left waiting.
+    Lifecycle: `run` provides the threads. Before and after `run`, `map` does the work on the
+    calling thread, so that no item is lost or left waiting.
 
-    Threads: `map` is safe from any thread but the crew's own.
+    Threads: `map` is safe from any thread except the threads of the pool.
     """
 
     def __init__(self, name: str, *, size: int = 8, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -95,14 +95,15 @@ class WorkerPool:
         self._size = size
         self._clock = clock
         self._tasks_lock = threading.Lock()
-        # One for the threads and one a batch, so that nobody is woken for nothing.
+        # One condition for the threads and one for each batch, so that only a thread which has
+        # something to do is woken.
         self._to_do = threading.Condition(self._tasks_lock)
         # guarded by _tasks_lock; oldest first
         self._waiting: deque[tuple[_Batch, Callable[[], None]]] = deque()
         self._open = False  # guarded by _tasks_lock
 
     def run(self, stop: StopToken) -> None:
-        """Provide the threads until `stop` is set; then finish what was handed in."""
+        """Provide the threads until `stop` is set; then finish the batches that were handed in."""
         group = ThreadGroup(self._name, stop=stop, clock=self._clock)
         with self._tasks_lock:
             self._open = True
@@ -117,7 +118,7 @@ class WorkerPool:
             group.join(_JOIN)
 
     def is_open(self) -> bool:
-        """Tell whether there are threads."""
+        """Return whether the pool has threads."""
         with self._tasks_lock:
             return self._open
 
@@ -125,8 +126,8 @@ class WorkerPool:
         """Return the results in the order of the items.
 
         Raises:
-            BaseException: The first that `function` raised; no further item was begun
-                after it, and none is under way any more.
+            BaseException: The first exception of `function`. No further call has started after
+                it, and all running calls have ended.
         """
         if len(items) > 1:
             results = self._shared(function, items)
@@ -166,7 +167,7 @@ class WorkerPool:
             try:
                 if begin:
                     task()
-            except BaseException as error:  # noqa: BLE001 - raised where the batch came from
+            except BaseException as error:  # noqa: BLE001 - raised on the caller's thread
                 failure = error
             with self._tasks_lock:
                 batch.failure = batch.failure or failure

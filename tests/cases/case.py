@@ -81,12 +81,12 @@ class Case:
         """Wait until workloads have the pods they want, and budgets know them."""
         lacking: list[str] = []
 
-        def is_stripped() -> bool:
+        def is_ready() -> bool:
             lacking[:] = self._unsettled()
             return not lacking
 
         try:
-            wait_for(f"the workloads of {self.name}", is_stripped)
+            wait_for(f"the workloads of {self.name}", is_ready)
         except AssertionError as error:
             error.add_note(f"still lacking: {lacking}")
             raise

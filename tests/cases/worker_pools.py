@@ -1,4 +1,4 @@
-"""Crews that have threads, for a `with` block."""
+"""A worker pool with threads, for a `with` block."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +12,15 @@ __all__ = ["running_pool"]
 
 @contextmanager
 def running_pool(size: int) -> Iterator[WorkerPool]:
-    """Return a crew with threads; it has none any more afterwards."""
+    """Yield a pool whose threads run until the end of the block."""
     stop = StopToken()
-    group = ThreadGroup("crew-test", stop=stop)
-    worker_pool = WorkerPool("worker_pool", size=size)
-    group.start("", lambda: worker_pool.run(stop))
-    while not worker_pool.is_open():
+    group = ThreadGroup("pool-test", stop=stop)
+    pool = WorkerPool("pool", size=size)
+    group.start("", lambda: pool.run(stop))
+    while not pool.is_open():
         stop.wait(0.01)
     try:
-        yield worker_pool
+        yield pool
     finally:
         stop.stop("done")
         assert group.join(10)

@@ -315,10 +315,10 @@ class Evictor:
     def _evict(self, pod: Pod, version: str, grace: int | None) -> EvictionResult:
         meta = pod.metadata
         try:
-            self._pods.evict(
+            self._pods.evict(  # mutant: get-per-pod
                 meta.name,
                 meta.namespace,
-                uid=meta.uid,
+                uid=meta.uid,  # mutant: eviction-without-uid
                 grace_period_seconds=grace,
                 policy_version=version,
                 timeout=self._timeout,

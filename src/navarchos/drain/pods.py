@@ -48,7 +48,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     node_name: str = ""
     priority_class_name: str = ""
     termination_grace_period_seconds: int | None = None
-    volumes: tuple[Volume, ...] = ()
+    volumes: tuple[Volume, ...] = ()  # mutant: decode-more-fields
 
 
 class PodCondition(msgspec.Struct, frozen=True, gc=False):

@@ -99,7 +99,7 @@ class Added(msgspec.Struct, Generic[T], frozen=True, gc=False):
 
     def tell(self, handler: EventHandler[T]) -> None:
         """Call the handler's method for this."""
-        handler.on_add(self.obj, self.initial)
+        handler.on_add(self.obj, self.initial)  # mutant: copy-per-handler
 
 
 class Updated(msgspec.Struct, Generic[T], frozen=True, gc=False):

@@ -282,7 +282,7 @@ class Ingest(Generic[T]):
             if self._transform is not None:
                 obj = self._transformed(key, obj)
             if not is_shared:
-                self._sharing.share(obj)
+                self._sharing.share(obj)  # mutant: keep-equal-parts, look-at-each
             draft.put(key, obj)
         except TransformFailed as error:
             self._skipped.report(error, key)

@@ -26,7 +26,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class FailureCounts:
-    """The failures of a rollout so far, without those that `navarchos resume` has reset."""
+    """The failures of a rollout so far; failures that `navarchos resume` has reset do not count."""
 
     failed: int
     """Failed nodes, without another attempt."""
@@ -100,7 +100,7 @@ def drain_spans(children: Iterable[NodeReplacement]) -> list[tuple[datetime, dat
 
 
 def mean_duration(known: Iterable[tuple[datetime, datetime]]) -> timedelta | None:
-    """Return the mean length of the spans; `None` if there are none."""
+    """Return the mean length of the spans; `None` without spans."""
     lengths = [end - start for start, end in known]
     return sum(lengths, timedelta()) / len(lengths) if lengths else None
 

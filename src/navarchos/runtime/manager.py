@@ -28,7 +28,7 @@ from navarchos.runtime.startup import catch_up, wait_for_kinds
 from navarchos.runtime.token_reviewer import TokenReviewer
 from navarchos.stopping import StopToken
 
-__all__ = ["Manager"]
+__all__ = ["Manager"]  # mutant: eager-import
 
 T = TypeVar("T")
 
@@ -131,6 +131,7 @@ class Manager:
         self._leading = RunnableGroup("lead", self._fail, clock)
         self._unfenced = client
         self._election = self._prepare_election()
+        # mutant: writes-without-a-fence
         self.client = client if self._election is None else client.fenced(self._election.fence)
         """The client of leaders: its writes raise `NotLeading` while this process does not lead."""
         self._pages = MetricsPages(self.instruments.registry)

@@ -229,6 +229,7 @@ class PooledResponse:
         # take a quarter of the time of a watch event. Therefore it is read below urllib3.
         body, context.body = context.body, None
         is_plain = "Content-Encoding" not in response.headers
+        # mutant: read-above
         self._below = body if body is not None and body.chunked and is_plain else None
         # Real time instead of an injected clock, because sockets use real time.
         self._deadline = None if request.timeout is None else time.monotonic() + request.timeout

@@ -1,8 +1,4 @@
-"""What runs the operator on a cluster: the manifests of `config/deploy`.
-
-`access` is generated from the rights that are declared beside the code that needs
-them; `workload` is the process, as the published README installs it.
-"""
+"""The manifests of `config/deploy`, which install the operator on a cluster."""
 
 from navarchos.operator.deployment.manifests import (
     FILE_NAMES,

@@ -1,4 +1,8 @@
-"""The manifests as files: one for each kind of object, named as in 2019."""
+"""The operator's manifests: its permissions, its Deployment and the files that contain them.
+
+The permissions are generated from the RBAC declarations beside the code that needs them. The files
+have the names that were published in 2019, one for each kind.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -49,10 +53,10 @@ FILE_NAMES: Final[Mapping[str, str]] = {
 
 
 def manifests() -> list[Manifest]:
-    """Return all objects, each after those it refers to.
+    """Return all objects, each after the objects that it refers to.
 
-    They may be created in any order: a role may be bound before it exists, and pods
-    are made as soon as their ServiceAccount is there.
+    They may be created in any order: a role can be bound before it exists, and the Deployment
+    creates its pods once their ServiceAccount exists.
     """
     found = [service_account(), *roles(), *bindings(), disruption_budget(), deployment()]
     order = list(FILE_NAMES)
@@ -63,8 +67,8 @@ def to_files(found: Iterable[Manifest], *, header: str = "") -> dict[str, str]:
     """Return the text of each file by its name.
 
     Args:
-        found: The objects; those of one kind share a file.
-        header: Lines of a comment on top, without the number sign.
+        found: The objects. Objects of one kind share a file.
+        header: Lines of a comment at the top, without the number sign.
     """
     by_file: dict[str, list[Manifest]] = {}
     for manifest in found:
@@ -76,10 +80,10 @@ _SUBJECT = Subject(NAME, NAMESPACE)
 
 
 def manager_rbac() -> dict[str, Sequence[PolicyRule]]:
-    """Return all rights of the manager by namespace; under "" those in every one.
+    """Return all permissions of the manager by namespace; the key "" means all namespaces.
 
-    The lease is in one namespace and events are in another; to grant either
-    everywhere would let the manager depose other leaders and speak for others.
+    The Lease is in one namespace, and events are in another. With these permissions in all
+    namespaces the manager could take the leases of other leaders and write events for others.
     """
     return {
         "": RBAC,
@@ -106,7 +110,7 @@ def roles() -> list[Manifest]:
 
 
 def bindings() -> list[Manifest]:
-    """Return what gives each role to the manager, in the order of `roles`."""
+    """Return the bindings of the manager's roles, in the order of `roles`."""
     return [
         role_binding(NAME, _SUBJECT, namespace=namespace, labels=LABELS)
         for namespace in manager_rbac()
@@ -114,10 +118,11 @@ def bindings() -> list[Manifest]:
 
 
 def metrics_access() -> list[Manifest]:
-    """Return what `--metrics-secure` takes: rights to ask who may, and a role for who may.
+    """Return the roles for `--metrics-secure`: for the manager, and for clients that read metrics.
 
-    Not part of `roles`: the shipped manager serves its metrics to everybody, so it would
-    have rights that it never uses. Nobody has the second role until it is bound.
+    They are not part of `roles`, because the shipped manager serves its metrics without
+    authentication and would not use these permissions. No client has the second role until it
+    is bound.
     """
     reader = role(METRICS_READER, (), labels=LABELS)
     reader["rules"] = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
@@ -130,7 +135,7 @@ def metrics_access() -> list[Manifest]:
 
 _REPLICAS: Final = 2
 _USER: Final = 65532
-"""The user `nonroot` of distroless images: no right to any file of a node."""
+"""The user `nonroot` of distroless images. It has no access to the files of a node."""
 
 _ARGUMENTS: Final = (
     "--leader-election=true",
@@ -145,24 +150,24 @@ _ARGUMENTS: Final = (
 
 _RESOURCES: Final = {
     "requests": {"cpu": "50m", "memory": "100Mi"},
-    # No limit on CPU: a throttled process renews its lease late, and answers its
-    # probes late. Twice the memory that it should need: what exceeds this leaks,
-    # and what exceeds the request may be one long list.
+    # No CPU limit: a throttled process renews its lease late and answers its probes late. The
+    # memory limit is twice the expected use, so that a single long list response stays below
+    # it, and only a memory leak exceeds it.
     "limits": {"memory": "200Mi"},
 }
 
 _SECONDS_AFTER_GRACE: Final = 15
-"""For the last events and the servers, each of which has limits of its own."""
+"""Seconds for the last events and for stopping the servers; both have their own timeouts."""
 
 _TOLERATIONS: Final = (
-    # Nodes of the control plane are a good place: workers come and go.
+    # Control-plane nodes are a good place, because workers are replaced more often.
     {"key": "node-role.kubernetes.io/control-plane", "operator": "Exists", "effect": "NoSchedule"},
     {"key": "CriticalAddonsOnly", "operator": "Exists"},
 )
 
 
 def deployment() -> Manifest:
-    """Return the Deployment: one pod leads, the other stands by with warm caches."""
+    """Return the Deployment: one pod leads, the other is a follower with filled caches."""
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -186,7 +191,7 @@ def deployment() -> Manifest:
 
 
 def disruption_budget() -> Manifest:
-    """Return the budget: the manager drains the nodes of its own pods, too."""
+    """Return the budget of the manager's pods, whose nodes the manager drains too."""
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
@@ -199,7 +204,7 @@ def _pod() -> dict[str, object]:
     grace = ManagerOptions().graceful_shutdown_timeout
     return {
         "serviceAccountName": NAME,
-        # It works for all other pods: they must not push it off its node.
+        # Other pods must not preempt the manager.
         "priorityClassName": "system-cluster-critical",
         "terminationGracePeriodSeconds": int(grace) + _SECONDS_AFTER_GRACE,
         "enableServiceLinks": False,
@@ -216,7 +221,7 @@ def _pod() -> dict[str, object]:
 
 
 def _apart() -> dict[str, object]:
-    """Two pods on one node fall together; but a cluster may have one node only."""
+    """Prefer different nodes for the two pods; a cluster may have one node only."""
     term = {"labelSelector": {"matchLabels": LABELS}, "topologyKey": "kubernetes.io/hostname"}
     return {
         "preferredDuringSchedulingIgnoredDuringExecution": [
@@ -229,7 +234,7 @@ def _container() -> dict[str, object]:
     return {
         "name": "controller",
         "image": IMAGE,
-        # A version's image never changes; one that was loaded by hand is used.
+        # The image of a version never changes, and may have been loaded by hand.
         "imagePullPolicy": "IfNotPresent",
         "args": list(_ARGUMENTS),
         "ports": [
@@ -237,7 +242,8 @@ def _container() -> dict[str, object]:
             {"name": "health", "containerPort": HEALTH_PORT},
         ],
         "resources": _RESOURCES,
-        # A busy node may need long to start a process; afterwards a minute is long.
+        # A busy node may need two minutes to start the process. After that, one minute without
+        # an answer means that it does not work.
         "startupProbe": _probe("/healthz", period=2, failures=60),
         "livenessProbe": _probe("/healthz", period=20, failures=3),
         "readinessProbe": _probe("/readyz", period=10, failures=3),

@@ -1,4 +1,4 @@
-"""What the manifests agree on. Names are those published in 2019."""
+"""Names and ports that the manifests share. The names were published in 2019."""
 
 from typing import Final
 
@@ -24,16 +24,16 @@ LABELS: Final = {"app": NAME}
 LEASE: Final = "navarchos-leader-election"
 
 METRICS_ACCESS: Final = f"{NAME}-metrics-auth"
-"""The role that lets the manager ask who may look at its metrics."""
+"""The role that allows the manager to ask the API server who may read its metrics."""
 
 METRICS_READER: Final = f"{NAME}-metrics-reader"
-"""The role of those who may."""
+"""The role of clients that may read the metrics."""
 
 EVENTS_NAMESPACE: Final = "default"
-"""Where events about objects without a namespace go; ours are about no others."""
+"""The namespace of events about cluster-scoped objects; the operator writes no other events."""
 
 IMAGE: Final = f"quay.io/pusher/navarchos:{__version__}"
-"""Of this version, not `latest`: rights and code belong together."""
+"""The image of this version, not `latest`, because permissions and code must match."""
 
 METRICS_PORT: Final = 8080
 HEALTH_PORT: Final = 8081

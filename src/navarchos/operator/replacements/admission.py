@@ -47,7 +47,7 @@ class Decisions:
     tie_candidates: tuple[str, ...] = ()
     """Nodes whose budgets would decide which of them starts beside the nodes in flight."""
     busy_nodes: tuple[str, ...] = ()
-    """The nodes in flight, stalled ones and those in `start` included; empty without
+    """The nodes in flight, including stalled nodes and nodes in `start`; empty without
     `tie_candidates`."""
 
 
@@ -56,7 +56,7 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
 
     Priorities hold across rollouts: only nodes of the highest unfinished priority may start
     (OP-05). Within a priority, nodes with fewer failed attempts come first, then topology, age
-    and name decide (OP-09). A blocked node blocks the later nodes of its own rollout only; a
+    and name decide (OP-09). A blocked node blocks only later nodes of its rollout; a
     control-plane node that waits for its peers, and a node in flight for another replacement,
     block no other node. Of several nodes that may start, the first one whose pods share the
     fewest budgets with the nodes in flight starts.
@@ -377,8 +377,8 @@ class _Admitter:
 def _limit(replacement: NodeReplacement) -> int | None:
     """Return its `maxConcurrent`; `None` if that is invalid.
 
-    A rollout replaces percentages by numbers in its children, so a percentage here is that of a
-    replacement which a user created: a percentage of 1 node.
+    A rollout replaces percentages by numbers in its children, so only replacements that a
+    user created have a percentage: a percentage of 1 node.
     """
     value = replacement.spec.strategy.max_concurrent
     try:

@@ -1,4 +1,4 @@
-"""Runs admission: observes the cluster, decides, and writes what was decided, on one thread."""
+"""Runs admission: observes the cluster, decides, and writes its decisions, on one thread."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,7 +158,7 @@ class AdmissionLoop:
         failed = failed_attempt_status(
             replacement, Reason.PENDING_PODS_TIMEOUT, WaitReason.PENDING_PODS.message, now
         )
-        # The node never had a slot or a drain, so there is nothing to undo.
+        # Nothing must be undone: the node never had a slot or a drain.
         with_failure = msgspec.structs.replace(replacement, status=failed)
         saved = self._write((replacement, released_status(with_failure, now)))
         if saved is not None:

@@ -1,4 +1,4 @@
-"""The replacements' controller: what it watches, and which request a change causes."""
+"""The replacements' controller: its watches, and the requests that changes cause."""
 
 from collections.abc import Iterable
 

@@ -185,7 +185,7 @@ class Pipeline:
         not show that the node is gone.
         """
         node = self._clients.nodes.find(replacement.spec.node_name)
-        # mutant: node-from-server
+        # mutant: gets-per-node
         if node is not None and node.metadata.uid == replacement.spec.node_uid:
             return node
         return self._clients.nodes.fetch(replacement.spec.node_name)

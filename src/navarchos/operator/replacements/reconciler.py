@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 class ReplacementReconciler(Reconciler):
     """Admits nodes, and advances admitted nodes through the pipeline.
 
-    Threads: one worker (OP-21). Two workers could both give away the last slot.
+    Threads: one worker (OP-21). Two workers could assign the last slot twice.
     """
 
     def __init__(

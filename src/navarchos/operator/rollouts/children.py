@@ -1,4 +1,4 @@
-"""The replacements of a rollout: what they look like, and how they are created and updated."""
+"""The replacements of a rollout: their manifests, and their creation and update."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -210,7 +210,7 @@ class ChildReconciler:
         nodes: Sequence[PlannedNode],
         children: Mapping[str, NodeReplacement],
     ) -> ChildSync:
-        """Update the children from the rollout; those in flight first, because pauses are urgent.
+        """Update the children from the rollout, children in flight first: pauses are urgent.
 
         Raises:
             Conflict: A child has changed since it was read; read it again.

@@ -1,4 +1,4 @@
-"""The rollouts' controller: what it watches, and which rollout a change concerns."""
+"""The rollouts' controller: its watches, and the rollout that a change concerns."""
 
 from collections.abc import Iterable
 from typing import Final

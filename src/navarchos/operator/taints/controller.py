@@ -1,4 +1,4 @@
-"""The taints' controller: what it watches, and which node a change concerns."""
+"""The taints' controller: its watches, and the node that a change concerns."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -13,7 +13,7 @@ __all__ = ["TAINT", "desired_taints", "has_taint", "is_wanted", "wants_taint"]
 # `PreferNoSchedule`, because autoscalers copy hard taints from an existing node into the template
 # of a new one: every new node would have the taint too.
 TAINT: Final = Taint(TO_BE_REPLACED_TAINT, effect="PreferNoSchedule")
-"""The operator's taint. Any taint with this key is the operator's, whatever its effect."""
+"""The operator's taint. Any taint with this key is the operator's, with any effect."""
 
 
 def wants_taint(replacement: NodeReplacement) -> bool:

@@ -1,4 +1,4 @@
-"""Releasing: an attempt has failed. Undo what it did to the node, then release the slot."""
+"""Releasing: an attempt has failed. Undo its changes of the node, then release the slot."""
 
 from typing import assert_never
 
