@@ -1,7 +1,7 @@
 """Controllers for Kubernetes in Python: client-go's guarantees, fewer resources.
 
-The dozen names to begin with. Each stands in the package that its work is done in;
-it is imported when it is first used, so `import navarchos` costs next to nothing.
+This package exports the names that most controllers need. Each is defined in a
+subpackage and imported at its first use, so that `import navarchos` is cheap.
 
 ```python
 from navarchos import Builder, Client, DONE, Manager, Object, Reconciler, Request, Resource
@@ -53,7 +53,7 @@ __all__ = [
     "__version__",
 ]
 
-_HOMES: Final = {
+_MODULES: Final = {
     "Client": "client",
     "Resource": "client",
     "NavarchosError": "errors",
@@ -76,10 +76,10 @@ _HOMES: Final = {
 
 
 def __getattr__(name: str) -> object:
-    home = _HOMES.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'navarchos' has no attribute {name!r}")
-    found: object = getattr(importlib.import_module(f"navarchos.{home}"), name)
+    found: object = getattr(importlib.import_module(f"navarchos.{module}"), name)
     globals()[name] = found
     return found
 

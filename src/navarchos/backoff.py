@@ -1,4 +1,4 @@
-"""Growing delays between attempts."""
+"""Exponential backoff: growing delays between attempts."""
 
 import threading
 from collections.abc import Callable, Hashable
@@ -15,18 +15,18 @@ K = TypeVar("K", bound=Hashable)
 
 
 class Backoff(msgspec.Struct, frozen=True):
-    """A policy: how long to wait before attempt n+1.
+    """A backoff policy: the delays before repeated attempts.
 
-    The n-th delay is `base * factor**n`, at most `cap`, plus a random part of
-    `jitter` times itself; so with `jitter=1` the ceiling is twice the cap.
+    Delay n is `base * factor**n`, at most `cap`, plus a random part of up to `jitter` times
+    the delay. So with `jitter=1` the maximum is twice the cap.
 
     Attributes:
         base: First delay in seconds, above 0.
         factor: Growth per attempt, at least 1.
-        cap: Largest delay before jitter, in seconds.
-        jitter: Random share added, 0 for none.
-        reset_after: A timer starts over when this many seconds have passed since
-            it last did; `None` keeps growing.
+        cap: Maximum delay before jitter, in seconds.
+        jitter: Random share, 0 for none.
+        reset_after: A timer resets when this many seconds have passed since its last
+            reset; `None` for never.
     """
 
     base: float
@@ -47,16 +47,16 @@ class Backoff(msgspec.Struct, frozen=True):
         """Return the seconds to wait after `attempt` failures (0 is the first).
 
         Args:
-            attempt: Failures so far, not counting the present one.
+            attempt: The number of earlier failures.
             rand: Source of numbers in [0, 1).
         """
-        # Beyond this exponent every policy has long met its cap; floats overflow.
+        # Limited, because larger exponents overflow; every policy has reached its cap.
         grown = min(self.base * self.factor ** min(attempt, 512), self.cap)
         return grown + rand() * self.jitter * grown
 
 
 class BackoffTimer:
-    """A `Backoff` with its count of steps. Owned by one thread."""
+    """A `Backoff` with a counter. Owned by one thread."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class BackoffTimer:
         self._reset_at = clock.monotonic()
 
     def next(self) -> float:
-        """Return the next delay in seconds and grow.
+        """Return the next delay in seconds, and count a failure.
 
-        As in client-go's backoff manager the count is measured from the last
-        *reset*, not from the last failure (RF-02).
+        As in client-go's backoff manager, `reset_after` is measured from the last reset,
+        not from the last failure (RF-02).
         """
         after = self._policy.reset_after
         if after is not None and self._clock.monotonic() - self._reset_at > after:
@@ -85,25 +85,25 @@ class BackoffTimer:
         return delay
 
     def reset(self) -> None:
-        """Start over at the base delay."""
+        """Continue with the base delay."""
         self._step = 0
         self._reset_at = self._clock.monotonic()
 
 
 class KeyedBackoff(Generic[K]):
-    """A growing delay for each of many keys (client-go `util/flowcontrol/backoff.go`, WQ-32).
+    """A growing delay for each key (client-go's `util/flowcontrol/backoff.go`, WQ-32).
 
-    The first delay is `initial`, each later one twice the one before, at most `cap`; a
-    random part of `jitter` times the delay before is added. A key that has not failed
-    for longer than twice the cap starts over.
+    The first delay is `initial`; each later delay is twice the previous one plus a random
+    part of up to `jitter` times the previous delay, at most `cap`. A key without a failure
+    for more than twice the cap starts with `initial` again.
 
-    Does not promise: to forget keys by itself. Call `collect` now and then, or `reset`.
+    Does not promise: to forget keys. Call `collect` from time to time, or `reset`.
 
     Args:
         initial: First delay in seconds, above 0.
-        cap: Longest delay in seconds; the random part of a first delay may exceed it.
+        cap: Maximum delay in seconds; the random part of a first delay may exceed it.
         jitter: Random share, 0 for none.
-        clock: Times are its `monotonic()`.
+        clock: The clock; times are its `monotonic()`.
         rand: Source of numbers in [0, 1).
 
     Threads: safe from any thread.
@@ -128,11 +128,11 @@ class KeyedBackoff(Generic[K]):
         self._clock = clock
         self._rand = rand
         self._delays_lock = threading.Lock()
-        # Delay, and when it was last changed. Guarded by _delays_lock.
+        # Delay, and time of the last change. Guarded by _delays_lock.
         self._delays: dict[K, tuple[float, float]] = {}
 
     def next(self, key: K) -> float:
-        """Note a failure of `key`; return its new delay in seconds."""
+        """Count a failure of `key`; return its new delay in seconds."""
         with self._delays_lock:
             now = self._clock.monotonic()
             before = self._current_locked(key, now)
@@ -144,29 +144,29 @@ class KeyedBackoff(Generic[K]):
             return delay
 
     def get(self, key: K) -> float:
-        """Return the delay of `key` in seconds; 0 if it has none."""
+        """Return the delay of `key` in seconds; 0 for an unknown key."""
         with self._delays_lock:
             return self._delays.get(key, (0.0, 0.0))[0]
 
     def reset(self, key: K) -> None:
-        """Start over with `key`."""
+        """Forget the failures of `key`."""
         with self._delays_lock:
             self._delays.pop(key, None)
 
     def is_in_backoff_since(self, key: K, event: float) -> bool:
-        """Tell whether less than its delay has passed since an event of `key`."""
+        """Return whether less than the delay of `key` has passed since an event."""
         with self._delays_lock:
             current = self._current_locked(key, event)
             return current is not None and self._clock.monotonic() - event < current[0]
 
     def is_in_backoff_since_update(self, key: K, at: float) -> bool:
-        """Tell whether at a time less than its delay had passed since `key` last failed."""
+        """Return whether `at` is less than the delay of `key` after its last failure."""
         with self._delays_lock:
             current = self._current_locked(key, at)
             return current is not None and at - current[1] < current[0]
 
     def collect(self) -> None:
-        """Forget keys that would start over."""
+        """Forget keys that would start with `initial` again."""
         with self._delays_lock:
             now = self._clock.monotonic()
             self._delays = {

@@ -1,8 +1,7 @@
-"""Time, as an argument.
+"""Clocks: time as an argument.
 
-Everything in this library that reads the time or waits does it through a
-`Clock`, so that tests own time. `navarchos.testing.FakeClock` is the other
-implementation.
+All code of this library that reads the time or waits uses a `Clock`, so that tests control
+time. The other implementation is `navarchos.testing.FakeClock`.
 """
 
 import random
@@ -15,17 +14,17 @@ from typing import Final, Protocol
 __all__ = ["SYSTEM_CLOCK", "Clock", "SystemClock", "uniform"]
 
 
-# On Linux the ordinary monotonic clock stands still while the machine is suspended; a
-# lease does not. Elsewhere the one with that name goes on.
+# On Linux CLOCK_MONOTONIC stops while the machine is suspended, and a lease still expires.
+# Therefore CLOCK_BOOTTIME; on other systems CLOCK_MONOTONIC continues.
 _ELAPSED: Final[int] = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Clock(Protocol):
-    """Reads time and waits.
+    """Reads the time and waits.
 
-    Promises: `monotonic()` never goes back, counts the time for which the machine
-    was suspended, and is the only source for deadlines, delays and lease
-    arithmetic; `now()` is for what is written to the API or shown to people.
+    Promises: `monotonic()` never decreases, includes the time while the machine was
+    suspended, and is the only source for deadlines, delays and leases; `now()` is for times
+    that are written to the API or shown to users.
     """
 
     def monotonic(self) -> float:
@@ -33,29 +32,29 @@ class Clock(Protocol):
         ...
 
     def now(self) -> datetime:
-        """Return the wall-clock time, aware and in UTC. It may jump."""
+        """Return the wall-clock time, aware and in UTC. It may be set forwards or back."""
         ...
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         """Wait on a condition that the caller holds.
 
-        Spurious wake-ups are allowed: callers loop on their predicate.
+        It may return early; the caller checks its predicate in a loop.
 
         Args:
             condition: Held by the caller, as for `threading.Condition.wait`.
-            timeout: Longest wait in seconds on this clock; `None` waits without
-                limit, `0` or less only yields the lock.
+            timeout: Maximum wait in seconds on this clock; `None` waits without limit,
+                `0` or less only releases and acquires the lock.
 
         Returns:
-            False if the timeout passed, True if it was woken before.
+            False if the timeout passed, otherwise True.
         """
         ...
 
 
 class SystemClock:
-    """The machine's own clock. Stateless, and safe from any thread."""
+    """The clock of the machine. Stateless; safe from any thread."""
 
-    # No method: it is called several times for every event of a watch.
+    # Not a method, which would be slower: it is called several times for each watch event.
     monotonic = staticmethod(partial(time.clock_gettime, _ELAPSED))
     """Return seconds since an arbitrary, fixed instant."""
 
@@ -65,15 +64,15 @@ class SystemClock:
 
     def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
         """Wait on a condition that the caller holds."""
-        # Condition.wait overflows the platform's time type beyond this.
+        # A larger timeout overflows the platform's time type in Condition.wait.
         limit = None if timeout is None else min(max(timeout, 0.0), threading.TIMEOUT_MAX)
         return condition.wait(limit)
 
 
 SYSTEM_CLOCK: Clock = SystemClock()
-"""The clock that is used where none is given."""
+"""The default clock."""
 
 
 def uniform() -> float:
     """Return a random number in [0, 1): the default source of jitter."""
-    return random.random()  # noqa: S311 - jitter is no secret
+    return random.random()  # noqa: S311 - jitter is not a secret

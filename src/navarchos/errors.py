@@ -1,14 +1,14 @@
-"""The root of every error this library raises.
+"""The base classes of all errors of this library.
 
-Each layer draws its own branch below these roots, next to the code that raises
-it. Facts are attributes; text is for people and is never parsed back.
+Each layer defines its subclasses beside the code that raises them. Facts are attributes;
+no code parses the text of an error.
 
 ```text
 NavarchosError(Exception)
   ConfigError(ValueError)            a bad setting: name, value, rule
   LifecycleError(RuntimeError)
     AlreadyStarted  NotStarted  AlreadyStopped  SelfJoin  Forked
-  ThreadCrashed                      a thread of a group died: name, cause chained
+  ThreadCrashed                      a thread of a group failed; the cause is chained
   ClientError                        navarchos.client.errors
   WatchError                         navarchos.client.errors
   CacheError                         navarchos.informers.errors
@@ -35,7 +35,7 @@ __all__ = [
 
 
 class NavarchosError(Exception):
-    """Anything this library raises on purpose."""
+    """The base class of all errors that this library raises, except `Stopped`."""
 
 
 class ConfigError(NavarchosError, ValueError):
@@ -60,13 +60,13 @@ class ConfigError(NavarchosError, ValueError):
 
 
 class LifecycleError(NavarchosError, RuntimeError):
-    """A call that the object's present state does not allow.
+    """The state of the object does not allow the call.
 
     Attributes:
-        what: The object that refused, in words.
+        what: The object, in words.
     """
 
-    _why = "cannot do this now"
+    _why = "does not allow this call now"
 
     def __init__(self, what: str) -> None:
         super().__init__(what)
@@ -77,41 +77,42 @@ class LifecycleError(NavarchosError, RuntimeError):
 
 
 class AlreadyStarted(LifecycleError):
-    """Started a second time, or changed after its start."""
+    """The object was started a second time, or changed after its start."""
 
     _why = "has already been started"
 
 
 class NotStarted(LifecycleError):
-    """Used before its start."""
+    """The object was used before its start."""
 
     _why = "has not been started"
 
 
 class AlreadyStopped(LifecycleError):
-    """Used after its stop."""
+    """The object was used after its stop."""
 
     _why = "has already been stopped"
 
 
 class SelfJoin(LifecycleError):
-    """Asked by one of its own threads to wait for that thread (RT-09)."""
+    """A thread would wait for itself (RT-09)."""
 
-    _why = "cannot wait for the thread that asks; call this from another thread"
+    _why = "cannot wait for the calling thread; call this from another thread"
 
 
 class Forked(LifecycleError):
-    """Used in a forked child of the process that started it (RT-31).
+    """The object was started by the parent of this forked process (RT-31).
 
-    Threads do not survive a fork. Start things after it: with a pre-fork server, in
-    its hook for new workers; with `multiprocessing`, use the start method `spawn`.
+    Threads do not exist in a forked process. Start objects after the fork: with a pre-fork
+    server, in its hook for new workers; with `multiprocessing`, use the start method
+    `spawn`.
     """
 
-    _why = "was started before this process was forked; make and start another one here"
+    _why = "was started before this process was forked; create and start another one here"
 
 
 class ThreadCrashed(NavarchosError):
-    """A thread of a group ended with an exception, chained as the cause.
+    """A thread of a group ended with an exception, which is the `__cause__`.
 
     Attributes:
         thread: The thread's name.
@@ -126,12 +127,12 @@ class ThreadCrashed(NavarchosError):
 
 
 class Stopped(BaseException):
-    """Cooperative cancellation: the stop token in charge has been set.
+    """Cooperative cancellation: the stop token of the operation is set.
 
-    A `BaseException`, so that `except Exception` in user code lets it pass.
+    A `BaseException`, so that `except Exception` in user code does not catch it.
 
     Attributes:
-        reason: Why the token was set, in words.
+        reason: The reason of the stop token.
     """
 
     def __init__(self, reason: str) -> None:

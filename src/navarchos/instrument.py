@@ -1,10 +1,9 @@
-"""Metrics without globals: families are made once per registry and shared.
+"""Metrics without globals: families are created once per registry and shared.
 
-A component is handed `Instruments` and asks it for the families it needs. Two
-components that ask for the same family get the same object, so controllers,
-queues and informers of one process can share families and differ in labels.
-Nothing is ever registered at import, or in the client library's default
-registry.
+A component gets `Instruments` and requests the families that it needs. Components that
+request the same family get the same object, so the controllers, queues and informers of
+one process share families and differ in labels. Nothing is registered at import, or in the
+default registry of prometheus_client.
 """
 
 import threading
@@ -24,9 +23,9 @@ P = TypeVar("P")
 
 
 class Sum(Generic[P]):
-    """A gauge that is added up over its parts when somebody scrapes.
+    """A gauge that is computed as a sum over its parts at each scrape.
 
-    For what changes all the time. A part that nobody else holds any more is none.
+    For values that change often. A part without other references no longer counts.
 
     Threads: safe from any thread.
     """
@@ -38,7 +37,7 @@ class Sum(Generic[P]):
         gauge.set_function(self._total)
 
     def add(self, part: P) -> None:
-        """Count a part from now on."""
+        """Add a part to the sum."""
         with self._parts_lock:
             self._parts.add(part)
 
@@ -52,13 +51,13 @@ class Instruments:
     """Metric families of one registry.
 
     Args:
-        registry: Where families are registered; a private one by default, so a
-            component that nobody scrapes needs no special case.
-        detailed: Let components register what they leave out by default, since most
-            do not look at it: sizes and durations of requests (MT-08).
+        registry: The registry of the families; a private one by default, so that a
+            component without metrics needs no special case.
+        detailed: Whether components register additional metrics: the sizes and durations
+            of requests (MT-08).
 
-    Threads: safe from any thread. Look families and label children up once and
-    keep them; the look-up takes a lock.
+    Threads: safe from any thread. Look up families and labelled children once and keep
+    them, because the look-up takes a lock.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class Instruments:
         self._claimed: set[str] = set()  # guarded by _families_lock
 
     def counter(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Counter:
-        """Return the counter `name`; its name ends in `_total`."""
+        """Return the counter `name`; the name must end with `_total`."""
         return self._family(Counter, name, documentation, labels, {})
 
     def gauge(self, name: str, documentation: str, labels: Sequence[str] = ()) -> Gauge:
@@ -82,15 +81,15 @@ class Instruments:
     def histogram(
         self, name: str, documentation: str, labels: Sequence[str] = (), *, buckets: Sequence[float]
     ) -> Histogram:
-        """Return the histogram `name` with upper bounds in base units."""
+        """Return the histogram `name`; the buckets are upper bounds in base units."""
         return self._family(Histogram, name, documentation, labels, {"buckets": tuple(buckets)})
 
     def sum(
         self, name: str, documentation: str, labels: Mapping[str, str], read: Callable[[P], float]
     ) -> Sum[P]:
-        """Return the gauge `name` of these labels as a sum; `read` is what a part adds to it.
+        """Return the gauge `name` with these labels as a sum of `read(part)`.
 
-        It is one and the same for whoever asks; the first one's `read` counts.
+        All callers get the same object; the `read` of the first call is used.
         """
         gauge = self.gauge(name, documentation, tuple(labels))
         key = (name, *labels.values())
@@ -100,7 +99,7 @@ class Instruments:
             return self._sums[key]
 
     def claim_once(self, what: str) -> bool:
-        """Tell whether this is the first to ask for `what`: for what only one may show."""
+        """Return True for the first call with `what`, for metrics with only one owner."""
         with self._families_lock:
             if what in self._claimed:
                 return False

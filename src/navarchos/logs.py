@@ -1,7 +1,8 @@
-"""Structured logging: names of fields, and nothing installed.
+"""Structured logging.
 
-The library only asks for loggers. Where lines go and how they look is the
-application's choice; `configure()` is what our own command line chooses.
+The library only creates loggers. The application chooses the destination and the format of
+the lines; `configure()` is the choice of our command line. Field names are the same
+everywhere: `error`, and `kind`, `namespace` and `name` for an object.
 """
 
 import logging
@@ -24,22 +25,22 @@ _WITHOUT_VARIABLES: Final = structlog.tracebacks.ExceptionDictTransformer(show_l
 
 
 def get_logger(name: str) -> "FilteringBoundLogger":
-    """Return a logger whose lines carry the module's name as `module`."""
+    """Return a logger whose lines have the module's name in the field `module`."""
     return cast("FilteringBoundLogger", structlog.get_logger(module=name))
 
 
 def traceback_of(error: BaseException) -> str:
     """Return the text of a traceback, for the field `exception` of a log line.
 
-    For errors that may come in quick succession: structlog as it is before anybody has
-    configured it draws a traceback with all local variables, where the package `rich` is
-    installed, which takes a tenth of a second for each.
+    For errors that may occur in quick succession. If structlog is not configured and the
+    package `rich` is installed, structlog formats tracebacks with all local variables,
+    which takes a tenth of a second for each.
     """
     return "".join(traceback.format_exception(error))
 
 
 def bound(**fields: object) -> AbstractContextManager[None]:
-    """Return a context in which every log line of this thread carries `fields`."""
+    """Return a context in which each log line of this thread has these fields."""
     return structlog.contextvars.bound_contextvars(**fields)
 
 
@@ -48,13 +49,13 @@ def configure(
 ) -> None:
     """Send the log lines of this process to a stream. For applications only.
 
-    Promises: the traceback of an exception shows where, never what its local variables
-    hold: objects of a cluster are among them, and tokens.
+    Promises: tracebacks never show local variables, which may contain objects of the
+    cluster and tokens.
 
     Args:
-        level: The least severe level that is shown; one of `LEVELS`.
-        style: `json` for machines, `console` for people.
-        stream: Where to; standard error by default.
+        level: The lowest level that is shown; one of `LEVELS`.
+        style: `json`, or `console` for a terminal.
+        stream: The destination; standard error by default.
     """
     renderer: list[Processor] = (
         [

@@ -1,8 +1,8 @@
-"""What every object carries: names, identity, owners, times, and its key.
+"""Metadata of objects: names, identity, owners, times, and keys.
 
-The structs here are the common projection of `metadata`. A kind may declare a
-slimmer one of its own; then it needs at least `name`, `namespace`, `uid` and
-`resource_version`, which is all that the framework itself reads.
+`ObjectMeta` has the common fields of `metadata`. A kind may declare a struct with fewer
+fields; it needs at least `name`, `namespace`, `uid` and `resource_version`, which are the
+fields that the framework reads.
 """
 
 from collections.abc import Mapping
@@ -37,13 +37,13 @@ EPOCH: Final = datetime.min.replace(tzinfo=UTC)
 """Earlier than every time of the API: the sort key of an object without a time."""
 
 ResourceVersion = NewType("ResourceVersion", str)
-"""A server's version of an object or a list. Opaque: passed on, not parsed.
+"""A server's version of an object or a list. Opaque: it is passed on and not parsed.
 
-The one place that compares two of them says so and why it may.
+`navarchos.informers.position` is the exception, which compares two versions.
 """
 
 Unstructured = Mapping[str, object]
-"""An object as decoded JSON, for code that must see every field. Read-only."""
+"""An object as decoded JSON, for code that needs every field. Read-only."""
 
 
 class ObjectKey(NamedTuple):
@@ -58,7 +58,7 @@ class ObjectKey(NamedTuple):
 
 @runtime_checkable
 class Identity(Protocol):
-    """The part of `metadata` that the framework needs."""
+    """The fields of `metadata` that the framework needs."""
 
     @property
     def name(self) -> str: ...  # noqa: D102
@@ -90,7 +90,7 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_o
 class ObjectMeta(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True
 ):
-    """The common projection of `metadata`; `managedFields` is not part of it.
+    """The common fields of `metadata`, without `managedFields`.
 
     Times are aware, in UTC. Mappings are shared with the cache: read-only.
     """
@@ -119,7 +119,7 @@ class ObjectMeta(
 class Object(
     msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, gc=False, kw_only=True
 ):
-    """The base of typed objects: a projection lists the fields it needs.
+    """The base class of typed objects; a subclass declares the fields that it needs.
 
     ```python
     class NodeSpec(msgspec.Struct, frozen=True, rename="camel", gc=False):
@@ -129,19 +129,18 @@ class Object(
         spec: NodeSpec = NodeSpec()
     ```
 
-    Fields need defaults, because servers leave out what is empty. Struct options
-    except `frozen` are inherited; name conversion is not, so nested structs say
-    `rename="camel"` themselves.
+    Fields need defaults, because servers leave out empty fields. Subclasses inherit the
+    struct options except `frozen`. Nested structs must set `rename="camel"` themselves.
     """
 
     metadata: ObjectMeta = ObjectMeta()
 
 
 class KeyFailed(NavarchosError):
-    """An object has no usable metadata, so no key (ST-01).
+    """An object has no key, because it has no valid metadata (ST-01).
 
     Attributes:
-        obj: The offending object.
+        obj: The object.
     """
 
     def __init__(self, obj: object) -> None:
@@ -163,14 +162,14 @@ def identity_of(obj: object) -> Identity:
     """Return the name, namespace, uid and resourceVersion of a struct or dict.
 
     Raises:
-        KeyFailed: There is no metadata, or it is of another shape.
+        KeyFailed: The object has no metadata, or metadata of another form.
     """
-    # Called several times for every event of a watch. To take what a struct has is much
-    # quicker than to ask what it is, and mappings have no such members.
+    # Called several times for each event of a watch. Reading the attribute of a struct is
+    # much faster than checking the type first, and mappings have no such attribute.
     struct: Any = obj
     try:
         identity: Identity = struct.metadata
-        identity.resource_version  # noqa: B018 - whether it is there
+        identity.resource_version  # noqa: B018 - raises if it is missing
     except AttributeError:
         if isinstance(obj, Mapping):
             return _identity_of_mapping(obj)
@@ -192,7 +191,7 @@ def key_of(obj: object) -> str:
     """Return `namespace/name`, or `name` alone without a namespace (ST-01).
 
     Raises:
-        KeyFailed: There is no metadata or no name; the object is attached.
+        KeyFailed: The object has no metadata or no name.
     """
     identity = identity_of(obj)
     if not identity.name:
@@ -201,10 +200,10 @@ def key_of(obj: object) -> str:
 
 
 def split_key(key: str) -> ObjectKey:
-    """Split what `key_of` made (ST-02).
+    """Split a key from `key_of` (ST-02).
 
     Raises:
-        ValueError: More than one slash.
+        ValueError: The key has more than one slash.
     """
     parts = key.split("/")
     if len(parts) == 1:
@@ -215,31 +214,31 @@ def split_key(key: str) -> ObjectKey:
 
 
 def controller_of(metadata: ObjectMeta) -> OwnerReference | None:
-    """Return the owner that manages the object, if one does."""
-    for owner in metadata.owner_references:  # a generator would be three times as dear
+    """Return the reference to the controller of the object, if any."""
+    for owner in metadata.owner_references:  # a generator would be three times slower
         if owner.controller:
             return owner
     return None
 
 
 def format_time(at: datetime) -> str:
-    """Write a time as the API's `Time`: UTC, whole seconds (`2026-01-02T15:04:05Z`)."""
+    """Format a time as the API's `Time`: UTC, whole seconds (`2026-01-02T15:04:05Z`)."""
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def format_micro_time(at: datetime) -> str:
-    """Write a time as the API's `MicroTime`: UTC, exactly six digits (LE-03).
+    """Format a time as the API's `MicroTime`: UTC, exactly six digits (LE-03).
 
-    `isoformat` would leave the fraction out at microsecond 0, and the server
-    refuses that (RT-23).
+    `isoformat` would leave out the fraction at microsecond 0, which the server refuses
+    (RT-23).
     """
     return at.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def parse_time(text: str) -> datetime:
-    """Read a `Time` or a `MicroTime`.
+    """Parse a `Time` or a `MicroTime`.
 
     Raises:
-        ValueError: It is neither.
+        ValueError: The text is neither.
     """
     return datetime.fromisoformat(text).astimezone(UTC)

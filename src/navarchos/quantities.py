@@ -30,11 +30,11 @@ _SUFFIXES: Final[Mapping[str, Decimal]] = {
 def parse_quantity(text: str | int) -> int:
     """Return a quantity in thousandths: `250m` is 250, `2` is 2000, `1Ki` is 1024000.
 
-    Integers, so that sums are exact. Parts below a thousandth are rounded up, as
-    upstream's `MilliValue` does.
+    The result is an integer, so that sums are exact. It is rounded up, as by `MilliValue`
+    of apimachinery.
 
     Raises:
-        ValueError: It is no quantity.
+        ValueError: The text is not a quantity.
     """
     if isinstance(text, int):
         return text * 1000
@@ -43,5 +43,5 @@ def parse_quantity(text: str | int) -> int:
     try:
         value = Decimal(number) * _SUFFIXES.get(suffix, Decimal(1)) * 1000
     except InvalidOperation:
-        raise ValueError(f"{text!r} is no quantity: use a form such as 250m, 2 or 64Mi") from None
+        raise ValueError(f"{text!r} is not a quantity such as 250m, 2 or 64Mi") from None
     return int(value.to_integral_value(rounding="ROUND_CEILING"))

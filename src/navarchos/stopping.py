@@ -1,4 +1,4 @@
-"""Stop requests that flow down a tree and carry their reason."""
+"""Stop tokens: cooperative cancellation with a reason, from parent to child."""
 
 import threading
 from collections.abc import Callable
@@ -11,16 +11,16 @@ __all__ = ["StopToken"]
 
 
 class StopToken:
-    """A one-way switch: not set, then set for ever, with a reason.
+    """A switch that can be set once, with a reason, and never reset.
 
-    A token made by `child()` is set when its parent is; setting a child leaves
-    the parent alone. Waiting goes through the clock, so that tests own it.
+    A token from `child()` is set when its parent is set; setting a child does not affect
+    the parent. Waiting uses the clock, so that tests control it.
 
-    Promises: the first reason wins; callbacks run exactly once, on the thread
-    that sets the token, before `stop()` returns, and without any lock of the
-    token held; a callback added to a set token runs at once.
+    Promises: the first reason wins; callbacks run exactly once, on the thread that sets the
+    token, before `stop()` returns, and without any lock of the token; a callback added to a
+    set token runs at once.
 
-    Does not promise: that whoever was told to stop has stopped. Join for that.
+    Does not promise: that threads have ended when the token is set. Join them.
 
     Threads: every method is safe from any thread.
     """
@@ -28,12 +28,12 @@ class StopToken:
     def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())
-        # Written once, with _changed held, and None before. To read it takes no lock: it is
-        # asked for several times for every event of a watch.
+        # Written once, with _changed held. Reading needs no lock, which matters because it is
+        # read several times for each event of a watch.
         self._reason: str | None = None
         self._callbacks: dict[object, Callable[[], None]] = {}  # guarded by _changed
-        # Set once, by `child()`. Until then only the parent can set this token, and a
-        # parent that is set has let go of its callbacks: there is nothing to detach.
+        # Set once, by `child()`. Before that only the parent can set this token, and a set
+        # parent has no callbacks, so there is nothing to detach.
         self._detach: Callable[[], None] | None = None
 
     def __bool__(self) -> NoReturn:
@@ -41,15 +41,15 @@ class StopToken:
 
     @property
     def reason(self) -> str | None:
-        """Why it was set; `None` while it is not."""
+        """The reason; `None` while the token is not set."""
         return self._reason
 
     def is_set(self) -> bool:
-        """Tell whether stopping has been asked for."""
+        """Return whether the token is set."""
         return self._reason is not None
 
     def stop(self, reason: str = "asked to stop") -> None:
-        """Set the token and every token below it. Later calls do nothing."""
+        """Set the token and all its children. Later calls have no effect."""
         with self._changed:
             if self._reason is not None:
                 return
@@ -71,12 +71,12 @@ class StopToken:
         """Wait until the token is set.
 
         Args:
-            timeout: Longest wait in seconds; `None` waits without limit, `0`
-                only looks.
+            timeout: Maximum wait in seconds; `None` waits without limit, `0` does not
+                wait.
 
         Returns:
-            True if the token is set, False if the time passed first. So
-            `stop.wait(delay)` is the interruptible sleep of this library.
+            True if the token is set, False after the timeout. So `stop.wait(delay)` is
+            an interruptible sleep.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         with self._changed:
@@ -88,29 +88,29 @@ class StopToken:
             return True
 
     def on_stop(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` when the token is set; now, if it already is.
+        """Call `callback` when the token is set; at once if it is set already.
 
-        The callback must be quick and must not raise: it frees something that
-        blocks (shuts a socket down, notifies a condition).
+        The callback must be fast and must not raise: it unblocks a thread, for instance by
+        shutting down a socket or notifying a condition.
 
         Returns:
-            A function that withdraws the callback; harmless when it has run.
+            A function that removes the callback; it may be called at any time.
         """
         handle = object()
         with self._changed:
             if self._reason is None:
                 self._callbacks[handle] = callback
-                return lambda: self._withdraw(handle)
+                return lambda: self._remove(handle)
         callback()
         return lambda: None
 
     def child(self) -> "StopToken":
-        """Return a token that is set when this one is, and can be set alone."""
+        """Return a token that is set when this one is, and can be set separately."""
         child = StopToken(clock=self._clock)
-        # The closure reads the reason late: it exists only once we are set.
+        # The closure reads the reason when it runs: only then does it exist.
         child._detach = self.on_stop(lambda: child.stop(self.reason or "parent stopped"))
         return child
 
-    def _withdraw(self, handle: object) -> None:
+    def _remove(self, handle: object) -> None:
         with self._changed:
             self._callbacks.pop(handle, None)

@@ -1,4 +1,4 @@
-"""A token bucket: so many at once, then so many a second."""
+"""A token bucket: a burst, then a number of tokens per second."""
 
 import threading
 from typing import Final
@@ -10,18 +10,18 @@ from navarchos.stopping import StopToken
 __all__ = ["TokenBucket"]
 
 _ROUNDING: Final = 1e-9
-"""Seconds that are no wait, but what is left over from adding fractions."""
+"""Seconds; a shorter wait is a rounding error of adding fractions."""
 
 
 class TokenBucket:
-    """Hands out `burst` tokens at once, then `qps` a second, first come first served.
+    """Grants `burst` tokens at once, then `qps` tokens per second, in order of arrival.
 
-    Tokens are reserved: who has to wait knows at once for how long, and takes a token
-    that does not exist yet (client-go `util/flowcontrol/throttle.go`, WQ-17, WQ-33).
+    Tokens are reserved: a caller learns at once how long to wait, and takes a token that
+    does not exist yet (client-go's `util/flowcontrol/throttle.go`, WQ-17, WQ-33).
 
     Args:
-        qps: Tokens made per second, above 0.
-        burst: Tokens that can be saved up, at least 1.
+        qps: New tokens per second, above 0.
+        burst: Maximum number of saved tokens, at least 1.
         clock: Time and waiting.
 
     Threads: safe from any thread.
@@ -36,18 +36,18 @@ class TokenBucket:
         self._burst = burst
         self._clock = clock
         self._tokens_lock = threading.Lock()
-        self._tokens = float(burst)  # guarded by _tokens_lock; below 0 are debts
+        self._tokens = float(burst)  # guarded by _tokens_lock; negative if tokens are reserved
         self._filled_at = clock.monotonic()  # guarded by _tokens_lock
 
     def reserve(self, longest: float | None = None) -> float | None:
-        """Take the next token, though it may not exist yet.
+        """Reserve the next token, which may not exist yet.
 
         Args:
-            longest: The longest wait in seconds that makes sense; `None` for any.
+            longest: Maximum wait in seconds; `None` for no maximum.
 
         Returns:
-            Seconds until the token exists; `None` if that would be longer than
-            `longest`, and then no token is taken.
+            Seconds until the token exists; `None` if the wait would be longer than
+            `longest`, and then no token is reserved.
         """
         with self._tokens_lock:
             now = self._clock.monotonic()
@@ -63,21 +63,21 @@ class TokenBucket:
             return delay
 
     def try_accept(self) -> bool:
-        """Take a token if there is one now; return whether there was."""
+        """Take a token if there is one now; return whether it was taken."""
         return self.reserve(0.0) is not None
 
     def accept(self, stop: StopToken, *, timeout: float | None = None) -> bool:
         """Take the next token, and wait until it exists.
 
         Args:
-            stop: Ends the wait; on the bucket's clock.
-            timeout: Longest wait in seconds; `None` for any.
+            stop: Ends the wait; must use the clock of the bucket.
+            timeout: Maximum wait in seconds; `None` for no maximum.
 
         Returns:
-            False, at once and without a token, if none will exist in time.
+            True with a token; False, at once, if the wait would exceed the timeout.
 
         Raises:
-            Stopped: `stop` was set first. The token is given back.
+            Stopped: `stop` was set first. The token is returned to the bucket.
         """
         stop.raise_if_set()
         delay = self.reserve(timeout)

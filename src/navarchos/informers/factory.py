@@ -7,7 +7,6 @@ from typing import Any, Final, Protocol, TypeVar, cast
 from navarchos.client.resource import Resource
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStopped, NotStarted, Stopped
-from navarchos.forking import ForkGuard
 from navarchos.informers.errors import KindNotCached, SyncTimeout
 from navarchos.informers.gc_freeze import GC_FREEZER
 from navarchos.informers.indexes import IndexFunction
@@ -19,6 +18,7 @@ from navarchos.informers.scope import Scope
 from navarchos.informers.source import ListerWatcher
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
+from navarchos.threads import ForkGuard
 
 __all__ = ["InformerFactory", "SourceClient"]
 

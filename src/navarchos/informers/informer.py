@@ -9,7 +9,6 @@ from navarchos.backoff import Backoff
 from navarchos.client.resource import Resource
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStopped, ConfigError, NotStarted
-from navarchos.forking import ForkGuard
 from navarchos.informers.catchup import CatchUp
 from navarchos.informers.delivery import Delivery, Registration
 from navarchos.informers.handlers import (
@@ -45,7 +44,7 @@ from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
-from navarchos.threads import ThreadGroup
+from navarchos.threads import ForkGuard, ThreadGroup
 
 __all__ = ["SharedInformer"]
 

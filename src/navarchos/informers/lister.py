@@ -8,11 +8,11 @@ from navarchos.client.errors import NotFound
 from navarchos.client.resource import Resource
 from navarchos.client.selectors import Selector
 from navarchos.client.status import Status
-from navarchos.forking import ForkGuard
 from navarchos.informers.errors import NamespaceNotCached
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.store import NAMESPACE_INDEX, Reader
 from navarchos.meta import identity_of, key_of, split_key
+from navarchos.threads import ForkGuard
 
 __all__ = ["Lister", "UnionReader", "field_index", "labels_of"]
 

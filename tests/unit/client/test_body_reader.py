@@ -223,3 +223,25 @@ def test_nothing_is_taken_from_behind_the_end() -> None:
     assert decoder.feed(data, len(data)) == b"abc"
     assert decoder.ended
     assert decoder.feed(data, len(data)) == b""
+
+
+def test_a_body_with_a_length_is_read_whole_and_then_empty() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 8\r\n\r\none body")
+        response = ChunkedResponse(RequestContext(), ours, method="GET")
+        response.begin()
+        assert response.read(3) == b"one"
+        assert response.read() == b" body"
+        assert response.isclosed()
+        assert response.read() == b""
+
+
+def test_a_chunked_body_that_was_read_is_empty() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.sendall(HEAD + coded([b"abc"]) + b"0\r\n\r\n")
+        response = ChunkedResponse(RequestContext(), ours, method="GET")
+        response.begin()
+        assert response.read() == b"abc"
+        assert response.read() == b""

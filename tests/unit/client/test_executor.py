@@ -226,6 +226,16 @@ def test_credentials_are_renewed_once_after_a_401(connect: Make) -> None:
     assert (len(script.requests), len(renewed)) == (2, 2)
 
 
+def test_a_renewal_that_outlasts_the_deadline_ends_the_call(
+    connect: Make, fake_clock: FakeClock
+) -> None:
+    script = Script(BufferedResponse(401, {}, b""))
+    client = connect(script, clock=fake_clock, renew=lambda: fake_clock.advance(30), timeout=30.0)
+    with pytest.raises(RequestTimeout, match="deadline passed before the request was sent"):
+        client.resource(PODS).get("a", "web")
+    assert len(script.requests) == 1, "no request is sent with a timeout of 0"
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_requests_that_were_refused_at_once_renew_once(connect: Make, fails: bool) -> None:
     """All are refused with the first token; nobody renews it again once it is replaced."""

@@ -288,6 +288,28 @@ def test_without_bookmarks_silence_is_allowed_until_the_server_should_have_ended
     assert limits == [305.0, 305.0, 305.0]
 
 
+def test_reads_are_batched_until_the_initial_events_end(connect: Make) -> None:
+    """An ordinary bookmark does not end the list; the bookmark of its end does."""
+    end = {"k8s.io/initial-events-end": "true"}
+    pieces = [line("ADDED", "a", "1"), bookmark("1"), bookmark("2", **end), line("ADDED", "b", "3")]
+    batched: list[bool] = []
+
+    class List:
+        status = 200
+        headers: dict[str, str] = {}  # noqa: RUF012 - read-only here
+        is_outdated = False
+
+        def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
+            batched.append(batch)
+            return pieces.pop(0) if pieces else b""
+
+        def close(self) -> None: ...
+
+    with watch(connect(lambda _: List()), send_initial_events=True) as events:
+        assert len(list(events)) == 4
+    assert batched == [True, True, True, False, False]
+
+
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
 def test_stop_frees_a_blocked_watch(serve: Make, connect: Make, tls: bool) -> None:

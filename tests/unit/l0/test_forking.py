@@ -1,16 +1,14 @@
-"""What was started before a fork refuses to work after it, instead of hanging."""
+"""Objects that were started before a fork raise after it instead of hanging."""
 
 import os
 import threading
-import warnings
 from collections.abc import Callable
 
 import pytest
 
-from navarchos.errors import Forked
-from navarchos.forking import ForkGuard
+from navarchos.errors import LifecycleError
 from navarchos.stopping import StopToken
-from navarchos.threads import ThreadGroup
+from navarchos.threads import ForkGuard, ThreadGroup
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -36,7 +34,7 @@ def test_a_thread_group_refuses_to_start_and_join_in_a_child_even_if_its_lock_is
     stop = StopToken()
     group = ThreadGroup("workers", stop=stop)
     group.start("one", stop.wait)
-    with group._ended:  # as if another thread was in the middle of something
+    with group._ended:  # as if another thread held the lock during the fork
         assert "Forked" in in_child(group.join)
         assert "Forked" in in_child(lambda: group.start("two", lambda: None))
     stop.stop()
@@ -57,6 +55,15 @@ def test_a_group_that_is_new_may_be_used_in_a_child(
     assert in_child(work) == ""
 
 
-def test_the_error_is_one_of_the_life_cycle() -> None:
-    with warnings.catch_warnings(), pytest.raises(RuntimeError, match="make and start another"):
-        raise Forked("x")
+def test_a_program_that_handles_lifecycle_errors_handles_a_fork(
+    in_child: Callable[[Callable[[], object]], str],
+) -> None:
+    group = ThreadGroup("workers", stop=StopToken())
+    group.start("one", lambda: None)
+    assert group.join(20)
+
+    def handled() -> None:
+        with pytest.raises(LifecycleError, match="create and start another one here"):
+            group.start("two", lambda: None)
+
+    assert in_child(handled) == ""
