@@ -126,7 +126,7 @@ def test_a_timeout_exits_with_1_and_shows_the_progress(
     ("text", "reason"),
     [
         ("a: [", "not YAML"),
-        (HEAD + "  nodeSelectors: [{matchLabels: {no: way}}]", "quote the key that says no"),
+        (HEAD + "  nodeSelectors: [{matchLabels: {no: way}}]", "quote the key written as no"),
         (HEAD + "  nodeSelectors: [{replacement: {priority: 1}}]", "selects every node"),
         (HEAD + "  pawsed: true", 'unknown field "spec.pawsed"'),
         (HEAD + "  strategy: {onNodeFailure: Explode}", "spec.strategy.onNodeFailure"),

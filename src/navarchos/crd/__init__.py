@@ -7,9 +7,9 @@ manifest = custom_resource_definition(
 )
 ```
 
-What a type says is what the server demands: defaults, limits (`msgspec.Meta`),
-enumerations, descriptions, and `extra_json_schema` for what only Kubernetes has
-(`x-kubernetes-validations`, `x-kubernetes-list-type`).
+The schema follows from the types: defaults, limits (`msgspec.Meta`), enumerations, descriptions,
+and `extra_json_schema` for the extensions of Kubernetes (`x-kubernetes-validations`,
+`x-kubernetes-list-type`).
 """
 
 from navarchos.crd.definition import (

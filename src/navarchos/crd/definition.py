@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions, described by values and checked before they are written."""
+"""CustomResourceDefinitions, described by values and checked before they are rendered."""
 
 import re
 from collections.abc import Iterable, Mapping
@@ -23,10 +23,10 @@ class Column:
 
     Attributes:
         name: Its heading.
-        path: Where its value stands, as a simple JSON path (`.status.phase`).
-        type: How it is shown; a `date` is shown as an age.
-        priority: 0 is always shown, more only with `-o wide`.
-        description: What it tells; shown by clients that ask for it.
+        path: The field, as a simple JSON path (`.status.phase`).
+        type: How the value is shown; a `date` is shown as an age.
+        priority: 0 is always shown, higher values only with `-o wide`.
+        description: Shown by clients that ask for it.
         format: Refines the type, such as `name`; rarely needed.
     """
 
@@ -48,7 +48,7 @@ class Version:
 
     Attributes:
         resource: Names the kind, its scope and the type of its objects.
-        columns: What `kubectl get` shows, in order.
+        columns: The columns of `kubectl get`, in order.
         selectable_fields: Paths that field selectors may use (Kubernetes 1.31 on;
             older servers ignore them).
         status: Whether status is a subresource: then `spec` and `status` have
@@ -67,7 +67,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Definition:
-    """A kind in all its versions.
+    """A kind with all its versions.
 
     Attributes:
         versions: At least one; all name the same kind.
@@ -75,7 +75,7 @@ class Definition:
         categories: Groups of kinds for `kubectl get`, such as `all`.
 
     Raises:
-        ConfigError: The versions do not fit together.
+        ConfigError: The versions contradict each other.
     """
 
     versions: tuple[Version, ...]
@@ -104,7 +104,7 @@ def custom_resource_definition(definition: Definition) -> dict[str, object]:
 
     Raises:
         SchemaError: A type has no structural schema.
-        ConfigError: A column or a selectable field leads to no field.
+        ConfigError: The path of a column or a selectable field does not exist.
     """
     resource = definition.resource
     names: dict[str, object] = {
@@ -167,13 +167,13 @@ def _column(column: Column) -> dict[str, object]:
 
 
 def _check_columns(version: Version, schema: Schema) -> None:
-    """A column with a typing error stays empty for ever, and nobody is told why."""
+    """Refuse wrong paths: the server would accept them, and the column would stay empty."""
     for column in version.columns:
         if not column.path.startswith(".metadata.") and _find(schema, column.path) is None:
             raise ConfigError(
                 f"path of column {column.name}",
                 column.path,
-                f"{version.resource} have no such field",
+                f"{version.resource} must have this field",
             )
 
 
@@ -189,7 +189,7 @@ def _check_selectable(version: Version, schema: Schema) -> None:
 
 
 def _find(schema: Schema, path: str) -> Schema | None:
-    """Follow a simple JSON path; subscripts are passed over."""
+    """Return the schema at a simple JSON path; subscripts are ignored."""
     node: Mapping[str, object] | None = schema
     for step in _steps(path):
         if node is None:

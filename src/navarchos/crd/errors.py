@@ -1,4 +1,4 @@
-"""What can be wrong with a type, a definition or a file of them."""
+"""Errors of types, definitions and manifest files."""
 
 from navarchos.errors import NavarchosError
 
@@ -6,11 +6,11 @@ __all__ = ["ManifestError", "SchemaError"]
 
 
 class SchemaError(NavarchosError):
-    """A type that has no structural schema.
+    """A type cannot be expressed as a structural schema.
 
     Attributes:
         path: The field, from the kind down (`Widget.spec.size`).
-        why: What stands in the way, and what to do instead.
+        why: The reason, and what to do instead.
     """
 
     def __init__(self, path: str, why: str) -> None:
@@ -23,11 +23,11 @@ class SchemaError(NavarchosError):
 
 
 class ManifestError(NavarchosError):
-    """A file that does not hold what it should.
+    """A file does not contain valid manifests.
 
     Attributes:
         file: Its path.
-        why: What is wrong with it, and what to do.
+        why: The reason, and what to do.
     """
 
     def __init__(self, file: str, why: str) -> None:

@@ -1,4 +1,4 @@
-"""Manifests as files: written, and compared with what is there."""
+"""Manifests as YAML: written to files, compared with files, read from files."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ _WIDTH: Final = 100
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes shared parts out in full: readers of manifests know no anchors."""
+    """Writes shared parts in full, since tools that read manifests may not know anchors."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
@@ -47,7 +47,7 @@ def to_yaml(manifests: Iterable[Manifest], *, header: str = "") -> str:
 
 
 def file_name(definition: Manifest) -> str:
-    """Return where the manifest of a definition lives: `<group>_<plural>.yaml`."""
+    """Return the file name for the manifest of a definition: `<group>_<plural>.yaml`."""
     name = str(_mapping(definition["metadata"])["name"])
     plural, _, group = name.partition(".")
     return f"{group}_{plural}.yaml"
@@ -59,7 +59,7 @@ def files(definitions: Iterable[Manifest], *, header: str = "") -> dict[str, str
 
 
 def write_files(directory: Path, texts: Mapping[str, str]) -> None:
-    """Write each text into its file, making the directory where it is missing.
+    """Write each text into its file; create the directory if it is missing.
 
     Raises:
         OSError: Files before the one that failed have been written.
@@ -70,9 +70,9 @@ def write_files(directory: Path, texts: Mapping[str, str]) -> None:
 
 
 def differences(directory: Path, texts: Mapping[str, str]) -> list[str]:
-    """Compare files with what they should be; one line for each that differs.
+    """Compare files with the expected texts; return one line for each difference.
 
-    Files of other names are left alone: the directory may hold more than this.
+    Other files in the directory are ignored.
     """
     found = []
     for name, text in sorted(texts.items()):
@@ -80,7 +80,7 @@ def differences(directory: Path, texts: Mapping[str, str]) -> list[str]:
         if not path.is_file():
             found.append(f"{path} is missing")
         elif path.read_text(encoding="utf-8") != text:
-            found.append(f"{path} differs from what would be generated")
+            found.append(f"{path} differs from the generated text")
     return found
 
 
@@ -90,14 +90,14 @@ def _mapping(value: object) -> Mapping[str, object]:
 
 
 def read_objects(file: Path) -> list[Manifest]:
-    """Read the objects of a file, those of a `List` one by one.
+    """Read the objects of a YAML or JSON file; a `List` is replaced by its items.
 
-    Promises: each has an `apiVersion` and a `kind`, and no key that YAML 1.1 takes for
-    something else than text (`on`, `no`).
+    Promises: each object has an `apiVersion` and a `kind`, and all its keys are text (YAML 1.1
+    reads `on` and `no` as booleans).
 
     Raises:
-        ManifestError: The file cannot be read, is not YAML, or holds something that is
-            no object.
+        ManifestError: The file cannot be read, is not YAML, or contains a document that is not
+            an object.
     """
     try:
         documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
@@ -112,7 +112,7 @@ def _objects(file: Path, document: object) -> Iterator[Manifest]:
     if document is None:
         return
     if not isinstance(document, dict):
-        why = f"a {type(document).__name__} is no object; it needs a kind"
+        why = f"a document is a {type(document).__name__}; it must be an object with a kind"
         raise ManifestError(str(file), why)
     if document.get("kind") == "List" and isinstance(document.get("items"), list):
         for item in document["items"]:
@@ -124,7 +124,7 @@ def _objects(file: Path, document: object) -> Iterator[Manifest]:
 def _checked(file: Path, document: dict[Any, Any]) -> Manifest:
     for field in ("apiVersion", "kind"):
         if not isinstance(document.get(field), str):
-            raise ManifestError(str(file), f"an object without {field}")
+            raise ManifestError(str(file), f"an object has no {field}; add it")
     metadata = document.get("metadata") or {}
     if not isinstance(metadata, dict):
         raise ManifestError(str(file), f"{document['kind']}: metadata must be a mapping")
@@ -136,7 +136,7 @@ def _checked(file: Path, document: dict[Any, Any]) -> Manifest:
 
 
 def _strange_keys(value: object) -> Iterator[object]:
-    """Find keys that are no text: YAML 1.1 takes `no`, `on` and numbers for values."""
+    """Find keys that are not text: YAML 1.1 reads `no` and `on` as booleans."""
     if isinstance(value, dict):
         yield from (key for key in value if not isinstance(key, str))
         value = list(value.values())
@@ -147,5 +147,5 @@ def _strange_keys(value: object) -> Iterator[object]:
 
 def _as_written(key: object) -> str:
     if isinstance(key, bool):
-        return "that says yes, on or true" if key else "that says no, off or false"
+        return "written as yes, on or true" if key else "written as no, off or false"
     return str(key)

@@ -1,4 +1,4 @@
-"""Schemas of values that contain no others, and the keywords of their limits."""
+"""Schemas of scalar values, and the keywords of limits."""
 
 import inspect
 from collections.abc import Mapping
@@ -36,14 +36,14 @@ _Sized = (
 
 
 def scalar_schema(type_: types.Type, path: str) -> Schema:
-    """Return the schema of a text, number, truth, time or enumeration.
+    """Return the schema of a string, number, boolean, time or enumeration.
 
     Args:
-        type_: As `msgspec.inspect` sees it.
-        path: Where it stands, for the error.
+        type_: The type, from `msgspec.inspect`.
+        path: The field, for errors.
 
     Raises:
-        SchemaError: The type has no counterpart on the wire.
+        SchemaError: The type has no counterpart in a schema.
     """
     match type_:
         case types.EnumType():
@@ -59,19 +59,21 @@ def scalar_schema(type_: types.Type, path: str) -> Schema:
             return {"type": "string"} | sizes(type_, "Length") | pattern
     if type(type_) not in _PLAIN:
         what = type(type_).__name__.removesuffix("Type")
-        raise SchemaError(path, f"{what} has no counterpart; use a struct, text or number")
+        raise SchemaError(
+            path, f"{what} has no counterpart in a schema; use a struct, a string or a number"
+        )
     return dict(_PLAIN[type(type_)])
 
 
 def sizes(sized: _Sized, unit: str) -> Schema:
-    """Return the limits of a length in the words of its kind (`maxItems`)."""
+    """Return the limits of a length, such as `minItems` and `maxItems`."""
     limits = {f"min{unit}": sized.min_length, f"max{unit}": sized.max_length}
     return {name: limit for name, limit in limits.items() if limit is not None}
 
 
 def described(cls: type) -> Schema:
-    """Return the first paragraph of the type's own docstring as description."""
-    # Not `cls.__doc__`, which may be inherited from a base that says other things.
+    """Return the first paragraph of the type's docstring as description."""
+    # Not `cls.__doc__`, which may be inherited from a base class with another meaning.
     doc = inspect.cleandoc(cls.__dict__.get("__doc__") or "").split("\n\n")[0]
     return {"description": " ".join(doc.split())} if doc else {}
 
@@ -99,6 +101,6 @@ def _bounds(number: types.IntType | types.FloatType) -> Schema:
         if inclusive is not None:
             bounds[name] = inclusive
         elif exclusive is not None:
-            # OpenAPI 3.0: the limit and a flag, not a limit of its own.
+            # OpenAPI 3.0: the limit and a flag, not a separate limit.
             bounds |= {name: exclusive, f"exclusive{name.capitalize()}": True}
     return bounds if number.multiple_of is None else bounds | {"multipleOf": number.multiple_of}

@@ -1,12 +1,11 @@
 """Structural schemas from msgspec types.
 
-A custom resource needs a *structural* schema: everything is written in place,
-every value has one type, and the server prunes, defaults and validates by it.
-That is narrower than JSON Schema (no references, no unions besides a number or
-a text), so this is not `msgspec.json.schema`.
+A custom resource needs a *structural* schema: it has no references, every value has one type,
+and the server uses it for pruning, defaults and validation. It is narrower than JSON Schema (the
+only union is a number or a string), so `msgspec.json.schema` cannot be used.
 
-Upstream: apiextensions-apiserver `pkg/apiserver/schema/structural.go`; the
-reading of Go types in controller-tools `pkg/crd/schema.go`.
+Upstream: apiextensions-apiserver `pkg/apiserver/schema/structural.go`; controller-tools
+`pkg/crd/schema.go`, which reads Go types.
 """
 
 from collections.abc import Iterable, Mapping
@@ -48,14 +47,14 @@ _ORDER: Final = (
     "additionalProperties",
     "items",
 )
-"""Short facts before long ones, so that a reader sees what a field is first."""
+"""Short keywords before long ones, so that the type of a field can be seen first."""
 
 _ENVELOPE: Final[Mapping[str, Schema]] = {
     "apiVersion": {
-        "description": "The group and version that this object is written in.",
+        "description": "The API group and version of this object.",
         "type": "string",
     },
-    "kind": {"description": "What this object is.", "type": "string"},
+    "kind": {"description": "The kind of this object.", "type": "string"},
     "metadata": {"type": "object"},
 }
 
@@ -63,20 +62,22 @@ _Sequence = types.ListType | types.VarTupleType | types.SetType | types.FrozenSe
 
 
 def kind_schema(type_: type) -> Schema:
-    """Return the schema of a kind: its envelope, its spec, its status.
+    """Return the schema of a kind: apiVersion, kind, metadata, and its other fields.
 
-    Fields under `status` get no defaults: nobody writes them by hand, and a
-    default there would look like an observation.
+    Fields under `status` get no defaults: users do not write them, and a default value would
+    look like an observation.
 
     Args:
         type_: A `msgspec.Struct`, usually a `navarchos.meta.Object`.
 
     Raises:
-        SchemaError: The type, or one that it uses, has no structural schema.
+        SchemaError: The type, or a type that it uses, has no structural schema.
     """
     info = types.type_info(type_)
     if not isinstance(info, types.StructType):
-        raise SchemaError(type_.__name__, "a kind is a msgspec.Struct with spec and status")
+        raise SchemaError(
+            type_.__name__, "a kind must be a msgspec.Struct, with fields such as spec and status"
+        )
     fields = [field for field in info.fields if field.encode_name not in _ENVELOPE]
     properties = {name: dict(schema) for name, schema in _ENVELOPE.items()}
     for field in fields:
@@ -86,11 +87,11 @@ def kind_schema(type_: type) -> Schema:
 
 
 def type_schema(type_: object, *, defaults: bool = True) -> Schema:
-    """Return the schema of any type that can stand in a field.
+    """Return the schema of any type that a field can have.
 
     Args:
-        type_: What an annotation may be: a struct, an enum, `int | str`, ...
-        defaults: Whether the defaults of structs become defaults of the server.
+        type_: Any valid annotation: a struct, an enum, `int | str`, ...
+        defaults: Whether the defaults of structs become defaults in the schema.
 
     Raises:
         SchemaError: The type has no structural schema.
@@ -101,7 +102,7 @@ def type_schema(type_: object, *, defaults: bool = True) -> Schema:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Where the walk is, for messages and against going round in circles."""
+    """The current field of the walk, for errors, and its parents, to detect cycles."""
 
     path: str
     parents: tuple[type, ...]
@@ -115,7 +116,7 @@ class _Place:
             raise SchemaError(
                 self.path,
                 f"{cls.__name__} contains itself, and a structural schema has no references; "
-                "name the other object in a field of its own",
+                "refer to the other object by its name",
             )
         return _Place(self.path, (*self.parents, cls), self.defaults)
 
@@ -138,7 +139,9 @@ def _schema(type_: types.Type, place: _Place) -> Schema:
 
 def _struct_schema(struct: types.StructType, place: _Place) -> Schema:
     if struct.array_like or struct.tag is not None:
-        raise SchemaError(place.path, "tagged and array-like structs have no fixed shape")
+        raise SchemaError(
+            place.path, "tagged and array-like structs are not supported; use a plain struct"
+        )
     properties = {field.encode_name: _field_schema(field, place) for field in struct.fields}
     return _object_schema(struct.cls, struct.fields, properties)
 
@@ -166,7 +169,7 @@ def _field_schema(field: types.Field, place: _Place) -> Schema:
 
 
 def _is_required(field: types.Field) -> bool:
-    """A field that may be null may be absent too: servers drop nulls."""
+    """Tell whether a field is required. A nullable field is not: servers drop nulls."""
     return field.required and not _is_optional(field.type)
 
 
@@ -181,9 +184,11 @@ def _union_schema(union: types.UnionType, place: _Place) -> Schema:
     if len(choices) == 1:
         return _schema(choices[0], place)
     if {type(choice) for choice in choices} == {types.IntType, types.StrType}:
-        # No type beside it: the marker stands for both (structural.go).
+        # Without a type: the marker stands for both types (structural.go).
         return {"x-kubernetes-int-or-string": True}
-    raise SchemaError(place.path, "the only union is int | str; use a struct with optional fields")
+    raise SchemaError(
+        place.path, "int | str is the only supported union; use a struct with optional fields"
+    )
 
 
 def _sequence_schema(sequence: _Sequence, place: _Place) -> Schema:
@@ -203,7 +208,7 @@ def _mapping_schema(mapping: types.DictType, place: _Place) -> Schema:
         mapping.key_type.type if isinstance(mapping.key_type, types.Metadata) else mapping.key_type
     )
     if not isinstance(key, types.StrType | types.AnyType):
-        raise SchemaError(place.path, "keys of an object are text; use a list of structs")
+        raise SchemaError(place.path, "keys of an object must be strings; use a list of structs")
     schema: Schema = {"type": "object"} | sizes(mapping, "Properties")
     if isinstance(mapping.value_type, types.AnyType):
         return schema | {"x-kubernetes-preserve-unknown-fields": True}
@@ -216,11 +221,11 @@ def _ordered(schema: Schema) -> Schema:
 
 
 def default_of(field: types.Field) -> object | None:
-    """Return the JSON that stands for the field's default; `None` for none.
+    """Return the field's default as JSON, or `None`.
 
-    Empty text and empty collections are none: absent says the same, and the
-    stored object stays short. A struct is `{}` where all its fields have their
-    own defaults, which the server then fills in by their own schemas.
+    Empty strings and empty collections give `None`: an absent field means the same, and the
+    stored object stays short. The default of a struct is `{}` if all its fields have their
+    default values, which the server fills in from the schemas of these fields.
     """
     if field.default is not msgspec.NODEFAULT:
         return _json(field.default)
@@ -240,7 +245,7 @@ def _json(value: object) -> object | None:
 
 
 def _differences(struct: msgspec.Struct) -> dict[str, object]:
-    """The fields whose value is not the one that the server would fill in."""
+    """Return the fields whose values differ from the defaults of their schemas."""
     info = types.type_info(type(struct))
     assert isinstance(info, types.StructType)
     found = {}

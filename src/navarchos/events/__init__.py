@@ -7,11 +7,11 @@ recorder.record(WIDGETS, widget, EventType.NORMAL, "Resized", "now 3 wide")
 recorder.close(timeout=5.0)
 ```
 
-Events are a courtesy to people: nothing may depend on them, and recording one
-never blocks and never fails. They are written to `events.k8s.io/v1`, which the
-server also shows under `v1`. Repeats become a series of one event.
+Events inform users. No code may depend on them, and recording an event never blocks and never
+raises. Events are written to `events.k8s.io/v1`, which the server also shows under `v1`. Repeats
+become a series of one event.
 
-Upstream: client-go `tools/events`; the spam filter is that of `tools/record`.
+Upstream: client-go `tools/events`; the spam filter is from `tools/record`.
 """
 
 from navarchos.events.model import EVENTS, EventType, Reference

@@ -1,4 +1,4 @@
-"""What an event says, and how it is written on the wire."""
+"""The content of an event, and its JSON."""
 
 import re
 import socket
@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", namespaced=True, type=Object)
-"""Of the answer nothing but the metadata is of interest."""
+"""Responses are decoded as metadata only, since nothing else of them is used."""
 
 # Limits of the server (kubernetes pkg/apis/core/validation/events.go).
 _WORD_LIMIT: Final = 128
@@ -35,17 +35,17 @@ _QUALIFIED_NAME: Final = re.compile(
 
 
 class EventType(StrEnum):
-    """How bad it is; the server knows no other types."""
+    """The types of events that the server accepts."""
 
     NORMAL = "Normal"
     WARNING = "Warning"
 
 
 class InvalidEvent(NavarchosError):
-    """An event that the server would refuse. Logged and counted, never raised to users.
+    """An event that the server would refuse. Logged and counted, not raised by `record`.
 
     Attributes:
-        why: What is wrong with it.
+        why: The reason.
     """
 
     def __init__(self, why: str) -> None:
@@ -53,19 +53,19 @@ class InvalidEvent(NavarchosError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"not an event: {self.why}"
+        return f"invalid event: {self.why}"
 
 
 @dataclass(frozen=True, slots=True)
 class Reporter:
-    """Who reports: a component, and which of its instances."""
+    """The reporting component, and its instance."""
 
     component: str
     instance: str
 
     @classmethod
     def of(cls, component: str, instance: str = "") -> Self:
-        """Return a reporter; the instance is named after the machine by default.
+        """Return a reporter; the instance is named after the host by default.
 
         Raises:
             ConfigError: The server would refuse the component or the instance.
@@ -93,7 +93,7 @@ class Reference:
         """Return a reference to an object of a resource.
 
         Raises:
-            KeyFailed: It has no usable metadata, or no name (EV-03).
+            KeyFailed: The object has no usable metadata, or no name (EV-03).
         """
         identity = identity_of(obj)
         if not identity.name:
@@ -109,11 +109,11 @@ class Reference:
 
     @property
     def identity(self) -> tuple[str, ...]:
-        """What tells one object from another; its version does not."""
+        """The fields that identify the object; the version is not among them."""
         return (self.api_version, self.kind, self.namespace, self.name, self.uid)
 
     def body(self) -> dict[str, object]:
-        """Return the reference on the wire, without what is empty."""
+        """Return the reference as JSON, without empty fields."""
         fields = {
             "apiVersion": self.api_version,
             "kind": self.kind,
@@ -127,7 +127,7 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class EventFacts:
-    """An event as its author gave it, in the limits of the server."""
+    """An event as recorded, checked against the limits of the server."""
 
     regarding: Reference
     type: EventType
@@ -146,10 +146,10 @@ class EventFacts:
         action: str,
         related: Reference | None = None,
     ) -> Self:
-        """Check and cut to size. The server demands an action: the reason stands in.
+        """Check an event and cut its note. The action defaults to the reason.
 
         Raises:
-            InvalidEvent: The type is unknown (EV-02), or a word is missing or long.
+            InvalidEvent: The type is unknown (EV-02), or a word is missing or too long.
         """
         if type_ not in tuple(EventType):
             raise InvalidEvent(f"its type is {type_!r}, and must be Normal or Warning")
@@ -160,32 +160,32 @@ class EventFacts:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Events with this in common are one series; the note plays no part (EV-15)."""
+        """The key of the series; the note is not part of it (EV-15)."""
         return (*self.subject, self.type, self.reason, self.action)
 
     @property
     def subject(self) -> tuple[str, ...]:
-        """What it is about: one object, or one and another that it has to do with."""
+        """The identity of the object and of the related object."""
         related = self.related.identity if self.related is not None else ()
         return (*self.regarding.identity, *related)
 
     @property
     def namespace(self) -> str:
-        """Where the event lives (EV-02)."""
+        """The namespace of the event (EV-02)."""
         return self.regarding.namespace or "default"
 
 
 @dataclass(frozen=True, slots=True)
 class SeriesSnapshot:
-    """A series as it stood when it was taken for writing.
+    """The state of a series at the time of a write.
 
     Attributes:
-        facts: Of its first event.
-        name: Of the object on the server.
-        count: Occurrences so far.
-        first_at: When it occurred first.
-        last_at: When it occurred last.
-        stored: Whether the server has it already.
+        facts: The first event of the series.
+        name: Of the Event object on the server.
+        count: Number of occurrences.
+        first_at: Time of the first occurrence.
+        last_at: Time of the last occurrence.
+        stored: Whether the Event object exists on the server.
     """
 
     facts: EventFacts
@@ -199,8 +199,8 @@ class SeriesSnapshot:
 def new_event(event: SeriesSnapshot, reporter: Reporter) -> dict[str, object]:
     """Return the body that creates an event.
 
-    The deprecated fields (count, timestamps, source) stay out: this version of
-    the API refuses them, and `kubectl` reads their successors.
+    The deprecated fields (count, timestamps, source) are omitted: this version of the API
+    refuses them, and `kubectl` reads their successors.
     """
     facts = event.facts
     body: dict[str, object] = {
@@ -220,13 +220,13 @@ def new_event(event: SeriesSnapshot, reporter: Reporter) -> dict[str, object]:
 
 
 def next_in_series(event: SeriesSnapshot) -> dict[str, object]:
-    """Return the merge patch that tells of repeats; no other field may change."""
+    """Return the merge patch for repeats; the server allows no other field to change."""
     series = {"count": event.count, "lastObservedTime": format_micro_time(event.last_at)}
     return {"series": series}
 
 
 def _cut(note: str) -> str:
-    """The server counts bytes; a cut must not leave half a character."""
+    """Cut a note to the limit, which is in bytes, without splitting a character."""
     raw = note.encode()
     if len(raw) <= _NOTE_LIMIT:
         return note

@@ -1,4 +1,4 @@
-"""The recorder: takes events down at once, writes them in its own time."""
+"""The recorder: accepts events at once and writes them in the background."""
 
 import threading
 from enum import StrEnum
@@ -43,9 +43,54 @@ _JITTER: Final = 0.25
 
 _log = get_logger(__name__)
 
+RBAC: Final = (PolicyRule(EVENTS, ("create", "patch")),)
+"""The permissions for writing events, in the namespaces of the objects that events are about.
+
+Events about objects without a namespace are written to `default`.
+"""
+
+
+class EventSink:
+    """Creates events on the server, and patches existing events.
+
+    Threads: safe from any thread.
+    """
+
+    def __init__(self, client: Client, reporter: Reporter) -> None:
+        self._events = client.resource(EVENTS)
+        self._reporter = reporter
+
+    def write(self, event: SeriesSnapshot, *, timeout: float | None) -> None:
+        """Write the current state of a series; repeating the call changes nothing.
+
+        Events expire on the server (after an hour by default); the event of a series that
+        continues longer is then re-created (EV-11, EV-17).
+
+        Raises:
+            ClientError: The request failed.
+        """
+        if event.stored:
+            try:
+                return self._patch(event, timeout)
+            except NotFound:
+                pass
+        try:
+            self._events.create(
+                new_event(event, self._reporter), event.facts.namespace, timeout=timeout
+            )
+        except AlreadyExists:
+            # An earlier request was successful, but its response was lost.
+            if event.count > 1:
+                self._patch(event, timeout)
+
+    def _patch(self, event: SeriesSnapshot, timeout: float | None) -> None:
+        self._events.patch(
+            event.name, next_in_series(event), event.facts.namespace, timeout=timeout
+        )
+
 
 class Recorder(Protocol):
-    """Takes events down. `EventRecorder` writes them, a fake only keeps them."""
+    """Accepts events. `EventRecorder` writes them to the server; a fake only stores them."""
 
     def record(
         self,
@@ -58,12 +103,12 @@ class Recorder(Protocol):
         action: str = "",
         related: Reference | None = None,
     ) -> None:
-        """Take an event down; see `EventRecorder.record`."""
+        """Record an event; see `EventRecorder.record`."""
         ...
 
 
 class _DropReason(StrEnum):
-    """Why an event does not reach the server: the values of the metric's label."""
+    """Why an event was dropped: the values of the metric's label."""
 
     INVALID = "invalid"
     FILTERED = "filtered"
@@ -76,27 +121,26 @@ class _DropReason(StrEnum):
 class EventRecorder:
     """Records events about objects and writes them to the server.
 
-    Promises: `record` never blocks on the network and never raises; events of
-    one kind about one object reach the server in order; repeats become a series;
-    what is lost is counted in `navarchos_events_dropped_total`.
+    Promises: `record` never blocks on the network and never raises; events of one kind about
+    one object reach the server in order; repeats become a series; dropped events are counted in
+    `navarchos_events_dropped_total`.
 
-    Does not promise: delivery. At most 1000 events wait, an object may have 25 at
-    once and then one every five minutes (so may it with each object that is named as
-    related), and an event that the server refuses, or that got no answer twelve
-    times, is given up.
+    Does not promise: delivery. At most 1000 events wait. An object may have 25 events at once
+    and then one every five minutes (counted separately for each related object). An event is
+    dropped if the server refuses it, or does not answer twelve times.
 
-    Life cycle: `start`, then `close`. Events recorded before `start` wait for it;
-    those recorded after `close` are ignored, because some components say their
-    last words late (EV-04, RT-30). The thread starts with the first event.
+    Lifecycle: `start`, then `close`. Events recorded before `start` wait for it; events
+    recorded after `close` are ignored, because some components still record events while the
+    process ends (EV-04, RT-30). The thread starts with the first event.
 
     Threads: every method is safe from any thread.
 
     Args:
         client: Writes the events.
-        component: Who reports, such as `widget-controller`.
-        instance: Which instance of it; `<component>-<host name>` when empty.
-        clock: Time, for tests.
-        instruments: Where losses are counted.
+        component: The reporting controller, such as `widget-controller`.
+        instance: The instance of it; `<component>-<host name>` when empty.
+        clock: Time and waiting.
+        instruments: Where dropped events are counted.
 
     Raises:
         ConfigError: The server would refuse the component or the instance.
@@ -116,7 +160,7 @@ class EventRecorder:
         self._dropped = _dropped_counters(instruments or Instruments())
         self._work = threading.Condition(threading.Lock())
         self._tracker = EventSeriesTracker(clock.monotonic())  # guarded by _work
-        self._writing = False  # guarded by _work; a snapshot is with the thread
+        self._writing = False  # guarded by _work; the thread is writing a series
         self._deadline: float | None = None  # guarded by _work; set by close()
         self._threads: ThreadGroup | None = None  # guarded by _work; set by start()
         self._running = False  # guarded by _work; the thread has been started
@@ -132,19 +176,19 @@ class EventRecorder:
         action: str = "",
         related: Reference | None = None,
     ) -> None:
-        """Take an event down, to be written soon.
+        """Record an event; it is written soon.
 
         Args:
             resource: The kind of the object.
-            obj: The object, or anything with its metadata. The event lives in its
-                namespace, in `default` if it has none.
+            obj: The object, or anything with its metadata. The event is created in its
+                namespace, or in `default` if the object has no namespace.
             type: `NORMAL` or `WARNING`.
             reason: Why, as one UpperCamelCase word for programs.
-            message: What happened, for people; 1 KiB, the rest is cut off. Of a
-                series only the first message is kept: the server allows no other.
-            action: What was done, as one UpperCamelCase word; the reason if empty.
-            related: Another object that it has to do with. Events with different ones
-                are no repeats of one another: each keeps its message.
+            message: What happened, for users; cut after 1 KiB. A series keeps its first
+                message: the server does not allow to change it.
+            action: The action, as one UpperCamelCase word; the reason if empty.
+            related: Another object that the event concerns. Events with different related
+                objects are not one series: each keeps its message.
         """
         try:
             regarding = Reference.to(resource, obj)
@@ -153,10 +197,10 @@ class EventRecorder:
             self._dropped[_DropReason.INVALID].inc()
             _log.warning("event_invalid", reason=reason, error=str(error))
             return
-        self._count(self._take_down(facts), facts)
+        self._count(self._add(facts), facts)
 
     def start(self, stop: StopToken) -> None:
-        """Begin to write. Setting `stop` ends it at once; `close` ends it in order.
+        """Start to write. Setting `stop` ends it at once; `close` ends it in order.
 
         Raises:
             AlreadyStarted: Called a second time.
@@ -170,7 +214,7 @@ class EventRecorder:
         self._threads.stop.on_stop(self._wake)
 
     def flush(self, timeout: float) -> bool:
-        """Wait until nothing waits to be written; return whether that came true."""
+        """Wait until all events are written; return whether they are."""
         deadline = self._clock.monotonic() + timeout
         with self._work:
             while len(self._tracker) or self._writing:
@@ -181,13 +225,12 @@ class EventRecorder:
             return True
 
     def close(self, timeout: float = 5.0) -> bool:
-        """Write what is left and end. May be called again; then it does nothing.
+        """Write all waiting events and end. Does nothing when called again.
 
-        Each event, and each series with occurrences that the server does not know
-        of, is tried once more.
+        Each waiting event, and each series with unwritten occurrences, is tried once more.
 
         Args:
-            timeout: Longest wait in seconds; what is left then is dropped.
+            timeout: Longest wait in seconds; events that still wait after it are dropped.
 
         Returns:
             Whether everything was written and the thread has ended.
@@ -206,7 +249,7 @@ class EventRecorder:
         self._dropped[_DropReason.SHUTDOWN].inc(lost)
         return ended and not lost
 
-    def _take_down(self, facts: EventFacts) -> RecordResult | None:
+    def _add(self, facts: EventFacts) -> RecordResult | None:
         with self._work:
             if self._deadline is not None:
                 return None
@@ -237,17 +280,17 @@ class EventRecorder:
             error = self._write(event)
             with self._work:
                 self._writing = False
-                again = self._settle_locked(event, error)
+                again = self._finish_locked(event, error)
                 self._work.notify_all()
             if error is not None and not again:
-                self._given_up(event, error)
+                self._drop(event, error)
 
     def _next(self) -> SeriesSnapshot | None:
-        """Wait for something to write; `None` is the end."""
+        """Wait for a series to write; `None` at the end."""
         with self._work:
             while not self._is_over_locked():
                 now = self._clock.monotonic()
-                event = self._tracker.take(now)
+                event = self._tracker.next(now)
                 if event is not None:
                     self._writing = True
                     return event
@@ -272,24 +315,24 @@ class EventRecorder:
             return error
         return None
 
-    def _settle_locked(self, event: SeriesSnapshot, error: ClientError | None) -> bool:
-        """Enter the result; return whether a failed event will be tried again (EV-12)."""
+    def _finish_locked(self, event: SeriesSnapshot, error: ClientError | None) -> bool:
+        """Record the result; return whether a failed event will be retried (EV-12)."""
         if error is None:
             self._tracker.written(event)
             return False
         if isinstance(error, TransportError):
             pause = _PAUSE * (1 + _JITTER * uniform())
             return self._tracker.failed(event, again_at=self._clock.monotonic() + pause)
-        self._tracker.give_up(event)
+        self._tracker.drop(event)
         return False
 
-    def _given_up(self, event: SeriesSnapshot, error: ClientError) -> None:
+    def _drop(self, event: SeriesSnapshot, error: ClientError) -> None:
         refused = not isinstance(error, TransportError)
         self._dropped[_DropReason.REFUSED if refused else _DropReason.UNREACHABLE].inc()
         if is_namespace_terminating(error):
-            return  # a namespace that goes takes its events with it (EV-12)
+            return  # a terminating namespace deletes its events anyway (EV-12)
         _log.warning(
-            "event_given_up",
+            "event_dropped",
             reason=event.facts.reason,
             kind=event.facts.regarding.kind,
             namespace=event.facts.regarding.namespace,
@@ -300,52 +343,8 @@ class EventRecorder:
 
 def _dropped_counters(instruments: Instruments) -> dict[_DropReason, Counter]:
     family = instruments.counter(
-        "navarchos_events_dropped_total", "Events that did not reach the server.", ("reason",)
+        "navarchos_events_dropped_total",
+        "Kubernetes events that were dropped, by reason.",
+        ("reason",),
     )
     return {reason: family.labels(reason=reason.value) for reason in _DropReason}
-
-
-RBAC: Final = (PolicyRule(EVENTS, ("create", "patch")),)
-"""What writing events asks of the server, in the namespaces of what they are about.
-
-Events about objects without a namespace are written to `default`.
-"""
-
-
-class EventSink:
-    """Creates events, and patches those that the server has.
-
-    Threads: safe from any thread, as the client is.
-    """
-
-    def __init__(self, client: Client, reporter: Reporter) -> None:
-        self._events = client.resource(EVENTS)
-        self._reporter = reporter
-
-    def write(self, event: SeriesSnapshot, *, timeout: float | None) -> None:
-        """Bring the server up to date; repeating it changes nothing.
-
-        Events expire on the server (after an hour by default); a series that
-        goes on longer is then created anew (EV-11, EV-17).
-
-        Raises:
-            ClientError: As the client does.
-        """
-        if event.stored:
-            try:
-                return self._patch(event, timeout)
-            except NotFound:
-                pass
-        try:
-            self._events.create(
-                new_event(event, self._reporter), event.facts.namespace, timeout=timeout
-            )
-        except AlreadyExists:
-            # An earlier try arrived, though its answer did not.
-            if event.count > 1:
-                self._patch(event, timeout)
-
-    def _patch(self, event: SeriesSnapshot, timeout: float | None) -> None:
-        self._events.patch(
-            event.name, next_in_series(event), event.facts.namespace, timeout=timeout
-        )

@@ -1,4 +1,4 @@
-"""The series that are known, and which of them have something to write."""
+"""The known series of events, and which of them must be written."""
 
 import heapq
 import itertools
@@ -25,22 +25,82 @@ __all__ = [
 ]
 
 QUEUE_LIMIT: Final = 1000
-"""Events that may wait to be written (EV-01)."""
+"""Maximum number of events that wait to be written (EV-01)."""
 
 TRIES: Final = 12
-"""How often an event is sent before it is given up (EV-12)."""
+"""How often an event is sent before it is dropped (EV-12)."""
 
 FINISH_AFTER: Final = 360.0
-"""A series that was idle for longer is written a last time and forgotten (EV-16)."""
+"""Seconds without an occurrence after which a series is written and forgotten (EV-16)."""
 
 REFRESH_EVERY: Final = 1800.0
-"""How often a series that goes on is brought up to date (EV-16)."""
+"""Seconds between two writes of a series that continues (EV-16)."""
 
-_SERIES_LIMIT: Final = 4096
+_MAX_SERIES: Final = 4096
+_BURST: Final = 25
+_REFILL: Final = 1 / 300
+_MAX_OBJECTS: Final = 4096
+_UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_MAX_NAME: Final = 253
+
+
+@dataclass(slots=True)
+class _Bucket:
+    tokens: float
+    filled_at: float
+
+
+class SpamFilter:
+    """A token bucket for each key: 25 at once, then one every five minutes (EV-10).
+
+    The 4096 most recently used keys are remembered.
+
+    Threads: for one thread, or guarded by the owner's lock.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
+
+    def allow(self, key: Hashable, now: float) -> bool:
+        """Take a token for the key; return False if there is none. `now` is monotonic."""
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            bucket = self._buckets[key] = _Bucket(_BURST, now)
+            if len(self._buckets) > _MAX_OBJECTS:
+                self._buckets.popitem(last=False)
+        self._buckets.move_to_end(key)
+        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.filled_at) * _REFILL)
+        bucket.filled_at = now
+        if bucket.tokens < 1:
+            return False
+        bucket.tokens -= 1
+        return True
+
+
+class EventNames:
+    """Generates names: `<object>.<hex of Unix nanoseconds>`, or a UUID (EV-02).
+
+    Promises: unique names, even if the clock stands still or is set back.
+
+    Threads: for one thread, or guarded by the owner's lock.
+    """
+
+    def __init__(self) -> None:
+        self._last = 0
+
+    def name(self, obj: str, at: datetime) -> str:
+        """Return a name for an event about the object `obj`."""
+        since = at.astimezone(UTC) - _UNIX_EPOCH
+        nanoseconds = ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000
+        self._last = max(nanoseconds, self._last + 1)
+        name = f"{obj}.{self._last:x}"
+        fits = len(name) <= _MAX_NAME and _SUBDOMAIN.fullmatch(name)
+        return name if fits else str(uuid.uuid4())
 
 
 class RecordResult(Enum):
-    """What became of an event that was recorded."""
+    """The result of recording an event."""
 
     QUEUED = auto()
     COUNTED = auto()
@@ -56,8 +116,8 @@ class _Series:
     last_at: datetime
     last_seen: float  # monotonic instant of the last occurrence
     count: int = 1
-    written: int = 0  # the count that the server knows; 0 before the first write
-    queued: bool = False  # in _ready, in _waiting, or with the writer
+    written: int = 0  # the count on the server; 0 before the first write
+    queued: bool = False  # in _ready, in _waiting, or being written
     failures: int = 0
 
     @property
@@ -71,13 +131,13 @@ class _Series:
 
 
 class EventSeriesTracker:
-    """Decides what is written and when; does nothing itself.
+    """Decides which series is written, and when; does not write.
 
-    The first event is written, the second turns it into a series and is written
-    at once, later ones are counted and written every half hour and at the end
-    (EV-15, EV-16).
+    The first event is written at once. The second turns it into a series and is written at
+    once, too. Later occurrences are counted and written every 30 minutes, and when the series
+    ends (EV-15, EV-16).
 
-    Threads: guarded by the recorder's lock, every method.
+    Threads: every method must be called under the recorder's lock.
     """
 
     def __init__(self, now: float) -> None:
@@ -92,15 +152,15 @@ class EventSeriesTracker:
         self._flushing = False
 
     def __len__(self) -> int:
-        """Return how many series wait to be written."""
+        """Return the number of series that wait to be written."""
         return len(self._ready) + len(self._waiting)
 
     def record(self, facts: EventFacts, *, at: datetime, now: float) -> RecordResult:
-        """Take an event down.
+        """Record an event.
 
         Args:
             facts: The event.
-            at: The wall-clock time, for people.
+            at: The wall-clock time, for the event.
             now: The monotonic instant, for limits.
         """
         known = self._series.get(facts.key)
@@ -118,10 +178,10 @@ class EventSeriesTracker:
         self._make_room()
         return RecordResult.QUEUED
 
-    def take(self, now: float) -> SeriesSnapshot | None:
-        """Hand out what is to be written next, if anything is.
+    def next(self, now: float) -> SeriesSnapshot | None:
+        """Return the series that must be written next, or `None`.
 
-        Every snapshot comes back by `written`, `failed` or `give_up`.
+        The caller must report each result with `written`, `failed` or `drop`.
         """
         while self._waiting and self._waiting[0][0] <= now:
             self._ready.append(heapq.heappop(self._waiting)[2])
@@ -129,38 +189,38 @@ class EventSeriesTracker:
         return self._ready.popleft().snapshot() if self._ready else None
 
     def next_due(self) -> float | None:
-        """Return the instant at which `take` may have something again."""
+        """Return the instant at which `next` may return a series again."""
         due = [self._waiting[0][0]] if self._waiting else []
         if self._series:
             due += [self._next_finish, self._next_refresh]
         return min(due, default=None)
 
     def written(self, event: SeriesSnapshot) -> None:
-        """The server has it. What was counted meanwhile is not lost (RT-30)."""
+        """Mark a snapshot as written. Occurrences since the snapshot stay counted (RT-30)."""
         series = self._series[event.facts.key]
         series.written = event.count
         series.failures = 0
         series.queued = False
-        # The second occurrence is news to people; after it only the count grows.
+        # The second occurrence makes it a series; later ones only increase the count.
         if series.is_dirty and (event.count == 1 or self._flushing):
             self._queue(series)
 
     def failed(self, event: SeriesSnapshot, *, again_at: float) -> bool:
-        """No answer came: keep it for another try, unless it had all of them."""
+        """Schedule a retry; return False if there were too many failures."""
         series = self._series[event.facts.key]
         series.failures += 1
         if series.failures >= TRIES or self._flushing:
-            self.give_up(event)
+            self.drop(event)
             return False
         heapq.heappush(self._waiting, (again_at, next(self._ticket), series))
         return True
 
-    def give_up(self, event: SeriesSnapshot) -> None:
+    def drop(self, event: SeriesSnapshot) -> None:
         """Forget the series; the next event of its kind begins a new one."""
         del self._series[event.facts.key]
 
     def flush(self) -> None:
-        """From now on everything that has news is written at once, and tried once."""
+        """From now on write every changed series at once, and try it only once."""
         self._flushing = True
         self._ready.extend(series for _, _, series in sorted(self._waiting))
         self._waiting.clear()
@@ -169,7 +229,7 @@ class EventSeriesTracker:
                 self._queue(series)
 
     def clear(self) -> int:
-        """Forget everything; return how many series had news that is lost."""
+        """Forget all series; return the number of series with unwritten occurrences."""
         lost = sum(series.is_dirty for series in self._series.values())
         self._series.clear()
         self._ready.clear()
@@ -196,79 +256,15 @@ class EventSeriesTracker:
         for series in [series for series in self._series.values() if not series.queued]:
             idle = now - series.last_seen > FINISH_AFTER
             if series.is_dirty and (idle or refresh):
-                self._queue(series)  # forgotten by a later sweep, once it is written
+                self._queue(series)  # a later sweep forgets it, after it was written
             elif idle:
                 del self._series[series.facts.key]
         self._next_finish = now + FINISH_AFTER
         self._next_refresh = now + REFRESH_EVERY if refresh else self._next_refresh
 
     def _make_room(self) -> None:
-        if len(self._series) <= _SERIES_LIMIT:
+        if len(self._series) <= _MAX_SERIES:
             return
         oldest = next((s for s in self._series.values() if not s.queued), None)
         if oldest is not None:
             del self._series[oldest.facts.key]
-
-
-_BURST: Final = 25
-_REFILL: Final = 1 / 300
-_OBJECTS: Final = 4096
-
-
-@dataclass(slots=True)
-class _Bucket:
-    tokens: float
-    filled_at: float
-
-
-class SpamFilter:
-    """A token bucket per key: 25 at once, then one every five minutes (EV-10).
-
-    The 4096 keys used last are remembered.
-
-    Threads: owned by one, or guarded by its owner's lock.
-    """
-
-    def __init__(self) -> None:
-        self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
-
-    def allow(self, key: Hashable, now: float) -> bool:
-        """Take a token of the key if it has one. `now` is a monotonic instant."""
-        bucket = self._buckets.get(key)
-        if bucket is None:
-            bucket = self._buckets[key] = _Bucket(_BURST, now)
-            if len(self._buckets) > _OBJECTS:
-                self._buckets.popitem(last=False)
-        self._buckets.move_to_end(key)
-        bucket.tokens = min(_BURST, bucket.tokens + (now - bucket.filled_at) * _REFILL)
-        bucket.filled_at = now
-        if bucket.tokens < 1:
-            return False
-        bucket.tokens -= 1
-        return True
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_SUBDOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_LIMIT: Final = 253
-
-
-class EventNames:
-    """Makes names: `<object>.<hex of unix nanoseconds>`, or a uuid (EV-02).
-
-    Promises: no name twice, even when the clock stands still or steps back.
-
-    Threads: owned by one, or guarded by its owner's lock.
-    """
-
-    def __init__(self) -> None:
-        self._last = 0
-
-    def name(self, obj: str, at: datetime) -> str:
-        """Return a name for an event about the object `obj`."""
-        since = at.astimezone(UTC) - _EPOCH
-        nanoseconds = ((since.days * 86_400 + since.seconds) * 10**6 + since.microseconds) * 1000
-        self._last = max(nanoseconds, self._last + 1)
-        name = f"{obj}.{self._last:x}"
-        fits = len(name) <= _LIMIT and _SUBDOMAIN.fullmatch(name)
-        return name if fits else str(uuid.uuid4())

@@ -73,7 +73,7 @@ def test_a_column_may_lead_through_lists_and_maps(path: str) -> None:
 
 def test_a_column_that_leads_nowhere_is_refused() -> None:
     with pytest.raises(
-        ConfigError, match=r"column Size='\.spec\.sise': widgets\.example\.com have no"
+        ConfigError, match=r"column Size='\.spec\.sise': widgets\.example\.com must have"
     ):
         version_of(columns=(Column("Size", ".spec.sise"),))
 

@@ -39,7 +39,7 @@ def test_each_file_that_differs_is_one_line(tmp_path: Path) -> None:
     found = differences(tmp_path, files([ONE | {"c": 1}, TWO]))
     assert found == [
         f"{tmp_path}/example.com_a.yaml is missing",
-        f"{tmp_path}/example.com_b.yaml differs from what would be generated",
+        f"{tmp_path}/example.com_b.yaml differs from the generated text",
     ]
 
 

@@ -37,13 +37,13 @@ class Scribe:
     def write(self) -> list[int]:
         """Write whatever there is; return the counts written."""
         counts = []
-        while (event := self.book.take(self.now)) is not None:
+        while (event := self.book.next(self.now)) is not None:
             counts.append(event.count)
             self.book.written(event)
         return counts
 
     def take(self) -> SeriesSnapshot:
-        event = self.book.take(self.now)
+        event = self.book.next(self.now)
         assert event is not None
         return event
 
@@ -115,7 +115,7 @@ def test_a_series_in_flight_is_not_handed_out_twice(scribe: Scribe) -> None:
     scribe.record(facts())
     scribe.take()
     scribe.record(facts())
-    assert scribe.book.take(scribe.now) is None
+    assert scribe.book.next(scribe.now) is None
 
 
 @pytest.mark.rule("EV-12")
@@ -233,7 +233,7 @@ def test_the_server_never_hears_a_count_twice_and_in_the_end_hears_them_all(
             }
         elif what == "wait":
             scribe.now += float(argument)
-        elif (event := scribe.book.take(scribe.now)) is None:
+        elif (event := scribe.book.next(scribe.now)) is None:
             continue
         elif what == "failed" and failures < TRIES - 1:
             failures += 1
@@ -243,7 +243,7 @@ def test_the_server_never_hears_a_count_twice_and_in_the_end_hears_them_all(
             stored[event.name] = event.count
             scribe.book.written(event)
     scribe.book.flush()
-    while (event := scribe.book.take(scribe.now)) is not None:
+    while (event := scribe.book.next(scribe.now)) is not None:
         assert event.count > stored.get(event.name, 0)
         stored[event.name] = event.count
         scribe.book.written(event)

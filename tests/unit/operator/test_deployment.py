@@ -218,7 +218,7 @@ def test_a_check_fails_on_what_differs_is_missing_or_is_a_stranger(tmp_path: Pat
     assert result.exit_code == 1
     assert result.output.splitlines() == [
         f"{tmp_path}/rb.yaml is missing",
-        f"{tmp_path}/role.yaml differs from what would be generated",
+        f"{tmp_path}/role.yaml differs from the generated text",
         f"{tmp_path}/old.yml is not a generated file; remove it",
         f"to update the directory, run: navarchos manifests --output {tmp_path}",
     ]

@@ -70,8 +70,8 @@ def test_a_path_without_anything_is_an_error_unless_that_is_all_right(tmp_path: 
     ("text", "why"),
     [
         ("a: [", "not YAML"),
-        ("- 1", "a list is no object"),
-        ("kind: CustomResourceDefinition", "an object without apiVersion"),
+        ("- 1", "a document is a list"),
+        ("kind: CustomResourceDefinition", "an object has no apiVersion"),
         (
             "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n",
             "holds a apiextensions.k8s.io/v1beta1 CustomResourceDefinition: only",
@@ -86,7 +86,7 @@ def test_a_path_without_anything_is_an_error_unless_that_is_all_right(tmp_path: 
         ),
         (
             f"{V1}metadata: {{name: a}}\nspec: {{properties: {{on: {{}}}}}}\n",
-            "CustomResourceDefinition a: quote the key that says yes, on or true",
+            "CustomResourceDefinition a: quote the key written as yes, on or true",
         ),
     ],
 )
