@@ -9,9 +9,8 @@ import pytest
 from navarchos.cli.errors import ExitStatus
 from navarchos.drain import EvictionOutcome, PodReason
 from navarchos.operator.api.v1alpha1 import DrainPhase, ReplacementPhase, RolloutPhase, Step
-from navarchos.operator.drains.status import DrainReason
 from navarchos.operator.preflight import FindingReason as PlanReason
-from navarchos.operator.reasons import ConditionType, EventReason, Reason, WaitReason
+from navarchos.operator.reasons import ConditionType, CordonReason, EventReason, Reason, WaitReason
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -32,7 +31,7 @@ def part(title: str) -> set[str]:
         ("### NodeRollout", RolloutPhase),
         ("### NodeReplacement", [*ReplacementPhase, *Step]),
         ("### NodeDrain", DrainPhase),
-        ("## Conditions and their reasons", [*ConditionType, *Reason, *DrainReason]),
+        ("## Conditions and their reasons", [*ConditionType, *Reason, *CordonReason]),
         ("### Reasons to wait", WaitReason),
         ("## Why a pod stays", [*PodReason, *(a for a in EvictionOutcome if not a.is_done)]),
         ("## Events", EventReason),

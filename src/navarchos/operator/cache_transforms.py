@@ -23,7 +23,6 @@ from navarchos.operator.api.v1alpha1 import (
     NodeDrain,
     NodeReplacement,
 )
-from navarchos.operator.drains.aftercare import is_handed_over
 from navarchos.operator.nodes import NODES, Node
 
 __all__ = ["KINDS", "is_stripped", "strip_drain", "strip_node", "strip_replacement"]
@@ -45,7 +44,7 @@ def is_stripped(drain: NodeDrain) -> bool:
     """
     if not drain.status.is_final:
         return False
-    return is_handed_over(drain) or controller_of(drain.metadata) is None
+    return drain.is_reported or controller_of(drain.metadata) is None
 
 
 def strip_drain(drain: NodeDrain) -> NodeDrain:

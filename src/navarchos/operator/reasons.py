@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-__all__ = ["ConditionType", "EventReason", "Reason", "WaitReason"]
+__all__ = ["ConditionType", "CordonReason", "EventReason", "Reason", "WaitReason"]
 
 
 class ConditionType(StrEnum):
@@ -57,11 +57,16 @@ class Reason(StrEnum):
     PODS_REFUSED = "PodsRefused"
     TIMEOUT = "Timeout"
     INVALID_SPEC = "InvalidSpec"
+    PODS_CAME_LATE = "PodsCameLate"
+
+
+class CordonReason(StrEnum):
+    """The reason of the condition `NodeCordoned`."""
+
     CORDONED = "NodeCordoned"
     CORDONED_BEFORE = "CordonedBefore"
     CORDONED_AGAIN = "CordonedAgain"
     CORDON_FAILED = "ErrorCordoningNode"
-    PODS_CAME_LATE = "PodsCameLate"
     UNCORDONED_BY_OTHERS = "UncordonedByOthers"
 
 
@@ -137,8 +142,8 @@ class EventReason(StrEnum):
     POD_EVICTED = "PodEvicted"
     EVICTION_BLOCKED = "EvictionBlocked"
     BUDGET_BYPASSED = "BudgetBypassed"
-    NODE_DRAINED = "NodeDrained"
     DRAIN_FAILED = "DrainFailed"
+    NODE_DRAINED = "NodeDrained"
     REPLACEMENT_COMPLETED = "ReplacementCompleted"
     REPLACEMENT_FAILED = "ReplacementFailed"
     REPLACEMENT_REQUEUE = "ReplacementRequeue"

@@ -1,31 +1,30 @@
-"""NodeDrain: cordon one node, empty it, report.
+"""The NodeDrain controller: cordon a node, evict its pods, report.
 
 ```text
-NodeDrain ──> DrainReconciler.reconcile          one pass, never waits for a pod
-                gate       the node: found by uid, cordoned, given back
-                survey     its pods: watched, or listed live; classified
-                due        which of them are asked to go now
-                sender     asks them, notes the answers
-                status     what there is to say          writer   says it, once a second
-                teller     events and figures
-wake-ups:  the drain, its node, its node's pods (watches), a budget that is free again
+NodeDrain ──> reconciler.py   observe ──> decide ──> act ──> persist, without waiting for a pod
+                decide.py     what to do and what to write, as a pure function
+                status.py     the status, its conditions and reasons; batch.py  the next evictions
+                cordon.py     the node; pods.py  its pods; evictions.py  requests and responses
+                memory.py     hints that save requests; settings.py  the parsed spec
+                events.py, metrics.py            what is recorded
+requeued by:  the drain, its node, its node's pods (a watch per drain), a budget that allows more
 ```
 """
 
 from typing import Final
 
 from navarchos.drain import eviction
-from navarchos.operator.drains import gate, survey, watches, wiring, writer
-from navarchos.operator.drains.wiring import Caches, DrainMachinery, add_to_manager, assemble
+from navarchos.operator.drains import controller, cordon, pods, reconciler
+from navarchos.operator.drains.controller import add_to_manager
 
-__all__ = ["RBAC", "Caches", "DrainMachinery", "add_to_manager", "assemble"]
+__all__ = ["RBAC", "add_to_manager"]
 
 RBAC: Final = (
-    *wiring.RBAC,
-    *watches.RBAC,
-    *gate.RBAC,
-    *survey.RBAC,
-    *writer.RBAC,
+    *controller.RBAC,
+    *pods.WATCH_RBAC,
+    *cordon.RBAC,
+    *pods.RBAC,
+    *reconciler.RBAC,
     *eviction.RBAC,
 )
-"""What drains ask of the server."""
+"""The permissions (RBAC) of the controller."""

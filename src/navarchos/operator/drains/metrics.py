@@ -1,4 +1,4 @@
-"""What drains count (OP-65)."""
+"""The metrics of drains."""
 
 import threading
 from datetime import datetime
@@ -6,7 +6,9 @@ from typing import Final
 
 from navarchos.drain import EvictionOutcome
 from navarchos.instrument import Instruments
-from navarchos.operator.api.v1alpha1 import DrainPhase
+from navarchos.operator.api.v1alpha1 import (
+    DrainPhase,
+)
 
 __all__ = ["DrainMetrics"]
 
@@ -14,7 +16,7 @@ _BUCKETS: Final = (5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0, 36
 
 
 class DrainMetrics:
-    """Counters of one process. No node, pod or drain is ever a label.
+    """The drain metrics of one process. The name of a node, pod or drain is never a label.
 
     Threads: safe from any thread.
     """
@@ -22,49 +24,48 @@ class DrainMetrics:
     def __init__(self, instruments: Instruments) -> None:
         evictions = instruments.counter(
             "navarchos_drain_evictions_total",
-            "Requests that a pod leave its node, by what became of them.",
+            "Eviction and deletion requests, by outcome.",
             ["outcome"],
         )
         duration = instruments.histogram(
             "navarchos_drain_duration_seconds",
-            "From the first eviction on a node to the end of its drain.",
+            "Time from the first eviction on a node to the end of its drain.",
             ["result"],
             buckets=_BUCKETS,
         )
-        self._evictions = {answer: evictions.labels(str(answer)) for answer in EvictionOutcome}
+        self._evictions = {outcome: evictions.labels(str(outcome)) for outcome in EvictionOutcome}
         self._durations = {
-            phase: duration.labels(str(phase))
-            for phase in (DrainPhase.COMPLETED, DrainPhase.FAILED)
+            phase: duration.labels(str(phase)) for phase in DrainPhase if phase.is_final
         }
         self._blocked = instruments.gauge(
-            "navarchos_drain_blocked_pods", "Pods that have to leave a node and do not."
+            "navarchos_drain_blocked_pods", "Pods whose eviction is currently blocked."
         )
         self._oldest = instruments.gauge(
             "navarchos_drain_blocked_since_timestamp_seconds",
-            "Since when the pod is blocked that is blocked longest; 0 if none is.",
+            "Unix time at which the longest-blocked pod became blocked; 0 if none.",
         )
-        self._facts_lock = threading.Lock()
-        # guarded by _facts_lock; by drain: blocked pods, and since when
-        self._facts: dict[str, tuple[int, float]] = {}
+        self._by_drain_lock = threading.Lock()
+        # guarded by _by_drain_lock; by drain: number of blocked pods, and since when
+        self._by_drain: dict[str, tuple[int, float]] = {}
 
-    def answered(self, answer: EvictionOutcome) -> None:
-        """Count one request that a pod leave."""
-        self._evictions[answer].inc()
+    def count_request(self, outcome: EvictionOutcome) -> None:
+        """Count one eviction or deletion request."""
+        self._evictions[outcome].inc()
 
-    def ended(self, phase: DrainPhase, started_at: datetime | None, now: datetime) -> None:
-        """Count the end of a drain; one that never began has no duration."""
+    def observe_end(self, phase: DrainPhase, started_at: datetime | None, now: datetime) -> None:
+        """Record the duration of a drain; a drain without an eviction has no duration."""
         if started_at is not None:
             self._durations[phase].observe(max(0.0, (now - started_at).total_seconds()))
 
-    def blocked(self, drain: str, pods: int, since: datetime | None) -> None:
-        """Note how many pods of a drain are blocked, and since when."""
-        with self._facts_lock:
-            self._facts.pop(drain, None)
+    def set_blocked(self, drain: str, pods: int, since: datetime | None) -> None:
+        """Record how many pods of a drain are blocked, and since when."""
+        with self._by_drain_lock:
+            self._by_drain.pop(drain, None)
             if pods and since is not None:
-                self._facts[drain] = (pods, since.timestamp())
-            self._blocked.set(sum(count for count, _ in self._facts.values()))
-            self._oldest.set(min((oldest for _, oldest in self._facts.values()), default=0.0))
+                self._by_drain[drain] = (pods, since.timestamp())
+            self._blocked.set(sum(count for count, _ in self._by_drain.values()))
+            self._oldest.set(min((oldest for _, oldest in self._by_drain.values()), default=0.0))
 
     def forget(self, drain: str) -> None:
-        """Forget a drain that is over."""
-        self.blocked(drain, 0, None)
+        """Forget a drain that has ended."""
+        self.set_blocked(drain, 0, None)

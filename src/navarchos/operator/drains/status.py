@@ -1,13 +1,15 @@
-"""The status of a drain as a function of its facts. Pure; nothing is written here."""
+"""The status of a drain, computed from what is observed. Pure; nothing is written here."""
 
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from enum import StrEnum
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final, assert_never
 
 from msgspec.structs import replace
 
-from navarchos.drain import DrainPlan, PlannedPod, PodReason
+from navarchos.drain import DrainPlan, EvictionOutcome, PlannedPod, PodReason
+from navarchos.errors import ConfigError
+from navarchos.meta import format_time
 from navarchos.operator.api.v1alpha1 import (
     Blocker,
     DrainPhase,
@@ -15,76 +17,148 @@ from navarchos.operator.api.v1alpha1 import (
     OwnerKey,
     PodNote,
 )
-from navarchos.operator.drains.blockers import MOST_BLOCKERS, refusals, since
-from navarchos.runtime.conditions import Condition, find_condition, is_true, set_condition
-from navarchos.structs import differs_only_in
+from navarchos.operator.drains.batch import (
+    TERMINATING_TOO_LONG_AFTER,
+    EscalationPolicy,
+    EvictionAttempt,
+)
+from navarchos.operator.drains.decide import Observation, Report, owner_key
+from navarchos.operator.reasons import ConditionType, CordonReason, Reason
+from navarchos.runtime.conditions import Condition, is_true, set_condition
 
 __all__ = [
-    "NODE_CORDONED",
-    "NODE_DRAINED",
-    "PAUSED",
-    "DrainReason",
-    "blocked",
+    "MAX_BLOCKERS",
+    "BlockerExplainer",
     "completed",
+    "compute_status",
     "failed",
-    "has_begun",
-    "is_over",
-    "is_progress",
+    "find_blockers",
+    "only_counts_changed",
     "paused",
-    "recorded",
     "refused",
-    "reopened",
     "resumed",
-    "reveals",
     "timed_out",
+    "with_blockers",
     "with_condition",
+    "with_pods",
 ]
 
-NODE_CORDONED: Final = "NodeCordoned"
-NODE_DRAINED: Final = "NodeDrained"
-PAUSED: Final = "Paused"
+MAX_BLOCKERS: Final = 50
+"""The maximum number of blocked pods that status lists; the others are only counted."""
 
 
-class DrainReason(StrEnum):
-    """Why a drain is in its phase, or a condition in its status. A closed set."""
+def compute_status(seen: Observation, report: Report, message: str = "") -> NodeDrainStatus:
+    """Return the status after a reconcile.
 
-    PAUSED = "Paused"
-    RESUMED = "Resumed"
-    DRAINING = "Draining"
-    HOLDING = "TimeoutHold"
-    NODE_DRAINED = "NodeDrained"
-    NODE_GONE = "NodeGone"
-    PODS_REFUSED = "PodsRefused"
-    TIMEOUT = "Timeout"
-    INVALID_SPEC = "InvalidSpec"
-    CORDONED = "NodeCordoned"
-    CORDONED_BEFORE = "CordonedBefore"
-    CORDONED_AGAIN = "CordonedAgain"
-    CORDON_FAILED = "ErrorCordoningNode"
-    PODS_CAME_LATE = "PodsCameLate"
-    UNCORDONED_BY_OTHERS = "UncordonedByOthers"
-
-
-def is_over(status: NodeDrainStatus) -> bool:
-    """Tell whether the drain has come to its end, good or bad."""
-    return status.phase in {DrainPhase.COMPLETED, DrainPhase.FAILED}
-
-
-def has_begun(status: NodeDrainStatus) -> bool:
-    """Tell whether the pods have been recorded, so that evictions may have been sent."""
-    return status.start_timestamp is not None
-
-
-def recorded(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeDrainStatus:
-    """Return the status with the pods of the node written down.
-
-    To be written before the first eviction: what was on the node cannot be found
-    out afterwards. What has been evicted is derived from it, not counted, so that
-    it is right after a crash at any point.
+    Args:
+        seen: What the reconcile observed.
+        report: What the status says.
+        message: The message of the API server, for `Report.CORDON_REFUSED`.
     """
-    first = not has_begun(status)
-    going = [*plan.evict, *plan.wait, *plan.refuse]
-    leaving = {planned.name for planned in going}
+    drain, now = seen.drain, seen.now
+    stored = replace(drain.status, observed_generation=drain.metadata.generation)
+    match report:
+        case Report.NODE_GONE:
+            gone = f"node {drain.spec.node_name} with the uid of this drain no longer exists"
+            return completed(stored, Reason.NODE_GONE, gone, now=now)
+        case Report.INVALID_SPEC:
+            return failed(stored, Reason.INVALID_SPEC, str(seen.settings), now=now)
+        case Report.PENDING:
+            return replace(_with_pause(stored, seen), phase=DrainPhase.PENDING)
+        case Report.CORDON_REFUSED:
+            return _with_refused_cordon(_with_pause(stored, seen), message, now)
+        case Report.REOPENED:
+            return _reopened(seen)
+        case (
+            Report.CORDON
+            | Report.PROGRESS
+            | Report.PODS_REFUSED
+            | Report.TIMED_OUT
+            | Report.DRAINED
+        ):
+            return _with_work(_with_cordon(_with_pause(stored, seen), seen), seen, report)
+        case _:
+            assert_never(report)
+
+
+def _with_work(status: NodeDrainStatus, seen: Observation, report: Report) -> NodeDrainStatus:
+    plan, settings, now = seen.plan, seen.settings, seen.now
+    if plan is None or isinstance(settings, ConfigError):
+        return status
+    if report is Report.PODS_REFUSED:
+        return refused(status, plan, now=now)
+    status = with_pods(status, plan, now=now)
+    if report is Report.DRAINED:
+        message = f"{status.evicted} pods were evicted"
+        return completed(status, Reason.NODE_DRAINED, message, now=now)
+    explainer = BlockerExplainer(
+        attempts=seen.attempts,
+        escalation=settings.escalation,
+        started_at=status.start_timestamp or now,
+        now=now,
+    )
+    status = with_blockers(status, find_blockers(plan, explainer), now=now)
+    if report is Report.TIMED_OUT:
+        return timed_out(status, plan, settings.options.timeout or 0.0, now=now)
+    is_holding = seen.is_timed_out
+    return with_condition(
+        status,
+        ConditionType.NODE_DRAINED,
+        is_true=False,
+        reason=Reason.HOLDING if is_holding else Reason.DRAINING,
+        message="the timeout has passed; evictions are still tried" if is_holding else "",
+        now=now,
+    )
+
+
+def _with_pause(status: NodeDrainStatus, seen: Observation) -> NodeDrainStatus:
+    if seen.is_suspended:
+        return paused(status, now=seen.now)
+    return resumed(status, seen.started_at, now=seen.now)
+
+
+def _with_cordon(status: NodeDrainStatus, seen: Observation) -> NodeDrainStatus:
+    cordon = seen.cordon
+    if cordon is None:
+        return status
+    return with_condition(
+        status,
+        ConditionType.NODE_CORDONED,
+        is_true=cordon.in_force,
+        reason=cordon.reason,
+        message=cordon.message,
+        now=seen.now,
+    )
+
+
+def _with_refused_cordon(status: NodeDrainStatus, message: str, now: datetime) -> NodeDrainStatus:
+    return with_condition(
+        status,
+        ConditionType.NODE_CORDONED,
+        is_true=False,
+        reason=CordonReason.CORDON_FAILED,
+        message=message,
+        now=now,
+    )
+
+
+def only_counts_changed(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
+    """Return whether `status` differs only in the number of evicted pods that still exist."""
+    return stored != status and stored == replace(status, remaining=stored.remaining)
+
+
+# The pods
+
+
+def with_pods(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeDrainStatus:
+    """Return the status with the pods of the node recorded.
+
+    It must be stored before the first eviction, because the pods that were on the node cannot
+    be found out afterwards. The evicted pods are derived from the recorded ones, not counted,
+    so they are right after a crash at any point.
+    """
+    first = not status.has_begun
+    leaving = {planned.name for planned in plan.to_go}
     ignored = _notes(plan) if first else status.ignored_pods
     ignored = tuple(note for note in ignored if note.name not in leaving)
     names = sorted(leaving | {note.name for note in ignored})
@@ -102,22 +176,8 @@ def recorded(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> Node
         total=len(node_pods) - len(ignored),
         evicted=len(evicted),
         ignored=len(ignored),
-        remaining=len(going),
+        remaining=len(plan.to_go),
     )
-
-
-def reveals(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
-    """Tell whether `status` records something that must be stored before evictions."""
-    return (
-        stored.start_timestamp != status.start_timestamp
-        or stored.node_pods != status.node_pods
-        or stored.evicted_owners != status.evicted_owners
-    )
-
-
-def is_progress(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
-    """Tell whether `status` differs, and only by how many of the evicted pods are still there."""
-    return differs_only_in(stored, status, "remaining")
 
 
 def _notes(plan: DrainPlan) -> tuple[PodNote, ...]:
@@ -137,31 +197,162 @@ def _evicted(
 
 
 def _owners(known: Sequence[OwnerKey], planned: Iterable[PlannedPod]) -> tuple[OwnerKey, ...]:
-    owners = dict.fromkeys(known)
-    for entry in planned:
-        owner = entry.pod.controller
-        if owner is not None:
-            key = OwnerKey(entry.pod.metadata.namespace, owner.kind, owner.name, owner.uid)
-            owners.setdefault(key)
-    return tuple(owners)
+    found = (owner_key(entry) for entry in planned)
+    return tuple(dict.fromkeys((*known, *(owner for owner in found if owner is not None))))
 
 
-def blocked(
+# Blocked pods
+
+
+@dataclass(frozen=True)
+class BlockerExplainer:
+    """Explains why a pod that must leave the node is still there.
+
+    Attributes:
+        attempts: The last request for each pod, by uid.
+        escalation: The escalation of the drain.
+        started_at: The time of the first eviction on the node, from which stages count.
+        now: The present time.
+    """
+
+    attempts: Mapping[str, EvictionAttempt]
+    escalation: EscalationPolicy
+    started_at: datetime
+    now: datetime
+
+    def explain(self, planned: PlannedPod) -> Blocker | None:
+        """Return why the pod is still there; `None` if its eviction was not refused."""
+        attempt = self.attempts.get(planned.uid)
+        if attempt is None or attempt.result.outcome.is_done:
+            return None
+        return _blocker(
+            planned,
+            attempt.result.outcome,
+            self._message(planned, attempt),
+            self._next(planned, attempt.result.outcome),
+            budget=",".join(attempt.budgets),
+        )
+
+    def _message(self, planned: PlannedPod, attempt: EvictionAttempt) -> str:
+        message = attempt.result.message
+        if attempt.requires_ready and not planned.pod.is_ready:
+            message += (
+                "; the pod is not ready: a budget with unhealthyPodEvictionPolicy AlwaysAllow "
+                "would allow its eviction"
+            )
+        disrupted = next(
+            (c for c in planned.pod.status.conditions if c.type == "DisruptionTarget"), None
+        )
+        if disrupted is not None and disrupted.status == "True":
+            message += f"; marked for disruption ({disrupted.reason})"
+        return message
+
+    def _next(self, planned: PlannedPod, outcome: EvictionOutcome) -> str:
+        elapsed = max(0.0, (self.now - self.started_at).total_seconds())
+        stage = self.escalation.upcoming(planned.pod, elapsed)
+        if stage is None:
+            return _next_action(outcome)
+        at = format_time(self.started_at + timedelta(seconds=stage.after))
+        return f"{_next_action(outcome)}; stage {stage.number} {stage.verb} the pod at {at}"
+
+
+def _next_action(outcome: EvictionOutcome) -> str:  # noqa: PLR0911 - one sentence per outcome
+    match outcome:
+        case EvictionOutcome.BLOCKED_BY_BUDGET:
+            return "evicted as soon as the budget allows it"
+        case EvictionOutcome.IN_PROGRESS:
+            return "retried when the server is ready"
+        case EvictionOutcome.MULTIPLE_BUDGETS:
+            return "retried; make sure that only one budget selects this pod"
+        case EvictionOutcome.WEBHOOK_DENIED:
+            return "retried; the webhook may move the pod itself"
+        case EvictionOutcome.WEBHOOK_FAILED:
+            return "retried; check the webhook that did not respond"
+        case EvictionOutcome.NAMESPACE_TERMINATING:
+            return "deleted together with its namespace"
+        case EvictionOutcome.FORBIDDEN:
+            return "retried; grant the missing permission to the manager"
+        case EvictionOutcome.REFUSED | EvictionOutcome.RETRY:
+            return "retried"
+        case EvictionOutcome.EVICTED | EvictionOutcome.DELETED | EvictionOutcome.GONE:
+            return "terminates"
+        case _:
+            assert_never(outcome)
+
+
+def find_blockers(plan: DrainPlan, explainer: BlockerExplainer) -> tuple[Blocker, ...]:
+    """Return all blocked pods, by namespace and name, without the time first seen."""
+    blocked = [explainer.explain(planned) for planned in plan.evict]
+    overdue = [_overdue(planned, explainer.now) for planned in plan.wait]
+    found = (b for b in (*blocked, *overdue, *_refusals(plan)) if b is not None)
+    return tuple(sorted(found, key=_order))
+
+
+def with_blockers(
     status: NodeDrainStatus, blockers: Sequence[Blocker], *, now: datetime
 ) -> NodeDrainStatus:
-    """Return the status with these blockers, sorted as they come."""
-    listed = since(status.blockers, blockers[:MOST_BLOCKERS], now=now)
+    """Return the status with these blocked pods, in the given order.
+
+    A pod that was listed before keeps the time at which it was first seen.
+    """
+    first_seen = {blocker.uid: blocker.first_seen for blocker in status.blockers}
+    listed = tuple(
+        replace(blocker, first_seen=first_seen.get(blocker.uid) or now)
+        for blocker in blockers[:MAX_BLOCKERS]
+    )
     return replace(status, blockers=listed, blocked=len(blockers))
 
 
+def _refusals(plan: DrainPlan) -> list[Blocker]:
+    return [
+        _blocker(planned, planned.finding.reason, planned.finding.message, "waits for a user")
+        for planned in plan.refuse
+    ]
+
+
+def _overdue(planned: PlannedPod, now: datetime) -> Blocker | None:
+    overdue = planned.pod.overdue(now)
+    if overdue is None or overdue < TERMINATING_TOO_LONG_AFTER:
+        return None
+    return _blocker(
+        planned,
+        "StuckTerminating",
+        "its grace period is over, but its kubelet has not confirmed the termination, or a "
+        "finalizer delays the deletion",
+        "waits",
+    )
+
+
+def _blocker(
+    planned: PlannedPod, reason: str, message: str, next_action: str, *, budget: str = ""
+) -> Blocker:
+    meta = planned.pod.metadata
+    return Blocker(
+        namespace=meta.namespace,
+        pod=meta.name,
+        uid=meta.uid,
+        reason=str(reason),
+        message=message,
+        budget=budget,
+        next_action=next_action,
+    )
+
+
+def _order(blocker: Blocker) -> tuple[str, str]:
+    return (blocker.namespace, blocker.pod)
+
+
+# Phases
+
+
 def refused(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeDrainStatus:
-    """Return the status of a drain that its options forbid. No eviction was sent."""
-    blockers = sorted(refusals(plan.refuse), key=lambda b: (b.namespace, b.pod))
+    """Return the status of a drain that its options do not allow. No eviction was sent."""
+    blockers = sorted(_refusals(plan), key=_order)
     message = (
-        f"{len(blockers)} pods may not be removed with these options; nothing was evicted. "
+        f"the options do not allow {len(blockers)} pods to be evicted, so no pod was evicted. "
         f"First: {blockers[0].namespace}/{blockers[0].pod}: {blockers[0].message}"
     )
-    listed = blocked(status, blockers, now=now)
+    listed = with_blockers(status, blockers, now=now)
     notes = [PodNote(f"{b.namespace}/{b.pod}", f"{b.reason}: {b.message}") for b in blockers]
     noted = replace(
         listed,
@@ -171,35 +362,37 @@ def refused(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeD
         total=len(plan.to_go),
         remaining=len(plan.to_go),
     )
-    return failed(noted, DrainReason.PODS_REFUSED, message, now=now)
+    return failed(noted, Reason.PODS_REFUSED, message, now=now)
 
 
 def timed_out(
     status: NodeDrainStatus, plan: DrainPlan, timeout: float, *, now: datetime
 ) -> NodeDrainStatus:
-    """Return the status of a drain whose time is up. Its blockers are kept."""
-    why = {f"{b.namespace}/{b.pod}": f"{b.reason}: {b.message}" for b in status.blockers}
+    """Return the status of a drain whose timeout has passed. Its blockers are kept."""
+    reasons = {f"{b.namespace}/{b.pod}": f"{b.reason}: {b.message}" for b in status.blockers}
     notes = [
-        PodNote(planned.name, why.get(planned.name, str(planned.finding.reason)))
+        PodNote(planned.name, reasons.get(planned.name, str(planned.finding.reason)))
         for planned in sorted(plan.to_go, key=lambda planned: planned.name)
     ]
-    message = f"{len(notes)} pods are left {timeout:g} s after the first eviction"
+    message = f"{len(notes)} pods remain {timeout:g} s after the first eviction"
     listed = replace(status, failed_pods=tuple(notes))
-    return failed(listed, DrainReason.TIMEOUT, message, now=now)
+    return failed(listed, Reason.TIMEOUT, message, now=now)
 
 
 def failed(
-    status: NodeDrainStatus, reason: DrainReason, message: str, *, now: datetime
+    status: NodeDrainStatus, reason: Reason, message: str, *, now: datetime
 ) -> NodeDrainStatus:
-    """Return the status of a drain that is given up."""
+    """Return the status of a drain that has failed."""
     ended = replace(status, phase=DrainPhase.FAILED, reason=str(reason), message=message)
-    return with_condition(ended, NODE_DRAINED, "False", reason, message, now=now)
+    return with_condition(
+        ended, ConditionType.NODE_DRAINED, is_true=False, reason=reason, message=message, now=now
+    )
 
 
 def completed(
-    status: NodeDrainStatus, reason: DrainReason, message: str, *, now: datetime
+    status: NodeDrainStatus, reason: Reason, message: str, *, now: datetime
 ) -> NodeDrainStatus:
-    """Return the status of a drain that has nothing left to do."""
+    """Return the status of a drain that has completed."""
     ended = replace(
         status,
         phase=DrainPhase.COMPLETED,
@@ -210,64 +403,83 @@ def completed(
         blocked=0,
         blockers=(),
     )
-    return with_condition(ended, NODE_DRAINED, "True", reason, message, now=now)
+    return with_condition(
+        ended, ConditionType.NODE_DRAINED, is_true=True, reason=reason, message=message, now=now
+    )
 
 
-def reopened(status: NodeDrainStatus, late: int, *, now: datetime) -> NodeDrainStatus:
-    """Return the status of a completed drain whose node is not empty after all.
+def _reopened(seen: Observation) -> NodeDrainStatus:
+    """Return the status of a completed drain on whose node late pods were found.
 
-    Its time counts anew: what was allowed for the first pods is not the late ones' fault.
+    Its timeout starts again: the late pods must not fail because of the time that the first
+    pods took.
     """
-    again = replace(
-        status,
+    late = len(seen.plan.evict) + len(seen.plan.wait) if seen.plan is not None else 0
+    draining = replace(
+        (seen.live_drain or seen.drain).status,
         phase=DrainPhase.DRAINING,
         reason="",
         message="",
-        start_timestamp=now,
+        start_timestamp=seen.now,
         completion_timestamp=None,
     )
-    message = f"{late} pods came after the node had been empty"
     return with_condition(
-        again, NODE_DRAINED, "False", DrainReason.PODS_CAME_LATE, message, now=now
+        draining,
+        ConditionType.NODE_DRAINED,
+        is_true=False,
+        reason=Reason.PODS_CAME_LATE,
+        message=f"{late} pods were bound to the node after it had been drained",
+        now=seen.now,
     )
 
 
 def paused(status: NodeDrainStatus, *, now: datetime) -> NodeDrainStatus:
-    """Return the status of a drain that a person has paused; its phase stays."""
+    """Return the status of a drain that a user has paused; its phase does not change."""
     return with_condition(
-        status, PAUSED, "True", DrainReason.PAUSED, "no further eviction is sent", now=now
+        status,
+        ConditionType.PAUSED,
+        is_true=True,
+        reason=Reason.PAUSED,
+        message="no further eviction is sent",
+        now=now,
     )
 
 
-def resumed(status: NodeDrainStatus, *, now: datetime) -> NodeDrainStatus:
-    """Return the status of a drain that goes on, or was never paused.
+def resumed(
+    status: NodeDrainStatus, started_at: datetime | None, *, now: datetime
+) -> NodeDrainStatus:
+    """Return the status of a drain that is not paused.
 
-    The time of the pause does not count towards timeouts: the instant from which
-    they count moves by as much.
+    Args:
+        status: The status so far.
+        started_at: The start, moved by the duration of the pause that ends.
+        now: The present time.
     """
-    if not is_true(status.conditions, PAUSED):
+    if not is_true(status.conditions, ConditionType.PAUSED):
         return status
-    condition = find_condition(status.conditions, PAUSED)
-    since_ = condition.last_transition_time if condition is not None else None
-    start = status.start_timestamp
-    if start is not None and since_ is not None:
-        status = replace(status, start_timestamp=start + (now - max(start, since_)))
-    return with_condition(status, PAUSED, "False", DrainReason.RESUMED, "", now=now)
+    return with_condition(
+        replace(status, start_timestamp=started_at),
+        ConditionType.PAUSED,
+        is_true=False,
+        reason=Reason.RESUMED,
+        message="",
+        now=now,
+    )
 
 
 def with_condition(
     status: NodeDrainStatus,
-    type_: str,
-    state: str,
-    reason: DrainReason,
-    message: str,
+    type_: ConditionType,
     *,
+    is_true: bool,
+    reason: Reason | CordonReason,
+    message: str,
     now: datetime,
 ) -> NodeDrainStatus:
     """Return the status with one condition set."""
     condition = Condition(
-        type=type_,
-        status=state,
+        type=str(type_),
+        status="True" if is_true else "False",
         reason=str(reason),
         message=message,
         observed_generation=status.observed_generation,

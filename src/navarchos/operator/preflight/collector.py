@@ -19,8 +19,8 @@ from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
 )
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
-from navarchos.operator.drains.gate import RBAC as CORDON_RBAC
-from navarchos.operator.drains.survey import RBAC as POD_RBAC
+from navarchos.operator.drains.cordon import RBAC as CORDON_RBAC
+from navarchos.operator.drains.pods import RBAC as POD_RBAC
 from navarchos.operator.leadership import leader_problem
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import (

@@ -17,8 +17,8 @@ from navarchos.drain import (
     budgets_of,
     full_name,
 )
-from navarchos.operator.drains.blockers import STUCK_AFTER
-from navarchos.operator.drains.rules import Rules
+from navarchos.operator.drains.batch import TERMINATING_TOO_LONG_AFTER
+from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.placement import PlacementFailure, UnplaceablePod
 
@@ -84,18 +84,20 @@ class _Case:
         )
 
 
-def find_for_pods(plan: DrainPlan, rules: Rules, context: PodContext) -> Iterator[PlanFinding]:
+def find_for_pods(
+    plan: DrainPlan, settings: DrainSettings, context: PodContext
+) -> Iterator[PlanFinding]:
     """Yield the findings about the pods of a node.
 
     Args:
         plan: The pods of the node, classified.
-        rules: The drain options of the rollout.
+        settings: The drain options of the rollout.
         context: The state of the cluster.
     """
     for planned in plan.refuse:
         yield _of_plan(planned, Severity.BLOCKS)
     for planned in plan.evict:
-        yield from _of_evicted(planned, rules, context)
+        yield from _of_evicted(planned, settings, context)
     for planned in plan.wait:
         if _terminates_too_long(planned.pod, context.now):
             yield _stuck_terminating(planned)
@@ -155,7 +157,9 @@ def _of_plan(planned: PlannedPod, severity: Severity) -> PlanFinding:
     )
 
 
-def _of_evicted(planned: PlannedPod, rules: Rules, context: PodContext) -> Iterable[PlanFinding]:
+def _of_evicted(
+    planned: PlannedPod, settings: DrainSettings, context: PodContext
+) -> Iterable[PlanFinding]:
     namespace = planned.pod.metadata.namespace
     if planned.finding.action is PodAction.EVICT and planned.finding.reason in _LOSSES:
         yield _of_plan(planned, Severity.NOTE)
@@ -167,21 +171,21 @@ def _of_evicted(planned: PlannedPod, rules: Rules, context: PodContext) -> Itera
             "check the conditions of the namespace",
         )
         return
-    if not rules.options.disable_eviction:
+    if not settings.options.disable_eviction:
         case = _Case(planned, budgets_of(planned.pod, context.budgets.get(namespace, ())))
-        yield from _blocked_by_budget(case, rules)
+        yield from _blocked_by_budget(case, settings)
         yield from _denied(planned, context.refusals.get(planned.uid))
     if not planned.pod.is_finished:
-        yield from _slow_to_end(planned, rules)
+        yield from _slow_to_end(planned, settings)
         yield from _asked_to_stay(planned)
     yield from _held_by_finalizers(planned)
 
 
-def _blocked_by_budget(case: _Case, rules: Rules) -> Iterable[PlanFinding]:
+def _blocked_by_budget(case: _Case, settings: DrainSettings) -> Iterable[PlanFinding]:
     refusal = _refusal(case)
     if refusal is None:
         return
-    stage = rules.ladder.upcoming(case.planned.pod, _BEFORE_ALL)
+    stage = settings.escalation.upcoming(case.planned.pod, _BEFORE_ALL)
     if stage is not None and refusal.severity is Severity.BLOCKS:
         yield case.report(
             Severity.NOTE,
@@ -267,12 +271,12 @@ def _denied(planned: PlannedPod, answer: EvictionResult | None) -> Iterable[Plan
         )
 
 
-def _slow_to_end(planned: PlannedPod, rules: Rules) -> Iterable[PlanFinding]:
+def _slow_to_end(planned: PlannedPod, settings: DrainSettings) -> Iterable[PlanFinding]:
     own = planned.pod.spec.termination_grace_period_seconds
-    grace = rules.options.grace
+    grace = settings.options.grace
     if grace is None:
         grace = _DEFAULT_GRACE if own is None else own
-    timeout = rules.options.timeout
+    timeout = settings.options.timeout
     limit = _LONG_GRACE if timeout is None else timeout
     if grace >= limit:
         until = "" if timeout is None else f", but the drain fails after {timeout:g} s"
@@ -311,7 +315,7 @@ def _asked_to_stay(planned: PlannedPod) -> Iterable[PlanFinding]:
 
 def _terminates_too_long(pod: Pod, now: datetime) -> bool:
     overdue = pod.overdue(now)
-    return overdue is not None and overdue >= STUCK_AFTER
+    return overdue is not None and overdue >= TERMINATING_TOO_LONG_AFTER
 
 
 def _stuck_terminating(planned: PlannedPod) -> PlanFinding:

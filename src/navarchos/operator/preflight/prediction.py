@@ -27,7 +27,7 @@ from navarchos.operator.api.v1alpha1 import (
     PlannedNode,
     RolloutPhase,
 )
-from navarchos.operator.drains.rules import Rules
+from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
 from navarchos.operator.preflight.node_findings import find_for_node, find_for_rollout
@@ -167,13 +167,13 @@ def dry_run_candidates(
     by_node = _pods_by_node(state.pods)
     for rollout in rollouts:
         try:
-            rules = Rules.of(rollout.spec.drain)
+            settings = DrainSettings.from_spec(rollout.spec.drain)
         except ConfigError:
             continue
-        if rules.options.disable_eviction:
+        if settings.options.disable_eviction:
             continue
         for node in _Planned.of(rollout, state).nodes:
-            for pod in _leaving(_plan_of(node, by_node, rules, state, now), by_node):
+            for pod in _leaving(_plan_of(node, by_node, settings, state, now), by_node):
                 owner = pod.controller
                 key = pod.metadata.uid if owner is None else owner.uid
                 if len(of_workload) < limit and pod.metadata.namespace not in state.terminating:
@@ -285,13 +285,15 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
     name = planned.rollout.metadata.name
     general = [*state.general, *_general(planned, state)]
     try:
-        rules = Rules.of(planned.rollout.spec.drain)
+        settings = DrainSettings.from_spec(planned.rollout.spec.drain)
     except ConfigError as error:
         bad = PlanFinding(
             severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=str(error)
         )
         return PredictedRollout(name=name, nodes=(), budgets=(), findings=(bad,), is_blocked=True)
-    plans = {node.name: _plan_of(node, view.pods, rules, state, view.now) for node in planned.nodes}
+    plans = {
+        node.name: _plan_of(node, view.pods, settings, state, view.now) for node in planned.nodes
+    }
     nodes = tuple(
         PredictedNode(
             order=order,
@@ -299,7 +301,7 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
             priority=node.priority,
             starts=_starts(planned.rollout, node, view.in_flight, view.decisions),
             pods=_counts(plans[node.name]),
-            findings=_sorted(_findings(planned, node, plans[node.name], rules, view)),
+            findings=_sorted(_findings(planned, node, plans[node.name], settings, view)),
         )
         for order, node in enumerate(planned.nodes, start=1)
     )
@@ -314,7 +316,7 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
 
 
 def _findings(
-    planned: _Planned, node: PlannedNode, plan: DrainPlan, rules: Rules, view: _View
+    planned: _Planned, node: PlannedNode, plan: DrainPlan, settings: DrainSettings, view: _View
 ) -> Iterator[PlanFinding]:
     known = view.nodes.get(node.name)
     if known is not None and known.metadata.uid == node.uid:
@@ -325,7 +327,7 @@ def _findings(
             view.replacements.get(node.name, ()),
             view.drains.get(node.name, ()),
         )
-    yield from find_for_pods(plan, rules, view.context)
+    yield from find_for_pods(plan, settings, view.context)
     for unplaceable in view.placement.unplaceable(node.name, _recreated(plan, view.pods)):
         yield finding_of_unplaceable(unplaceable)
 
@@ -338,12 +340,12 @@ def _sorted(findings: Iterable[PlanFinding]) -> tuple[PlanFinding, ...]:
 def _plan_of(
     node: PlannedNode,
     pods: Mapping[str, Sequence[Pod]],
-    rules: Rules,
+    settings: DrainSettings,
     state: ClusterState,
     now: datetime,
 ) -> DrainPlan:
     return classify(
-        pods.get(node.name, ()), rules.options, lambda *key: key in state.daemon_sets, now=now
+        pods.get(node.name, ()), settings.options, lambda *key: key in state.daemon_sets, now=now
     )
 
 

@@ -15,7 +15,7 @@ from navarchos.operator.api.v1alpha1 import (
     StepStatus,
 )
 from navarchos.operator.names import RESUME_ANNOTATION
-from navarchos.operator.reasons import ConditionType, Reason, WaitReason
+from navarchos.operator.reasons import ConditionType, CordonReason, Reason, WaitReason
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
 from navarchos.structs import differs_only_in
 
@@ -228,7 +228,7 @@ def _with_cordon(
             ConditionType.NODE_CORDONED,
             is_so,
             # The two reasons that were published in 2019.
-            reason=Reason.CORDONED if is_so else Reason.CORDON_FAILED,
+            reason=CordonReason.CORDONED if is_so else CordonReason.CORDON_FAILED,
             message="" if is_so else found.message,
         ),
         now=now,

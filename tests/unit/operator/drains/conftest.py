@@ -11,15 +11,34 @@ from tests.registering import MANAGERS
 
 from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK
-from navarchos.drain import BUDGETS, DAEMON_SETS, PlannedPod, Pod, PodAction, PodFinding, PodReason
+from navarchos.drain import (
+    BUDGETS,
+    DAEMON_SETS,
+    DrainPlan,
+    PlannedPod,
+    Pod,
+    PodAction,
+    PodFinding,
+    PodReason,
+)
 from navarchos.informers import SharedInformer
 from navarchos.instrument import Instruments
-from navarchos.operator.api.v1alpha1 import NODE_DRAINS
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NodeDrain,
+    NodeDrainStatus,
+)
 from navarchos.operator.api.v1alpha1.definitions import manifests
-from navarchos.operator.drains import Caches, assemble
-from navarchos.operator.names import CORDONED_BY_ANNOTATION
+from navarchos.operator.drains.controller import (
+    DrainCaches,
+    DrainEnvironment,
+    build_reconciler,
+)
+from navarchos.operator.drains.decide import REQUEUE_SOON, Observation
+from navarchos.operator.drains.settings import DrainSettings
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES
-from navarchos.runtime import Request, Result
+from navarchos.runtime import DONE, Request, Result
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.recorder import FakeRecorder
@@ -73,6 +92,29 @@ def planned(
     return PlannedPod(msgspec.convert(wire, Pod), PodFinding(action, _REASONS[action], "a message"))
 
 
+def observation(
+    status: NodeDrainStatus, now: datetime, *, plan: DrainPlan | None = None, **spec: object
+) -> Observation:
+    """Return what a reconcile observes of an adopted drain, whose node is not read."""
+    wire = {
+        "metadata": {"name": "d", "uid": "u", "finalizers": [DRAIN_FINALIZER]},
+        "spec": {"nodeName": "n1", "nodeUID": "n", **spec},
+    }
+    drain = msgspec.structs.replace(msgspec.convert(wire, NodeDrain), status=status)
+    return Observation(
+        drain=drain,
+        settings=DrainSettings.from_spec(drain.spec),
+        now=now,
+        monotonic=0.0,
+        is_suspended=drain.spec.paused,
+        is_halted=False,
+        attempts={},
+        cordoned_for=None,
+        status_wait=0.0,
+        plan=plan,
+    )
+
+
 @pytest.fixture(scope="session")
 def plan_pod() -> Callable[..., PlannedPod]:
     return planned
@@ -96,23 +138,25 @@ class Process:
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
         self.woken: set[str] = set()
-        self.is_held = False
-        self.caches = Caches(
+        self.is_suspended = False
+        self.caches = DrainCaches(
             SharedInformer(client.resource(NODE_DRAINS)),
             SharedInformer(client.resource(NODES)),
             SharedInformer(client.resource(DAEMON_SETS)),
             SharedInformer(client.resource(BUDGETS)),
         )
-        self.reconciler, self.machinery = assemble(
+        self.reconciler, self.runtime = build_reconciler(
             client,
             self.caches,
-            recorder=self.recorder,
-            wake=self.woken.add,
-            clock=clock,
-            watch_clock=SYSTEM_CLOCK,
-            rand=lambda: 0.0,
-            instruments=self.instruments,
-            is_held=lambda _drain: self.is_held,
+            DrainEnvironment(
+                recorder=self.recorder,
+                wake=self.woken.add,
+                clock=clock,
+                watch_clock=SYSTEM_CLOCK,
+                rand=lambda: 0.0,
+                instruments=self.instruments,
+                is_suspended=lambda _drain: self.is_suspended,
+            ),
         )
         for informer in self._informers():
             informer.start()
@@ -122,7 +166,14 @@ class Process:
         return [caches.drains, caches.nodes, caches.daemon_sets, caches.budgets]
 
     def step(self, name: str = "d") -> Result:
-        """One pass on caches that are up to date."""
+        """Reconcile on caches that are up to date, again as long as that is due at once."""
+        while True:
+            result = self.reconcile_once(name)
+            if result == DONE or (result.requeue_after or 0.0) > REQUEUE_SOON:
+                return result
+
+    def reconcile_once(self, name: str = "d") -> Result:
+        """Reconcile once on caches that are up to date."""
         self.catch_up()
         return self.reconciler.reconcile(Request("", name))
 
@@ -138,7 +189,7 @@ class Process:
         """Wait until every cache has what the server has."""
         limit = SYSTEM_CLOCK.monotonic() + PATIENCE
         waiting = StopToken()
-        for informer in [*self._informers(), *self.machinery.watches.active()]:
+        for informer in [*self._informers(), *self.runtime.watches.active()]:
             while self._behind(informer):
                 assert SYSTEM_CLOCK.monotonic() < limit, f"{informer.name} is behind"
                 waiting.wait(0.002)
@@ -177,7 +228,7 @@ class Process:
         return self.clock.passed - began
 
     def close(self) -> None:
-        self.machinery.watches.close()
+        self.runtime.watches.close()
         for informer in self._informers():
             informer.stop()
         for informer in self._informers():

@@ -21,7 +21,6 @@ from navarchos.operator.api.v1alpha1.common import (
 from navarchos.operator.api.v1alpha1.node_drain import (
     NODE_DRAINS,
     Blocker,
-    DrainCondition,
     DrainPhase,
     NodeDrain,
     NodeDrainSpec,
@@ -60,7 +59,6 @@ __all__ = [
     "BlockedPod",
     "Blocker",
     "ControlPlanePolicy",
-    "DrainCondition",
     "DrainPhase",
     "DrainSpec",
     "EscalationAction",

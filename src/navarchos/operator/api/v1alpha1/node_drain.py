@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from navarchos.client import Resource
-from navarchos.meta import Object
+from navarchos.meta import Object, controller_of
 from navarchos.operator.api.v1alpha1.common import (
     GROUP,
     VERSION,
@@ -21,7 +21,6 @@ from navarchos.runtime.conditions import Condition
 __all__ = [
     "NODE_DRAINS",
     "Blocker",
-    "DrainCondition",
     "DrainPhase",
     "NodeDrain",
     "NodeDrainSpec",
@@ -47,14 +46,6 @@ class DrainPhase(StrEnum):
                 return False
             case _:
                 assert_never(self)
-
-
-class DrainCondition(StrEnum):
-    """The condition types of a drain."""
-
-    NODE_CORDONED = "NodeCordoned"
-    NODE_DRAINED = "NodeDrained"
-    PAUSED = "Paused"
 
 
 class NodeDrainSpec(DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -124,6 +115,11 @@ class NodeDrainStatus(
         """Whether the drain has ended: nothing changes it any more."""
         return self.phase is not None and self.phase.is_final
 
+    @property
+    def has_begun(self) -> bool:
+        """Whether the pods have been recorded, so that evictions may have been sent."""
+        return self.start_timestamp is not None
+
 
 class NodeDrain(Object, frozen=True):
     """Cordons one node and evicts its pods."""
@@ -147,6 +143,15 @@ class NodeDrain(Object, frozen=True):
         ),
     ]
     status: NodeDrainStatus = NodeDrainStatus()
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the drain's replacement has copied the drain's report.
+
+        The replacement marks that by `uncordonOnDelete: false`, so that the cordon stays. It
+        writes the mark when it has read the report, and its own status right after it.
+        """
+        return controller_of(self.metadata) is not None and not self.spec.uncordon_on_delete
 
 
 NODE_DRAINS = Resource(

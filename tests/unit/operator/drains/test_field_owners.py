@@ -1,25 +1,25 @@
-"""Who has closed a node, by the server's own books."""
+"""Who has cordoned a node, by its `managedFields`."""
 
 from typing import Any
 
 import msgspec
 import pytest
 
-from navarchos.operator.drains.claims import ClaimedNode, is_closed_by_others
+from navarchos.operator.drains.cordon import OwnedNode, is_cordoned_by_others
 
 CORDON = {"f:spec": {"f:unschedulable": {}}}
 LABELS = {"f:metadata": {"f:labels": {"f:a": {}}}}
 
 
-def node(*claims: tuple[str, dict[str, Any]]) -> ClaimedNode:
-    entries = [{"manager": manager, "fieldsV1": fields} for manager, fields in claims]
+def node(*owners: tuple[str, dict[str, Any]]) -> OwnedNode:
+    entries = [{"manager": manager, "fieldsV1": fields} for manager, fields in owners]
     wire = {"metadata": {"name": "n1", "managedFields": entries}, "spec": {"unschedulable": True}}
-    return msgspec.convert(wire, ClaimedNode)
+    return msgspec.convert(wire, OwnedNode)
 
 
 @pytest.mark.rule("OP-41")
 @pytest.mark.parametrize(
-    ("claims", "others"),
+    ("owners", "others"),
     [
         ((), False),
         ((("navarchos-manager", CORDON), ("kubectl", LABELS)), False),
@@ -28,9 +28,9 @@ def node(*claims: tuple[str, dict[str, Any]]) -> ClaimedNode:
         ((("before-first-apply", CORDON), ("argocd", LABELS)), False),
         ((("kubelet", {"f:spec": {"f:podCIDR": {}}}),), False),
     ],
-    ids=["no-books", "ours", "anothers", "shared", "nobodys", "untold"],
+    ids=["not-recorded", "ours", "another-client", "shared", "no-owner", "other-field"],
 )
-def test_a_cordon_belongs_to_whoever_else_has_a_part_in_it(
-    claims: tuple[tuple[str, dict[str, Any]], ...], others: bool
+def test_a_cordon_belongs_to_another_client_that_has_set_it_too(
+    owners: tuple[tuple[str, dict[str, Any]], ...], others: bool
 ) -> None:
-    assert is_closed_by_others(node(*claims)) is others
+    assert is_cordoned_by_others(node(*owners)) is others

@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
-from navarchos.operator.api.v1alpha1 import GROUP, DrainPhase, NodeDrainStatus
-from navarchos.operator.drains.aftercare import next_looks
+from navarchos.operator.api.v1alpha1 import (
+    GROUP,
+    DrainPhase,
+    NodeDrainStatus,
+)
+from navarchos.operator.drains.decide import next_recheck
 from navarchos.runtime import DONE
 
 pytestmark = pytest.mark.rule("OP-44")
@@ -98,11 +102,11 @@ def test_a_late_pod_that_nobody_would_bring_back_is_left_to_who_made_it(
 def test_nothing_is_evicted_while_the_rollout_is_paused(world: Any, process: Any) -> None:
     emptied(world, process)
     hand_over(world)
-    process.is_held = True
+    process.is_suspended = True
     world.pod("late")
     assert process.step() != DONE
     assert (world.phase(), world.terminating()) == ("Completed", [])
-    process.is_held = False
+    process.is_suspended = False
     process.step()
     assert world.phase() == "Draining"
 
@@ -126,12 +130,12 @@ def test_late_pods_stay_while_those_above_are_paused_and_go_on_soon_after(
     world.pod("late")
     process.step()
     assert world.phase() == "Draining"
-    process.is_held = True
+    process.is_suspended = True
     for _ in range(3):
         result = process.step()
         world.clock.passed += 2
     assert (world.pods(), world.terminating()) == (["late"], [])
-    process.is_held = False
+    process.is_suspended = False
     assert 0 < result.requeue_after <= 5, "nothing else wakes it"
     process.run(world.is_over, meanwhile=world.kubelet)
     assert world.pods() == []
@@ -147,11 +151,11 @@ def test_looks_follow_from_the_status_alone(
     status = NodeDrainStatus(
         phase=DrainPhase.COMPLETED, reason="NodeDrained", completion_timestamp=now
     )
-    assert next_looks(status, now + timedelta(seconds=elapsed)) == (due, ahead)
+    assert next_recheck(status, now + timedelta(seconds=elapsed)) == (due, ahead)
 
 
 def test_a_node_that_is_gone_is_not_looked_at(now: datetime) -> None:
     status = NodeDrainStatus(
         phase=DrainPhase.COMPLETED, reason="NodeGone", completion_timestamp=now
     )
-    assert next_looks(status, now + timedelta(seconds=5)) == (False, None)
+    assert next_recheck(status, now + timedelta(seconds=5)) == (False, None)

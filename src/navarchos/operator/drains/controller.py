@@ -1,0 +1,205 @@
+"""How the drain controller is wired: sources, predicates, workers."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Final
+
+from navarchos.client import Client
+from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
+from navarchos.drain import BUDGETS, DAEMON_SETS, Budget, DaemonSet, Evictor
+from navarchos.events import Recorder
+from navarchos.informers import SharedInformer
+from navarchos.informers.source import informer_rbac
+from navarchos.instrument import Instruments
+from navarchos.meta import controller_of
+from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
+    NODE_REPLACEMENTS,
+    NODE_ROLLOUTS,
+    NodeDrain,
+    NodeReplacement,
+    NodeRollout,
+)
+from navarchos.operator.drains.cordon import NodeCordoner
+from navarchos.operator.drains.events import DrainEvents
+from navarchos.operator.drains.evictions import DrainRuntime, EvictionDispatcher
+from navarchos.operator.drains.memory import BudgetWatch, DrainMemory
+from navarchos.operator.drains.metrics import DrainMetrics
+from navarchos.operator.drains.pods import NodePods, PodWatches
+from navarchos.operator.drains.reconciler import DrainParts, DrainReconciler
+from navarchos.operator.names import CORDONED_BY_ANNOTATION
+from navarchos.operator.nodes import NODES, Node
+from navarchos.parallel import WorkerPool
+from navarchos.runtime import (
+    Builder,
+    CachedClient,
+    Channel,
+    Controller,
+    ControllerOptions,
+    Manager,
+    Request,
+    changed,
+)
+
+__all__ = [
+    "BY_NODE",
+    "RBAC",
+    "DrainCaches",
+    "DrainEnvironment",
+    "add_to_manager",
+    "build_reconciler",
+]
+
+BY_NODE: Final = "node"
+"""The index of drains by the name of their node."""
+
+_MAX_PARALLEL_REQUESTS: Final = 12
+"""The maximum number of concurrent eviction requests of all drains together."""
+
+RBAC: Final = informer_rbac(
+    NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS, NODES, DAEMON_SETS, BUDGETS
+)
+"""The permissions (RBAC) of the caches that drains read."""
+
+
+@dataclass(frozen=True, slots=True)
+class DrainCaches:
+    """The informers that drains read. The caller starts and stops them."""
+
+    drains: SharedInformer[NodeDrain]
+    nodes: SharedInformer[Node]
+    daemon_sets: SharedInformer[DaemonSet]
+    budgets: SharedInformer[Budget]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrainEnvironment:
+    """What the reconciler needs from its process.
+
+    Attributes:
+        recorder: Records events.
+        wake: Called with the name of a drain to reconcile; must be quick.
+        is_suspended: Whether the replacement or the rollout above an ended drain is paused or
+            being deleted.
+        instruments: Where metrics are registered.
+        clock: Time.
+        watch_clock: Time of the pod watches; `clock` if absent.
+        rand: Source of jitter.
+    """
+
+    recorder: Recorder
+    wake: Callable[[str], None]
+    is_suspended: Callable[[NodeDrain], bool] = lambda _drain: False
+    instruments: Instruments = field(default_factory=Instruments)
+    clock: Clock = SYSTEM_CLOCK
+    watch_clock: Clock | None = None
+    rand: Callable[[], float] = uniform
+
+
+def build_reconciler(
+    client: Client, caches: DrainCaches, environment: DrainEnvironment
+) -> tuple[DrainReconciler, DrainRuntime]:
+    """Build the reconciler, and what its drains share, which the caller runs."""
+    clock = environment.clock
+    memory = DrainMemory(clock)
+    watches = PodWatches(
+        client,
+        on_change=environment.wake,
+        clock=environment.watch_clock or clock,
+        instruments=environment.instruments,
+    )
+    workers = WorkerPool("evict", size=_MAX_PARALLEL_REQUESTS, clock=clock)
+    runtime = DrainRuntime(workers, watches, clock)
+    events = DrainEvents(environment.recorder, DrainMetrics(environment.instruments))
+    budgets = BudgetWatch(caches.budgets, memory, wake=environment.wake)
+    parts = DrainParts(
+        drains=CachedClient(client.resource(NODE_DRAINS), caches.drains),
+        nodes=NodeCordoner(client, caches.nodes),
+        pods=NodePods(client, watches, caches.daemon_sets),
+        dispatcher=EvictionDispatcher(
+            Evictor(client), runtime, memory, budgets, events, environment.rand
+        ),
+        memory=memory,
+        runtime=runtime,
+        events=events,
+        clock=clock,
+        is_suspended=environment.is_suspended,
+    )
+    return DrainReconciler(parts), runtime
+
+
+def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
+    """Add the drain controller to a manager.
+
+    Args:
+        manager: Runs the controller; its caches of drains, nodes, DaemonSets and budgets are
+            used.
+        workers: The number of drains that are reconciled at the same time.
+    """
+    caches = DrainCaches(
+        manager.informer(NODE_DRAINS),
+        manager.informer(NODES),
+        manager.informer(DAEMON_SETS),
+        manager.informer(BUDGETS),
+    )
+    caches.drains.add_indexers({BY_NODE: _node_name})
+    awake = Channel()
+    reconciler, runtime = build_reconciler(
+        manager.client,
+        caches,
+        DrainEnvironment(
+            recorder=manager.recorder,
+            wake=lambda name: awake.send(Request("", name)),
+            is_suspended=_suspension_check(
+                manager.informer(NODE_REPLACEMENTS), manager.informer(NODE_ROLLOUTS)
+            ),
+            instruments=manager.instruments,
+            clock=manager.clock,
+        ),
+    )
+
+    def drains_of(node: Node) -> Iterable[Request]:
+        drains = caches.drains.lister.by_index(BY_NODE, node.metadata.name)
+        return [Request("", drain.metadata.name) for drain in drains]
+
+    manager.add(runtime, name="drain-machinery")
+    return (
+        Builder(manager, "drains", options=ControllerOptions(workers=workers))
+        .for_(NODE_DRAINS)
+        .watches(NODES, map=drains_of, when=changed(_cordon_inputs))
+        .watches_channel(awake, "drain-wakeups")
+        .build(reconciler)
+    )
+
+
+def _suspension_check(
+    replacements: SharedInformer[NodeReplacement], rollouts: SharedInformer[NodeRollout]
+) -> Callable[[NodeDrain], bool]:
+    """Return a function that reports whether the objects above a drain suspend it."""
+
+    def is_suspended(drain: NodeDrain) -> bool:
+        owner = controller_of(drain.metadata)
+        if owner is None:
+            return False
+        replacement = replacements.lister.find(owner.name)
+        if replacement is None or replacement.spec.paused:
+            return True
+        rollout_key = controller_of(replacement.metadata)
+        if rollout_key is None:
+            return False
+        rollout = rollouts.lister.find(rollout_key.name)
+        if rollout is None or rollout.metadata.deletion_timestamp is not None:
+            return True
+        return rollout.spec.paused
+
+    return is_suspended
+
+
+def _node_name(drain: NodeDrain) -> Iterable[str]:
+    return (drain.spec.node_name,)
+
+
+def _cordon_inputs(node: Node) -> object:
+    # Heartbeats and image lists change all the time and do not concern drains.
+    mark = node.metadata.annotations.get(CORDONED_BY_ANNOTATION)
+    return (node.metadata.uid, node.spec.unschedulable, mark)
