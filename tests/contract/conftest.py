@@ -1,7 +1,8 @@
-"""What every case gets: the server under contract, and objects of its own.
+"""Fixtures of all cases: the server under contract, and namespaces for each test.
 
-The cases hold for ours and for a real one (`--server`). Beyond what they assert, all
-that they say to ours is compared with what a real one said (`answers.py`).
+The cases run against the in-process server, and against a real one (`--server`). Beyond their
+assertions, every response of the in-process server is compared with the recorded one of a real
+server (`recorded.py`).
 """
 
 from collections.abc import Callable, Iterator
@@ -27,12 +28,12 @@ DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 @contextmanager
 def opened(config: ClientConfig) -> Iterator[Http]:
-    """A client that nobody listens to, for the length of a `with` block."""
+    """Yield a client whose exchanges are not compared."""
     headers = {"User-Agent": "contract"}
     if config.authorization is not None and (header := config.authorization()):
         headers["Authorization"] = header
     with urllib3.PoolManager(
-        maxsize=32,  # as many as a case asks at once
+        maxsize=32,  # the most requests that a case sends in parallel
         cert_reqs="REQUIRED" if config.verify else "NONE",
         ca_certs=config.ca_file,
         cert_file=config.cert_file,
@@ -43,14 +44,14 @@ def opened(config: ClientConfig) -> Iterator[Http]:
 
 @pytest.fixture(scope="session")
 def admin(served: Served) -> Iterator[Http]:
-    """A client that nobody listens to."""
+    """A client whose exchanges are not compared."""
     with opened(served.config) as http:
         yield http
 
 
 @pytest.fixture(scope="session")
 def answers(pytestconfig: pytest.Config) -> Iterator[RecordedAnswers]:
-    """What a real server answered; with `--record`, what this one does."""
+    """The recorded responses; with `--record`, the responses of this run replace them."""
     answers = RecordedAnswers(record=pytestconfig.getoption("--record"))
     yield answers
     answers.save()
@@ -60,57 +61,57 @@ def answers(pytestconfig: pytest.Config) -> Iterator[RecordedAnswers]:
 def compared(
     request: pytest.FixtureRequest, served: Served, answers: RecordedAnswers
 ) -> Iterator[list[Exchange]]:
-    """What is said in the test, to be compared with the record at its end."""
+    """The exchanges of the test, which are compared at its end."""
     exchanges: list[Exchange] = []
     yield exchanges
     if request.node.get_closest_marker("unrecorded"):
         return
-    # A server that somebody else runs may be of another version, or set up otherwise.
+    # A server outside this suite may have another version or other settings.
     if served.kind == IN_PROCESS or not named() or answers.record:
         answers.check(request.path.stem, request.node.name, exchanges)
 
 
 @pytest.fixture
 def http(admin: Http, compared: list[Exchange]) -> Http:
-    """A client of the server under contract; the answers are compared with the record."""
+    """A client of the server under contract; its exchanges are compared."""
     return replace(admin, exchanges=compared)
 
 
 @pytest.fixture(scope="module")
 def namespaces(served: Served) -> Iterator[Callable[[], str]]:
-    """Makes namespaces, which go with the module."""
+    """Makes namespaces, which are deleted after the module."""
     with Client(served.config) as client, namespaces_of_their_own(client, "contract-") as make:
         yield make
 
 
 @pytest.fixture
 def namespace(namespaces: Callable[[], str]) -> str:
-    """A namespace of the test's own."""
+    """A namespace for the test."""
     return namespaces()
 
 
 @pytest.fixture
 def core(namespace: str) -> str:
-    """The core API's path of that namespace."""
+    """The core API's path of the namespace."""
     return f"/api/v1/namespaces/{namespace}"
 
 
 @pytest.fixture(scope="session")
 def widgets(admin: Http) -> Iterator[str]:
-    """A custom kind with everything that schemas can say; yields its path."""
+    """The path of a custom kind that uses all keywords of schemas."""
     with defined(admin, WIDGETS) as path:
         yield path
 
 
 @contextmanager
 def defined(http: Http, definition: dict[str, Any]) -> Iterator[str]:
-    """Serve a custom kind for the length of a `with` block; returns its path."""
+    """Serve a custom kind in a `with` block; yield its path."""
     path, name = (
         "/apis/{group}/v1/{names[plural]}".format(**definition["spec"]),
         definition["metadata"]["name"],
     )
     with http.unrecorded():
-        http("DELETE", f"{DEFINITIONS}/{name}")  # of a run that was killed
+        http("DELETE", f"{DEFINITIONS}/{name}")  # left by a run that was killed
         wait_for("the old one's end", lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
         http.create(DEFINITIONS, definition)
         wait_for("the kind", lambda: http("GET", path).code == 200)
@@ -122,7 +123,7 @@ def defined(http: Http, definition: dict[str, Any]) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def shared_maps(admin: Http, namespaces: Callable[[], str]) -> Shared:
-    """Three config maps, and a namespace without any others."""
+    """Three config maps, the only ones in their namespace."""
     shared = Shared(admin, f"/api/v1/namespaces/{namespaces()}/configmaps", config_map)
     shared.fill()
     return shared
@@ -130,7 +131,7 @@ def shared_maps(admin: Http, namespaces: Callable[[], str]) -> Shared:
 
 @pytest.fixture(scope="module")
 def shared_widgets(admin: Http, widgets: str) -> Iterator[Shared]:
-    """Three custom objects, and no others of their kind."""
+    """Three custom objects, the only ones of their kind."""
     shared = Shared(admin, widgets, widget_named)
     shared.fill()
     yield shared
@@ -139,26 +140,26 @@ def shared_widgets(admin: Http, widgets: str) -> Iterator[Shared]:
 
 @pytest.fixture(params=["shared_maps", "shared_widgets"], ids=["maps", "widgets"])
 def shared(request: pytest.FixtureRequest) -> Shared:
-    """Three objects: of a built-in kind, and of a custom one."""
+    """Three objects, of a built-in kind and of a custom one."""
     found: Shared = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
 def path(shared: Shared) -> str:
-    """Their path; it is for cases that leave them as they are."""
+    """The path of the three objects, for cases that do not change them."""
     return shared.path
 
 
 @pytest.fixture
 def maps(shared_maps: Shared) -> str:
-    """The path of the config maps; it is for cases that leave them as they are."""
+    """The path of the config maps, for cases that do not change them."""
     return shared_maps.path
 
 
 @pytest.fixture
 def changed(shared: Shared) -> Iterator[str]:
-    """The path, for cases that change what is there."""
+    """The path of the three objects, for cases that change them."""
     yield shared.path
     shared.renew()
 
@@ -172,7 +173,7 @@ def changed_maps(shared_maps: Shared) -> Iterator[str]:
 
 @pytest.fixture
 def widget(http: Http, widgets: str) -> Iterator[Callable[..., dict[str, Any]]]:
-    """Makes widgets, and removes them after the test."""
+    """Makes widgets, and deletes them after the test."""
     made: list[str] = []
 
     def make(name: str = "", **spec: object) -> dict[str, Any]:
@@ -188,7 +189,7 @@ def widget(http: Http, widgets: str) -> Iterator[Callable[..., dict[str, Any]]]:
 
 @pytest.fixture
 def running(http: Http, core: str) -> Make:
-    """Makes pods that run on a node, ready or not."""
+    """Makes pods on a node, ready or not."""
 
     def make(
         name: str, *, ready: bool = True, phase: str = "Running", bound: bool = True
@@ -210,7 +211,7 @@ def running(http: Http, core: str) -> Make:
 
 @pytest.fixture
 def budget(http: Http, namespace: str) -> Make:
-    """Makes budgets with a status as a controller would leave it."""
+    """Makes disruption budgets with a status, as a controller would write it."""
     path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
 
     def make(name: str = "b", *, spec: object = None, **status: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Requests against the server under contract, and what is kept of its answers."""
+"""Requests to the server under contract, and the parts of responses that are compared."""
 
 import json
 import re
@@ -17,7 +17,7 @@ Json = Any
 T = TypeVar("T")
 
 KEPT_HEADERS = ("Content-Type", "Retry-After", "Warning")
-# Texts for people, which are not part of the contract; docs/testing/project-tests.md says why.
+# Explanatory texts, which are not part of the contract; docs/testing/project-tests.md says why.
 HELP = {"columnDefinitions": "description"}
 VERSIONS = frozenset({"resourceVersion", "uid", "continue"})
 
@@ -26,7 +26,7 @@ def _sorted(listed: re.Match[str]) -> str:
     return ", ".join(sorted(listed[0].split(", ")))
 
 
-# What no two servers and no two runs have in common, in the order of replacement.
+# The parts that differ between any two servers or runs, in the order of replacement.
 PASSING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...] = (
     (re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b"), "<uid>"),
     (re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)"), "<time>"),
@@ -37,12 +37,12 @@ PASSING: tuple[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]], ...
     (re.compile(r"(in record )\(\d+\)"), r"\1(<version>)"),
     (re.compile(r"^\d+s$"), "<age>"),
     (re.compile(r"(X509SHA256=)[0-9a-f]{64}"), r"\1<digest>"),
-    (re.compile(r"(?<=RBAC: \[)[^\]]+"), _sorted),  # upstream has bindings in a map
+    (re.compile(r"(?<=RBAC: \[)[^\]]+"), _sorted),  # upstream iterates bindings in random order
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]+"), "<token>"),
 )
-# Values that Go prints with the names of its own fields.
+# Values that Go prints with its own field names.
 STRUCT = re.compile(r"(Invalid value: )[\[{].*[\]}](?=: )")
-# Where a text goes on with what a language or a parser has to say.
+# The beginnings of texts that end in the words of a programming language or a parser.
 FOREIGN = re.compile(
     r"(compilation failed: |converting YAML to JSON: yaml: (?!unmarshal)"
     r"|continue key is not valid: |previously negative\)"
@@ -52,11 +52,11 @@ FOREIGN = re.compile(
 
 
 def plain(value: Json, *, key: str = "") -> Json:
-    """Return an answer without times, uids, versions and generated names."""
+    """Return a response without times, uids, versions and generated names."""
     if isinstance(value, dict):
         return {plain(k): plain(v, key=k) for k, v in value.items()}
     if key == "managedFields" and isinstance(value, list):
-        # In short, and not in the order of times, which no two runs have in common.
+        # Sorted by content, because the order by times differs in every run.
         return sorted(plain(json.dumps(entry, sort_keys=True)) for entry in value)
     if isinstance(value, list):
         hidden = HELP.get(key)
@@ -76,7 +76,7 @@ def _without(value: dict[str, Any], hidden: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Exchange:
-    """One request and its answer, as they are compared."""
+    """One request and its response, in the form that is compared."""
 
     request: str
     code: int
@@ -94,7 +94,7 @@ class Exchange:
 
 @dataclass
 class Reply:
-    """An answer, decoded."""
+    """A decoded response."""
 
     code: int
     body: Any
@@ -116,13 +116,13 @@ class Reply:
 
 @dataclass
 class Http:
-    """Sends requests, and keeps what was said.
+    """Sends requests, and keeps the exchanges.
 
     Attributes:
         url: The server's address.
-        pool: Carries the requests.
-        headers: Sent with each.
-        exchanges: What was said so far; `unrecorded` leaves parts out.
+        pool: The connections.
+        headers: The headers of every request.
+        exchanges: The exchanges so far; `unrecorded` leaves some out.
     """
 
     url: str
@@ -177,9 +177,9 @@ class Http:
         once_open: Callable[[], object] = lambda: None,
         **query: Any,
     ) -> list[dict[str, Any]]:
-        """Return the first `count` events, or fewer when the watch ends before.
+        """Return the first `count` events, or fewer if the watch ends earlier.
 
-        `once_open` is called when the server has begun to answer.
+        `once_open` is called when the response has begun.
         """
         url = self._url(path, {"watch": "true", "timeoutSeconds": 10, **query})
         headers = {**self.headers, "Accept": accept} if accept else self.headers
@@ -197,9 +197,9 @@ class Http:
         return found
 
     def in_parallel(self, *asks: Callable[["Http"], T]) -> list[T]:
-        """Ask all of it at the same time; it is kept in the order in which it is given.
+        """Send requests in parallel; keep the exchanges in the given order.
 
-        For questions whose answers a real server takes its time for.
+        For requests that take a real server several seconds.
         """
         clients = [replace(self, exchanges=[]) for _ in asks]
         with ThreadPoolExecutor(len(asks)) as pool:
@@ -209,10 +209,10 @@ class Http:
         return answers
 
     def wait_for_cache(self, path: str, name: str) -> None:
-        """Return when the server's cache of a collection has an object as it is now.
+        """Return when the server's cache of a collection has the current version of an object.
 
-        Who asks a real server for any version, or for a newer one than it knows, gets what
-        its cache has, which may be a moment behind.
+        A real server responds from its cache to requests for any version, or for a newer one. The
+        cache may be a moment behind.
         """
         with self.unrecorded():
             version = self("GET", f"{path}/{name}").body["metadata"]["resourceVersion"]
@@ -221,7 +221,7 @@ class Http:
 
     @contextmanager
     def unrecorded(self) -> Iterator[None]:
-        """Keep nothing of what is said in a `with` block."""
+        """Keep no exchanges in a `with` block."""
         before, self._unrecorded = self._unrecorded, True
         try:
             yield
@@ -235,7 +235,8 @@ class Http:
     def _keep(self, method: str, url: str, reply: Reply) -> None:
         if self._unrecorded:
             return
-        varies = r"(continue=)[^&]+|(resourceVersion=)(?:\d{2,}|[2-9])"  # 0 and 1 are meant
+        # Versions 0 and 1 have a meaning, so they are compared.
+        varies = r"(continue=)[^&]+|(resourceVersion=)(?:\d{2,}|[2-9])"
         asked = re.sub(varies, r"\1\2<>", unquote_plus(url))
         request = plain(f"{method} {asked}")
         headers = {

@@ -1,4 +1,4 @@
-"""The kinds that all verbs are tried on."""
+"""The kinds with which all verbs are tested."""
 
 import copy
 from dataclasses import dataclass, field
@@ -21,13 +21,13 @@ class Case:
     """A kind, and an object of it.
 
     Attributes:
-        api_version: As manifests name it.
-        kind: Its name.
-        plural: Its name in paths.
-        body: What the object has besides metadata.
-        namespaced: Whether it lives in a namespace.
-        last_event: What a watch says first of its deletion.
-        name: What it is called.
+        api_version: The `apiVersion`.
+        kind: The kind.
+        plural: The plural.
+        body: The fields of the object other than metadata.
+        namespaced: Whether the kind is namespaced.
+        last_event: The type of the first event of a deletion.
+        name: The name of the object.
     """
 
     api_version: str

@@ -1,4 +1,4 @@
-"""Objects that the cases are about."""
+"""The objects of the cases."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ __all__ = ["GROUP", "Make", "config_map", "pod", "widget_definition"]
 GROUP = "contract.example.com"
 
 Make = Callable[..., dict[str, Any]]
-"""Makes an object, and returns it."""
+"""Makes an object and returns it."""
 
 
 def config_map(name: str = "", **data: str) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""What a real kube-apiserver answered, and what may differ from it.
+"""The recorded responses of a real kube-apiserver, and the differences that are allowed.
 
-Recorded by `pytest --server=real --record tests/contract`; a file per module. Whatever
-a case says to a server is compared, not only what the case asserts.
+`pytest --server=real --record tests/contract` records them, one file per module. Every response is
+compared, not only those that a case asserts.
 """
 
 import json
@@ -19,30 +19,30 @@ MISSING = "nothing"
 DIRECTORY = Path(__file__).parent / "answers"
 
 
-# Differences that stay; docs/testing/project-tests.md has the reasons.
+# The allowed differences; docs/testing/project-tests.md has the reasons.
 STAYS = (
-    # Nobody here would take the taint away when a node becomes ready.
+    # No controller of this server would remove the taint when a node becomes ready.
     re.compile(r"nodes.*\.spec\.taints:\n  real .*node.kubernetes.io/not-ready"),
-    # Nobody asks who manages a question.
+    # Reviews are not stored, so their managed fields have no use.
     re.compile(r"(token|access)reviews\.body\.metadata\.managedFields:"),
     re.compile(r"serviceaccounts/\S+/token\.body\.metadata\.managedFields:"),
-    # Users are told by certificates there, and here by tokens.
+    # The real server identifies users by certificates, this one by tokens.
     re.compile(r"selfsubjectreviews\.body\.status\.userInfo\.extra:\n  real .*X509SHA256"),
-    # Upstream writes the status of a definition in requests of its own.
+    # Upstream writes the status of a definition in separate requests.
     re.compile(r"customresourcedefinitions.*\.managedFields:\n  real .*kube-apiserver"),
-    # Upstream warns of what it forgives.
+    # Upstream warns about errors that it accepts because they are old.
     re.compile(r"relics/a\.headers\.Warning:\n  real .*less than 5"),
-    # Upstream's tables show what it has in memory, where this is a field of the spec.
+    # Upstream's tables show an internal field here, which this server has in the spec.
     re.compile(r"rows.*\.annotations:\n.*\n.*deprecated\.daemonset\.template\.generation"),
     re.compile(r"managedFields\[0\]:\n  real .*f:deprecated\.daemonset\.template\.generation"),
 )
 
 
 class RecordedAnswers:
-    """The recorded answers of all cases.
+    """The recorded responses of all cases.
 
     Args:
-        record: Take new ones instead of comparing.
+        record: Replace the records instead of comparing with them.
     """
 
     def __init__(self, *, record: bool) -> None:
@@ -51,7 +51,7 @@ class RecordedAnswers:
         self._changed: set[str] = set()
 
     def check(self, module: str, case: str, exchanges: Sequence[Exchange]) -> None:
-        """Compare what was said in a case with the record, or make that the record."""
+        """Compare the exchanges of a case with the record, or replace the record."""
         known = self._module(module)
         found = [exchange.to_json() for exchange in exchanges]
         if self.record:
@@ -70,7 +70,7 @@ class RecordedAnswers:
             raise AssertionError("\n".join(["a real server answers otherwise:", *lines]))
 
     def save(self) -> None:
-        """Write what was recorded."""
+        """Write the new records."""
         for module in self._changed:
             text = json.dumps(self._modules[module], indent=1, sort_keys=True, ensure_ascii=False)
             (DIRECTORY / f"{module}.json").write_text(text + "\n", encoding="utf-8")

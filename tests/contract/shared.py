@@ -9,18 +9,18 @@ from tests.contract.exchanges import Http
 __all__ = ["FUTURE", "Shared"]
 
 FUTURE = "999999999999"
-"""A version that no server has come to."""
+"""A version that no server has reached."""
 
 
 @dataclass
 class Shared:
-    """Three objects a, b and c of one kind, for cases that look at them.
+    """Three objects a, b and c of one kind, for cases that read them.
 
-    A case that changes them has `renew` called at its end.
+    A fixture calls `renew` after a case that changes them.
 
     Attributes:
-        path: The collection's.
-        version: One at which all three were there as they are.
+        path: The path of the collection.
+        version: A version at which all three existed.
     """
 
     http: Http
@@ -29,7 +29,7 @@ class Shared:
     version: str = ""
 
     def fill(self) -> None:
-        """Make the three, and let the server's cache have them."""
+        """Create the three objects, and wait until the server's cache has them."""
         with self.http.unrecorded():
             for name in "abc":
                 self.http.create(self.path, self.body(name))
@@ -37,16 +37,16 @@ class Shared:
             self.version = self.http("GET", self.path).body["metadata"]["resourceVersion"]
 
     def clear(self) -> None:
-        """Remove what is there."""
+        """Delete the objects."""
         with self.http.unrecorded():
             assert self.http("DELETE", self.path).code == 200
 
     def renew(self) -> None:
-        """Have the three again as they were made."""
+        """Create the objects again."""
         self.clear()
         self.fill()
 
     def version_as(self, which: str) -> str | None:
-        """Say a version by what it is."""
+        """Return a version by its name."""
         known = {"any": "0", "known": self.version, "future": FUTURE, "malformed": "abc"}
         return known.get(which)

@@ -1,6 +1,6 @@
-"""Who may do what: tokens, RBAC, acting for others, and giving rights away.
+"""Users and permissions: tokens, RBAC, impersonation, escalation.
 
-Both servers are asked with users of their own: in this process by one with `rbac=True`.
+Both servers know the users of these tests: the in-process one by `rbac=True`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -60,7 +60,7 @@ def http(guarded: ApiServer | ControlPlane, compared: list[Exchange]) -> Iterato
 
 @pytest.fixture(scope="module")
 def namespaces(guarded: ApiServer | ControlPlane) -> Iterator[Callable[[], str]]:
-    """Makes namespaces, which go with the module."""
+    """Makes namespaces, which are deleted after the module."""
     with (
         Client(guarded.client_config()) as client,
         namespaces_of_their_own(client, "contract-") as make,
@@ -70,7 +70,7 @@ def namespaces(guarded: ApiServer | ControlPlane) -> Iterator[Callable[[], str]]
 
 @dataclass
 class Somebody:
-    """A user of the test's own, without rights until some are granted."""
+    """A user of the test, without permissions until the test grants some."""
 
     http: Http
     name: str
@@ -81,7 +81,7 @@ class Somebody:
         return self.http(method, path, body, **more)
 
     def may(self, *rules: Rule, everywhere: bool = False, **subject: str) -> None:
-        """Grant rights in the namespace, or everywhere; returns when they count."""
+        """Grant permissions in the namespace, or cluster-wide; return when they are effective."""
         kind, where = ("ClusterRole", RBAC) if everywhere else ("Role", self.path)
         metadata = {"name": self.namespace}
         who = subject or {"kind": "User", "name": self.name, "apiGroup": GROUP}
@@ -134,7 +134,7 @@ def ann(
     namespace: str,
     compared: list[Exchange],
 ) -> Iterator[Somebody]:
-    """Somebody in the group `readers`."""
+    """A user in the group `readers`."""
     name = f"ann-{namespace}"
     config = guarded.client_config(user=name, groups=["readers"])
     with opened(config) as own:
@@ -146,17 +146,17 @@ def ann(
 
 @pytest.fixture
 def nobody(http: Http) -> Http:
-    """Whoever does not say who they are; what is said is compared, too."""
+    """A client without credentials, whose exchanges are compared."""
     headers = {key: value for key, value in http.headers.items() if key != "Authorization"}
     return replace(http, headers=headers)
 
 
-# A certificate cannot be left out of a connection, so it takes one of its own.
+# A connection cannot omit its certificate for one request, so this opens another one.
 @pytest.fixture
 def anonymous(
     guarded: ApiServer | ControlPlane, compared: list[Exchange]
 ) -> Iterator[Callable[[str], Http]]:
-    """Clients without a certificate, with a header of their own or none."""
+    """Clients without a certificate, with a given `Authorization` header or none."""
     config = guarded.client_config()
     with ExitStack() as stack:
 
@@ -194,7 +194,7 @@ ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_who_has_no_rights_is_told_what_is_missing(ann: Somebody, what: str) -> None:
+def test_a_refusal_names_the_missing_permission(ann: Somebody, what: str) -> None:
     method, path, query = ASKED[what]
     body: object = None if method == "GET" else {}
     reply = ann(method, path.format(ann.namespace), body, **query)
@@ -203,18 +203,20 @@ def test_who_has_no_rights_is_told_what_is_missing(ann: Somebody, what: str) -> 
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis/apps/v1", "/healthz", "/openapi/v3"])
-def test_everybody_who_is_known_may_discover(ann: Somebody, path: str) -> None:
-    with ann.http.unrecorded():  # what there is to find differs
+def test_every_authenticated_user_may_discover(ann: Somebody, path: str) -> None:
+    with ann.http.unrecorded():  # the two servers have different objects
         assert ann("GET", path).code == 200
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/livez", "/readyz"])
-def test_health_is_no_secret(anonymous: Callable[..., Http], path: str) -> None:
+def test_health_needs_no_credentials(anonymous: Callable[..., Http], path: str) -> None:
     assert anonymous()("GET", path).body == "ok"
 
 
 @pytest.mark.parametrize("path", ["/api", "/api/v1/nodes", "/api/v1/namespaces/default/pods/p"])
-def test_who_says_nothing_is_anonymous(anonymous: Callable[..., Http], path: str) -> None:
+def test_a_request_without_credentials_is_anonymous(
+    anonymous: Callable[..., Http], path: str
+) -> None:
     reply = anonymous()("GET", path)
     assert (reply.code, reply.reason) == (403, "Forbidden")
     assert "system:anonymous" in reply.message
@@ -224,13 +226,13 @@ def test_who_says_nothing_is_anonymous(anonymous: Callable[..., Http], path: str
     ("header", "code"),
     [("Bearer made-up", 401), ("Bearer a.b.c", 401), ("Basic YTpi", 403), ("Bearer ", 403)],
 )
-def test_a_token_that_is_not_good_is_worse_than_none(
+def test_an_invalid_token_is_unauthorized(
     anonymous: Callable[..., Http], header: str, code: int
 ) -> None:
     assert anonymous(header)("GET", "/api/v1/nodes").code == code
 
 
-def test_a_role_counts_in_its_namespace(ann: Somebody) -> None:
+def test_a_role_applies_in_its_namespace(ann: Somebody) -> None:
     ann.may(rule("get list create", "configmaps"))
     path = f"/api/v1/namespaces/{ann.namespace}/configmaps"
     with ann.http.unrecorded():
@@ -242,7 +244,7 @@ def test_a_role_counts_in_its_namespace(ann: Somebody) -> None:
     assert ann("GET", "/api/v1/namespaces/default/configmaps").code == 403
 
 
-def test_a_cluster_role_counts_everywhere(ann: Somebody) -> None:
+def test_a_cluster_role_applies_everywhere(ann: Somebody) -> None:
     ann.may(rule("list", "nodes configmaps"), everywhere=True)
     with ann.http.unrecorded():
         assert ann("GET", "/api/v1/nodes").code == 200
@@ -261,7 +263,7 @@ def test_names_limit_a_rule_to_requests_that_name_them(ann: Somebody) -> None:
     assert ann("DELETE", path, {}).code == 403
 
 
-def test_subresources_are_rights_of_their_own(ann: Somebody) -> None:
+def test_subresources_need_separate_permissions(ann: Somebody) -> None:
     ann.may(rule("get", "pods/status"), rule("get", "*/scale", "apps"))
     pods = f"/api/v1/namespaces/{ann.namespace}/pods/p"
     assert ann("GET", f"{pods}/status").code == 404
@@ -271,7 +273,7 @@ def test_subresources_are_rights_of_their_own(ann: Somebody) -> None:
     assert ann("GET", deployments).code == 403
 
 
-def test_stars_allow_everything_of_a_sort(ann: Somebody) -> None:
+def test_a_star_in_a_rule_matches_everything(ann: Somebody) -> None:
     ann.may(rule("*", "*", "apps"), rule("get", "*"))
     assert ann("GET", f"/apis/apps/v1/namespaces/{ann.namespace}/deployments/d").code == 404
     assert ann("DELETE", f"/apis/apps/v1/namespaces/{ann.namespace}/deployments/d").code == 404
@@ -280,17 +282,17 @@ def test_stars_allow_everything_of_a_sort(ann: Somebody) -> None:
     assert ann("GET", f"/apis/batch/v1/namespaces/{ann.namespace}/jobs/j").code == 403
 
 
-def test_paths_are_granted_whole_or_by_their_beginning(ann: Somebody) -> None:
+def test_paths_are_granted_whole_or_by_prefix(ann: Somebody) -> None:
     paths = {"verbs": ["get"], "nonResourceURLs": ["/nowhere/*", "/somewhere"]}
     ann.may(paths, everywhere=True)
-    with ann.http.unrecorded():  # what is at the end of a path is no matter of rights
+    with ann.http.unrecorded():  # the servers respond differently after authorization
         assert ann("GET", "/nowhere/x/y").code == 404
         assert ann("GET", "/somewhere").code == 404
     assert ann("GET", "/somewhere/x").code == 403
     assert ann("GET", "/nowhere").code == 403
 
 
-def test_a_group_has_the_rights_of_its_binding(ann: Somebody) -> None:
+def test_a_group_gets_the_permissions_of_its_binding(ann: Somebody) -> None:
     ann.may(rule("list", "pods"), kind="Group", name="readers", apiGroup=GROUP)
     path = f"/api/v1/namespaces/{ann.namespace}/pods"
     with ann.http.unrecorded():
@@ -298,7 +300,7 @@ def test_a_group_has_the_rights_of_its_binding(ann: Somebody) -> None:
     assert ann("GET", path).code == 200
 
 
-def test_a_binding_to_a_role_that_is_not_there_is_told_of(ann: Somebody, http: Http) -> None:
+def test_a_refusal_names_the_missing_role_of_a_binding(ann: Somebody, http: Http) -> None:
     who = {"kind": "User", "name": ann.name, "apiGroup": GROUP}
     for role in ("absent", "missing"):
         with http.unrecorded():
@@ -320,7 +322,7 @@ def access(**asked: Any) -> dict[str, Any]:
     return {"spec": asked}
 
 
-def test_a_review_of_rights_says_by_what_something_is_allowed(ann: Somebody, http: Http) -> None:
+def test_an_access_review_names_the_binding(ann: Somebody, http: Http) -> None:
     ann.may(rule("list", "pods"))
     pods = {"verb": "list", "resource": "pods", "namespace": ann.namespace}
     path = f"{REVIEWS}/subjectaccessreviews"
@@ -364,10 +366,10 @@ def test_a_local_review_stays_in_its_namespace(http: Http, namespace: str, what:
     assert reply.code == (201 if what == "of-this-namespace" else 422)
 
 
-def test_ones_rules_can_be_listed(ann: Somebody) -> None:
+def test_a_user_can_list_the_own_rules(ann: Somebody) -> None:
     ann.may(rule("get list", "pods"), rule("get", "configmaps", resourceNames=["a"]))
     path = f"{REVIEWS}/selfsubjectrulesreviews"
-    with ann.http.unrecorded():  # everybody's rules differ a little
+    with ann.http.unrecorded():  # the default rules differ a little
         answer = ann("POST", path, access(namespace=ann.namespace))
     assert rule("get list", "pods") in answer.body["status"]["resourceRules"]
     named = rule("get", "configmaps", resourceNames=["a"])
@@ -375,10 +377,10 @@ def test_ones_rules_can_be_listed(ann: Somebody) -> None:
     assert ann("POST", path, access()).code == 400
 
 
-def test_who_asks_is_told_who_they_are(ann: Somebody, http: Http) -> None:
+def test_a_self_review_returns_the_user(ann: Somebody, http: Http) -> None:
     reply = ann("POST", WHO, {})
     groups = ["readers", "system:authenticated"]
-    with http.unrecorded():  # certificates make users, and are shown
+    with http.unrecorded():  # users of certificates have further groups
         seen = reply.body["status"]["userInfo"]
     assert (seen["username"], seen["groups"]) == (ann.name, groups)
 
@@ -397,7 +399,7 @@ def token_request(**spec: Any) -> dict[str, Any]:
     return {**kind, "spec": spec}
 
 
-def test_a_token_makes_its_bearer_the_account(
+def test_a_token_authenticates_as_its_service_account(
     http: Http, account: str, namespace: str, anonymous: Callable[..., Http]
 ) -> None:
     answer = http("POST", f"{account}/token", token_request())
@@ -409,7 +411,7 @@ def test_a_token_makes_its_bearer_the_account(
     with http.unrecorded():
         replies = [http("POST", f"{account}/token", token_request()) for _ in range(20)]
         http("DELETE", account)
-    # A token that was good is remembered for ten seconds, so each look is with another one.
+    # A real server caches a valid token for ten seconds, so each check uses another token.
     spare = [reply.body["status"]["token"] for reply in replies]
     tokens = chain(spare, repeat(spare[-1]))
 
@@ -431,17 +433,17 @@ REQUESTS: dict[str, tuple[dict[str, Any], int]] = {
 
 
 @pytest.mark.parametrize("what", REQUESTS)
-def test_a_token_is_as_it_was_asked_for(http: Http, account: str, what: str) -> None:
+def test_a_token_has_the_requested_properties(http: Http, account: str, what: str) -> None:
     spec, code = REQUESTS[what]
     assert http("POST", f"{account}/token", token_request(**spec)).code == code
 
 
-def test_a_token_is_of_an_account_that_there_is(http: Http, namespace: str) -> None:
+def test_a_token_request_needs_an_existing_account(http: Http, namespace: str) -> None:
     path = f"/api/v1/namespaces/{namespace}/serviceaccounts/nobody/token"
     assert http("POST", path, token_request()).code == 404
 
 
-def test_a_token_is_of_the_account_that_was_meant(http: Http, account: str) -> None:
+def test_a_token_request_must_match_the_account(http: Http, account: str) -> None:
     other = {**token_request(), "metadata": {"name": "other"}}
     assert http("POST", f"{account}/token", other).code == 422
     uid = "00000000-0000-0000-0000-000000000000"
@@ -449,7 +451,9 @@ def test_a_token_is_of_the_account_that_was_meant(http: Http, account: str) -> N
     assert http("POST", f"{account}/token", other).code == 409
 
 
-def test_a_token_can_end_with_a_secret(http: Http, account: str, namespace: str) -> None:
+def test_a_bound_token_becomes_invalid_with_its_secret(
+    http: Http, account: str, namespace: str
+) -> None:
     secrets = f"/api/v1/namespaces/{namespace}/secrets"
     with http.unrecorded():
         uid = http.create(secrets, {"metadata": {"name": "s"}})["metadata"]["uid"]
@@ -462,7 +466,7 @@ def test_a_token_can_end_with_a_secret(http: Http, account: str, namespace: str)
     assert http("POST", f"{account}/token", token_request(boundObjectRef=other)).code == 409
 
 
-def test_a_token_is_reviewed_for_those_that_it_is_for(http: Http, account: str) -> None:
+def test_a_token_review_checks_the_audiences(http: Http, account: str) -> None:
     with http.unrecorded():
         answer = http("POST", f"{account}/token", token_request(audiences=["one", "two"]))
     token = answer.body["status"]["token"]
@@ -474,7 +478,7 @@ def test_a_token_is_reviewed_for_those_that_it_is_for(http: Http, account: str) 
 
 
 def acting(http: Http, **headers: str) -> Http:
-    """Return a client that acts for somebody."""
+    """Return a client that impersonates a user."""
     named = {f"Impersonate-{name.replace('_', '-')}": value for name, value in headers.items()}
     return replace(http, headers={**http.headers, **named})
 
@@ -491,7 +495,7 @@ ROLES: Sequence[dict[str, str]] = (
 
 
 @pytest.mark.parametrize("who", ROLES, ids=lambda who: "-".join(who.values()))
-def test_an_administrator_acts_for_anybody(http: Http, who: dict[str, str]) -> None:
+def test_an_administrator_may_impersonate_every_user(http: Http, who: dict[str, str]) -> None:
     reply = acting(http, **who)("POST", WHO, {})
     if reply.code == 201:
         assert reply.body["status"]["userInfo"]["username"] == who["User"]
@@ -499,30 +503,30 @@ def test_an_administrator_acts_for_anybody(http: Http, who: dict[str, str]) -> N
         assert "anonymous" in who["User"] or "unauthenticated" in who.get("Group", "")
 
 
-def test_groups_alone_are_nobody(http: Http) -> None:
+def test_impersonation_needs_a_user_name(http: Http) -> None:
     assert acting(http, Group="readers")("GET", "/api/v1/nodes").code == 400
 
 
-def test_rights_are_those_of_whom_one_acts_for(http: Http, namespace: str) -> None:
+def test_permissions_are_those_of_the_impersonated_user(http: Http, namespace: str) -> None:
     reply = acting(http, User="eve")("GET", f"/api/v1/namespaces/{namespace}/pods")
     assert reply.code == 403
     assert '"eve"' in reply.message
 
 
 @pytest.mark.parametrize("who", ROLES, ids=lambda who: "-".join(who.values()))
-def test_not_everybody_acts_for_others(ann: Somebody, who: dict[str, str]) -> None:
+def test_impersonation_needs_a_permission(ann: Somebody, who: dict[str, str]) -> None:
     reply = acting(ann.http, **who)("GET", "/api/v1/nodes")
     assert (reply.code, reply.reason) == (403, "Forbidden")
 
 
-def test_the_right_to_act_for_somebody_is_by_name(ann: Somebody) -> None:
+def test_impersonation_is_granted_by_name(ann: Somebody) -> None:
     ann.may(rule("impersonate", "users", resourceNames=["eve"]), everywhere=True)
     assert acting(ann.http, User="eve")("POST", WHO, {}).code == 201
     assert acting(ann.http, User="adam")("POST", WHO, {}).code == 403
     assert acting(ann.http, User="eve", Group="readers")("POST", WHO, {}).code == 403
 
 
-def test_the_right_to_act_for_somebody_can_be_for_some_requests(ann: Somebody) -> None:
+def test_impersonation_can_be_granted_for_some_requests(ann: Somebody) -> None:
     group = "authentication.k8s.io"
     ann.may(
         rule("impersonate:user-info", "users", group),
@@ -544,7 +548,7 @@ def binding(role: str, kind: str = "Role") -> dict[str, Any]:
     }
 
 
-def test_nobody_gives_away_more_than_they_have(ann: Somebody) -> None:
+def test_a_user_cannot_grant_more_permissions_than_their_own(ann: Somebody) -> None:
     ann.may(MANAGE, rule("get list", "pods"))
     mine = {"metadata": {"name": "mine"}, "rules": [rule("get", "pods")]}
     assert ann("POST", f"{ann.path}/roles", mine).code == 201
@@ -558,7 +562,7 @@ def test_nobody_gives_away_more_than_they_have(ann: Somebody) -> None:
     assert ann.http.merge(f"{ann.path}/roles/mine", labels).code == 200
 
 
-def test_nobody_binds_roles_with_more_than_they_have(ann: Somebody, http: Http) -> None:
+def test_a_user_cannot_bind_a_role_with_more_permissions(ann: Somebody, http: Http) -> None:
     ann.may(MANAGE, rule("get list", "pods"))
     with http.unrecorded():
         for name, verbs in (("less", "get"), ("more", "get delete")):
@@ -577,7 +581,7 @@ def test_nobody_binds_roles_with_more_than_they_have(ann: Somebody, http: Http) 
     assert ann("POST", bindings, binding("absent", "ClusterRole")).code == 404
 
 
-def test_rights_to_escalate_and_to_bind_go_further(ann: Somebody, http: Http) -> None:
+def test_escalate_and_bind_lift_the_limits_of_grants(ann: Somebody, http: Http) -> None:
     ann.may(
         MANAGE,
         rule("escalate", "roles", GROUP),
@@ -590,7 +594,7 @@ def test_rights_to_escalate_and_to_bind_go_further(ann: Somebody, http: Http) ->
     assert ann("POST", bindings, binding("system:auth-delegator", "ClusterRole")).code == 403
 
 
-def test_roles_that_gather_others_are_for_administrators(ann: Somebody) -> None:
+def test_only_administrators_write_aggregated_roles(ann: Somebody) -> None:
     ann.may(rule("create", "clusterroles", GROUP), everywhere=True)
     selector = {"matchLabels": {"a": "b"}}
     role = {
@@ -612,9 +616,7 @@ UNFIT: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("what", UNFIT)
 @pytest.mark.parametrize("kind", ["roles", "clusterroles"])
-def test_a_rule_that_makes_no_sense_is_invalid(
-    http: Http, namespace: str, kind: str, what: str
-) -> None:
+def test_a_malformed_rule_is_invalid(http: Http, namespace: str, kind: str, what: str) -> None:
     path = RBAC if kind == "clusterroles" else f"{RBAC}/namespaces/{namespace}"
     body = {"metadata": {"name": f"x-{namespace}"}, **UNFIT[what]}
     reply = http("POST", f"{path}/{kind}", body, dryRun="All")
@@ -636,27 +638,27 @@ BINDINGS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", BINDINGS)
-def test_a_binding_that_makes_no_sense_is_invalid(http: Http, namespace: str, what: str) -> None:
+def test_a_malformed_binding_is_invalid(http: Http, namespace: str, what: str) -> None:
     path = f"{RBAC}/namespaces/{namespace}/rolebindings"
     reply = http("POST", path, {**binding("a"), **BINDINGS[what]}, dryRun="All")
     assert (reply.code, reply.reason) == (422, "Invalid")
 
 
-def test_an_account_in_no_namespace_is_nobody(http: Http, namespace: str) -> None:
+def test_a_subject_account_without_namespace_is_invalid(http: Http, namespace: str) -> None:
     body = binding("view", "ClusterRole")
     body["subjects"] = [{"kind": "ServiceAccount", "name": "a"}]
     reply = http("POST", f"{RBAC}/clusterrolebindings", body, dryRun="All")
     assert (reply.code, reply.reason) == (422, "Invalid")
 
 
-def test_a_binding_stays_with_its_role(http: Http, namespace: str) -> None:
+def test_the_role_of_a_binding_is_immutable(http: Http, namespace: str) -> None:
     path = f"{RBAC}/namespaces/{namespace}/rolebindings"
     made = http.create(path, binding("a"))
     other = {**made, "roleRef": {**made["roleRef"], "name": "b"}}
     assert http("PUT", f"{path}/to-a", other).code == 422
 
 
-def test_what_a_binding_leaves_out_is_filled_in(http: Http, namespace: str) -> None:
+def test_a_binding_gets_defaults(http: Http, namespace: str) -> None:
     path = f"{RBAC}/namespaces/{namespace}/rolebindings"
     subjects = [{"kind": kind, "name": "a"} for kind in ("User", "Group")]
     body = {**binding("a"), "roleRef": {"kind": "Role", "name": "a"}, "subjects": subjects}
@@ -665,7 +667,7 @@ def test_what_a_binding_leaves_out_is_filled_in(http: Http, namespace: str) -> N
     assert {subject["apiGroup"] for subject in found["subjects"]} == {GROUP}
 
 
-def test_a_role_without_rules_says_so(http: Http, namespace: str) -> None:
+def test_a_role_without_rules_has_null_rules(http: Http, namespace: str) -> None:
     path = f"{RBAC}/namespaces/{namespace}/roles"
     assert http.create(path, {"metadata": {"name": "a"}})["rules"] is None
     assert http("GET", f"{path}/a").body["rules"] is None

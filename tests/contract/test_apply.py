@@ -1,4 +1,4 @@
-"""Server-side apply by the client on either server, and requests for tokens."""
+"""Server-side apply by the client on either server, and token requests."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -33,7 +33,7 @@ def maps(client: Client, namespace: str) -> ResourceClient[ConfigMap]:
 
 
 @pytest.mark.rule("CL-10")
-def test_applying_creates_changes_and_removes_what_is_left_out(
+def test_applying_creates_changes_and_removes_omitted_fields(
     maps: ResourceClient[ConfigMap],
 ) -> None:
     mine = maps.with_defaults(field_manager="me")
@@ -45,7 +45,7 @@ def test_applying_creates_changes_and_removes_what_is_left_out(
 
 
 @pytest.mark.rule("CL-10")
-def test_a_field_of_somebody_else_is_a_conflict_that_names_both_unless_forced(
+def test_a_field_of_another_manager_conflicts_unless_forced(
     maps: ResourceClient[ConfigMap],
 ) -> None:
     maps.apply("a", {"data": {"x": "1"}}, field_manager="you")
@@ -70,7 +70,7 @@ def test_a_status_can_be_applied(client: Client, namespace: str) -> None:
     assert found["spec"]["containers"][0]["image"] == "pause:3"
 
 
-def test_a_token_can_be_asked_for(client: Client, namespace: str) -> None:
+def test_a_token_can_be_requested(client: Client, namespace: str) -> None:
     accounts = client.resource(ACCOUNTS).in_namespace(namespace)
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer: Any = accounts.create_subresource("default", "token", body)

@@ -1,4 +1,4 @@
-"""Logs, exec, attach, port forwarding and proxies where nothing runs behind the server."""
+"""Logs, exec, attach, port forwarding and proxies, without a kubelet behind the server."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ LOG_OPTIONS: dict[str, tuple[dict[str, Any], int]] = {
 
 @pytest.fixture
 def pods(http: Http, core: str) -> str:
-    """Pods without a node, on a node that is not there, and with two containers; their path."""
+    """Pods without a node, on a node that does not exist, and with two containers; their path."""
     two: dict[str, Any] = pod("two")
     two["spec"]["containers"].append({"name": "d", "image": "pause:3"})
     bound: dict[str, Any] = pod("bound")
@@ -46,7 +46,7 @@ def test_logs_of_a_pod_without_a_node_are_empty(http: Http, pods: str, what: str
 
 @pytest.mark.parametrize("method", ["GET", "POST"])
 @pytest.mark.parametrize("what", ["exec", "attach", "portforward"])
-def test_there_is_no_way_into_a_pod_without_a_node(
+def test_a_pod_without_a_node_has_no_connections(
     http: Http, pods: str, what: str, method: str
 ) -> None:
     query = {"stdout": "true", "command": "ls"}
@@ -57,14 +57,14 @@ def test_there_is_no_way_into_a_pod_without_a_node(
     assert http(method, f"{pods}/two/{what}", **query).code == 400
 
 
-def test_a_container_is_named_where_there_are_several(http: Http, pods: str) -> None:
+def test_a_pod_with_several_containers_needs_a_container_name(http: Http, pods: str) -> None:
     reply = http("GET", f"{pods}/two/log")
     assert (reply.code, reply.reason) == (400, "BadRequest")
     assert reply.message.endswith("choose one of: [c d]")
     assert http("GET", f"{pods}/two/log", container="d").code == 204
 
 
-def test_logs_of_a_pod_on_a_node_that_is_gone_are_not_found(http: Http, pods: str) -> None:
+def test_logs_of_a_pod_on_a_missing_node_are_not_found(http: Http, pods: str) -> None:
     assert http("GET", f"{pods}/bound/log").code == 404
 
 
@@ -72,7 +72,7 @@ def test_logs_of_a_pod_on_a_node_that_is_gone_are_not_found(http: Http, pods: st
     ("method", "what"),
     [("POST", "log"), ("DELETE", "log"), ("PUT", "exec"), ("DELETE", "attach")],
 )
-def test_there_are_few_ways_to_ask(http: Http, pods: str, method: str, what: str) -> None:
+def test_only_some_methods_are_allowed(http: Http, pods: str, method: str, what: str) -> None:
     assert http(method, f"{pods}/p/{what}").code == 405
 
 
@@ -94,7 +94,7 @@ def test_services_without_endpoints_have_no_proxy(http: Http, core: str, name: s
     assert http("GET", f"{core}/services/{name}/proxy/x").code == code
 
 
-def test_nodes_without_addresses_are_not_reached(http: Http, core: str) -> None:
+def test_nodes_without_addresses_are_unreachable(http: Http, core: str) -> None:
     nodes = "/api/v1/nodes"
     bound: dict[str, Any] = pod("p")
     bound["spec"]["nodeName"] = NODE

@@ -23,7 +23,7 @@ def body(**spec: object) -> dict[str, Any]:
     }
 
 
-def test_defaults_fill_in_what_is_absent(widget: Callable[..., Any]) -> None:
+def test_absent_fields_get_defaults(widget: Callable[..., Any]) -> None:
     spec = widget(parts=[{"name": "a"}])["spec"]
     assert spec["colour"] == "red"
     assert spec["parts"] == [{"name": "a", "weight": 1}]
@@ -36,13 +36,13 @@ def test_unknown_fields_are_pruned_except_where_preserved(widget: Callable[..., 
     assert spec["tags"] == {"a": "b"}
 
 
-def test_a_null_is_not_said_where_there_is_a_default(widget: Callable[..., Any]) -> None:
+def test_a_null_gets_the_default(widget: Callable[..., Any]) -> None:
     spec = widget(colour=None, maybe=None)["spec"]
     assert spec["colour"] == "red"
     assert spec["maybe"] is None
 
 
-def test_a_null_is_not_said_where_null_is_no_value(widget: Callable[..., Any]) -> None:
+def test_a_null_is_dropped_if_not_nullable(widget: Callable[..., Any]) -> None:
     spec = widget(code=None, tags={"a": None, "b": "c"}, parts=[{"name": "a", "weight": None}])
     spec = spec["spec"]
     assert "code" not in spec
@@ -116,7 +116,9 @@ def test_a_transition_rule_guards_a_field(
     assert http.merge(f"{widgets}/{name}", {"spec": {"size": 2}}).code == 200
 
 
-def test_status_and_spec_are_apart(http: Http, widgets: str, widget: Callable[..., Any]) -> None:
+def test_status_and_spec_are_written_separately(
+    http: Http, widgets: str, widget: Callable[..., Any]
+) -> None:
     name = widget()["metadata"]["name"]
     http.merge(f"{widgets}/{name}", {"status": {"phase": "Done"}})
     assert "status" not in http("GET", f"{widgets}/{name}").body
@@ -178,9 +180,7 @@ def test_the_definition_is_established(http: Http, widgets: str) -> None:
         ({"scope": "Everywhere"}, "spec.scope"),
     ],
 )
-def test_a_definition_that_makes_no_sense_is_invalid(
-    http: Http, change: dict[str, Any], field: str
-) -> None:
+def test_a_malformed_definition_is_invalid(http: Http, change: dict[str, Any], field: str) -> None:
     definition = widget_definition("gizmos", {"type": "object"})
     definition["metadata"].update(change.pop("metadata", {}))
     definition["spec"].update(change)
@@ -189,7 +189,7 @@ def test_a_definition_that_makes_no_sense_is_invalid(
     assert field in [c["field"] for c in reply.causes]
 
 
-def test_a_version_that_was_stored_stays_until_nothing_is_stored_in_it(http: Http) -> None:
+def test_a_stored_version_cannot_be_removed(http: Http) -> None:
     definition = widget_definition("sprockets", {"type": "object"})
     path = f"{DEFINITIONS}/{definition['metadata']['name']}"
     (version,) = definition["spec"]["versions"]
@@ -203,14 +203,14 @@ def test_a_version_that_was_stored_stays_until_nothing_is_stored_in_it(http: Htt
         refused = change(later)
         assert (refused.code, refused.reason) == (422, "Invalid")
         assert "status.storedVersions[0]" in [cause["field"] for cause in refused.causes]
-        with http.unrecorded():  # whose conditions and defaults are another case's
+        with http.unrecorded():  # its conditions and defaults are compared in another case
             both = change({**version, "storage": False}, later)
             assert both.body["status"]["storedVersions"] == ["v1", "v2"]
             assert change({**version, "storage": True}).code == 422
 
 
 def test_discovery_shows_custom_kinds(http: Http, admin: Http) -> None:
-    """In a group of its own: a real server may serve kinds for minutes that are deleted."""
+    """With a separate group, because a real server may show deleted kinds for minutes."""
     group = f"discovery.{GROUP}"
     definition = deepcopy(WIDGETS)
     definition["metadata"]["name"] = f"widgets.{group}"
@@ -220,10 +220,10 @@ def test_discovery_shows_custom_kinds(http: Http, admin: Http) -> None:
         return {r["name"] for r in http("GET", f"/apis/{group}/v1").body.get("resources", ())}
 
     with defined(admin, definition):
-        with http.unrecorded():  # and it shows new ones a moment late
+        with http.unrecorded():  # a real server shows new kinds a moment later
             wait_for("the kind to be shown", lambda: names() == {"widgets", "widgets/status"})
         assert names() == {"widgets", "widgets/status"}
-        with http.unrecorded():  # no two clusters serve the same
+        with http.unrecorded():  # clusters differ in the kinds that they serve
             groups = http("GET", "/apis").body["groups"]
         assert group in [g["name"] for g in groups]
 

@@ -1,4 +1,4 @@
-"""Names of custom kinds: no two definitions of a group share one."""
+"""Names of custom kinds: two definitions of a group cannot share one."""
 
 from copy import deepcopy
 from functools import partial
@@ -30,8 +30,8 @@ def condition(http: Http, name: str, kind: str) -> str:
     return next((c["status"] for c in conditions if c["type"] == kind), "")
 
 
-def test_a_name_that_is_taken_is_had_when_it_is_free(http: Http) -> None:
-    """All at once, in groups of their own: a real server takes two seconds for each."""
+def test_a_name_is_accepted_when_it_becomes_free(http: Http) -> None:
+    """In parallel, each in its own group: a real server takes two seconds for each."""
     http.in_parallel(*(partial(take_and_free, what=what) for what in TAKEN))
 
 
@@ -60,7 +60,7 @@ def take_and_free(http: Http, what: str) -> None:
             wait_for("the end", lambda: http("GET", f"{DEFINITIONS}/{name}").code == 404)
 
 
-def test_who_asks_for_a_name_that_is_taken_keeps_what_there_was(http: Http) -> None:
+def test_a_definition_keeps_its_names_if_the_new_ones_are_in_use(http: Http) -> None:
     second = widget_definition("cogs", {"type": "object"})
     second["spec"]["names"]["shortNames"] = ["cg"]
     name = f"{DEFINITIONS}/{second['metadata']['name']}"

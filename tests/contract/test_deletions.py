@@ -1,4 +1,4 @@
-"""Options of a deletion: in the body, or in the query where there is no body."""
+"""Options of a deletion, in the body or in the query."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from tests.contract.objects import config_map, pod
 
 ANOTHER_UID = "11111111-1111-1111-1111-111111111111"
 
-# What deletes nothing, by the code that says so.
+# Options with which nothing is deleted, by the status of the response.
 REFUSED: dict[str, tuple[dict[str, Any], int]] = {
     "policy": ({"propagationPolicy": "Maybe"}, 422),
     "both": ({"propagationPolicy": "Orphan", "orphanDependents": True}, 422),
@@ -57,7 +57,7 @@ def path(http: Http, core: str) -> str:
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_a_body_that_makes_no_sense_deletes_nothing(http: Http, path: str, what: str) -> None:
+def test_a_malformed_body_deletes_nothing(http: Http, path: str, what: str) -> None:
     body, code = REFUSED[what]
     assert http("DELETE", path, body).code == code
     assert http("DELETE", path.rpartition("/")[0], body).code == code
@@ -66,7 +66,7 @@ def test_a_body_that_makes_no_sense_deletes_nothing(http: Http, path: str, what:
 
 
 @pytest.mark.parametrize("what", REFUSED_QUERIES)
-def test_a_query_that_makes_no_sense_deletes_nothing(http: Http, path: str, what: str) -> None:
+def test_a_malformed_query_deletes_nothing(http: Http, path: str, what: str) -> None:
     query, code = REFUSED_QUERIES[what]
     assert http("DELETE", path, **query).code == code
     with http.unrecorded():
@@ -74,13 +74,13 @@ def test_a_query_that_makes_no_sense_deletes_nothing(http: Http, path: str, what
 
 
 @pytest.mark.parametrize("what", TAKEN)
-def test_a_body_may_say_little(http: Http, path: str, what: str) -> None:
+def test_a_body_may_omit_most_fields(http: Http, path: str, what: str) -> None:
     assert http("DELETE", path, TAKEN[what]).code == 200
     assert http("GET", path).code == 404
 
 
 @pytest.mark.parametrize("query", [{"dryRun": "All"}, {"propagationPolicy": "Maybe"}])
-def test_a_query_is_not_read_where_there_is_a_body(
+def test_a_query_is_ignored_if_there_is_a_body(
     http: Http, path: str, query: dict[str, str]
 ) -> None:
     assert http("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1"}, **query).code == 200
@@ -112,14 +112,14 @@ def test_a_dry_run_deletes_nothing(http: Http, core: str, path: str, where: str,
 
 
 @pytest.mark.parametrize("policy", ["Foreground", "Background", "Orphan"])
-def test_a_dry_run_shows_who_would_hold_on(http: Http, path: str, policy: str) -> None:
+def test_a_dry_run_shows_the_finalizers(http: Http, path: str, policy: str) -> None:
     reply = http("DELETE", path, {"dryRun": ["All"], "propagationPolicy": policy})
     assert reply.code == 200
     assert http("GET", path).code == 200
 
 
 @pytest.mark.parametrize("grace", [-1, 0, 1, 5])
-def test_a_grace_is_a_pods_alone(http: Http, core: str, path: str, grace: int) -> None:
+def test_only_pods_have_a_grace_period(http: Http, core: str, path: str, grace: int) -> None:
     body: dict[str, Any] = pod("p")
     body["spec"]["nodeName"] = "somewhere"
     with http.unrecorded():
@@ -130,7 +130,7 @@ def test_a_grace_is_a_pods_alone(http: Http, core: str, path: str, grace: int) -
     assert again.code == (404 if grace == 0 else 200)
 
 
-def test_a_grace_can_only_become_shorter(http: Http, core: str) -> None:
+def test_a_grace_period_can_only_become_shorter(http: Http, core: str) -> None:
     body: dict[str, Any] = pod("p")
     body["spec"]["nodeName"] = "somewhere"
     with http.unrecorded():

@@ -15,7 +15,7 @@ def test_health_is_plain_text(http: Http, path: str) -> None:
     assert (reply.code, reply.body) == (200, "ok")
 
 
-def test_version_tells_major_and_minor(http: Http) -> None:
+def test_version_has_major_and_minor(http: Http) -> None:
     body = http("GET", "/version").body
     assert body["major"] == "1"
     assert body["gitVersion"].startswith("v1.")
@@ -90,10 +90,10 @@ def test_aggregated_discovery_lists_subresources_with_their_resource(http: Http)
     assert names == list(SUBRESOURCES)
 
 
-def test_aggregated_discovery_says_the_version_of_a_kind_only_where_it_is_another(
+def test_aggregated_discovery_omits_the_version_of_a_kind_if_it_is_the_same(
     http: Http, widgets: str
 ) -> None:
-    """Of custom kinds it says it always."""
+    """For custom kinds it always does."""
     found = {}
     for path in ("/api", "/apis"):
         for group in http("GET", path, accept=AGGREGATED).body["items"]:
@@ -116,7 +116,7 @@ def test_aggregated_discovery_says_the_version_of_a_kind_only_where_it_is_anothe
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "PATCH", "DELETE"])
-def test_a_namespace_is_finalized_by_an_update_alone(
+def test_a_namespace_is_finalized_only_by_an_update(
     http: Http, namespace: str, method: str
 ) -> None:
     path = f"/api/v1/namespaces/{namespace}/finalize"
@@ -129,7 +129,7 @@ def test_a_group_names_its_preferred_version(http: Http) -> None:
     assert body["preferredVersion"]["groupVersion"] == "apps/v1"
 
 
-def test_openapi_documents_say_what_may_be_validated(http: Http) -> None:
+def test_openapi_lists_the_query_parameters_of_writes(http: Http) -> None:
     index = http("GET", "/openapi/v3").body["paths"]
     url = index["apis/apps/v1"]["serverRelativeURL"]
     path = url.partition("?")[0]

@@ -22,7 +22,7 @@ EVICTION = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": 
 BINDING = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "a"}}
 JSON = "application/json"
 
-# Method, whose path, what follows it, the body and its format. A PUT changes what is there.
+# Method, fixture of the path, suffix, body and format. A PUT changes the stored object.
 WRITES: dict[str, tuple[str, str, str, Any, str]] = {
     "create": ("POST", "maps", "", {**config_map("n"), "colour": 1}, JSON),
     "create-custom": (
@@ -44,7 +44,7 @@ WRITES: dict[str, tuple[str, str, str, Any, str]] = {
     "scale": ("PUT", "deployment", "/scale", {"spec": {"replicas": 5}}, JSON),
     "status": ("PUT", "a_pod", "/status", {"status": {"phase": "Failed"}}, JSON),
 }
-# An apply that says what is unknown never goes through.
+# An apply with an unknown field is always refused.
 APPLIES: dict[str, tuple[str, str, str, Any, str]] = {
     "known": (
         "PATCH",
@@ -57,7 +57,7 @@ APPLIES: dict[str, tuple[str, str, str, Any, str]] = {
     "unknown": ("PATCH", "a_pod", "", {"apiVersion": "v1", "kind": "Pod", **UNKNOWN}, APPLY_PATCH),
     "unknown-custom": ("PATCH", "a_widget", "", WIDGET, APPLY_PATCH),
 }
-SILENT = ("evict", "bind", "scale", "status")  # they say nothing that is unknown
+SILENT = ("evict", "bind", "scale", "status")  # their bodies have no unknown field
 
 Send = Callable[..., Reply]
 
@@ -85,7 +85,7 @@ def a_widget(widgets: str, http: Http, widget: Callable[..., Any]) -> str:
 
 @pytest.fixture
 def send(http: Http, request: pytest.FixtureRequest) -> Send:
-    """Sends a write of one of the sorts above, with a query."""
+    """Sends one of the writes above, with a query."""
 
     def send(write: tuple[str, str, str, Any, str], **query: Any) -> Reply:
         method, whose, suffix, body, media = write
@@ -100,7 +100,7 @@ def send(http: Http, request: pytest.FixtureRequest) -> Send:
 
 @pytest.fixture
 def stored(http: Http, core: str, widgets: str, namespace: str) -> Callable[[], list[Any]]:
-    """Returns all that a case may have changed."""
+    """Returns all objects that a case may have changed."""
     workloads = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     paths = (f"{core}/pods", f"{core}/configmaps", workloads, widgets)
 
@@ -112,7 +112,7 @@ def stored(http: Http, core: str, widgets: str, namespace: str) -> Callable[[], 
 
 
 @pytest.mark.parametrize("what", WRITES)
-def test_a_dry_run_answers_and_keeps_nothing(
+def test_a_dry_run_responds_and_stores_nothing(
     send: Send, stored: Callable[[], list[Any]], what: str
 ) -> None:
     assert send(WRITES[what], dryRun="Some").code == 422
@@ -123,7 +123,7 @@ def test_a_dry_run_answers_and_keeps_nothing(
 
 @pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore", "Maybe"])
 @pytest.mark.parametrize("what", WRITES)
-def test_unknown_fields_are_refused_or_warned_of_whatever_the_verb(
+def test_every_verb_refuses_or_warns_of_unknown_fields(
     send: Send, validation: str, what: str
 ) -> None:
     reply = send(WRITES[what], fieldValidation=validation, dryRun="All")
@@ -140,11 +140,13 @@ def test_unknown_fields_are_refused_or_warned_of_whatever_the_verb(
 
 @pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore", "Maybe"])
 @pytest.mark.parametrize("what", APPLIES)
-def test_what_is_applied_is_known_whatever_is_to_be_done_about_the_rest(
+def test_an_apply_with_unknown_fields_is_always_refused(
     send: Send, stored: Callable[[], list[Any]], validation: str, what: str
 ) -> None:
     query = {"fieldManager": "me", "fieldValidation": validation}
-    send(APPLIES[what], dryRun="Some", fieldManager="me")  # makes the object, too
+    send(
+        APPLIES[what], dryRun="Some", fieldManager="me"
+    )  # for some of these writes, it also creates the object
     before = stored()
     code = 422 if validation == "Maybe" else 500 if "unknown" in what else 200
     assert send(APPLIES[what], dryRun="All", **query).code == code

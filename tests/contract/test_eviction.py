@@ -1,4 +1,4 @@
-"""The eviction subresource against budgets whose status the test writes."""
+"""The eviction subresource, with budgets whose status the test writes."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,7 +31,7 @@ def budget_status(http: Http, namespace: str, name: str = "b") -> dict[str, Any]
 
 
 @pytest.mark.parametrize("version", ["policy/v1", "policy/v1beta1"])
-def test_without_a_budget_the_pod_goes(
+def test_a_pod_without_a_budget_is_evicted(
     http: Http, core: str, running: Make, evict: Callable[..., Reply], version: str
 ) -> None:
     running("p")
@@ -70,7 +70,7 @@ def test_a_budget_of_zero_refuses_without_retry_after(
     assert "Retry-After" not in reply.headers
 
 
-def test_a_budget_that_was_not_observed_refuses_for_ten_seconds(
+def test_an_unobserved_budget_refuses_for_ten_seconds(
     running: Make, budget: Make, evict: Callable[..., Reply]
 ) -> None:
     running("p")
@@ -130,7 +130,7 @@ def test_a_terminating_pod_needs_no_budget(
     assert evict("p").code == 201
 
 
-def test_nothing_is_evicted_where_the_namespace_ends(
+def test_nothing_is_evicted_in_a_terminating_namespace(
     http: Http, core: str, running: Make, evict: Callable[..., Reply]
 ) -> None:
     running("p")

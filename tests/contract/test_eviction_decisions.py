@@ -1,7 +1,7 @@
 """The decisions of the eviction handler, one by one, in its order.
 
-That order is written down in the pod registry's eviction.go, which says of each what
-is answered; the budgets' statuses are what a controller might leave.
+The order is that of the pod registry's eviction.go. The statuses of the budgets are ones that a
+controller may write.
 """
 
 from collections.abc import Callable
@@ -35,7 +35,7 @@ Evict = Callable[..., Reply]
 
 
 def denied(reason: str, message: str) -> list[dict[str, Any]]:
-    """Return the condition of a budget that does not allow any disruption."""
+    """Return the condition of a budget that allows no disruption."""
     return [
         {
             "type": "DisruptionAllowed",
@@ -56,7 +56,7 @@ def post_eviction(
 
 @pytest.fixture
 def evict(http: Http, core: str) -> Evict:
-    """Posts an eviction; `body` is what it says beside its kind and the pod's name."""
+    """Posts an eviction; `body` has the fields other than kind and the pod's name."""
 
     def send(name: str = "p", body: dict[str, Any] | None = None, **query: Any) -> Reply:
         return post_eviction(http, core, name, body, **query)
@@ -66,7 +66,7 @@ def evict(http: Http, core: str) -> Evict:
 
 @pytest.fixture
 def left(http: Http, core: str, namespace: str) -> Callable[[], None]:
-    """Asks for the pod and the budget, whose states are compared with what a real server has."""
+    """Reads the pod and the budget, so that their states are compared with a real server's."""
 
     def look() -> None:
         http("GET", f"{core}/pods/p")
@@ -76,7 +76,9 @@ def left(http: Http, core: str, namespace: str) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("what", BODIES)
-def test_what_a_body_says(running: Make, evict: Evict, left: Callable[[], None], what: str) -> None:
+def test_bodies_of_evictions(
+    running: Make, evict: Evict, left: Callable[[], None], what: str
+) -> None:
     running("p")
     body, code = BODIES[what]
     assert evict("p", body).code == code
@@ -84,16 +86,14 @@ def test_what_a_body_says(running: Make, evict: Evict, left: Callable[[], None],
 
 
 @pytest.mark.parametrize("verb", ["GET", "PUT", "PATCH", "DELETE"])
-def test_an_eviction_is_created_and_nothing_else(
-    http: Http, core: str, running: Make, verb: str
-) -> None:
+def test_an_eviction_can_only_be_created(http: Http, core: str, running: Make, verb: str) -> None:
     running("p")
     assert http(verb, f"{core}/pods/p/eviction").code in {405, 415}
 
 
 @pytest.mark.parametrize("query", ["All", "Some", None])
 @pytest.mark.parametrize("said", [["All"], ["Some"], [], None])
-def test_a_dry_run_is_said_in_the_query_or_in_the_body(
+def test_a_dry_run_is_requested_in_the_query_or_in_the_body(
     running: Make,
     budget: Make,
     evict: Evict,
@@ -109,7 +109,7 @@ def test_a_dry_run_is_said_in_the_query_or_in_the_body(
 
 @pytest.mark.parametrize("bound", ["bound", "unbound"])
 @pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed", "Unknown", "Running"])
-def test_a_pod_that_does_not_run_goes_whatever_its_budget_says(
+def test_a_pod_that_does_not_run_is_evicted_without_its_budget(
     http: Http,
     core: str,
     running: Make,
@@ -130,7 +130,7 @@ def test_a_pod_that_does_not_run_goes_whatever_its_budget_says(
         http.merge(f"{core}/pods/p", {"metadata": {"finalizers": None}})
 
 
-def test_a_pod_that_goes_may_be_evicted_again(
+def test_a_terminating_pod_may_be_evicted_again(
     http: Http, core: str, running: Make, budget: Make, evict: Evict, left: Callable[[], None]
 ) -> None:
     running("p")
@@ -144,7 +144,7 @@ def test_a_pod_that_goes_may_be_evicted_again(
 
 @pytest.mark.parametrize("allowed", [0, 1])
 @pytest.mark.parametrize("what", ["uid", "resourceVersion", "both"])
-def test_another_pod_stays(
+def test_a_pod_with_another_uid_stays(
     running: Make,
     budget: Make,
     evict: Evict,
@@ -161,7 +161,7 @@ def test_another_pod_stays(
 
 
 @pytest.mark.parametrize("phase", ["Pending", "Running"])
-def test_a_version_may_be_named(
+def test_an_eviction_may_require_a_version(
     running: Make, budget: Make, evict: Evict, left: Callable[[], None], phase: str
 ) -> None:
     version = running("p", phase=phase)["metadata"]["resourceVersion"]
@@ -171,8 +171,10 @@ def test_a_version_may_be_named(
     left()
 
 
-def test_another_pod_stays_though_it_needs_no_budget(http: Http, core: str, running: Make) -> None:
-    """All at once: a real server tries for ten seconds whether a uid has become right."""
+def test_a_pod_with_another_uid_stays_without_a_budget(
+    http: Http, core: str, running: Make
+) -> None:
+    """In parallel: a real server retries for ten seconds if the uid differs."""
 
     def ask(pod: str, what: str, other: str) -> Callable[[Http], Reply]:
         body = {"deleteOptions": {"preconditions": {what: other}}}
@@ -200,7 +202,7 @@ def test_another_pod_stays_though_it_needs_no_budget(http: Http, core: str, runn
     ],
     ids=["null", "everything", "others", "labelled", "unlabelled"],
 )
-def test_a_budget_guards_what_it_selects(
+def test_a_budget_protects_the_pods_that_it_selects(
     running: Make, budget: Make, evict: Evict, spec: dict[str, Any], code: int
 ) -> None:
     running("p")
@@ -210,7 +212,7 @@ def test_a_budget_guards_what_it_selects(
 
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("allowed", [0, 1])
-def test_two_budgets_are_one_too_many_whatever_they_say(
+def test_two_budgets_are_an_error_in_any_state(
     running: Make, budget: Make, evict: Evict, left: Callable[[], None], ready: bool, allowed: int
 ) -> None:
     running("p", ready=ready)
@@ -236,7 +238,7 @@ def test_two_budgets_are_one_too_many_whatever_they_say(
     ids=["allowed", "allowed-once", "healthy", "unhealthy", "none", "unseen", "unseen-healthy"],
 )
 @pytest.mark.parametrize("ready", [True, False])
-def test_who_is_not_ready_goes_without_spending(
+def test_an_unready_pod_is_evicted_without_using_the_budget(
     running: Make,
     budget: Make,
     evict: Evict,
@@ -275,7 +277,7 @@ def test_who_is_not_ready_goes_without_spending(
         "the-last", "not-the-last", "again",
     ],
 )  # fmt: skip
-def test_a_budget_is_asked_and_spent(
+def test_an_eviction_uses_the_budget(
     http: Http,
     namespace: str,
     running: Make,
@@ -295,7 +297,7 @@ def test_a_budget_is_asked_and_spent(
 
 @pytest.mark.parametrize("grace", [None, 0, 3, -1])
 @pytest.mark.parametrize("policy", ["Background", "Maybe", None])
-def test_a_pod_goes_as_the_options_say(
+def test_a_pod_is_deleted_with_the_given_options(
     running: Make,
     evict: Evict,
     left: Callable[[], None],
@@ -310,7 +312,5 @@ def test_a_pod_goes_as_the_options_say(
 
 
 @pytest.mark.parametrize("query", [{"dryRun": "All"}, {"fieldManager": "me"}, {"pretty": "true"}])
-def test_a_missing_pod_is_not_found_whatever_else_is_said(
-    evict: Evict, query: dict[str, object]
-) -> None:
+def test_a_missing_pod_is_not_found_with_any_body(evict: Evict, query: dict[str, object]) -> None:
     assert evict("none", **query).code == 404

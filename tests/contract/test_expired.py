@@ -1,4 +1,4 @@
-"""What is answered to who comes with a version that is no longer kept."""
+"""Requests with a version that the server no longer keeps."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ def forget(served: Served, http: Http, maps: str) -> Callable[[], None]:
             http.create(maps, config_map("d"))
             served.forget()
             wait_for("the server", lambda: http("GET", "/readyz").code == 200)
-            http("GET", maps)  # fills its cache
+            http("GET", maps)  # fills the server's cache
 
     return forget
 
@@ -39,10 +39,10 @@ def names(reply: Reply) -> str:
     return "".join(item["metadata"]["name"] for item in reply.body["items"])
 
 
-def test_what_has_expired_is_gone_and_a_page_can_go_on_with_what_is_there(
+def test_an_expired_version_is_gone_and_its_token_continues_with_current_objects(
     http: Http, maps: str, forget: Callable[[], None]
 ) -> None:
-    """One case for all: a real server is started anew for it."""
+    """One case for all: a real server is restarted for it."""
     with http.unrecorded():
         first = http("GET", maps, limit=1).body["metadata"]
     version, page = first["resourceVersion"], first["continue"]

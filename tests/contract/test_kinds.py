@@ -1,4 +1,4 @@
-"""Every kind, every verb: the same questions to each; the answers are compared whole."""
+"""Every kind with every verb; all responses are compared."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ each_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.plural)
 
 @pytest.fixture
 def path(case: Case, http: Http, namespace: str) -> Any:
-    """The collection's path; objects of the cluster are removed after the test."""
+    """The path of the collection; cluster-scoped objects are deleted after the test."""
     yield case.path(namespace)
     if not case.namespaced:
         with http.unrecorded():
@@ -23,26 +23,26 @@ def path(case: Case, http: Http, namespace: str) -> Any:
 
 
 @each_kind
-def test_create_fills_in_defaults_and_get_shows_them(http: Http, case: Case, path: str) -> None:
+def test_create_sets_defaults_and_get_shows_them(http: Http, case: Case, path: str) -> None:
     made = http.create(path, case.manifest())
     found = http("GET", f"{path}/{case.name}")
     assert (found.code, found.body) == (200, made)
 
 
 @each_kind
-def test_a_dry_run_answers_and_stores_nothing(http: Http, case: Case, path: str) -> None:
+def test_a_dry_run_of_a_create_stores_nothing(http: Http, case: Case, path: str) -> None:
     assert http("POST", path, case.manifest(), dryRun="All").code == 201
     assert http("GET", f"{path}/{case.name}").code == 404
 
 
 @each_kind
-def test_a_second_one_of_that_name_is_refused(http: Http, case: Case, path: str) -> None:
+def test_a_second_object_with_the_name_is_refused(http: Http, case: Case, path: str) -> None:
     http.create(path, case.manifest())
     assert http("POST", path, case.manifest()).code == 409
 
 
 @each_kind
-def test_what_is_not_there_is_not_found(http: Http, case: Case, path: str) -> None:
+def test_a_missing_object_is_not_found(http: Http, case: Case, path: str) -> None:
     for method in ("GET", "DELETE"):
         assert http(method, f"{path}/none").code == 404
     assert http.merge(f"{path}/none", {}).code == 404
@@ -67,7 +67,7 @@ def test_patches_of_labels(http: Http, case: Case, path: str) -> None:
 
 
 @each_kind
-def test_what_a_watch_shows_of_a_life(http: Http, case: Case, path: str) -> None:
+def test_a_watch_shows_creation_change_and_deletion(http: Http, case: Case, path: str) -> None:
     with http.unrecorded():
         version = http("GET", path).body["metadata"]["resourceVersion"]
         http.create(path, case.manifest())
@@ -79,7 +79,7 @@ def test_what_a_watch_shows_of_a_life(http: Http, case: Case, path: str) -> None
 
 
 @each_kind
-def test_delete_answers(http: Http, case: Case, path: str) -> None:
+def test_delete_returns_the_object_or_a_status(http: Http, case: Case, path: str) -> None:
     http.create(path, case.manifest())
     assert http("DELETE", f"{path}/{case.name}").code == 200
 

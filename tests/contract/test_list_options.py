@@ -1,4 +1,4 @@
-"""Lists by every combination of version, match, limit and page."""
+"""Lists with every combination of version, match, limit and page."""
 
 import base64
 import json
@@ -11,7 +11,12 @@ from tests.contract.shared import FUTURE, Shared
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
-VERSIONS = ("unset", "any", "known", "malformed")  # and the future, which takes its time
+VERSIONS = (
+    "unset",
+    "any",
+    "known",
+    "malformed",
+)  # a version in the future is tested in parallel below, because it takes seconds
 MATCHES = ("unset", "Exact", "NotOlderThan", "Sometimes")
 LIMITS: dict[str, int | None] = {"all": None, "pages": 2, "negative": -1}
 
@@ -26,7 +31,7 @@ CODES = {
     ("malformed", "Exact"): 400,
     ("malformed", "NotOlderThan"): 400,
 }
-"""What is answered; 422 to all others."""
+"""The status of each combination; all others get 422."""
 
 
 def names(reply: Reply) -> str:
@@ -39,7 +44,7 @@ def token(**fields: object) -> str:
 
 @pytest.mark.parametrize("match", MATCHES)
 @pytest.mark.parametrize("which", VERSIONS)
-def test_a_list_takes_a_version_as_it_is_to_be_matched(
+def test_a_list_follows_the_version_match(
     http: Http, shared: Shared, which: str, match: str
 ) -> None:
     for size, limit in LIMITS.items():
@@ -52,7 +57,7 @@ def test_a_list_takes_a_version_as_it_is_to_be_matched(
         )
         assert reply.code == CODES.get((which, match), 422), (size, reply.body)
         if reply.code == 200:
-            # Any version is answered from memory, whole.
+            # Any version is served from memory, without a limit.
             cut = size == "pages" and which != "any"
             assert names(reply) == ("ab" if cut else "abc")
             assert ("remainingItemCount" in reply.body["metadata"]) is cut
@@ -60,7 +65,7 @@ def test_a_list_takes_a_version_as_it_is_to_be_matched(
 
 @pytest.mark.parametrize("match", MATCHES)
 @pytest.mark.parametrize("which", [*VERSIONS, "future"])
-def test_a_page_has_the_version_of_its_first(
+def test_every_page_has_the_version_of_the_first(
     http: Http, shared: Shared, which: str, match: str
 ) -> None:
     with http.unrecorded():
@@ -81,20 +86,20 @@ def test_a_page_has_the_version_of_its_first(
 
 
 @pytest.mark.parametrize("accept", ["application/json", TABLE, PARTIAL])
-def test_a_custom_list_says_that_it_does_not_go_on(
+def test_a_custom_list_has_an_empty_continue_token(
     http: Http, shared_widgets: Shared, accept: str
 ) -> None:
-    """Upstream keeps lists of custom kinds as maps, which have the key even when it is empty."""
+    """Upstream keeps lists of custom kinds as maps, which have the key even if it is empty."""
     path, last = shared_widgets.path, "" if accept == "application/json" else None
     assert http("GET", path, accept=accept).body["metadata"].get("continue") == last
     assert http("GET", path, accept=accept, limit=2).body["metadata"]["continue"]
     assert http("GET", path, labelSelector="none").body["metadata"]["continue"] == ""
 
 
-def test_a_page_ends_where_its_last_object_was_found_whatever_follows(
+def test_a_page_ends_at_its_last_object_even_if_no_selected_one_follows(
     http: Http, changed_maps: str
 ) -> None:
-    """Upstream does not look whether what follows is selected."""
+    """Upstream does not check whether later objects are selected."""
     with http.unrecorded():
         http.merge(f"{changed_maps}/a", {"metadata": {"labels": {"seen": "yes"}}})
     first = http("GET", changed_maps, limit=1, labelSelector="seen=yes")
@@ -124,13 +129,15 @@ def test_a_page_ends_where_its_last_object_was_found_whatever_follows(
     ],
     ids=["no-base64", "another-form", "no-version", "no-key", "a-way-out", "a-text", "nothing"],
 )
-def test_a_token_that_no_list_gave_is_refused(http: Http, path: str, token: str) -> None:
+def test_a_made_up_token_is_refused(http: Http, path: str, token: str) -> None:
     reply = http("GET", path, limit=1, **{"continue": token})
     assert (reply.code, reply.reason) == (400, "BadRequest")
 
 
-def test_a_page_below_version_zero_is_of_what_is_there_now(http: Http, changed: str) -> None:
-    """That is what goes on after a token that has expired."""
+def test_a_token_with_a_negative_version_continues_with_current_objects(
+    http: Http, changed: str
+) -> None:
+    """An expired token continues with the current objects in this way."""
     page = token(v="meta.k8s.io/v1", rv=-1, start="a\0")
     with http.unrecorded():
         http("DELETE", f"{changed}/b")
@@ -139,7 +146,7 @@ def test_a_page_below_version_zero_is_of_what_is_there_now(http: Http, changed: 
 
 
 @pytest.mark.parametrize("limit", ["x", "1.5", ""])
-def test_a_limit_is_a_number(http: Http, path: str, limit: str) -> None:
+def test_a_limit_must_be_a_number(http: Http, path: str, limit: str) -> None:
     assert http("GET", path, limit=limit).code == 400
 
 
@@ -150,7 +157,7 @@ def test_a_list_sends_no_initial_events(http: Http, path: str, what: str) -> Non
 
 
 @pytest.mark.parametrize("which", VERSIONS)
-def test_one_object_is_at_least_as_new_as_asked(http: Http, shared: Shared, which: str) -> None:
+def test_an_object_is_at_least_as_new_as_requested(http: Http, shared: Shared, which: str) -> None:
     version = shared.version_as(which)
     reply = http("GET", f"{shared.path}/a", resourceVersion=version)
     assert reply.code == {"malformed": 500}.get(which, 200), reply.body
@@ -159,16 +166,16 @@ def test_one_object_is_at_least_as_new_as_asked(http: Http, shared: Shared, whic
 
 
 @pytest.mark.parametrize("which", VERSIONS)
-def test_a_list_of_one_name_takes_a_version_too(http: Http, shared: Shared, which: str) -> None:
+def test_a_list_of_one_name_follows_the_version(http: Http, shared: Shared, which: str) -> None:
     version = shared.version_as(which)
     reply = http("GET", shared.path, fieldSelector="metadata.name=b", resourceVersion=version)
     assert reply.code == {"malformed": 400}.get(which, 200), reply.body
 
 
-def test_a_version_of_the_future_is_waited_for_in_vain(
+def test_a_version_in_the_future_times_out(
     http: Http, shared_maps: Shared, shared_widgets: Shared
 ) -> None:
-    """All at once: a real server gives up after three seconds."""
+    """In parallel: a real server waits for three seconds."""
 
     def ask(method: str, path: str, **query: Any) -> Callable[[Http], Reply]:
         return lambda http: http(method, path, resourceVersion=FUTURE, **query)
@@ -194,7 +201,7 @@ def test_a_version_of_the_future_is_waited_for_in_vain(
 
 
 @pytest.mark.parametrize("limit", [None, 1, 2])
-def test_what_is_deleted_as_a_collection_is_listed_by_the_same_rules(
+def test_a_deletion_of_a_collection_follows_the_limit(
     http: Http, changed: str, limit: int | None
 ) -> None:
     reply = http("DELETE", changed, limit=limit)
@@ -203,7 +210,7 @@ def test_what_is_deleted_as_a_collection_is_listed_by_the_same_rules(
 
 
 @pytest.mark.parametrize("accept", [TABLE, PARTIAL])
-def test_what_was_deleted_as_a_collection_is_shown_as_asked(
+def test_a_deleted_collection_is_shown_in_the_requested_form(
     http: Http, changed: str, accept: str
 ) -> None:
     reply = http("DELETE", changed, accept=accept, limit=2)
@@ -222,14 +229,14 @@ def test_what_was_deleted_as_a_collection_is_shown_as_asked(
     ],
     ids="-".join,
 )
-def test_a_collection_is_deleted_as_far_as_it_can_be_listed(
+def test_a_collection_that_cannot_be_listed_is_not_deleted(
     http: Http, path: str, query: dict[str, Any]
 ) -> None:
     http("DELETE", path, **query)
     assert names(http("GET", path)) == "abc"
 
 
-def test_a_collection_that_holds_on_is_shown_as_it_was_before(
+def test_a_collection_with_finalizers_is_shown_in_its_old_state(
     http: Http, changed_maps: str
 ) -> None:
     with http.unrecorded():

@@ -14,7 +14,7 @@ def names(reply: Reply) -> list[str]:
 
 @pytest.fixture
 def maps(http: Http, core: str) -> str:
-    """Five config maps with labels that tell them apart; returns the path."""
+    """Five config maps with different labels; returns the path."""
     for name, labels in (
         ("a", {"tier": "web", "track": "stable"}),
         ("b", {"tier": "web", "track": "canary"}),
@@ -59,7 +59,7 @@ def test_label_selectors(http: Http, maps: str, selector: str, expected: str) ->
 
 
 @pytest.mark.parametrize("selector", ["a b", "=x", "tier in web", "x=not valid!", "-a"])
-def test_a_label_selector_that_is_none_is_refused(http: Http, maps: str, selector: str) -> None:
+def test_a_malformed_label_selector_is_refused(http: Http, maps: str, selector: str) -> None:
     reply = http("GET", maps, labelSelector=selector)
     assert (reply.code, reply.reason) == (400, "BadRequest")
 
@@ -97,7 +97,7 @@ def test_an_unknown_field_is_refused(http: Http, core: str) -> None:
     assert reply.code == 400
 
 
-def test_pages_show_one_moment(http: Http, maps: str) -> None:
+def test_pages_are_one_snapshot(http: Http, maps: str) -> None:
     first = http("GET", maps, limit=2)
     found = names(first)
     assert len(found) == 2
@@ -114,7 +114,7 @@ def test_pages_show_one_moment(http: Http, maps: str) -> None:
     assert "zz-late" not in found
 
 
-def test_a_continue_token_that_is_none_is_refused(http: Http, maps: str) -> None:
+def test_a_malformed_continue_token_is_refused(http: Http, maps: str) -> None:
     reply = http("GET", maps, limit=2, **{"continue": "nonsense"})
     assert (reply.code, reply.reason) == (400, "BadRequest")
 
@@ -178,7 +178,7 @@ def test_tables_have_kubectls_columns(http: Http, path: str, columns: list[str])
     assert [c["name"] for c in body["columnDefinitions"] if not c["priority"]] == columns
 
 
-def test_bare_metadata_has_no_more(http: Http, maps: str) -> None:
+def test_partial_metadata_has_no_other_fields(http: Http, maps: str) -> None:
     body = http("GET", maps, accept=PARTIAL).body
     assert body["kind"] == "PartialObjectMetadataList"
     assert all("data" not in item for item in body["items"])

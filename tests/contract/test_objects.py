@@ -24,7 +24,7 @@ def test_generate_name_appends_five_characters(http: Http, core: str) -> None:
     assert len(name) == len("map-") + 5
 
 
-def test_a_taken_name_is_already_exists(http: Http, core: str) -> None:
+def test_a_used_name_already_exists(http: Http, core: str) -> None:
     http.create(f"{core}/configmaps", config_map("a"))
     reply = http("POST", f"{core}/configmaps", config_map("a"))
     assert (reply.code, reply.reason) == (409, "AlreadyExists")
@@ -51,8 +51,8 @@ def test_a_missing_namespace_is_not_found(http: Http) -> None:
 
 
 @pytest.mark.unrecorded("the answers are given here")
-def test_what_a_map_has_under_a_key_stays_though_it_is_empty(http: Http, core: str) -> None:
-    """The label of a control plane's nodes has no value, and is there."""
+def test_an_empty_value_of_a_map_stays(http: Http, core: str) -> None:
+    """The label of a control-plane node has an empty value."""
     made = config_map("a", x="")
     made["metadata"]["labels"] = {"node-role.kubernetes.io/control-plane": "", "other": "b"}
     made["metadata"]["annotations"] = {"nothing": ""}
@@ -73,7 +73,7 @@ def test_a_bad_name_is_invalid(http: Http, core: str, name: str) -> None:
     assert reply.causes[0]["reason"] == "FieldValueInvalid"
 
 
-def test_no_name_is_required(http: Http, core: str) -> None:
+def test_a_name_is_required(http: Http, core: str) -> None:
     reply = http("POST", f"{core}/configmaps", {"kind": "ConfigMap", "apiVersion": "v1"})
     assert reply.code == 422
     assert "name or generateName is required" in reply.message
@@ -102,7 +102,7 @@ def test_a_wrong_version_in_the_body_is_refused(http: Http, core: str) -> None:
     assert reply.code == 400
 
 
-def test_a_wrong_json_type_is_refused_in_the_decoders_words(http: Http, namespace: str) -> None:
+def test_a_wrong_json_type_is_refused_with_the_decoders_text(http: Http, namespace: str) -> None:
     body = {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -125,7 +125,7 @@ def test_broken_json_is_a_bad_request(http: Http, core: str) -> None:
     assert response.status == 400
 
 
-def test_a_foreign_body_is_unsupported(http: Http, core: str) -> None:
+def test_an_unknown_body_format_is_unsupported(http: Http, core: str) -> None:
     reply = http("POST", f"{core}/configmaps", {}, content_type="text/plain")
     assert (reply.code, reply.reason) == (415, "UnsupportedMediaType")
     assert "accepted media types include: application/json" in reply.message
@@ -142,7 +142,7 @@ def test_an_update_bumps_the_version(http: Http, core: str) -> None:
     )
 
 
-def test_an_update_of_nothing_keeps_the_version(http: Http, core: str) -> None:
+def test_an_update_without_a_change_keeps_the_version(http: Http, core: str) -> None:
     found = http.create(f"{core}/configmaps", config_map("a", x="1"))
     reply = http("PUT", f"{core}/configmaps/a", found)
     assert reply.body["metadata"]["resourceVersion"] == found["metadata"]["resourceVersion"]
@@ -182,7 +182,7 @@ def test_an_update_of_a_lease_needs_a_version(http: Http, namespace: str) -> Non
 
 
 @pytest.mark.parametrize("at", ["2026-01-01T00:00:00Z", "2026-01-01T00:00:00.123Z", "yesterday"])
-def test_a_lease_wants_six_fractional_digits(http: Http, namespace: str, at: str) -> None:
+def test_a_lease_needs_six_fractional_digits(http: Http, namespace: str, at: str) -> None:
     lease = {
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
@@ -212,7 +212,7 @@ def test_an_update_with_another_uid_conflicts(http: Http, core: str) -> None:
     assert found["metadata"]["uid"] in reply.message
 
 
-def test_delete_answers_with_a_status(http: Http, core: str) -> None:
+def test_delete_returns_a_status(http: Http, core: str) -> None:
     uid = http.create(f"{core}/configmaps", config_map("a"))["metadata"]["uid"]
     reply = http("DELETE", f"{core}/configmaps/a")
     assert (reply.code, reply.body["status"]) == (200, "Success")
@@ -234,7 +234,7 @@ def test_delete_checks_preconditions(http: Http, core: str, field: str) -> None:
     assert http("GET", f"{core}/configmaps/a").code == 200
 
 
-def test_a_finalizer_holds_an_object_until_it_is_removed(http: Http, core: str) -> None:
+def test_a_finalizer_keeps_an_object_until_it_is_removed(http: Http, core: str) -> None:
     body = config_map("a")
     body["metadata"]["finalizers"] = ["example.com/hold"]
     http.create(f"{core}/configmaps", body)
@@ -307,21 +307,21 @@ def test_a_pod_needs_containers(http: Http, core: str) -> None:
     )
 
 
-def test_a_pod_spec_hardly_changes(http: Http, core: str) -> None:
+def test_most_of_a_pod_spec_is_immutable(http: Http, core: str) -> None:
     http.create(f"{core}/pods", pod("p"))
     reply = http.merge(f"{core}/pods/p", {"spec": {"hostNetwork": True}})
     assert reply.code == 422
     assert "pod updates may not change fields other than" in reply.message
 
 
-def test_an_unbound_pod_goes_at_once_and_is_the_answer(http: Http, core: str) -> None:
+def test_an_unbound_pod_is_deleted_at_once_and_returned(http: Http, core: str) -> None:
     http.create(f"{core}/pods", pod("p"))
     reply = http("DELETE", f"{core}/pods/p")
     assert (reply.code, reply.body["kind"]) == (200, "Pod")
     assert http("GET", f"{core}/pods/p").code == 404
 
 
-def test_a_bound_pod_has_its_grace(http: Http, core: str) -> None:
+def test_a_bound_pod_has_a_grace_period(http: Http, core: str) -> None:
     body = pod("p")
     body["spec"]["nodeName"] = "nowhere"
     http.create(f"{core}/pods", body)
@@ -347,7 +347,7 @@ def test_binding_sets_the_node_once(http: Http, core: str) -> None:
     assert (again.code, again.reason) == (409, "Conflict")
 
 
-def test_main_and_status_do_not_touch_each_other(http: Http, core: str) -> None:
+def test_spec_and_status_updates_do_not_change_each_other(http: Http, core: str) -> None:
     http.create(f"{core}/pods", {**pod("p"), "status": {"phase": "Running"}})
     assert http("GET", f"{core}/pods/p").body["status"]["phase"] == "Pending"
     http.merge(f"{core}/pods/p", {"status": {"phase": "Failed"}})
@@ -359,7 +359,7 @@ def test_main_and_status_do_not_touch_each_other(http: Http, core: str) -> None:
     assert found["spec"].get("priority") != 5
 
 
-def test_generation_counts_changes_of_the_spec_alone(http: Http, namespace: str) -> None:
+def test_generation_counts_only_changes_of_the_spec(http: Http, namespace: str) -> None:
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
     body = {
         "apiVersion": "apps/v1",
@@ -404,7 +404,7 @@ def test_scale_changes_replicas(http: Http, namespace: str) -> None:
     assert http("GET", f"{path}/r").body["spec"]["replicas"] == 3
 
 
-def test_events_are_one_storage_with_two_views(http: Http, namespace: str) -> None:
+def test_both_groups_of_events_share_one_storage(http: Http, namespace: str) -> None:
     body = {
         "apiVersion": "events.k8s.io/v1",
         "kind": "Event",
@@ -429,7 +429,7 @@ def test_events_are_one_storage_with_two_views(http: Http, namespace: str) -> No
 
 
 def event(namespace: str, *, newer: bool, **other: object) -> dict[str, Any]:
-    """Return an event in the words of one of the two groups."""
+    """Return an event in the form of one of the two groups."""
     about = {"kind": "Pod", "name": "p", "namespace": namespace}
     body: dict[str, Any] = {
         "metadata": {"name": "e"},
@@ -473,7 +473,7 @@ CORE_EVENTS, NEW_EVENTS = (
         ({"involvedObject": {"kind": "Pod", "name": "p", "namespace": "other"}}, 201),
     ],
 )
-def test_the_older_group_of_events_takes_what_old_clients_say(
+def test_the_older_group_of_events_accepts_old_fields(
     http: Http, namespace: str, other: dict[str, object], code: int
 ) -> None:
     body = event(namespace, newer=False, **other)
@@ -510,7 +510,7 @@ def test_the_newer_group_of_events_is_strict_with_new_ones(
         ({"deprecatedCount": 4}, 422),
     ],
 )
-def test_the_newer_group_of_events_changes_nothing_but_the_series(
+def test_the_newer_group_of_events_changes_only_the_series(
     http: Http, namespace: str, patch: dict[str, object], code: int
 ) -> None:
     path = NEW_EVENTS.format(namespace)
@@ -518,7 +518,7 @@ def test_the_newer_group_of_events_changes_nothing_but_the_series(
     assert http.merge(f"{path}/e", patch).code == code
 
 
-def test_the_older_group_of_events_may_change_all_of_one(http: Http, namespace: str) -> None:
+def test_the_older_group_of_events_may_change_every_field(http: Http, namespace: str) -> None:
     path = CORE_EVENTS.format(namespace)
     http.create(path, event(namespace, newer=False))
     changed = http.merge(f"{path}/e", {"message": "another", "count": 2, "type": "Error"})
@@ -529,16 +529,16 @@ def test_the_older_group_of_events_may_change_all_of_one(http: Http, namespace: 
     ("path", "code"),
     [("/api/v1/foos", 404), ("/apis/none.example.com/v1/foos", 404), ("/nowhere", 404)],
 )
-def test_what_is_not_served_is_not_found(http: Http, path: str, code: int) -> None:
+def test_an_unknown_resource_is_not_found(http: Http, path: str, code: int) -> None:
     assert http("GET", path).code == code
 
 
-def test_a_verb_that_a_path_does_not_have_is_not_allowed(http: Http, core: str) -> None:
+def test_an_unsupported_verb_of_a_path_is_not_allowed(http: Http, core: str) -> None:
     reply = http("POST", f"{core}/configmaps/a", config_map("a"))
     assert (reply.code, reply.reason) == (405, "MethodNotAllowed")
 
 
-def test_only_json_is_offered_to_those_who_want_something_else(http: Http, core: str) -> None:
+def test_other_formats_than_json_are_not_acceptable(http: Http, core: str) -> None:
     assert http("GET", f"{core}/configmaps", accept="text/html").code == 406
     preferred = "application/vnd.example,application/json"
     assert http("GET", f"{core}/configmaps", accept=preferred).code == 200

@@ -1,4 +1,4 @@
-"""Server-side apply: who manages which field, and what happens when two want the same."""
+"""Server-side apply: the owner of each field, and conflicts."""
 
 import json
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
 def fields(obj: Any, manager: str, operation: str = "Apply", subresource: str = "") -> Any:
-    """Return what a manager manages of an object, or nothing."""
+    """Return the fields that a manager owns; empty if it owns none."""
     found = [
         entry["fieldsV1"]
         for entry in obj["metadata"].get("managedFields", [])
@@ -60,7 +60,7 @@ def deployments(namespace: str) -> str:
     return f"/apis/apps/v1/namespaces/{namespace}/deployments"
 
 
-# --- making objects -------------------------------------------------------------------
+# Creating objects
 
 
 def test_apply_to_a_free_name_creates(http: Http, maps: str) -> None:
@@ -77,14 +77,14 @@ def test_apply_of_yaml(http: Http, maps: str) -> None:
     assert reply.body["data"] == {"at": "2026-01-02"}
 
 
-def test_a_dry_run_of_a_create_makes_nothing(http: Http, maps: str) -> None:
+def test_a_dry_run_of_an_apply_creates_nothing(http: Http, maps: str) -> None:
     reply = http.apply(f"{maps}/a", config_map("a", x="1"), dryRun="All")
     assert reply.code == 201
     assert fields(reply.body, "one")
     assert http("GET", f"{maps}/a").code == 404
 
 
-def test_a_new_workload_is_managed_but_for_its_defaults(http: Http, deployments: str) -> None:
+def test_a_new_workload_is_owned_without_its_defaults(http: Http, deployments: str) -> None:
     reply = http.apply(f"{deployments}/d", deployment(replicas=2))
     assert reply.code == 201
     assert "f:strategy" not in fields(reply.body, "one")["f:spec"]
@@ -99,7 +99,7 @@ def test_a_new_pod(http: Http, core: str) -> None:
     assert owned == {".": {}, "f:image": {}, "f:name": {}}
 
 
-# --- the request ----------------------------------------------------------------------
+# The request
 
 
 def test_apply_without_a_field_manager_is_invalid(http: Http, maps: str) -> None:
@@ -112,7 +112,7 @@ def test_a_field_manager_may_not_be_too_long(http: Http, maps: str) -> None:
     assert http.apply(f"{maps}/a", config_map("a"), manager="x" * 129).code == 422
 
 
-def test_a_field_manager_may_not_have_letters_that_nobody_can_see(http: Http, maps: str) -> None:
+def test_a_field_manager_may_not_have_invisible_letters(http: Http, maps: str) -> None:
     assert http.apply(f"{maps}/a", config_map("a"), manager="x\ny").code == 422
 
 
@@ -143,7 +143,7 @@ def test_only_apply_may_be_forced(http: Http, maps: str) -> None:
         "managers",
     ],
 )  # fmt: skip
-def test_a_configuration_of_something_else_is_refused(http: Http, maps: str, body: Any) -> None:
+def test_a_configuration_of_another_kind_is_refused(http: Http, maps: str, body: Any) -> None:
     assert http.apply(f"{maps}/a", body).code >= 400
 
 
@@ -172,19 +172,19 @@ def test_a_configuration_that_does_not_fit_the_schema_is_refused(
 
 
 @pytest.mark.parametrize("raw", [b"", b"[]", b"a: b: c", b"{", b"null"], ids=range(5))
-def test_a_body_that_is_no_object_is_refused(http: Http, maps: str, raw: bytes) -> None:
+def test_a_body_other_than_an_object_is_refused(http: Http, maps: str, raw: bytes) -> None:
     assert http.apply(f"{maps}/a", raw).code == 400
 
 
 @pytest.mark.parametrize("validation", ["Strict", "Warn", "Ignore"])
-def test_a_key_that_comes_twice(http: Http, maps: str, validation: str) -> None:
+def test_a_repeated_key(http: Http, maps: str, validation: str) -> None:
     text = b"apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: a\n  x: b\n"
     reply = http.apply(f"{maps}/a", text, fieldValidation=validation)
     assert reply.code == (400 if validation == "Strict" else 201)
     assert ("Warning" in reply.headers) == (validation == "Warn")
 
 
-# --- conflicts ------------------------------------------------------------------------
+# Conflicts
 
 
 def test_another_value_for_a_managed_field_conflicts(http: Http, maps: str) -> None:
@@ -229,13 +229,13 @@ def test_force_takes_the_field(http: Http, maps: str) -> None:
     assert fields(reply.body, "two") == {"f:data": {"f:x": {}}}
 
 
-def test_force_takes_all_that_somebody_had(http: Http, maps: str) -> None:
+def test_force_takes_all_fields_of_a_manager(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1"))
     reply = http.apply(f"{maps}/a", config_map("a", x="2"), manager="two", force="true")
     assert fields(reply.body, "one") is None
 
 
-def test_a_field_of_two_managers_stays_when_one_lets_go(http: Http, maps: str) -> None:
+def test_a_field_of_two_managers_stays_when_one_releases_it(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1", y="1"))
     shared = http.apply(f"{maps}/a", config_map("a", x="1"), manager="two")
     assert shared.code == 200
@@ -263,7 +263,7 @@ def test_a_forced_dry_run_changes_nothing(http: Http, maps: str) -> None:
     assert fields(found, "two") is None
 
 
-def test_an_old_version_conflicts_whoever_applies(http: Http, maps: str) -> None:
+def test_an_old_version_conflicts_for_every_manager(http: Http, maps: str) -> None:
     old = http.apply(f"{maps}/a", config_map("a", x="1")).body["metadata"]["resourceVersion"]
     http.apply(f"{maps}/a", config_map("a", x="2"))
     body = config_map("a", x="3")
@@ -273,23 +273,23 @@ def test_an_old_version_conflicts_whoever_applies(http: Http, maps: str) -> None
     assert not reply.causes
 
 
-# --- letting go -----------------------------------------------------------------------
+# Releasing fields
 
 
-def test_a_field_that_is_no_longer_applied_goes(http: Http, maps: str) -> None:
+def test_a_field_that_is_no_longer_applied_is_removed(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1", y="2"))
     reply = http.apply(f"{maps}/a", config_map("a", y="2"))
     assert reply.body["data"] == {"y": "2"}
     assert fields(reply.body, "one") == {"f:data": {"f:y": {}}}
 
 
-def test_a_field_that_has_a_default_falls_back_to_it(http: Http, deployments: str) -> None:
+def test_a_released_field_gets_its_default(http: Http, deployments: str) -> None:
     http.apply(f"{deployments}/d", deployment(replicas=3))
     reply = http.apply(f"{deployments}/d", deployment())
     assert reply.body["spec"]["replicas"] == 1
 
 
-def test_a_map_goes_with_its_last_key(http: Http, maps: str) -> None:
+def test_a_map_is_removed_with_its_last_key(http: Http, maps: str) -> None:
     body = config_map("a", x="1")
     body["metadata"]["labels"] = {"l": "1"}
     http.apply(f"{maps}/a", body)
@@ -297,7 +297,7 @@ def test_a_map_goes_with_its_last_key(http: Http, maps: str) -> None:
     assert "labels" not in reply.body["metadata"]
 
 
-def test_what_others_wrote_stays(http: Http, maps: str) -> None:
+def test_fields_of_other_managers_stay(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1"))
     http.merge(f"{maps}/a", {"data": {"z": "9"}, "metadata": {"labels": {"l": "1"}}})
     reply = http.apply(f"{maps}/a", config_map("a", y="2"))
@@ -305,7 +305,7 @@ def test_what_others_wrote_stays(http: Http, maps: str) -> None:
     assert reply.body["metadata"]["labels"] == {"l": "1"}
 
 
-def test_an_empty_configuration_lets_go_of_everything(http: Http, maps: str) -> None:
+def test_an_empty_configuration_releases_everything(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1"))
     body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
     reply = http.apply(f"{maps}/a", body)
@@ -314,7 +314,7 @@ def test_an_empty_configuration_lets_go_of_everything(http: Http, maps: str) -> 
     assert "managedFields" not in reply.body["metadata"]
 
 
-def test_null_is_no_value(http: Http, maps: str) -> None:
+def test_a_null_removes_the_field(http: Http, maps: str) -> None:
     body = config_map("a", x="1")
     body["metadata"]["labels"] = None
     reply = http.apply(f"{maps}/a", body)
@@ -322,19 +322,19 @@ def test_null_is_no_value(http: Http, maps: str) -> None:
     assert "labels" not in reply.body["metadata"]
 
 
-def test_an_empty_map_is_dropped_and_yet_managed(http: Http, maps: str) -> None:
+def test_an_empty_map_is_dropped_but_owned(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a"))
     reply = http.apply(f"{maps}/a", config_map("a"), manager="two")
     assert [cause["field"] for cause in reply.causes] == [".data"]
 
 
-def test_a_version_says_nothing_of_an_object_that_is_not_there(http: Http, maps: str) -> None:
+def test_the_version_of_a_missing_object_is_ignored(http: Http, maps: str) -> None:
     body = config_map("a", x="1")
     body["metadata"]["resourceVersion"] = "1"
     assert http.apply(f"{maps}/a", body).code == 201
 
 
-def test_a_finalizer_is_managed_by_its_value(http: Http, maps: str) -> None:
+def test_a_finalizer_is_owned_by_value(http: Http, maps: str) -> None:
     def body(*names: str) -> dict[str, Any]:
         found = config_map("a", x="1")
         found["metadata"]["finalizers"] = [*names]
@@ -349,7 +349,7 @@ def test_a_finalizer_is_managed_by_its_value(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", body(), manager="two")
 
 
-def test_owners_are_told_apart_by_uid(http: Http, maps: str) -> None:
+def test_owner_references_are_identified_by_uid(http: Http, maps: str) -> None:
     owner = http.create(maps, config_map("owner"))["metadata"]
     body = config_map("a")
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
@@ -359,7 +359,7 @@ def test_owners_are_told_apart_by_uid(http: Http, maps: str) -> None:
     assert key == f'k:{{"uid":"{owner["uid"]}"}}'
 
 
-# --- lists ----------------------------------------------------------------------------
+# Lists
 
 
 def test_containers_merge_by_name(http: Http, deployments: str) -> None:
@@ -372,7 +372,7 @@ def test_containers_merge_by_name(http: Http, deployments: str) -> None:
     assert [*containers(gone.body)] == ["c"]
 
 
-def test_an_item_that_another_added_to_stays(http: Http, deployments: str) -> None:
+def test_an_item_with_fields_of_another_manager_stays(http: Http, deployments: str) -> None:
     http.apply(f"{deployments}/d", with_containers({"name": "c", "image": "x"}, {"name": "side"}))
     http.apply(
         f"{deployments}/d",
@@ -408,7 +408,7 @@ def test_the_applied_order_wins(http: Http, deployments: str, order: list[str]) 
     assert [name for name in containers(reply.body) if name in order] == order
 
 
-def test_ports_are_told_apart_by_number_and_protocol(http: Http, core: str) -> None:
+def test_ports_are_identified_by_number_and_protocol(http: Http, core: str) -> None:
     def service(*ports: object) -> dict[str, Any]:
         return {
             "apiVersion": "v1",
@@ -442,22 +442,22 @@ def test_a_selector_has_one_manager(http: Http, deployments: str) -> None:
     assert fields(reply.body, "one")["f:spec"]["f:selector"] == {}
 
 
-# --- updates --------------------------------------------------------------------------
+# Updates
 
 
-def test_an_update_is_managed_by_the_first_part_of_the_user_agent(http: Http, maps: str) -> None:
+def test_the_default_manager_is_the_first_part_of_the_user_agent(http: Http, maps: str) -> None:
     reply = http("POST", maps, config_map("a", x="1"))
     assert fields(reply.body, "contract", "Update") == {"f:data": {".": {}, "f:x": {}}}
 
 
-def test_an_update_is_managed_by_whom_it_names(http: Http, maps: str) -> None:
+def test_an_update_may_name_its_manager(http: Http, maps: str) -> None:
     http.create(maps, config_map("a", x="1"), fieldManager="creator")
     reply = http.merge(f"{maps}/a", {"data": {"y": "2"}}, fieldManager="patcher")
     assert fields(reply.body, "creator", "Update") == {"f:data": {".": {}, "f:x": {}}}
     assert fields(reply.body, "patcher", "Update") == {"f:data": {"f:y": {}}}
 
 
-def test_an_update_takes_what_it_changes_from_who_applied(http: Http, maps: str) -> None:
+def test_an_update_takes_changed_fields_from_the_applier(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1", y="1"))
     reply = http.merge(f"{maps}/a", {"data": {"x": "2"}})
     assert fields(reply.body, "one") == {"f:data": {"f:y": {}}}
@@ -465,14 +465,14 @@ def test_an_update_takes_what_it_changes_from_who_applied(http: Http, maps: str)
     assert http.apply(f"{maps}/a", config_map("a", x="1", y="1")).code == 409
 
 
-def test_what_an_update_removes_is_managed_by_nobody(http: Http, maps: str) -> None:
+def test_a_field_that_an_update_removes_has_no_owner(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1", y="1"))
     reply = http.merge(f"{maps}/a", {"data": {"x": None}})
     assert [entry["manager"] for entry in reply.body["metadata"]["managedFields"]] == ["one"]
     assert fields(reply.body, "one") == {"f:data": {"f:y": {}}}
 
 
-def test_a_put_that_leaves_the_managers_out_keeps_them(http: Http, maps: str) -> None:
+def test_a_put_without_managed_fields_keeps_them(http: Http, maps: str) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1"))
     reply = http("PUT", f"{maps}/a", config_map("a", x="1", y="2"))
     assert fields(reply.body, "one") == {"f:data": {"f:x": {}}}
@@ -494,7 +494,7 @@ def test_the_same_manager_has_an_entry_for_each_way_to_write(http: Http, maps: s
 
 
 @pytest.mark.parametrize("reset", [[{}], []])
-def test_managers_can_be_forgotten(http: Http, maps: str, reset: object) -> None:
+def test_managed_fields_can_be_cleared(http: Http, maps: str, reset: object) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1"))
     reply = http.merge(f"{maps}/a", {"metadata": {"managedFields": reset}})
     assert "managedFields" not in reply.body["metadata"]
@@ -502,9 +502,7 @@ def test_managers_can_be_forgotten(http: Http, maps: str, reset: object) -> None
     assert "managedFields" not in later.body["metadata"]
 
 
-def test_what_was_there_before_the_first_apply_has_a_manager_of_its_own(
-    http: Http, maps: str
-) -> None:
+def test_fields_before_the_first_apply_have_a_separate_manager(http: Http, maps: str) -> None:
     http.create(maps, config_map("a", x="1"))
     http.merge(f"{maps}/a", {"metadata": {"managedFields": [{}]}})
     assert http.apply(f"{maps}/a", config_map("a", x="2")).code == 409
@@ -512,7 +510,7 @@ def test_what_was_there_before_the_first_apply_has_a_manager_of_its_own(
     assert fields(reply.body, "before-first-apply", "Update") == {"f:data": {".": {}, "f:x": {}}}
 
 
-def test_managers_can_be_written(http: Http, maps: str) -> None:
+def test_managed_fields_can_be_written(http: Http, maps: str) -> None:
     found = http.apply(f"{maps}/a", config_map("a", x="1")).body
     [entry] = found["metadata"]["managedFields"]
     found["metadata"]["managedFields"] = [{**entry, "manager": "heir"}]
@@ -531,7 +529,7 @@ def test_managers_can_be_written(http: Http, maps: str) -> None:
     ],
     ids=["operation", "version", "format", "type"],
 )
-def test_managers_that_make_no_sense(http: Http, maps: str, entry: Any) -> None:
+def test_malformed_managed_fields(http: Http, maps: str, entry: Any) -> None:
     http.apply(f"{maps}/a", config_map("a", x="1"))
     reply = http.merge(f"{maps}/a", {"metadata": {"managedFields": [entry]}})
     assert reply.code in {200, 422}
@@ -541,13 +539,13 @@ def test_too_many_updaters_become_one(http: Http, maps: str) -> None:
     http.create(maps, config_map("a", x="1"), fieldManager="m00")
     for index in range(1, 12):
         http.merge(f"{maps}/a", {"data": {f"y{index}": "1"}}, fieldManager=f"m{index:02}")
-    with http.unrecorded():  # which of them goes by the seconds in which they wrote
+    with http.unrecorded():  # the order of updaters depends on the second of their writes
         found = http("GET", f"{maps}/a").body["metadata"]["managedFields"]
     assert len(found) == 10
     assert "ancient-changes" in {entry["manager"] for entry in found}
 
 
-# --- writes that say nothing new ------------------------------------------------------
+# Writes without a change
 
 
 def same(one: Reply, other: Reply) -> bool:
@@ -574,15 +572,13 @@ def test_an_update_to_the_same_changes_nothing(http: Http, maps: str) -> None:
     assert same(before, http("PUT", f"{maps}/a", before.body, fieldManager="third"))
 
 
-def test_applying_what_is_there_makes_a_version_when_the_manager_is_new(
-    http: Http, maps: str
-) -> None:
+def test_applying_equal_values_as_a_new_manager_makes_a_version(http: Http, maps: str) -> None:
     before = http.apply(f"{maps}/a", config_map("a", x="1"))
     after = http.apply(f"{maps}/a", config_map("a", x="1"), manager="two")
     assert before.body["metadata"]["resourceVersion"] != after.body["metadata"]["resourceVersion"]
 
 
-# --- subresources ---------------------------------------------------------------------
+# Subresources
 
 
 def condition(kind: str, status: str) -> dict[str, Any]:
@@ -598,7 +594,7 @@ def pod_status(*conditions: object) -> dict[str, Any]:
     }
 
 
-def test_the_status_has_managers_of_its_own(http: Http, core: str) -> None:
+def test_the_status_has_separate_managers(http: Http, core: str) -> None:
     http.apply(f"{core}/pods/p", pod("p"))
     reply = http.apply(f"{core}/pods/p/status", pod_status(condition("Custom", "True")))
     assert reply.code == 200
@@ -634,7 +630,7 @@ def test_the_status_of_nothing_is_not_found(http: Http, core: str) -> None:
     assert http.apply(f"{core}/pods/p/status", pod_status()).code == 404
 
 
-def test_scaling_is_managed_by_who_scales(http: Http, deployments: str) -> None:
+def test_scaling_is_owned_by_the_client_that_scales(http: Http, deployments: str) -> None:
     http.apply(f"{deployments}/d", deployment(replicas=1))
     http.merge(f"{deployments}/d/scale", {"spec": {"replicas": 3}}, fieldManager="scaler")
     found = http("GET", f"{deployments}/d").body
@@ -643,7 +639,7 @@ def test_scaling_is_managed_by_who_scales(http: Http, deployments: str) -> None:
     assert http.apply(f"{deployments}/d", deployment(replicas=1)).code == 409
 
 
-# --- custom kinds ---------------------------------------------------------------------
+# Custom kinds
 
 SHAPES = {
     "type": "object",
@@ -711,25 +707,21 @@ def of_shape(**spec: object) -> dict[str, Any]:
     }
 
 
-def test_a_custom_object_is_created_without_its_defaults_being_managed(
-    http: Http, shape: str
-) -> None:
+def test_an_applied_custom_object_is_owned_without_its_defaults(http: Http, shape: str) -> None:
     reply = http.apply(shape, of_shape(plain=["a"]))
     assert reply.code == 201
     assert reply.body["spec"]["size"] == 1
     assert fields(reply.body, "one") == {"f:spec": {"f:plain": {}}}
 
 
-def test_a_custom_object_that_is_posted_is_managed_with_its_defaults(
-    http: Http, shape: str
-) -> None:
+def test_a_posted_custom_object_is_owned_with_its_defaults(http: Http, shape: str) -> None:
     reply = http("POST", shape.removesuffix("/s"), of_shape(loose={"a": "b"}))
     assert fields(reply.body, "contract", "Update") == {
         "f:spec": {".": {}, "f:loose": {".": {}, "f:a": {}}, "f:size": {}}
     }
 
 
-def test_a_set_unites_what_all_apply(http: Http, shape: str) -> None:
+def test_a_set_unites_the_items_of_all_managers(http: Http, shape: str) -> None:
     http.apply(shape, of_shape(names=["a", "b"]))
     both = http.apply(shape, of_shape(names=["b", "c"]), manager="two")
     assert both.body["spec"]["names"] == ["a", "b", "c"]
@@ -739,7 +731,7 @@ def test_a_set_unites_what_all_apply(http: Http, shape: str) -> None:
     assert last.body["spec"]["names"] == ["a"]
 
 
-def test_a_list_of_a_custom_kind_is_atomic_unless_it_says_otherwise(http: Http, shape: str) -> None:
+def test_a_list_of_a_custom_kind_is_atomic_by_default(http: Http, shape: str) -> None:
     http.apply(shape, of_shape(plain=["a"]))
     assert http.apply(shape, of_shape(plain=["a", "b"]), manager="two").code == 409
     reply = http.apply(shape, of_shape(plain=["b"]), manager="two", force="true")
@@ -755,7 +747,7 @@ def test_a_map_list_merges_by_all_its_keys_and_their_defaults(http: Http, shape:
     assert http.apply(shape, of_shape(parts=[again]), manager="two").code == 409
 
 
-def test_what_nobody_manages_in_an_item_stays_with_the_item(http: Http, shape: str) -> None:
+def test_unowned_fields_of_an_item_stay_with_the_item(http: Http, shape: str) -> None:
     http.apply(shape, of_shape(parts=[{"name": "x", "weight": 1}]))
     http.apply(shape, of_shape(parts=[{"name": "x"}]), manager="two")
     path = {"op": "add", "path": "/spec/parts/0/note", "value": "mine"}
@@ -813,7 +805,7 @@ def test_a_custom_configuration_that_does_not_fit_is_refused(
     assert http.apply(shape, of_shape(**spec)).code >= 400
 
 
-def test_the_status_of_a_custom_object_is_managed_apart(http: Http, shape: str) -> None:
+def test_the_status_of_a_custom_object_has_a_separate_owner(http: Http, shape: str) -> None:
     http.apply(shape, of_shape(size=2))
     body = {**of_shape(size=9), "status": {"phase": "Done"}}
     body["metadata"]["labels"] = {"l": "1"}
@@ -829,7 +821,7 @@ def test_a_custom_object_with_its_generation(http: Http, shape: str) -> None:
     assert (first, second) == (1, 2)
 
 
-# --- kubectl --------------------------------------------------------------------------
+# kubectl
 
 
 def client_side(body: dict[str, Any]) -> dict[str, Any]:
@@ -839,7 +831,7 @@ def client_side(body: dict[str, Any]) -> dict[str, Any]:
     return {**body, "metadata": metadata}
 
 
-def test_kubectl_takes_over_what_it_applied_from_its_own_side(http: Http, maps: str) -> None:
+def test_kubectl_takes_over_fields_that_it_applied_client_side(http: Http, maps: str) -> None:
     http.create(
         maps, client_side(config_map("a", x="1", y="1")), fieldManager="kubectl-client-side-apply"
     )
@@ -850,7 +842,7 @@ def test_kubectl_takes_over_what_it_applied_from_its_own_side(http: Http, maps: 
     assert fields(reply.body, "kubectl") == {"f:data": {"f:x": {}, "f:y": {}}}
 
 
-def test_kubectl_does_not_take_what_others_changed_since(http: Http, maps: str) -> None:
+def test_kubectl_does_not_take_fields_that_others_changed_since(http: Http, maps: str) -> None:
     http.create(maps, client_side(config_map("a", x="1")), fieldManager="kubectl-client-side-apply")
     http.merge(f"{maps}/a", {"data": {"x": "5"}}, fieldManager="other")
     assert http.apply(f"{maps}/a", config_map("a", x="2"), manager="kubectl").code == 409
@@ -862,7 +854,7 @@ def test_another_manager_takes_nothing_over(http: Http, maps: str) -> None:
 
 
 def test_kubectl_migrates_the_managers_of_an_object(http: Http, maps: str) -> None:
-    """As `kubectl apply --server-side` does before it applies: its updates become an apply."""
+    """`kubectl apply --server-side` does this before it applies: its updates become an apply."""
     found = http.create(
         maps, client_side(config_map("a", x="1", y="1")), fieldManager="kubectl-client-side-apply"
     )
@@ -879,7 +871,7 @@ def test_kubectl_migrates_the_managers_of_an_object(http: Http, maps: str) -> No
     assert reply.body["data"] == {"x": "1"}
 
 
-def test_a_watch_sees_who_manages_what(http: Http, maps: str) -> None:
+def test_a_watch_shows_the_managed_fields(http: Http, maps: str) -> None:
     before = http("GET", maps).body["metadata"]["resourceVersion"]
     http.apply(f"{maps}/a", config_map("a", x="1"))
     [event] = http.watch(maps, 1, resourceVersion=before)

@@ -52,7 +52,7 @@ def test_json_patch_steps(http: Http, core: str) -> None:
         {"op": "replace", "path": "/none/x", "value": "1"},
     ],
 )
-def test_a_json_patch_that_does_not_fit_is_invalid(
+def test_a_json_patch_that_cannot_be_applied_is_invalid(
     http: Http, core: str, step: dict[str, Any]
 ) -> None:
     http.create(f"{core}/configmaps", config_map("a", x="1"))
@@ -66,7 +66,7 @@ def test_an_unknown_patch_format_is_unsupported(http: Http, core: str) -> None:
     assert (reply.code, reply.reason) == (415, "UnsupportedMediaType")
 
 
-def test_a_patch_of_nothing_is_not_found(http: Http, core: str) -> None:
+def test_a_patch_of_a_missing_object_is_not_found(http: Http, core: str) -> None:
     assert http.merge(f"{core}/configmaps/none", {}).code == 404
 
 
@@ -138,7 +138,7 @@ def test_custom_kinds_have_no_strategic_patch(http: Http, widgets: str, widget: 
     assert reply.code == 415
 
 
-def test_a_patch_with_an_unknown_field_is_at_fault_itself(
+def test_an_error_of_an_unknown_field_names_the_patch(
     http: Http, widgets: str, widget: Any
 ) -> None:
     name = widget()["metadata"]["name"]
@@ -148,7 +148,7 @@ def test_a_patch_with_an_unknown_field_is_at_fault_itself(
     assert 'strict decoding error: unknown field "spec.foo"' in reply.message
 
 
-def test_a_patch_to_a_wrong_type_is_at_fault_itself(http: Http, core: str) -> None:
+def test_an_error_of_a_wrong_type_names_the_patch(http: Http, core: str) -> None:
     http.create(f"{core}/configmaps", config_map("a"))
     reply = http.merge(f"{core}/configmaps/a", {"data": {"x": 1}})
     assert (reply.code, reply.reason) == (422, "Invalid")

@@ -1,4 +1,4 @@
-"""What is refused, and in which words; the answers are compared whole."""
+"""Refusals and their texts; all responses are compared."""
 
 import copy
 from typing import Any
@@ -72,7 +72,7 @@ INVALID: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", INVALID)
-def test_what_makes_no_sense_is_invalid(http: Http, namespace: str, what: str) -> None:
+def test_an_invalid_object_is_refused(http: Http, namespace: str, what: str) -> None:
     plural, change = INVALID[what]
     case = MANIFESTS[plural]
     reply = http("POST", case.path(namespace), changed(case.manifest(), change))
@@ -91,7 +91,7 @@ BODIES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("what", BODIES)
-def test_what_is_no_such_object_is_a_bad_request(http: Http, core: str, what: str) -> None:
+def test_a_body_of_another_kind_is_a_bad_request(http: Http, core: str, what: str) -> None:
     assert http("POST", f"{core}/configmaps", BODIES[what]).code == 400
 
 
@@ -100,12 +100,12 @@ def test_what_is_no_such_object_is_a_bad_request(http: Http, core: str, what: st
     [{"dryRun": "Yes"}, {"fieldValidation": "Maybe"}],
     ids=lambda query: next(iter(query)),
 )
-def test_options_have_few_values(http: Http, core: str, query: dict[str, str]) -> None:
+def test_an_unknown_option_value_is_refused(http: Http, core: str, query: dict[str, str]) -> None:
     assert http("POST", f"{core}/configmaps", config_map("a"), **query).code == 422
 
 
 @pytest.mark.parametrize("name", ["limit", "timeoutSeconds"])
-def test_numbers_are_numbers(http: Http, core: str, name: str) -> None:
+def test_a_number_option_must_be_a_number(http: Http, core: str, name: str) -> None:
     assert http("GET", f"{core}/configmaps", **{name: "x"}).code == 400
 
 
@@ -148,7 +148,9 @@ STATUSES = {
 
 
 @pytest.mark.parametrize("plural", STATUSES)
-def test_status_is_written_by_itself(http: Http, namespace: str, plural: str) -> None:
+def test_a_status_is_written_only_through_its_subresource(
+    http: Http, namespace: str, plural: str
+) -> None:
     case = MANIFESTS[plural]
     path = case.path(namespace)
     made = http.create(path, case.manifest())

@@ -1,4 +1,4 @@
-"""Who is asking, and may they: reviews of tokens and of rights."""
+"""Reviews of tokens and of permissions."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def review(kind: str, **spec: object) -> dict[str, Any]:
     return {"apiVersion": f"{group}.k8s.io/v1", "kind": kind, "spec": spec}
 
 
-def test_a_token_that_nobody_gave_out_is_not_authenticated(http: Http) -> None:
+def test_a_made_up_token_is_not_authenticated(http: Http) -> None:
     answer = http("POST", TOKENS, review("TokenReview", token="nobody-gave-this-out"))
     assert answer.code == 201
     assert "authenticated" not in answer.body["status"]
@@ -47,14 +47,14 @@ def test_an_administrator_is_allowed_everything(http: Http, what: dict[str, Any]
     ],
     ids=["nothing asked", "two asked at once", "nobody named", "empty"],
 )
-def test_a_review_of_rights_names_somebody_and_one_thing(http: Http, spec: dict[str, Any]) -> None:
+def test_an_access_review_names_a_user_and_one_resource(http: Http, spec: dict[str, Any]) -> None:
     assert http("POST", RIGHTS, review("SubjectAccessReview", **spec)).code == 422
 
 
-def test_a_review_of_ones_own_rights_names_one_thing(http: Http) -> None:
+def test_a_self_access_review_names_one_resource(http: Http) -> None:
     assert http("POST", OWN_RIGHTS, review("SelfSubjectAccessReview")).code == 422
 
 
 @pytest.mark.parametrize("path", [TOKENS, RIGHTS, OWN_RIGHTS])
-def test_reviews_are_kept_nowhere(http: Http, path: str) -> None:
+def test_reviews_are_not_stored(http: Http, path: str) -> None:
     assert http("GET", path).code == 405

@@ -1,4 +1,4 @@
-"""Rules of custom kinds in CEL (`x-kubernetes-validations`): what they see, and say."""
+"""Rules of custom kinds in CEL (`x-kubernetes-validations`): their variables and messages."""
 
 import copy
 from collections.abc import Iterator
@@ -136,7 +136,7 @@ DEFINITION = widget_definition("verdicts", SCHEMA)
 
 @pytest.fixture(scope="session")
 def verdicts(admin: Http) -> Iterator[str]:
-    """A custom kind with many rules; yields its path."""
+    """The path of a custom kind with many rules."""
     with defined(admin, DEFINITION) as path:
         yield path
 
@@ -168,7 +168,7 @@ GOOD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", GOOD)
-def test_a_rule_that_holds_is_not_heard_of(http: Http, verdicts: str, what: str) -> None:
+def test_a_rule_that_is_met_reports_nothing(http: Http, verdicts: str, what: str) -> None:
     reply = http("POST", verdicts, verdict(**GOOD[what]), dryRun="All")
     assert reply.code == 201, reply.body
 
@@ -208,18 +208,18 @@ BAD: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", BAD)
-def test_a_rule_that_is_broken_is_named(http: Http, verdicts: str, what: str) -> None:
+def test_a_broken_rule_is_reported(http: Http, verdicts: str, what: str) -> None:
     reply = http("POST", verdicts, verdict(**BAD[what]), dryRun="All")
     assert (reply.code, reply.reason) == (422, "Invalid"), reply.body
 
 
-def test_a_rule_may_look_at_the_name(http: Http, verdicts: str) -> None:
+def test_a_rule_may_use_the_name(http: Http, verdicts: str) -> None:
     nobody = verdict()
     nobody["metadata"]["name"] = "nobody"
     assert http("POST", verdicts, nobody, dryRun="All").code == 422
 
 
-# What there was, what there is to be, and whether that may be.
+# The old object, the new one, and whether the change is allowed.
 CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
     "the-same": ({"fixed": "a"}, {"fixed": "a", "told": 1}, True),
     "another": ({"fixed": "a"}, {"fixed": "b"}, False),
@@ -245,7 +245,7 @@ CHANGES: dict[str, tuple[dict[str, Any], dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-def test_a_rule_may_look_back(http: Http, verdicts: str, what: str) -> None:
+def test_a_rule_may_use_the_old_object(http: Http, verdicts: str, what: str) -> None:
     before, after, allowed = CHANGES[what]
     try:
         http.create(verdicts, verdict(**before))
@@ -256,7 +256,7 @@ def test_a_rule_may_look_back(http: Http, verdicts: str, what: str) -> None:
             http("DELETE", f"{verdicts}/a")
 
 
-def test_what_was_wrong_before_a_rule_came_may_stay(http: Http) -> None:
+def test_an_object_that_broke_a_rule_before_may_stay(http: Http) -> None:
     spec = {"type": "object", "properties": {"a": NUMBER, "b": NUMBER}}
     lax = widget_definition("relics", {"type": "object", "properties": {"spec": spec}})
     name = lax["metadata"]["name"]
@@ -289,7 +289,7 @@ UNFIT: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("what", UNFIT)
-def test_a_rule_that_makes_no_sense_is_refused_with_its_definition(http: Http, what: str) -> None:
+def test_a_malformed_rule_is_refused_with_its_definition(http: Http, what: str) -> None:
     schema = {
         "type": "object",
         "properties": {"spec": {"type": "object", "properties": {"a": ruled(TEXT, UNFIT[what])}}},

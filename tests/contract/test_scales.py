@@ -1,4 +1,4 @@
-"""The scale subresource: replaced, patched in every format, and applied."""
+"""The scale subresource: replaced, patched in every format, applied."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +51,7 @@ def dial(http: Http, dials: str) -> Iterator[str]:
 
 @pytest.fixture(params=["deployment", "dial"])
 def path(request: pytest.FixtureRequest) -> str:
-    """An object with one replica: of a built-in kind, and of a custom one."""
+    """An object with one replica, of a built-in kind and of a custom one."""
     found: str = request.getfixturevalue(request.param)
     return found
 
@@ -142,14 +142,14 @@ def test_replicas_are_applied_through_the_scale(http: Http, deployment: str) -> 
     ],
     ids=["below-zero", "unknown", "no-kind", "another-kind"],
 )
-def test_what_is_no_scale_is_not_applied(
+def test_a_malformed_scale_is_not_applied(
     http: Http, deployment: str, body: dict[str, Any], code: int
 ) -> None:
     assert http.apply(f"{deployment}/scale", body, force="true").code == code
     http("GET", deployment)
 
 
-def test_the_scale_of_nothing_is_not_found(http: Http, path: str) -> None:
+def test_the_scale_of_a_missing_object_is_not_found(http: Http, path: str) -> None:
     at = path.removesuffix("/a") + "/none/scale"
     assert http("GET", at).code == 404
     assert http("PUT", at, scale(name="none", replicas=1)).code == 404

@@ -1,4 +1,4 @@
-"""What a subresource is written with stays in it, on either server."""
+"""A write of a subresource changes only that, on either server."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,7 +22,7 @@ def pods(served: Served, namespace: str) -> Iterator[ResourceClient[dict[str, An
 
 @pytest.mark.rule("CL-14")
 @pytest.mark.parametrize("verb", ["patch", "replace"])
-def test_a_status_that_is_written_leaves_the_spec_alone_and_a_spec_the_status(
+def test_status_and_spec_are_written_separately(
     pods: ResourceClient[dict[str, Any]], verb: str
 ) -> None:
     pods.create(pod("p"))

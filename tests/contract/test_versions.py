@@ -1,4 +1,4 @@
-"""Custom kinds in several versions: what each shows, warns of and lets choose."""
+"""Custom kinds in several versions: objects, warnings, selectable fields."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -27,10 +27,10 @@ TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
 def knob_versions() -> dict[str, Any]:
-    """Return a definition with three versions: deprecated, with a word of its own, and stored."""
+    """Return a definition with three versions: deprecated, with its own warning, and stored."""
     definition = widget_definition("knobs", SPEC)
     (version,) = definition["spec"]["versions"]
-    # Versions that are all alike share one schema, and then none has fields of its own.
+    # Equal versions share one schema, and then upstream refuses selectable fields of one version.
     wider = {**SPEC, "description": "Knobs that are turned."}
     definition["spec"]["versions"] = [
         {**version, "name": "v1alpha1", "storage": False, "deprecated": True},
@@ -84,7 +84,7 @@ def two_knobs(http: Http, admin: Http, knobs: str) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("version", ["v1alpha1", "v1beta1", "v1"])
-def test_each_version_shows_what_was_stored_in_another(
+def test_each_version_shows_objects_stored_in_another(
     http: Http, two_knobs: str, version: str
 ) -> None:
     path = two_knobs.replace("/v1/", f"/{version}/")
@@ -124,14 +124,14 @@ def test_columns_belong_to_a_version(http: Http, two_knobs: str, version: str) -
     "selector",
     ["spec.colour=red", "spec.colour!=red", "spec.size=3", "spec.colour=", "metadata.name=b"],
 )
-def test_objects_are_chosen_by_fields_that_the_version_names(
+def test_objects_are_selected_by_the_versions_selectable_fields(
     http: Http, two_knobs: str, selector: str
 ) -> None:
     assert http("GET", two_knobs, fieldSelector=selector).code == 200
 
 
 @pytest.mark.parametrize("selector", ["spec.is-old=true", "spec.colour=red"])
-def test_other_fields_choose_nothing(http: Http, two_knobs: str, selector: str) -> None:
+def test_other_fields_cannot_be_selected(http: Http, two_knobs: str, selector: str) -> None:
     refused = http("GET", two_knobs.replace("/v1/", "/v1beta1/"), fieldSelector=selector)
     assert (refused.code, refused.reason) == (400, "BadRequest")
 
@@ -171,7 +171,7 @@ def test_a_schema_that_is_not_structural_is_refused(http: Http, what: str) -> No
     [["spec.colour"], [".spec.nothing"], [".spec.colour", ".spec.colour"], [".metadata.name"]],
     ids=["no-path", "unknown", "twice", "metadata"],
 )
-def test_selectable_fields_that_make_no_sense_are_refused(http: Http, fields: list[str]) -> None:
+def test_malformed_selectable_fields_are_refused(http: Http, fields: list[str]) -> None:
     chosen = [{"jsonPath": field} for field in fields]
     definition = widget_definition("oddments", SPEC, selectableFields=chosen)
     refused = http("POST", DEFINITIONS, definition)

@@ -1,4 +1,4 @@
-"""Watches by every combination of version, match and initial events."""
+"""Watches with every combination of version, match and initial events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +33,7 @@ def shown(events: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 def change(http: Http, path: str) -> None:
-    """Make an event."""
+    """Change an object, for an event."""
     with http.unrecorded():
         http.merge(f"{path}/b", {"metadata": {"labels": {"changed": "yes"}}})
 
@@ -54,7 +54,7 @@ def test_a_watch_whose_options_contradict_each_other_is_refused(
 
 
 @pytest.mark.parametrize("initial", INITIAL)
-def test_a_watch_from_no_version_at_all_is_refused(http: Http, path: str, initial: str) -> None:
+def test_a_watch_from_a_malformed_version_is_refused(http: Http, path: str, initial: str) -> None:
     match = "unset" if initial == "unset" else "NotOlderThan"
     reply = http("GET", path, watch="true", **query("abc", match, initial))
     assert reply.code == 500
@@ -63,7 +63,7 @@ def test_a_watch_from_no_version_at_all_is_refused(http: Http, path: str, initia
 @pytest.mark.parametrize("bookmarks", ["true", "false"])
 @pytest.mark.parametrize("initial", ["unset", "true"])
 @pytest.mark.parametrize("which", ["unset", "any"])
-def test_a_watch_from_any_version_begins_with_what_is_there(
+def test_a_watch_from_any_version_begins_with_current_objects(
     http: Http, shared: Shared, which: str, initial: str, bookmarks: str
 ) -> None:
     match = "unset" if initial == "unset" else "NotOlderThan"
@@ -129,9 +129,7 @@ def test_without_bookmarks_nothing_ends_the_initial_events(http: Http, changed_m
 
 
 @pytest.mark.parametrize("flag", ["", "1", "TRUE", "yes"])
-def test_what_is_said_of_a_watch_is_true_unless_it_says_not(
-    http: Http, maps: str, flag: str
-) -> None:
+def test_a_flag_of_a_watch_is_true_unless_it_is_false(http: Http, maps: str, flag: str) -> None:
     events = http.watch(
         maps, 2, watch=flag, allowWatchBookmarks=flag, fieldSelector="metadata.name=a"
     )
@@ -139,11 +137,11 @@ def test_what_is_said_of_a_watch_is_true_unless_it_says_not(
 
 
 @pytest.mark.parametrize("flag", ["false", "0", "False"])
-def test_a_watch_that_is_none_is_a_list(http: Http, maps: str, flag: str) -> None:
+def test_a_watch_flag_of_false_is_a_list(http: Http, maps: str, flag: str) -> None:
     assert http("GET", maps, watch=flag, fieldSelector="metadata.name=a").body["items"]
 
 
-def test_a_watch_does_not_go_on_from_a_page(http: Http, maps: str) -> None:
+def test_a_watch_cannot_continue_a_page(http: Http, maps: str) -> None:
     with http.unrecorded():
         page = http("GET", maps, limit=1).body["metadata"]["continue"]
     asked = query("0", "NotOlderThan", "true")
@@ -151,7 +149,7 @@ def test_a_watch_does_not_go_on_from_a_page(http: Http, maps: str) -> None:
 
 
 @pytest.mark.parametrize("accept", [TABLE, PARTIAL])
-def test_initial_events_and_their_end_are_shown_as_asked(
+def test_initial_events_and_their_end_have_the_requested_form(
     http: Http, path: str, accept: str
 ) -> None:
     asked = query(None, "NotOlderThan", "true")
@@ -160,5 +158,5 @@ def test_initial_events_and_their_end_are_shown_as_asked(
 
 
 @pytest.mark.parametrize("timeout", ["x", "1.5", ""])
-def test_a_timeout_is_a_number(http: Http, maps: str, timeout: str) -> None:
+def test_a_timeout_must_be_a_number(http: Http, maps: str, timeout: str) -> None:
     assert http("GET", maps, watch="true", timeoutSeconds=timeout).code == 400

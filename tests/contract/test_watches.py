@@ -1,4 +1,4 @@
-"""Watches: where they begin, what they show, how they end."""
+"""Watches: beginning, events, end."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def seen(name: str, **data: str) -> dict[str, Any]:
     return body
 
 
-def test_a_watch_shows_what_happens_after_its_version(http: Http, path: str, version: str) -> None:
+def test_a_watch_shows_events_after_its_version(http: Http, path: str, version: str) -> None:
     http.create(path, seen("a"))
     http.merge(f"{path}/a", {"data": {"x": "1"}})
     http("DELETE", f"{path}/a")
@@ -43,7 +43,7 @@ def test_a_watch_shows_what_happens_after_its_version(http: Http, path: str, ver
 
 
 @pytest.mark.parametrize("version", ["", "0"])
-def test_a_watch_without_a_version_begins_with_what_is_there(
+def test_a_watch_without_a_version_begins_with_current_objects(
     http: Http, path: str, version: str
 ) -> None:
     http.create(path, seen("a"))

@@ -1,4 +1,4 @@
-"""A custom kind with everything that schemas can say."""
+"""A custom kind that uses all keywords of schemas."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the tests of other people's clients get: those clients, at whichever server it is."""
+"""Clients of other projects, for tests against either server."""
 
 from collections.abc import Iterator
 
@@ -12,14 +12,14 @@ from navarchos.client import Client
 
 @pytest.fixture
 def namespace(served: Served) -> Iterator[str]:
-    """A namespace of the test's own."""
+    """A namespace for the test."""
     with Client(served.config) as client, namespace_of_its_own(client, "peers-") as name:
         yield name
 
 
 @pytest.fixture
 def configuration(served: Served) -> official.Configuration:
-    """How the official client reaches the server as somebody who may do everything."""
+    """The configuration of the official client, as the administrator."""
     found = official.Configuration()
     config = served.config
     found.host, found.verify_ssl = config.host, config.verify

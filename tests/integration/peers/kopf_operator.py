@@ -1,9 +1,9 @@
-"""An operator on kopf, of the sort that its guide begins with: a note, kept in a ConfigMap.
+"""An operator on kopf, like the first one of kopf's guide: a note, copied to a ConfigMap.
 
     kopf run --standalone --namespace NAMESPACE kopf_operator.py
 
-It uses most of what kopf has for one kind: handlers of creation, of one field, of deletion
-(by a finalizer), of events, a timer, a daemon, an index, retries, adoption, posted events.
+It uses most of kopf's features for one kind: handlers of creation, of one field, of deletion (by a
+finalizer), of events, a timer, a daemon, an index, retries, adoption, posted events.
 """
 
 import logging
@@ -22,7 +22,7 @@ def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     config.load_kube_config()
     settings.posting.loggers = True
     settings.posting.level = logging.INFO
-    settings.watching.server_timeout = 2  # watches end and go on all the time
+    settings.watching.server_timeout = 2  # watches end and begin again all the time
 
 
 @kopf.index("configmaps", labels={"written-by": "kopf"})
@@ -53,7 +53,7 @@ def write(
 @kopf.on.field(*NOTES, field="spec.text")
 def rewrite(old: Any, new: Any, name: str, namespace: Any, **_: Any) -> dict[str, Any]:
     if old is None:
-        return {"from": None}  # `write` does that
+        return {"from": None}  # `write` handles a new note
     patch = {"data": {"text": new}}
     client.CoreV1Api().patch_namespaced_config_map(name, namespace, patch)
     return {"from": old}
@@ -63,7 +63,7 @@ def rewrite(old: Any, new: Any, name: str, namespace: Any, **_: Any) -> dict[str
 def say_goodbye(name: str, namespace: Any, **indices: Any) -> None:
     (text,) = indices["copies"][name]
     left: Any = {"metadata": {"name": f"{name}-was"}, "data": {"text": text}}
-    with suppress(ConflictException):  # kopf calls again when it saw its own write too late
+    with suppress(ConflictException):  # kopf calls the handler again if it sees its own write late
         client.CoreV1Api().create_namespaced_config_map(namespace, left)
 
 

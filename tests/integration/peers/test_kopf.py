@@ -1,4 +1,4 @@
-"""An operator on kopf, unmodified and a process of its own, against each API server."""
+"""An unmodified operator on kopf, as a separate process, against each API server."""
 
 import os
 import signal
@@ -49,7 +49,7 @@ DEFINITION: Any = {
 
 
 class Notes:
-    """The notes of one namespace, and what the operator made of them."""
+    """The notes of one namespace, and the operator's results."""
 
     def __init__(self, api: official.ApiClient, namespace: str) -> None:
         self.namespace = namespace
@@ -77,7 +77,7 @@ class Notes:
         return dict(found)
 
     def let_go(self) -> None:
-        """Free all notes of their finalizers: an operator that was killed does not."""
+        """Remove all finalizers: an operator that was killed does not remove them."""
         listed: Any = self._custom.list_namespaced_custom_object(*self._where)
         for found in listed["items"]:
             patch = {"metadata": {"finalizers": None}}
@@ -95,21 +95,21 @@ class Notes:
         return False
 
     def copy(self, name: str) -> str | None:
-        """Return the text that the operator keeps."""
+        """Return the text of the operator's copy."""
         for found in self.core.list_namespaced_config_map(self.namespace).items:
             if present(found.metadata).name == name:
                 return present(found.data)["text"]
         return None
 
     def events(self, name: str) -> set[tuple[str, str]]:
-        """Return type and message of what was posted about a note."""
+        """Return type and message of the events about a note."""
         selector = f"involvedObject.name={name},involvedObject.kind=Note"
         found = self.core.list_namespaced_event(self.namespace, field_selector=selector)
         return {(present(event.type), present(event.message)) for event in found.items}
 
 
 class Operator:
-    """The process."""
+    """The process of the operator."""
 
     def __init__(self, kubeconfig: Path, namespace: str, log: Path) -> None:
         self.log = log
@@ -117,7 +117,7 @@ class Operator:
         with log.open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "kopf", *words],
-                # One that is killed leaves the certificates that it wrote to files.
+                # An operator that is killed leaves temporary files with certificates.
                 env={**os.environ, "KUBECONFIG": str(kubeconfig), "TMPDIR": str(log.parent)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -125,7 +125,7 @@ class Operator:
             )
 
     def end(self) -> None:
-        """Ask it to end, and expect that it does so in order."""
+        """Ask the operator to stop, and expect a clean exit."""
         self._process.send_signal(signal.SIGTERM)
         assert self._process.wait(LIMIT) == 0, self.log.read_text()
 
@@ -155,7 +155,7 @@ def notes(api: official.ApiClient, namespace: str) -> Iterator[Notes]:
 
 @pytest.fixture
 def start(served: Served, notes: Notes, tmp_path: Path) -> Iterator[Callable[[], Operator]]:
-    """Start the operator; nothing of it is left at the end."""
+    """Starts the operator; kills it after the test."""
     if served.server is None:
         pytest.skip("the server is somebody else's: it writes no kubeconfig")
     kubeconfig = tmp_path / "config"
@@ -202,7 +202,7 @@ def test_an_operator_on_kopf_keeps_its_objects_from_create_to_delete(
     assert "Traceback" not in said
 
 
-def test_what_an_operator_gives_up_is_posted_as_an_event(
+def test_a_permanent_error_is_posted_as_an_event(
     notes: Notes, start: Callable[[], Operator]
 ) -> None:
     operator = start()
@@ -213,7 +213,9 @@ def test_what_an_operator_gives_up_is_posted_as_an_event(
     operator.end()
 
 
-def test_an_operator_that_was_away_catches_up(notes: Notes, start: Callable[[], Operator]) -> None:
+def test_an_operator_catches_up_after_a_restart(
+    notes: Notes, start: Callable[[], Operator]
+) -> None:
     notes.create("a", "first")
     operator = start()
     until(lambda: "write" in notes.status("a"))
@@ -222,7 +224,7 @@ def test_an_operator_that_was_away_catches_up(notes: Notes, start: Callable[[], 
     notes.create("b", "other")
     notes.create("c", "third")
     notes.delete("a")
-    assert not notes.is_gone("a")  # its finalizer waits for the operator
+    assert not notes.is_gone("a")  # the finalizer waits for the operator
     operator = start()
     until(lambda: notes.is_gone("a"))
     until(lambda: (notes.copy("b"), notes.copy("c")) == ("other", "third"))

@@ -1,4 +1,4 @@
-"""What the official client builds on its classes: dynamic client, informer, election, YAML."""
+"""The official client's tools: dynamic client, informer, election, YAML."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -45,7 +45,7 @@ def config_map(name: str, **labels: str) -> official.V1ConfigMap:
 
 @pytest.fixture
 def client(api: official.ApiClient, tmp_path: Path) -> dynamic.DynamicClient:
-    """A dynamic client whose discovery is its own: it keeps a file per host otherwise."""
+    """A dynamic client with its own discovery cache; by default all share a file per host."""
     return dynamic.DynamicClient(api, cache_file=str(tmp_path / "discovery.json"))
 
 
@@ -58,7 +58,9 @@ def test_the_dynamic_client_finds_kinds_by_discovery(client: dynamic.DynamicClie
     assert int(client.version["kubernetes"]["major"]) == 1
 
 
-def test_the_dynamic_client_speaks_all_verbs(client: dynamic.DynamicClient, namespace: str) -> None:
+def test_the_dynamic_client_supports_all_verbs(
+    client: dynamic.DynamicClient, namespace: str
+) -> None:
     maps = client.resources.get(api_version="v1", kind="ConfigMap")
     body = {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "a"}, "data": {"k": "1"}}
     made = maps.create(body=body, namespace=namespace)
@@ -152,7 +154,7 @@ def informer(core: official.CoreV1Api, namespace: str) -> Iterator[SharedInforme
     found.stop()
 
 
-def test_their_informer_follows_the_server(
+def test_the_official_informer_follows_the_server(
     informer: SharedInformer, core: official.CoreV1Api, namespace: str
 ) -> None:
     seen: list[tuple[str, str]] = []
@@ -172,7 +174,7 @@ def test_their_informer_follows_the_server(
     assert [item.data for item in informer.cache.list()] == [{"k": "1"}]
 
 
-def test_their_informer_starts_over_after_its_version_is_forgotten(
+def test_the_official_informer_restarts_after_its_version_expired(
     informer: SharedInformer, served: Served, core: official.CoreV1Api, namespace: str
 ) -> None:
     if served.kind != IN_PROCESS:
@@ -183,7 +185,8 @@ def test_their_informer_starts_over_after_its_version_is_forgotten(
     informer.add_event_handler("MODIFIED", lambda obj: watched.append(obj.metadata.name))
     informer.start()
     until(lambda: informer.cache.list_keys() == [f"{namespace}/a"])
-    # Their informer cannot be stopped between its list and its watch: it would watch for ever.
+    # The official informer cannot be stopped between its list and its watch: it would watch
+    # forever.
     core.patch_namespaced_config_map("a", namespace, {"data": {"k": "1"}})
     until(lambda: watched == ["a"])
     informer.stop()
@@ -195,7 +198,7 @@ def test_their_informer_starts_over_after_its_version_is_forgotten(
 
 
 class Candidate:
-    """One that wants the lease, with the official client's election."""
+    """A candidate of the official client's election."""
 
     def __init__(self, name: str, namespace: str) -> None:
         self.leads, self.over, self.stopped = (threading.Event() for _ in range(3))
@@ -215,7 +218,9 @@ class Candidate:
     def _lead(self) -> None:
         self.leads.set()
         self.over.wait()
-        raise RuntimeError("the work is over")  # the only way to make it stop leading
+        raise RuntimeError(
+            "the work is over"
+        )  # the only way to make the official client stop leading
 
     def end(self) -> None:
         self.over.set()
@@ -227,7 +232,7 @@ class Candidate:
 def by_default(
     configuration: official.Configuration,
 ) -> Iterator[Callable[[str, str], Candidate]]:
-    """Make candidates; their lock takes whatever configuration is the default."""
+    """Makes candidates; their lock uses the default configuration."""
     before = official.Configuration.get_default_copy()
     official.Configuration.set_default(configuration)
     made: list[Candidate] = []
@@ -247,7 +252,7 @@ def lease_spec(leases: official.CoordinationV1Api, namespace: str) -> official.V
     return present(leases.read_namespaced_lease("lock", namespace).spec)
 
 
-def test_their_election_moves_on_once_the_leader_has_stopped(
+def test_the_official_election_moves_on_when_the_leader_stops(
     by_default: Callable[[str, str], Candidate], api: official.ApiClient, namespace: str
 ) -> None:
     leases = official.CoordinationV1Api(api)
@@ -265,9 +270,7 @@ def test_their_election_moves_on_once_the_leader_has_stopped(
     second.end()
 
 
-def test_refusals_are_the_exceptions_that_their_helpers_know(
-    core: official.CoreV1Api, namespace: str
-) -> None:
+def test_refusals_are_the_official_exceptions(core: official.CoreV1Api, namespace: str) -> None:
     with pytest.raises(ApiException) as refused:
         core.create_namespaced_config_map(namespace, config_map("No"))
     assert refused.value.status == 422

@@ -88,7 +88,7 @@ def test_an_object_lives_from_create_to_delete(core: official.CoreV1Api, namespa
     changed = core.replace_namespaced_config_map("a", namespace, made)
     assert changed.data == {"k": "2"}
     with pytest.raises(ApiException, match="the object has been modified"):
-        core.replace_namespaced_config_map("a", namespace, made)  # at the version before
+        core.replace_namespaced_config_map("a", namespace, made)  # at the old version
     wrong = official.V1DeleteOptions(preconditions=official.V1Preconditions(uid="another"))
     with pytest.raises(ApiException, match="UID in the precondition"):
         core.delete_namespaced_config_map("a", namespace, body=wrong)
@@ -109,7 +109,7 @@ def test_an_object_lives_from_create_to_delete(core: official.CoreV1Api, namespa
         ),
     ],
 )
-def test_each_sort_of_patch_arrives_as_such(
+def test_each_patch_format_is_sent_as_such(
     core: official.CoreV1Api, namespace: str, content_type: str, body: Any
 ) -> None:
     core.create_namespaced_config_map(namespace, config_map("a", k="1"))
@@ -117,7 +117,7 @@ def test_each_sort_of_patch_arrives_as_such(
     assert patched.data == {"z": "1"}
 
 
-def test_a_patch_without_a_type_is_what_the_client_guesses_from_its_shape(
+def test_the_client_derives_the_format_of_a_patch_from_its_shape(
     core: official.CoreV1Api, namespace: str
 ) -> None:
     core.create_namespaced_config_map(namespace, config_map("a", k="1"))
@@ -150,7 +150,7 @@ def test_pages_make_up_the_whole_list(core: official.CoreV1Api, namespace: str) 
     assert refused.value.status == 400
 
 
-def test_a_watch_goes_on_from_a_version_and_ends_at_its_time(
+def test_a_watch_continues_from_a_version_and_ends_at_its_timeout(
     core: official.CoreV1Api, namespace: str
 ) -> None:
     start = present(core.list_namespaced_config_map(namespace).metadata).resource_version
@@ -170,7 +170,7 @@ def test_a_watch_goes_on_from_a_version_and_ends_at_its_time(
     assert seen == [("ADDED", {"k": "1"}), ("MODIFIED", {"k": "2"}), ("DELETED", {"k": "2"})]
 
 
-def test_a_watch_without_a_version_begins_with_what_is_there(
+def test_a_watch_without_a_version_begins_with_current_objects(
     core: official.CoreV1Api, namespace: str
 ) -> None:
     core.create_namespaced_config_map(namespace, config_map("a"))
@@ -187,7 +187,7 @@ def test_a_watch_without_a_version_begins_with_what_is_there(
     assert seen == ["ADDED", "DELETED"]
 
 
-def test_a_pod_is_evicted_while_its_budget_allows(
+def test_a_pod_is_evicted_if_its_budget_allows_it(
     api: official.ApiClient, core: official.CoreV1Api, namespace: str
 ) -> None:
     policy = official.PolicyV1Api(api)
@@ -276,7 +276,7 @@ def test_a_deletion_waits_for_finalizers(
 
 @pytest.fixture
 def gadgets(api: official.ApiClient) -> Iterator[official.CustomObjectsApi]:
-    """The custom objects' API, with a kind of the tests' own."""
+    """The API of custom objects, with a kind for these tests."""
     definitions = official.ApiextensionsV1Api(api)
     definitions.create_custom_resource_definition(DEFINITION)
     name = DEFINITION["metadata"]["name"]

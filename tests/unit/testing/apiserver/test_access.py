@@ -1,4 +1,4 @@
-"""Users of the in-process server, beyond what the contract compares."""
+"""Users of the in-process server, beyond the contract suite."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,7 +27,7 @@ def cluster_role(name: str, *verbs: str, **labels: str) -> JsonObject:
     }
 
 
-def test_a_role_that_gathers_others_has_their_rules_at_once() -> None:
+def test_an_aggregated_role_has_its_rules_immediately() -> None:
     server = ApiServer()
     selector = {"matchLabels": {"part": "yes"}}
     whole = {**cluster_role("whole"), "rules": []}
@@ -40,7 +40,7 @@ def test_a_role_that_gathers_others_has_their_rules_at_once() -> None:
     assert [rule["verbs"] for rule in found["rules"]] == [["delete"], ["get"]]
 
 
-def test_the_roles_that_every_cluster_has_gather_each_other() -> None:
+def test_the_default_roles_are_aggregated() -> None:
     server = ApiServer(rbac=True)
     rules = {
         name: server.get("clusterroles", name, group=RBAC)["rules"]
@@ -51,7 +51,7 @@ def test_the_roles_that_every_cluster_has_gather_each_other() -> None:
     assert all(rule in rules["admin"] for rule in rules["edit"])
 
 
-def test_a_user_gets_the_rights_of_a_binding_and_loses_them_with_it() -> None:
+def test_a_user_has_the_permissions_of_a_binding_while_it_exists() -> None:
     binding = {
         "apiVersion": f"{RBAC}/v1",
         "kind": "RoleBinding",
@@ -79,8 +79,8 @@ def test_a_user_gets_the_rights_of_a_binding_and_loses_them_with_it() -> None:
         ]
 
 
-def test_a_token_can_be_asked_for_in_protobuf() -> None:
-    """As `kubectl create token` does."""
+def test_a_token_can_be_requested_in_protobuf() -> None:
+    """`kubectl create token` sends it."""
     kind = b"\x0a\x18authentication.k8s.io/v1\x12\x0cTokenRequest"
     body = b"k8s\x00\x0a" + bytes([len(kind)]) + kind + b"\x12\x07\x0a\x00\x12\x03\x20\xd8\x04"
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "r"}}
@@ -101,7 +101,7 @@ def test_users_are_known_with_rbac_only() -> None:
             server.service_account_kubeconfig("default", "robot")
 
 
-def test_a_restart_keeps_who_is_known_and_a_stop_leaves_no_file(tmp_path: Path) -> None:
+def test_a_restart_keeps_users_and_a_stop_leaves_no_file(tmp_path: Path) -> None:
     server = ApiServer(rbac=True)
     with server:
         server.install({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "r"}})
@@ -126,7 +126,7 @@ def test_a_restart_keeps_who_is_known_and_a_stop_leaves_no_file(tmp_path: Path) 
     assert not directory.exists()
 
 
-def test_who_trusts_another_authority_or_has_another_token_does_not_get_in() -> None:
+def test_a_client_with_another_authority_or_token_is_refused() -> None:
     with ApiServer(rbac=True) as server, ApiServer(rbac=True) as other:
         ours, theirs = server.client_config(), other.client_config()
         with (
@@ -140,7 +140,7 @@ def test_who_trusts_another_authority_or_has_another_token_does_not_get_in() -> 
 
 
 @pytest.mark.parametrize("late", [0, 3000])
-def test_a_token_is_good_until_it_expires(late: int) -> None:
+def test_a_token_is_valid_until_it_expires(late: int) -> None:
     store = Store()
     metadata = {"name": "r", "namespace": "default", "uid": "u"}
     account = store.put(BucketId("serviceaccounts", ""), {"metadata": metadata})

@@ -1,4 +1,4 @@
-"""What the server's work costs, in counts and ratios: those are the same on any machine."""
+"""The cost of the server's work, as counts and ratios, which are the same on any machine."""
 
 import asyncio
 import cProfile
@@ -29,10 +29,10 @@ MAPS = BucketId("configmaps", "")
 PATH = "/api/v1/namespaces/default/configmaps"
 GETS, ROUNDS = 100, 5
 MOST = 2.5
-"""So much of a processor a get may take beside what aiohttp takes for any answer."""
+"""How much more CPU time a get may take than any response of aiohttp."""
 
 MOST_TO_LIVE = 10_000
-"""So many functions may be called from the beginning of a server to its end."""
+"""How many functions may be called from the start of a server to its stop."""
 
 
 def config_map(name: str) -> dict[str, Any]:
@@ -42,7 +42,7 @@ def config_map(name: str) -> dict[str, Any]:
 
 @contextmanager
 def calls_of_threads() -> Iterator[Counter[str]]:
-    """Count, by name, the functions that threads call which begin inside."""
+    """Count, by name, the functions called by threads that start in the `with` block."""
     calls: Counter[str] = Counter()
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -57,44 +57,44 @@ def calls_of_threads() -> Iterator[Counter[str]]:
 
 
 def calls_in(work: Any) -> int:
-    """Return how many functions are called meanwhile, in this thread, from the second time on."""
-    work()  # the first time is spent on what is compiled or looked up once
+    """Return how many functions `work` calls in this thread, from its second call on."""
+    work()  # the first call compiles and looks up things once
     profile = cProfile.Profile()
     profile.runcall(work)
     return sum(entry.callcount for entry in profile.getstats())
 
 
 class Connection:
-    """A connection on which somebody says HTTP by hand, at next to no cost."""
+    """A connection with hand-written HTTP, which costs almost nothing."""
 
     def __init__(self, url: str) -> None:
         address = urlsplit(url)
         self._socket = socket.create_connection((address.hostname, address.port), timeout=60)
 
     def ask(self, path: str) -> bytes:
-        """Send a request; return what comes first."""
+        """Send a request; return the first bytes of the response."""
         self._socket.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         return self.read()
 
     def read(self) -> bytes:
-        """Return what has come."""
+        """Return the bytes that have arrived."""
         found = self._socket.recv(1 << 16)
         assert found, "the server has left"
         return found
 
     def read_until(self, last: bytes) -> bytes:
-        """Return all until something has come."""
+        """Return all bytes up to an expected part."""
         found = b""
         while last not in found:
             found += self.read()
         return found
 
     def close(self) -> None:
-        """Leave."""
+        """Close the connection."""
         self._socket.close()
 
 
-def test_an_event_is_encoded_once_however_many_watch_it() -> None:
+def test_an_event_is_encoded_once_for_all_watches() -> None:
     encoded = {}
     for watchers in (1, 50):
         with calls_of_threads() as calls, ApiServer() as server, ExitStack() as open_ones:
@@ -113,14 +113,15 @@ def test_an_event_is_encoded_once_however_many_watch_it() -> None:
     assert encoded == {1: (10, 0), 50: (10, 0)}, "lines, and objects that were encoded anew"
 
 
-def test_a_server_begins_and_ends_within_a_few_thousand_calls() -> None:
+def test_a_server_starts_and_stops_within_a_few_thousand_calls() -> None:
     def live() -> None:
         with ApiServer():
             pass
 
     with calls_of_threads() as calls:
         here = calls_in(live)
-    # 5,100 here, and 240 in each of two threads, when this was written: two milliseconds.
+    # When this was written: 5,100 here, and 240 in each of two threads, which takes two
+    # milliseconds.
     assert here + calls.total() < MOST_TO_LIVE
 
 
@@ -134,7 +135,7 @@ class CountingLoop:
         self.woken += 1
 
 
-def test_a_change_that_nobody_watches_wakes_nobody() -> None:
+def test_a_change_without_watches_does_not_wake_the_loop() -> None:
     loop = CountingLoop()
     notifier = WatchNotifier(loop)  # type: ignore[arg-type]  # as much of a loop as it needs
     notifier.wake(MAPS)
@@ -174,7 +175,7 @@ def test_reading_an_object_costs_the_same_among_ten_and_among_ten_thousand() -> 
 
 @contextmanager
 def bare(body: bytes) -> Iterator[str]:
-    """Serve one answer to all requests, with nothing but aiohttp."""
+    """Serve one response to all requests, with aiohttp alone."""
     loop, ready, stop, ports = asyncio.new_event_loop(), threading.Event(), asyncio.Event(), []
 
     async def answer(_: web.BaseRequest) -> web.Response:
@@ -207,7 +208,7 @@ def processor_time(connection: Connection, path: str) -> float:
     return time.process_time() - began
 
 
-def test_a_get_takes_no_more_than_a_few_times_what_aiohttp_takes_for_any_answer() -> None:
+def test_a_get_costs_at_most_a_few_times_a_plain_aiohttp_response() -> None:
     path = f"{PATH}/map"
     with ApiServer() as server, ExitStack() as stack:
         server.install(config_map("map"))
@@ -218,6 +219,6 @@ def test_a_get_takes_no_more_than_a_few_times_what_aiohttp_takes_for_any_answer(
         theirs = Connection(stack.enter_context(bare(body)))
         stack.callback(theirs.close)
         pairs = [(processor_time(ours, path), processor_time(theirs, path)) for _ in range(ROUNDS)]
-    # The least of each: what other threads of this process spend comes on top of some.
+    # The minimum of each, because other threads of this process add to some of them.
     mine, other = map(min, zip(*pairs, strict=True))
     assert mine / other < MOST

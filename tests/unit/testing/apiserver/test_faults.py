@@ -1,4 +1,4 @@
-"""Faults do what they say, to the requests they name, as often as they say."""
+"""Faults have their effect, on the requests that they name, as often as they say."""
 
 import json
 import re
@@ -47,7 +47,7 @@ def shown(data: bytes) -> list[str]:
     ("code", "reason"),
     [(409, "Conflict"), (410, "Expired"), (429, "TooManyRequests"), (500, "InternalError")],
 )
-def test_a_refusal_happens_as_often_as_it_says(
+def test_a_refusal_happens_the_given_number_of_times(
     server: ApiServer, pool: urllib3.PoolManager, code: int, reason: str
 ) -> None:
     server.faults.add(Fault(verb="get", status=code, times=2, retry_after=3))
@@ -70,7 +70,7 @@ def test_a_refusal_happens_as_often_as_it_says(
         ({"user_agent": "kubectl"}, False),
     ],
 )
-def test_a_fault_hits_what_it_names(
+def test_a_fault_hits_the_matching_requests(
     server: ApiServer, pool: urllib3.PoolManager, pattern: dict[str, Any], hit: bool
 ) -> None:
     server.faults.add(Fault(**pattern, status=503, times=None))
@@ -79,7 +79,7 @@ def test_a_fault_hits_what_it_names(
     assert get(server, pool) == 200
 
 
-def test_a_reset_is_no_answer(server: ApiServer, pool: urllib3.PoolManager) -> None:
+def test_a_reset_sends_no_response(server: ApiServer, pool: urllib3.PoolManager) -> None:
     server.faults.add(Fault(reset=True))
     with pytest.raises(urllib3.exceptions.ProtocolError):
         get(server, pool)
@@ -87,7 +87,7 @@ def test_a_reset_is_no_answer(server: ApiServer, pool: urllib3.PoolManager) -> N
     assert [record.code for record in server.audit] == [0, 200]
 
 
-def test_a_delay_comes_before_the_answer(server: ApiServer, pool: urllib3.PoolManager) -> None:
+def test_a_delay_comes_before_the_response(server: ApiServer, pool: urllib3.PoolManager) -> None:
     server.faults.add(Fault(delay=0.01))
     assert get(server, pool) == 200
 
@@ -152,12 +152,12 @@ def test_watch_faults_leave_other_requests_alone(
     "setting",
     [{"times": 0}, {"delay": -1.0}, {"lag": -1.0}, {"probability": 0.0}, {"probability": 1.1}],
 )
-def test_a_fault_that_makes_no_sense_is_refused(setting: dict[str, Any]) -> None:
+def test_an_invalid_fault_is_refused(setting: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Fault(**setting)
 
 
-def test_a_share_that_makes_no_sense_is_refused(server: ApiServer) -> None:
+def test_an_invalid_rate_is_refused(server: ApiServer) -> None:
     with pytest.raises(ConfigError):
         server.faults.inject_randomly(rate=1.5)
 
@@ -166,7 +166,9 @@ def outcomes(server: ApiServer, pool: urllib3.PoolManager, count: int = 40) -> l
     return [get(server, pool) for _ in range(count)]
 
 
-def test_a_seed_decides_which_requests_suffer(server: ApiServer, pool: urllib3.PoolManager) -> None:
+def test_a_seed_decides_which_requests_are_hit(
+    server: ApiServer, pool: urllib3.PoolManager
+) -> None:
     server.faults.add(Fault(status=500, times=None, probability=0.5))
     server.faults.seed(1)
     first = outcomes(server, pool)
@@ -177,7 +179,7 @@ def test_a_seed_decides_which_requests_suffer(server: ApiServer, pool: urllib3.P
     assert outcomes(server, pool) != first
 
 
-def test_what_one_client_suffers_does_not_depend_on_others(
+def test_the_faults_of_a_client_do_not_depend_on_others(
     server: ApiServer, pool: urllib3.PoolManager
 ) -> None:
     server.faults.add(Fault(status=500, times=None, probability=0.5))
@@ -192,14 +194,14 @@ def test_what_one_client_suffers_does_not_depend_on_others(
     assert beside == alone
 
 
-def test_a_fault_that_is_likely_happens_as_often_as_it_says(
+def test_a_fault_with_a_probability_happens_as_often_as_given(
     server: ApiServer, pool: urllib3.PoolManager
 ) -> None:
     server.faults.add(Fault(status=500, times=3, probability=0.5))
     assert outcomes(server, pool).count(500) == 3
 
 
-def test_shaking_goes_by_its_rate_and_seed_until_it_is_cleared(
+def test_random_faults_follow_rate_and_seed_until_cleared(
     server: ApiServer, pool: urllib3.PoolManager
 ) -> None:
     among = (Fault(status=500), Fault(status=503), Fault(verb="list", status=504))
@@ -218,7 +220,7 @@ def test_a_watch_stalls_within_a_line(server: ApiServer, pool: urllib3.PoolManag
     timeout = urllib3.Timeout(connect=5.0, read=0.2)
     with pool.request("GET", url, preload_content=False, timeout=timeout) as response:
         assert shown(response.readline()) == ["a"]
-        assert response.read1().startswith(b'{"type":"ADDED"')  # and no end of it
+        assert response.read1().startswith(b'{"type":"ADDED"')  # and the line does not end
         with pytest.raises(urllib3.exceptions.ReadTimeoutError):
             response.read1()
 
@@ -234,7 +236,7 @@ def test_a_watch_stalls_within_a_line(server: ApiServer, pool: urllib3.PoolManag
         ("resourceVersion={}&limit=10", False),
     ],
 )
-def test_only_what_a_cache_answers_is_stale(
+def test_only_reads_from_a_cache_are_stale(
     server: ApiServer, pool: urllib3.PoolManager, query: str, stale: bool
 ) -> None:
     server.faults.add(Fault(lag=60.0))
@@ -245,7 +247,7 @@ def test_only_what_a_cache_answers_is_stale(
     assert bool(server.faults.pending) is not stale
 
 
-def test_a_cache_that_lags_knows_no_version_that_it_has_not_seen(
+def test_a_lagging_cache_refuses_a_version_that_it_has_not_seen(
     server: ApiServer, pool: urllib3.PoolManager
 ) -> None:
     server.faults.add(Fault(lag=60.0, times=None))

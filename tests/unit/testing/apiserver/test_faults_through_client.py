@@ -1,4 +1,4 @@
-"""What each fault is to our own client, and to what stands on it."""
+"""The effect of each fault on our own client, and on code that uses it."""
 
 import json
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ def names(server: ApiServer) -> list[str]:
     ],
     ids=str,
 )
-def test_a_write_that_is_refused_has_not_happened(
+def test_a_refused_write_changes_nothing(
     server: ApiServer, maps: ResourceClient[Any], fault: Fault, error: type[ClientError]
 ) -> None:
     server.faults.add(fault)
@@ -105,7 +105,7 @@ def test_a_write_that_is_refused_has_not_happened(
 
 
 @pytest.mark.parametrize(("seconds", "said"), [(0, None), (7, 7.0)])
-def test_a_429_says_when_to_come_back_or_does_not(
+def test_a_429_may_have_a_retry_after(
     server: ApiServer, maps: ResourceClient[Any], seconds: int, said: float | None
 ) -> None:
     server.faults.add(Fault(status=429, retry_after=seconds))
@@ -114,7 +114,7 @@ def test_a_429_says_when_to_come_back_or_does_not(
     assert refused.value.retry_after == said
 
 
-def test_an_answer_that_is_lost_leaves_what_was_done(
+def test_a_request_with_a_lost_response_has_been_done(
     server: ApiServer, maps: ResourceClient[Any]
 ) -> None:
     server.faults.add(Fault(verb="create", lose_answer=True))
@@ -123,7 +123,7 @@ def test_an_answer_that_is_lost_leaves_what_was_done(
     assert names(server) == ["a"]
 
 
-def test_a_delay_is_longer_than_the_deadline_of_a_call(
+def test_a_delay_may_exceed_the_deadline_of_a_call(
     server: ApiServer, maps: ResourceClient[Any]
 ) -> None:
     server.faults.add(Fault(verb="create", delay=LIMIT))
@@ -132,7 +132,7 @@ def test_a_delay_is_longer_than_the_deadline_of_a_call(
     assert names(server) == []
 
 
-def test_a_conflict_is_tried_again(server: ApiServer, maps: ResourceClient[Any]) -> None:
+def test_a_conflict_is_retried(server: ApiServer, maps: ResourceClient[Any]) -> None:
     maps.create(config_map("a"), "default")
     server.faults.add(Fault(verb="update", status=409, times=2))
     retry_on_conflict(lambda: maps.replace("a", config_map("a"), "default"))
@@ -144,7 +144,7 @@ def test_a_watch_that_ends_within_a_line_is_broken(
     server: ApiServer, maps: ResourceClient[Any], fault: Fault
 ) -> None:
     start = maps.list("default").resource_version
-    # Seen to send bookmarks, the server is not given long when it falls silent.
+    # The client has seen bookmarks, so its idle timeout is short now.
     with maps.watch("default", WatchOptions(resource_version=start)) as events:
         assert next(event.type for event in events if event.type == "BOOKMARK")
     for name in "ab":
@@ -167,9 +167,7 @@ def test_a_watch_that_is_refused_with_410_is_expired(
         next(events)
 
 
-def test_a_page_that_is_forgotten_begins_the_list_anew(
-    server: ApiServer, maps: ResourceClient[Any]
-) -> None:
+def test_an_expired_page_restarts_the_list(server: ApiServer, maps: ResourceClient[Any]) -> None:
     for number in range(5):
         maps.create(config_map(f"n{number}"), "default")
     server.faults.add(Fault(expire_continue=True))
@@ -178,7 +176,7 @@ def test_a_page_that_is_forgotten_begins_the_list_anew(
     assert server.faults.pending == ()
 
 
-def test_an_expired_token_comes_with_one_to_go_on_with(
+def test_an_expired_token_comes_with_a_new_one(
     server: ApiServer, client: Client, maps: ResourceClient[Any]
 ) -> None:
     for number in range(3):
@@ -213,9 +211,7 @@ def until_it_holds(informer: SharedInformer[Any], *wanted: str) -> None:
     assert any(holds(informer, *wanted) or nobody.wait(0.02) for _ in range(int(LIMIT / 0.02)))
 
 
-def test_a_stale_list_is_made_good_by_the_watch(
-    server: ApiServer, informer: SharedInformer[Any]
-) -> None:
+def test_a_watch_corrects_a_stale_list(server: ApiServer, informer: SharedInformer[Any]) -> None:
     for name in "ab":
         server.install(config_map(name))
     server.faults.add(Fault(verb="list", lag=60.0))
@@ -232,9 +228,7 @@ def test_a_stale_list_is_made_good_by_the_watch(
     assert server.faults.pending == ()
 
 
-def test_an_eviction_that_is_cut_off_has_used_its_budget_up(
-    server: ApiServer, client: Client
-) -> None:
+def test_an_interrupted_eviction_has_used_its_budget(server: ApiServer, client: Client) -> None:
     server.install(POD, BUDGET)
     server.faults.add(Fault(spend_budget_only=True))
     path, body = "/api/v1/namespaces/default/pods/p/eviction", {"metadata": {"name": "p"}}
@@ -250,7 +244,7 @@ def test_an_eviction_that_is_cut_off_has_used_its_budget_up(
     assert server.get("pods", "p", "default") == pod
 
 
-def test_an_eviction_without_a_budget_loses_nothing_when_it_is_cut_off(
+def test_an_interrupted_eviction_without_a_budget_changes_nothing(
     server: ApiServer, client: Client
 ) -> None:
     server.install(POD)
@@ -265,13 +259,13 @@ def test_an_eviction_without_a_budget_loses_nothing_when_it_is_cut_off(
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_an_informer_survives_what_happens_every_day(
+def test_an_informer_survives_common_faults(
     server: ApiServer, maps: ResourceClient[Any], informer: SharedInformer[Any], seed: int
 ) -> None:
     server.faults.inject_randomly(rate=0.3, seed=seed)
     informer.start()
     for number in range(40):
-        with suppress(ClientError):  # some of the writes are refused, or their answers lost
+        with suppress(ClientError):  # some writes are refused, or their responses are lost
             maps.create(config_map(f"n{number:02}"), "default")
         if number % 3 == 0:
             with suppress(ClientError):
@@ -279,6 +273,6 @@ def test_an_informer_survives_what_happens_every_day(
     until_it_holds(informer, *names(server))
 
 
-def test_each_everyday_fault_can_hit_something() -> None:
+def test_each_common_fault_can_hit_a_request() -> None:
     assert len(set(COMMON_FAULTS)) == len(COMMON_FAULTS)
     assert not [fault for fault in COMMON_FAULTS if fault.lose or fault.stall_after]

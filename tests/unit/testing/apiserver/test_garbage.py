@@ -1,4 +1,4 @@
-"""What goes when something else goes."""
+"""Deletions that follow from others."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -25,10 +25,10 @@ def pool() -> Iterator[urllib3.PoolManager]:
 
 @pytest.fixture
 def until(server: ApiServer) -> Until:
-    """Waits for a state of the store, looking again after every change."""
+    """Waits for a state of the store; checks again after every change."""
     changed = threading.Event()
-    # A listener runs under the store's lock: it must not take one that is held
-    # while the store is read, so it only sets a flag.
+    # The listener runs under the store's lock, so it must not take a lock that a thread may hold
+    # while it reads the store. It only sets a flag.
     server.subscribe(lambda _: changed.set())
 
     def wait(state: Callable[[], bool]) -> None:
@@ -75,7 +75,7 @@ def test_dependents_follow_their_owner(
     assert not exists(server, "configmaps", "child")
 
 
-def test_a_dependent_with_another_owner_stays_and_forgets_the_first(
+def test_a_dependent_with_another_owner_stays_without_the_first(
     server: ApiServer, pool: urllib3.PoolManager, until: Until
 ) -> None:
     server.install(config_map("one"), config_map("two"))
@@ -87,7 +87,7 @@ def test_a_dependent_with_another_owner_stays_and_forgets_the_first(
     )
 
 
-def test_an_object_whose_owner_never_was_goes(server: ApiServer, until: Until) -> None:
+def test_an_object_whose_owner_never_existed_is_deleted(server: ApiServer, until: Until) -> None:
     absent = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "no-such-uid"}
     server.install(config_map("child", absent))
     until(lambda: not exists(server, "configmaps", "child"))
@@ -106,7 +106,7 @@ def test_an_owner_in_another_namespace_is_absent(server: ApiServer, until: Until
     until(lambda: not exists(server, "configmaps", "child", "kube-system"))
 
 
-def test_a_cluster_scoped_owner_counts(
+def test_a_cluster_scoped_owner_is_found(
     server: ApiServer, pool: urllib3.PoolManager, until: Until
 ) -> None:
     server.install({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}})
@@ -117,9 +117,7 @@ def test_a_cluster_scoped_owner_counts(
     until(lambda: not exists(server, "configmaps", "child"))
 
 
-def test_an_owner_of_an_unknown_kind_may_exist_for_all_we_know(
-    server: ApiServer, until: Until
-) -> None:
+def test_an_owner_of_an_unknown_kind_may_exist(server: ApiServer, until: Until) -> None:
     unknown = {"apiVersion": "example.com/v1", "kind": "Thing", "name": "t", "uid": "u"}
     absent = {"apiVersion": "v1", "kind": "ConfigMap", "name": "none", "uid": "no-such-uid"}
     server.install(config_map("kept", unknown), config_map("marker", absent))
@@ -127,7 +125,7 @@ def test_an_owner_of_an_unknown_kind_may_exist_for_all_we_know(
     assert exists(server, "configmaps", "kept")
 
 
-def test_foreground_deletion_takes_the_owner_last(
+def test_foreground_deletion_deletes_the_owner_last(
     server: ApiServer, pool: urllib3.PoolManager, until: Until
 ) -> None:
     order: list[str] = []
@@ -173,7 +171,7 @@ def test_orphans_stay_without_their_owner(
     assert "ownerReferences" not in child["metadata"]
 
 
-def test_a_namespace_takes_its_content_along(
+def test_a_namespace_is_deleted_with_its_contents(
     server: ApiServer, pool: urllib3.PoolManager, until: Until
 ) -> None:
     server.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "ns"}})
@@ -197,7 +195,7 @@ def test_a_namespace_takes_its_content_along(
     until(lambda: not exists(server, "namespaces", "ns", ""))
 
 
-def test_a_definition_takes_its_objects_along(
+def test_a_definition_is_deleted_with_its_objects(
     server: ApiServer, pool: urllib3.PoolManager, until: Until
 ) -> None:
     definition = {

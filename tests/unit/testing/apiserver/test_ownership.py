@@ -1,4 +1,4 @@
-"""Field ownership where no contract case looks: sets by a model, versions, what is installed."""
+"""Field ownership beyond the contract suite: sets by a model, versions, installed objects."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -27,13 +27,13 @@ MODELS = st.sets(st.lists(ELEMENTS, min_size=1, max_size=3).map(tuple), max_size
 
 
 def as_set(model: set[Path]) -> FieldSet:
-    """Build the set of some paths, as plainly as can be."""
+    """Build the set of some paths in the simplest way."""
     found: FieldSet = {}
     for path in sorted(model, key=len):
         node = found
         for element in path[:-1]:
             if element in node and not node[element]:
-                node[element] = {".": {}}  # a member gets something below it
+                node[element] = {".": {}}  # a member gets a part below it
             node = node.setdefault(element, {})
         node[path[-1]] = as_member(node.get(path[-1]))
     return found
@@ -44,7 +44,7 @@ def starts_with_one_of(path: Path, prefixes: set[Path]) -> bool:
 
 
 @given(MODELS, MODELS)
-def test_sets_of_fields_do_what_sets_of_paths_do(one: set[Path], other: set[Path]) -> None:
+def test_sets_of_fields_equal_sets_of_paths(one: set[Path], other: set[Path]) -> None:
     left, right = as_set(one), as_set(other)
     assert set(paths(left)) == one
     assert set(paths(union(left, right))) == one | other
@@ -61,7 +61,7 @@ def test_paths_are_written_as_in_errors() -> None:
     assert path_text(path) == '.spec.ports[port=53,protocol="UDP"].tags[="a"]'
 
 
-# --- over HTTP, where one server has what a contract cannot arrange ----------------------
+# Over HTTP, with settings that the contract suite cannot make
 
 LIST = {"type": "array", "items": {"type": "string"}}
 
@@ -98,7 +98,7 @@ def definition(*versions: str, **names: Any) -> dict[str, Any]:
 
 
 class Boxes:
-    """Applies boxes, and changes what boxes are."""
+    """Applies boxes, and changes the definition of boxes."""
 
     def __init__(self, server: ApiServer) -> None:
         self._server = server
@@ -150,7 +150,7 @@ def boxes(server: ApiServer) -> Iterator[Boxes]:
     boxes.close()
 
 
-def test_fields_of_another_version_are_taken_and_kept_in_its_terms(boxes: Boxes) -> None:
+def test_fields_of_an_entry_stay_in_its_version(boxes: Boxes) -> None:
     assert boxes.apply("v1", "one", size=1, names=["a"]).status == 201
     refused = boxes.apply("v2", "two", size=2)
     assert refused.status == 409
@@ -161,20 +161,20 @@ def test_fields_of_another_version_are_taken_and_kept_in_its_terms(boxes: Boxes)
     }
 
 
-def test_who_applies_in_another_version_has_one_entry_all_the_same(boxes: Boxes) -> None:
+def test_an_applier_in_two_versions_has_one_entry(boxes: Boxes) -> None:
     boxes.apply("v1", "one", size=1, names=["a"])
     assert boxes.apply("v2", "one", size=1).json()["spec"] == {"size": 1}
     assert boxes.managers == {"one": ("example.com/v2", {"f:spec": {"f:size": {}}})}
 
 
-def test_a_manager_in_a_version_that_is_gone_manages_nothing(boxes: Boxes) -> None:
+def test_a_manager_in_a_removed_version_owns_nothing(boxes: Boxes) -> None:
     boxes.apply("v2", "one", size=1)
     boxes.define(definition("v1"))
     assert boxes.apply("v1", "two", size=2).status == 200
     assert [*boxes.managers] == ["two"]
 
 
-def test_a_list_that_became_atomic_is_managed_as_a_whole(server: ApiServer, boxes: Boxes) -> None:
+def test_a_list_that_became_atomic_has_one_owner(server: ApiServer, boxes: Boxes) -> None:
     boxes.define(definition("v1", **{"x-kubernetes-list-type": "set"}))
     boxes.apply("v1", "one", names=["a"])
     assert boxes.managers["one"][1] == {"f:spec": {"f:names": {'v:"a"': {}}}}
@@ -183,9 +183,7 @@ def test_a_list_that_became_atomic_is_managed_as_a_whole(server: ApiServer, boxe
     assert [cause["field"] for cause in reply.json()["details"]["causes"]] == [".spec.names"]
 
 
-def test_what_is_installed_has_no_manager_until_somebody_applies(
-    server: ApiServer, boxes: Boxes
-) -> None:
+def test_an_installed_object_has_no_owners_until_an_apply(server: ApiServer, boxes: Boxes) -> None:
     box = {"apiVersion": "example.com/v1", "kind": "Box", "metadata": {"name": "b"}}
     server.install({**box, "spec": {"size": 1}})
     assert "managedFields" not in server.get("boxes", "b", group="example.com")["metadata"]
@@ -196,7 +194,7 @@ def test_what_is_installed_has_no_manager_until_somebody_applies(
     }
 
 
-def test_objects_are_handed_out_as_plain_json(server: ApiServer, boxes: Boxes) -> None:
+def test_direct_reads_return_plain_json(server: ApiServer, boxes: Boxes) -> None:
     boxes.apply("v1", "one", size=1)
     [listed] = server.list("boxes", group="example.com")
     assert listed == server.get("boxes", "b", group="example.com")

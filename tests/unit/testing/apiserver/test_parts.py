@@ -1,4 +1,4 @@
-"""Small parts by themselves: durations, JSONPath, protobuf, rules, the type tables."""
+"""Small parts: durations, JSONPath, protobuf, rules, type tables."""
 
 from typing import Any
 
@@ -34,7 +34,7 @@ from navarchos.testing.apiserver.types import TYPES
         (10 * 365 * 86400, "10y"),
     ],
 )
-def test_durations_look_like_kubectls(seconds: float, shown: str) -> None:
+def test_durations_have_kubectls_form(seconds: float, shown: str) -> None:
     assert human_duration(seconds) == shown
 
 
@@ -68,7 +68,7 @@ def test_every_field_of_every_type_refers_to_a_type_that_exists() -> None:
             assert reference in TYPES.names()
 
 
-def test_every_kind_has_a_unique_place() -> None:
+def test_every_kind_has_a_unique_path() -> None:
     kinds = builtin_kinds()
     assert len({(k.group, k.version, k.plural) for k in kinds}) == len(kinds)
     assert all("metadata" in k.schema.properties for k in kinds)
@@ -93,7 +93,7 @@ def test_a_protobuf_namespace_is_read() -> None:
     "raw",
     [b"", b"{}", NAMESPACE[:30], b"k8s\x00", NAMESPACE[:19] + b"\xff", NAMESPACE + b"\x2a\x01a"],
 )
-def test_what_is_no_protobuf_is_refused(raw: bytes) -> None:
+def test_an_unreadable_protobuf_is_refused(raw: bytes) -> None:
     with pytest.raises(UnreadableProtobuf):
         decode_protobuf(raw)
 
@@ -127,7 +127,7 @@ def errors(rule: dict[str, Any], value: Any, old: Any = None) -> list[str]:
         "self.name.matches('^a.c$') && self.name.replace('a', 'b') == 'Abc' || true",
     ],
 )
-def test_rules_hold(rule: str) -> None:
+def test_rules_that_are_met_report_nothing(rule: str) -> None:
     value = {
         "name": "abc",
         "namespace": "n",
@@ -139,7 +139,7 @@ def test_rules_hold(rule: str) -> None:
     assert errors({"rule": rule}, value) == []
 
 
-def test_a_broken_rule_says_its_message() -> None:
+def test_a_broken_rule_reports_its_message() -> None:
     broken = {"rule": "self.count > 1", "message": "too few"}
     assert errors(broken, {"count": 1}) == ["<nil>: Invalid value: too few"]
     built = {"rule": "self.count > 1", "messageExpression": "'got ' + string(self.count)"}
@@ -159,7 +159,7 @@ def test_transition_rules_are_for_changes_only() -> None:
     assert "no way back" in errors(rule, {"count": 1}, {"count": 2})[0]
 
 
-def test_a_rule_that_does_not_compile_says_why() -> None:
+def test_a_rule_that_does_not_compile_has_a_reason() -> None:
     assert compile_fault("self.a == 1") == ""
     assert compile_fault("self.a ==") != ""
 
@@ -182,7 +182,7 @@ def test_strategic_patches_retain_the_keys_they_name() -> None:
     assert apply_strategic_patch(target, patch, schema) == {"strategy": {"type": "Recreate"}}
 
 
-def test_strategic_patches_replace_what_says_so() -> None:
+def test_strategic_patches_replace_by_directive() -> None:
     schema = TYPES.schema("core.PodSpec")
     target = {"containers": [{"name": "a"}], "nodeSelector": {"x": "y"}}
     patch = {

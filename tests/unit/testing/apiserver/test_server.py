@@ -1,4 +1,4 @@
-"""The server as an object: life cycle, direct access, history, records."""
+"""The server as an object: lifecycle, direct access, history, audit log."""
 
 import gc
 import json
@@ -56,7 +56,7 @@ def test_start_and_stop_may_be_repeated_and_objects_stay() -> None:
     server.stop()
 
 
-def test_its_thread_has_a_name_and_goes() -> None:
+def test_its_thread_has_a_name_and_ends() -> None:
     before = set(threading.enumerate())  # another test's server may run
     with ApiServer():
         assert {thread.name for thread in set(threading.enumerate()) - before} == {"nav-apiserver"}
@@ -72,7 +72,7 @@ def test_stop_ends_open_watches_properly(server: ApiServer, pool: urllib3.PoolMa
     assert [watch.read() for watch in watches] == [b""] * 5
 
 
-def test_a_port_that_is_taken_is_told_to_the_caller(server: ApiServer) -> None:
+def test_a_port_in_use_raises_an_error(server: ApiServer) -> None:
     port = int(server.url.rpartition(":")[2])
     with pytest.raises(OSError, match=r"(?i)address already in use"):
         ApiServer(port=port).start()
@@ -125,7 +125,9 @@ def test_get_and_list_read_directly(server: ApiServer) -> None:
     assert missing.value.code == 404
 
 
-def test_listeners_hear_every_write_in_order(server: ApiServer, pool: urllib3.PoolManager) -> None:
+def test_listeners_are_called_for_every_write_in_order(
+    server: ApiServer, pool: urllib3.PoolManager
+) -> None:
     heard: list[Change] = []
     unsubscribe = server.subscribe(heard.append)
     server.install(node("n1"))
@@ -147,7 +149,7 @@ def test_listeners_hear_every_write_in_order(server: ApiServer, pool: urllib3.Po
     assert versions == sorted(set(versions))
 
 
-def test_a_listener_may_write_and_is_heard_after_the_change_in_hand(server: ApiServer) -> None:
+def test_a_write_of_a_listener_is_announced_after_the_current_change(server: ApiServer) -> None:
     heard: list[str] = []
 
     def follow(change: Change) -> None:
@@ -200,7 +202,7 @@ def test_requests_are_counted_and_kept(server: ApiServer, pool: urllib3.PoolMana
     assert server.audit[-1] == ("evict", "pods", "eviction", "default", "p", "someone/1", 404)
 
 
-def test_the_version_is_that_of_the_real_server_which_is_imitated(
+def test_the_version_is_that_of_the_recorded_server(
     server: ApiServer, pool: urllib3.PoolManager
 ) -> None:
     found = pool.request("GET", f"{server.url}/version").json()
@@ -291,7 +293,7 @@ def test_writers_on_many_threads_get_distinct_versions(server: ApiServer) -> Non
     assert len(set(versions)) == 80
 
 
-def test_connections_of_the_last_moment_are_closed_with_the_server() -> None:
+def test_late_connections_are_closed_with_the_server() -> None:
     with warnings.catch_warnings(record=True) as left_open:
         warnings.simplefilter("always", ResourceWarning)
         for _ in range(20):

@@ -1,4 +1,4 @@
-"""The versioned store against a model of itself."""
+"""The versioned store, compared with a model."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def thing(namespace: str, name: str, value: int = 0) -> dict[str, Any]:
 
 
 def run(store: Store, operations: list[Write]) -> dict[int, dict[str, int]]:
-    """Carry out writes; `None` deletes. Returns every version's content."""
+    """Carry out writes; `None` deletes. Return the content at every version."""
     model: dict[str, int] = {}
     moments = {store.version: dict(model)}
     for namespace, name, value in operations:
@@ -38,7 +38,7 @@ def run(store: Store, operations: list[Write]) -> dict[int, dict[str, int]]:
 
 
 @given(writes)
-def test_the_content_is_the_models_in_key_order(operations: list[Write]) -> None:
+def test_the_content_equals_the_model_in_key_order(operations: list[Write]) -> None:
     store = Store()
     moments = run(store, operations)
     held = {entry.key: entry.obj["value"] for entry in store.entries(THINGS)}
@@ -73,14 +73,14 @@ def test_the_log_replayed_from_any_version_ends_where_the_store_is(
         assert replayed == moments[store.version]
 
 
-def test_a_namespace_is_not_its_neighbour_with_the_longer_name() -> None:
+def test_a_namespace_differs_from_one_with_a_longer_name() -> None:
     store = Store()
     for namespace in ("a", "a-b", "a0"):
         store.put(THINGS, thing(namespace, "x"))
     assert [entry.key for entry in store.entries(THINGS, "a")] == ["a/x"]
 
 
-def test_an_entry_is_replaced_and_never_changed() -> None:
+def test_an_entry_is_replaced_and_not_changed() -> None:
     store = Store()
     first = store.put(THINGS, thing("", "a", 1))
     raw = first.raw
@@ -88,7 +88,7 @@ def test_an_entry_is_replaced_and_never_changed() -> None:
     assert (first.obj["value"], first.raw) == (1, raw)
 
 
-def test_a_forgotten_version_says_what_is_the_oldest() -> None:
+def test_a_compacted_version_reports_the_oldest() -> None:
     store = Store()
     store.put(THINGS, thing("", "a"))
     old = store.version
@@ -101,14 +101,14 @@ def test_a_forgotten_version_says_what_is_the_oldest() -> None:
         store.entries_at(THINGS, "", old)
 
 
-def test_a_version_that_is_not_there_yet_says_the_current_one() -> None:
+def test_a_version_in_the_future_reports_the_current_one() -> None:
     store = Store()
     with pytest.raises(FutureVersion) as future:
         store.entries_at(THINGS, "", 99)
     assert future.value.current == store.version
 
 
-def test_a_cursor_that_fell_out_of_the_history_is_told() -> None:
+def test_a_cursor_before_the_history_is_compacted() -> None:
     store = Store(history=2)
     cursor = store.cursor(THINGS, store.version)
     for value in range(10):

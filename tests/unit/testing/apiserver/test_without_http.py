@@ -1,4 +1,4 @@
-"""A client is answered alike whether its server listens or has not been started."""
+"""A client gets the same responses from a server that listens and from one that does not."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -47,7 +47,7 @@ def node(name: str) -> dict[str, Any]:
     return {"metadata": {"name": name}}
 
 
-def test_answers_and_the_record_of_them_are_the_same(server: ApiServer, client: Client) -> None:
+def test_responses_and_the_audit_log_are_the_same(server: ApiServer, client: Client) -> None:
     nodes = client.resource(NODES)
     created = nodes.create(node("a"))
     assert nodes.patch("a", {"spec": {"unschedulable": True}})["spec"]["unschedulable"]
@@ -63,20 +63,20 @@ def test_answers_and_the_record_of_them_are_the_same(server: ApiServer, client: 
     assert server.requests_by("someone")["delete"] == 1
 
 
-def test_paths_that_are_no_resource_are_answered_with_their_headers(client: Client) -> None:
+def test_paths_without_a_resource_have_the_same_headers(client: Client) -> None:
     answer = client.raw("GET", "/readyz")
     assert (answer.status, answer.body) == (200, b"ok")
     assert answer.headers["content-type"].startswith("text/plain")
     assert client.raw("GET", "/nowhere").status == 404
 
 
-def test_a_body_may_not_be_too_long(client: Client) -> None:
+def test_a_long_body_is_refused(client: Client) -> None:
     answer = client.raw("POST", "/api/v1/nodes", body=b" " * (3 * 1024 * 1024 + 1))
     assert answer.status == 413
     assert b"RequestEntityTooLarge" in answer.body
 
 
-def test_what_goes_with_an_owner_is_gone(server: ApiServer, client: Client) -> None:
+def test_dependents_are_deleted_with_their_owner(server: ApiServer, client: Client) -> None:
     maps = client.resource(MAPS)
     owner = maps.create(node("owner"), "default")["metadata"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": owner["uid"]}
@@ -85,14 +85,14 @@ def test_what_goes_with_an_owner_is_gone(server: ApiServer, client: Client) -> N
     wait_for("the owned one to go", lambda: not server.list("configmaps", "default"), LIMIT)
 
 
-def test_a_refusal_tells_when_to_come_back(server: ApiServer, client: Client) -> None:
+def test_a_refusal_may_have_a_retry_after(server: ApiServer, client: Client) -> None:
     server.faults.add(Fault(verb="create", status=429, retry_after=7))
     with pytest.raises(TooManyRequests) as refused:
         client.resource(NODES).create(node("a"))
     assert refused.value.retry_after == 7
 
 
-def test_a_connection_that_is_reset_has_done_nothing(server: ApiServer, client: Client) -> None:
+def test_a_reset_connection_has_done_nothing(server: ApiServer, client: Client) -> None:
     server.faults.add(Fault(verb="create", reset=True))
     with pytest.raises(ConnectFailed) as broken:
         client.resource(NODES).create(node("a"))
@@ -101,7 +101,7 @@ def test_a_connection_that_is_reset_has_done_nothing(server: ApiServer, client: 
     assert [record.code for record in server.audit] == [0]
 
 
-def test_an_answer_that_is_lost_was_given(server: ApiServer, client: Client) -> None:
+def test_a_lost_response_is_of_a_request_that_was_served(server: ApiServer, client: Client) -> None:
     server.faults.add(Fault(verb="create", lose_answer=True))
     with pytest.raises(ConnectFailed):
         client.resource(NODES).create(node("a"))
@@ -109,7 +109,7 @@ def test_an_answer_that_is_lost_was_given(server: ApiServer, client: Client) -> 
 
 
 def watched(client: Client, **options: Any) -> Iterator[str]:
-    """Yield the names that a watch tells of, from the beginning on."""
+    """Yield the names in the events of a watch, from the first one."""
     with client.resource(NODES).watch(options=WatchOptions(**options)) as stream:
         for event in stream:
             if event.object is not None:
@@ -125,7 +125,7 @@ def watched(client: Client, **options: Any) -> Iterator[str]:
     ],
     ids=["dropped", "lost", "told twice"],
 )
-def test_a_watch_that_a_fault_ends_properly_has_told(
+def test_a_watch_that_a_fault_ends_properly_returns_its_events(
     server: ApiServer, client: Client, fault: Fault, seen: list[str]
 ) -> None:
     server.install(*({"apiVersion": "v1", "kind": "Node", **node(f"n{n}")} for n in range(4)))
@@ -136,7 +136,7 @@ def test_a_watch_that_a_fault_ends_properly_has_told(
 @pytest.mark.parametrize(
     "fault", [Fault(truncate_after=1), Fault(half_close_after=1)], ids=["cut", "half-closed"]
 )
-def test_a_watch_that_a_fault_breaks_has_told_what_came_before(
+def test_a_watch_that_a_fault_cuts_returns_the_events_before(
     server: ApiServer, client: Client, fault: Fault
 ) -> None:
     server.install(*({"apiVersion": "v1", "kind": "Node", **node(f"n{n}")} for n in range(2)))
@@ -147,7 +147,7 @@ def test_a_watch_that_a_fault_breaks_has_told_what_came_before(
         next(names)
 
 
-def test_a_watch_ends_when_its_time_is_up_and_tells_what_comes_before(
+def test_a_watch_ends_at_its_timeout_with_the_events_before(
     server: ApiServer, client: Client
 ) -> None:
     names = watched(client, timeout_seconds=1)
@@ -175,13 +175,13 @@ def test_a_blocked_watch_is_freed_by_its_token(server: ApiServer, client: Client
     wait_for("the record of the watch", lambda: server.requests["watch"], LIMIT)
 
 
-def test_a_closed_client_asks_nothing_more(client: Client) -> None:
+def test_a_closed_client_sends_no_requests(client: Client) -> None:
     client.close()
     with pytest.raises(Stopped):
         client.resource(NODES).list()
 
 
-def test_users_may_do_what_their_roles_say_without_http_too() -> None:
+def test_roles_apply_without_http_too() -> None:
     pytest.importorskip("cryptography")
     server = ApiServer(rbac=True)
     with server.client() as boss, server.client(user="ann") as ann:
