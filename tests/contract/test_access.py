@@ -48,7 +48,7 @@ def guarded(served: Served) -> Iterator[ApiServer | ControlPlane]:
     elif isinstance(served.server, ControlPlane):
         yield served.server
     else:
-        pytest.skip("users are made by the authority of a server of ours")
+        pytest.skip("this suite can make users only on its own servers")
 
 
 @pytest.fixture

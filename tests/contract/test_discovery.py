@@ -4,7 +4,7 @@ import pytest
 from tests.contract.exchanges import Http
 from tests.contract.objects import GROUP
 
-pytestmark = pytest.mark.unrecorded("what is served is not the same")
+pytestmark = pytest.mark.unrecorded("the servers have different kinds")
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 

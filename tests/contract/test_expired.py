@@ -23,7 +23,7 @@ def maps(http: Http, core: str) -> str:
 def forget(served: Served, http: Http, maps: str) -> Callable[[], None]:
     """Makes all versions before now expire."""
     if served.server is None:
-        pytest.skip("it is somebody else's server, which is not to forget anything")
+        pytest.skip("a server outside this suite must keep its history")
 
     def forget() -> None:
         with http.unrecorded():
@@ -67,7 +67,7 @@ def test_an_expired_version_is_gone_and_its_token_continues_with_current_objects
 
     again = http("GET", maps, limit=1, **{"continue": page}).body["metadata"]["continue"]
     rest = http("GET", maps, limit=2, **{"continue": again})
-    assert names(rest) == "bc", "what is there now, from where the page would have begun"
+    assert names(rest) == "bc", "the current objects, from the beginning of the page"
     last = http("GET", maps, **{"continue": rest.body["metadata"]["continue"]})
     assert names(last) == "d"
 

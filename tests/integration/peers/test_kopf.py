@@ -157,7 +157,7 @@ def notes(api: official.ApiClient, namespace: str) -> Iterator[Notes]:
 def start(served: Served, notes: Notes, tmp_path: Path) -> Iterator[Callable[[], Operator]]:
     """Starts the operator; kills it after the test."""
     if served.server is None:
-        pytest.skip("the server is somebody else's: it writes no kubeconfig")
+        pytest.skip("a server outside this suite writes no kubeconfig")
     kubeconfig = tmp_path / "config"
     served.server.write_kubeconfig(kubeconfig)
     made: list[Operator] = []

@@ -136,7 +136,7 @@ def test_a_manifest_of_several_kinds_is_created(
 
 def test_a_kubeconfig_of_the_server_is_read(served: Served, tmp_path: Path) -> None:
     if served.server is None:
-        pytest.skip("the server is somebody else's: it writes no kubeconfig")
+        pytest.skip("a server outside this suite writes no kubeconfig")
     path = tmp_path / "config"
     served.server.write_kubeconfig(path)
     with config.new_client_from_config(str(path)) as api:

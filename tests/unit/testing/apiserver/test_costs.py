@@ -110,7 +110,7 @@ def test_an_event_is_encoded_once_for_all_watches() -> None:
                 seen = each.read_until(b'"map-9"')
                 assert seen.count(b'"ADDED"') == 10
             encoded[watchers] = calls["_event_line"], calls["encode"]
-    assert encoded == {1: (10, 0), 50: (10, 0)}, "lines, and objects that were encoded anew"
+    assert encoded == {1: (10, 0), 50: (10, 0)}, "lines, and objects that were encoded again"
 
 
 def test_a_server_starts_and_stops_within_a_few_thousand_calls() -> None:

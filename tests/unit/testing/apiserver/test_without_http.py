@@ -123,7 +123,7 @@ def watched(client: Client, **options: Any) -> Iterator[str]:
         (Fault(lose=2, drop_after=4), ["n0", "n2", "n3"]),
         (Fault(duplicate=2, drop_after=3), ["n0", "n1", "n1", "n2"]),
     ],
-    ids=["dropped", "lost", "told twice"],
+    ids=["dropped", "lost", "reported twice"],
 )
 def test_a_watch_that_a_fault_ends_properly_returns_its_events(
     server: ApiServer, client: Client, fault: Fault, seen: list[str]
