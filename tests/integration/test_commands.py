@@ -5,9 +5,9 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
+from tests.integration.conftest import CommandLine, Finished
 
 from navarchos.operator.api.v1alpha1.definitions import manifests
 from navarchos.operator.names import RESUME_ANNOTATION
@@ -19,17 +19,6 @@ kind: NodeRollout
 metadata: {generateName: rollout-}
 spec: {nodeSelectors: [{matchAll: true}]}
 """
-
-
-class Finished(Protocol):
-    status: int
-    stdout: str
-    stderr: str
-    result: dict[str, Any]
-
-
-class CommandLine(Protocol):
-    def run(self, *arguments: str, timeout: float = ...) -> Finished: ...
 
 
 Manifest = Callable[[str], str]

@@ -8,9 +8,9 @@ import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
 
 import pytest
+from tests.integration.conftest import CommandLine
 
 HEAD = """
 apiVersion: navarchos.pusher.com/v1alpha1
@@ -22,18 +22,6 @@ ALL_NODES = HEAD + "  nodeSelectors: [{matchAll: true}]\n"
 SMALL = ("--nodes", "6", "--pods-per-node", "3", "--speed", "100", "-o", "json")
 
 Manifest = Callable[[str], str]
-
-
-class Finished(Protocol):
-    status: int
-    stdout: str
-    stderr: str
-    result: dict[str, Any]
-
-
-class CommandLine(Protocol):
-    def run(self, *arguments: str, timeout: float = ...) -> Finished: ...
-    def start(self, *arguments: str) -> "subprocess.Popen[str]": ...
 
 
 def test_the_bundled_example_completes_in_the_order_of_priorities(

@@ -75,7 +75,7 @@ def _lines(rollout: PredictedRollout) -> Iterable[str]:
     yield from _findings(rollout.findings)
     for node in rollout.nodes:
         pods = node.pods
-        counts = [f"{pods.evict} pods to evict", f"{pods.ignore} to leave"]
+        counts = [f"{pods.evict} pods to evict", f"{pods.ignore} ignored"]
         counts += [f"{pods.wait} terminating"] if pods.wait else []
         counts += [f"{pods.refuse} refused"] if pods.refuse else []
         head = f"{node.order:>4}  {node.name}  priority {node.priority}  {node.starts}"

@@ -4,26 +4,15 @@ import json
 import os
 import signal
 import subprocess
-from typing import Any, Protocol
+from typing import Any
 
 import pytest
 from tests.cases import manifests
 from tests.cases.case import Case
 from tests.cases.waiting import wait_for
+from tests.integration.conftest import CommandLine, Finished
 
 pytestmark = pytest.mark.timeout(240)
-
-
-class Finished(Protocol):
-    status: int
-    stdout: str
-    stderr: str
-    result: dict[str, Any]
-
-
-class CommandLine(Protocol):
-    def run(self, *arguments: str, timeout: float = ...) -> Finished: ...
-    def start(self, *arguments: str) -> "subprocess.Popen[str]": ...
 
 
 class Terminal:
