@@ -1,4 +1,4 @@
-"""OperatorClients of the operator, built from the few facts that a test is about."""
+"""Objects of the operator for tests, and both reconcilers on an in-process API server."""
 
 import threading
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ from navarchos.testing.apiserver import ApiServer
 
 
 class Make:
-    """Builds objects as a server would have stored them. Times are whole seconds."""
+    """Builds objects as an API server stores them. Times are whole seconds."""
 
     now = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 
@@ -192,7 +192,7 @@ class Make:
 
 @pytest.fixture(scope="session")
 def make() -> Make:
-    """Builds objects; it has no state, so one serves all tests."""
+    """Return the builder of objects; it has no state."""
     return Make()
 
 
@@ -203,18 +203,20 @@ K = TypeVar("K", bound=Object)
 
 
 class Killed(BaseException):
-    """The process is gone: no handler sees this."""
+    """The process was killed. No `except Exception` catches this."""
 
 
 class DyingTransport:
-    """Passes requests on, and kills the process right after so many writes were made."""
+    """Forwards requests, and kills the process right after a number of writes."""
 
     def __init__(self, inner: Transport) -> None:
         self._inner = inner
         self.armed = False
         self.writes_left = 0
         self.targets: list[str] = []
-        self.together: threading.Barrier | None = None  # creations meet there before they go
+        self.together: threading.Barrier | None = (
+            None  # POST requests meet here before they are sent
+        )
 
     def send(self, request: HttpRequest) -> Response:
         self.targets.append(request.target)
@@ -233,9 +235,9 @@ class DyingTransport:
 
 
 class Operator:
-    """Both reconcilers over HTTP against a server, driven by the test instead of queues.
+    """Both reconcilers over HTTP, called by the test instead of by queues.
 
-    The test plays the drain controller.
+    The test acts as the drain controller.
     """
 
     def __init__(self, server: ApiServer, clock: ManualClock) -> None:
@@ -248,11 +250,11 @@ class Operator:
         self.drain_controller = Client(config)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
-        self.recheck_after: float | None = None  # as admission said the last time
+        self.recheck_after: float | None = None  # the last result of admission
         self.begin()
 
     def begin(self) -> None:
-        """Start with empty caches, as a process that has just become the leader."""
+        """Start with empty caches, like a process that has just become the leader."""
         self.factory = InformerFactory(self.client, kinds=KINDS)
         self.clients = operator_clients(self)
         pending = self.factory.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
@@ -293,7 +295,7 @@ class Operator:
         return CachedClient(self.client.resource(resource), self.factory.informer(resource))
 
     def restart(self) -> None:
-        """Lose everything that is not in the API."""
+        """Start again without any state that is not in the API."""
         assert self.factory.shutdown(NO_TIME)
         self.begin()
 
@@ -304,7 +306,7 @@ class Operator:
         self.drain_controller.close()
 
     def see(self) -> None:
-        """Wait until the caches show what the test has done."""
+        """Wait until the caches contain all writes of the test."""
         for informer in self.informers:
             assert informer.catch_up(NO_TIME)
 
@@ -320,7 +322,7 @@ class Operator:
         raise AssertionError("not settled after 50 rounds")
 
     def settle_in_time(self) -> None:
-        """Settle, and let everything be written that may wait."""
+        """Settle, and wait until all deferred writes are done."""
         self.settle()
         self.clock.advance(MAX_DELAY)
         self.settle()
@@ -331,10 +333,10 @@ class Operator:
         self.recheck_after = self.replacements.reconcile(ADMISSION).requeue_after
         for replacement in self.clients.replacements.list():
             self.replacements.reconcile(Request("", replacement.metadata.name))
-        self._let_deleted_drains_go()
+        self._remove_finalizers()
 
-    def _let_deleted_drains_go(self) -> None:
-        """Do what the drain controller does when it has given a node back."""
+    def _remove_finalizers(self) -> None:
+        """Remove the finalizer, as the drain controller does after it has uncordoned the node."""
         drains = self.drain_controller.resource(NODE_DRAINS)
         for drain in drains.list().items:
             if drain.metadata.deletion_timestamp is None:
@@ -343,7 +345,7 @@ class Operator:
             if len(left) < len(drain.metadata.finalizers):
                 drains.patch(drain.metadata.name, {"metadata": {"finalizers": left}})
 
-    # The cluster, as the test makes and sees it
+    # The cluster, as the test changes and reads it
 
     def add_node(self, name: str, **labels: str) -> None:
         self.server.install(
@@ -360,7 +362,7 @@ class Operator:
         self.client.resource(NODE_REPLACEMENTS).create({"metadata": {"name": name}, "spec": spec})
 
     def begin_with_many(self, count: int) -> None:
-        """Have a rollout of so many nodes, all of whose children exist."""
+        """Create a rollout of this many nodes, with all of its children."""
         for number in range(count):
             self.add_node(f"n{number:03}")
         self.add_rollout(nodeSelectors=[{"matchAll": True}])
@@ -395,7 +397,7 @@ class Operator:
         return {r.metadata.name: r.status.current for r in found}
 
     def settle_or_die(self) -> bool:
-        """Settle; a process that dies doing so is started again. Return whether it lived."""
+        """Settle, and restart a process that is killed meanwhile; return whether it survived."""
         self.transport.armed = True
         try:
             self.settle()
@@ -409,12 +411,12 @@ class Operator:
         return True
 
     def play(self, drain: str, phase: DrainPhase, **status: Any) -> None:
-        """Do what the drain controller would do next, then let the operator react."""
+        """Write what the drain controller would write next, then settle."""
         self.report(drain, phase, **status)
         self.settle()
 
     def report(self, drain: str, phase: DrainPhase, **status: Any) -> None:
-        """Do what the drain controller would do next."""
+        """Write what the drain controller would write next."""
         condition = {
             "type": "NodeCordoned",
             "status": "True",
@@ -432,13 +434,13 @@ class Operator:
         self.client.resource(NODE_DRAINS).patch(drain, {"status": body}, subresource="status")
 
     def finish(self, drain: str) -> None:
-        """Let a drain run to its good end."""
+        """Complete a drain."""
         self.play(drain, DrainPhase.DRAINING)
         self.clock.advance(1.0)
         self.play(drain, DrainPhase.COMPLETED)
 
     def fail(self, drain: str, reason: str = "Timeout") -> None:
-        """Let a drain run to its bad end."""
+        """Fail a drain."""
         self.play(drain, DrainPhase.DRAINING)
         self.clock.advance(1.0)
         self.play(drain, DrainPhase.FAILED, reason=reason, message="2 pods are left")
@@ -465,14 +467,14 @@ def definitions() -> list[Any]:
 
 @pytest.fixture
 def server(definitions: list[Any]) -> Iterator[ApiServer]:
-    """An API server that knows the operator's kinds."""
+    """An API server with the operator's kinds."""
     with ApiServer(crds=definitions, bookmark_interval=0.02) as server:
         yield server
 
 
 @pytest.fixture
 def operator(server: ApiServer) -> Iterator[Operator]:
-    """Rollouts and replacements, driven by the test."""
+    """The reconcilers of rollouts and replacements."""
     operator = Operator(server, ManualClock(Make.now))
     yield operator
     operator.close()

@@ -1,4 +1,4 @@
-"""What the operator's caches keep of a finished node."""
+"""The parts of a finished node that the operator's caches keep."""
 
 import sys
 from typing import Any
@@ -24,7 +24,7 @@ PODS = ["default/web-1", "default/web-2"]
 
 
 def report(pods: int) -> dict[str, Any]:
-    """Return what a status says of the pods of a node, which belong to ten workloads."""
+    """Return the status fields about the pods of a node, which belong to ten workloads."""
     names = [f"default/web-{number:05}" for number in range(pods)]
     return {
         "nodePods": names,
@@ -57,7 +57,7 @@ def finished_drain(pods: int, *, keeps_cordon: bool = True, owned: bool = True) 
 
 
 def size(obj: object, seen: set[int] | None = None) -> int:
-    """Return the bytes that an object takes with everything it holds."""
+    """Return the size of an object and of all objects that it refers to, in bytes."""
     seen = set() if seen is None else seen
     if id(obj) in seen:
         return 0
@@ -73,44 +73,44 @@ def size(obj: object, seen: set[int] | None = None) -> int:
 
 
 @pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
-def test_a_finished_replacement_costs_the_same_however_many_pods_it_moved(
+def test_the_memory_of_a_finished_replacement_does_not_depend_on_its_pods(
     make: Make, step: Step
 ) -> None:
     few, many = (finished_replacement(make, pods, step) for pods in (3, 300))
-    assert size(many) > 10 * size(few), "or this measures nothing"
+    assert size(many) > 10 * size(few), "otherwise the comparison below means nothing"
     assert size(strip_replacement(many)) == size(strip_replacement(few))
 
 
-def test_the_owners_of_moved_pods_are_held_once_for_all_finished_replacements(make: Make) -> None:
+def test_equal_owners_of_finished_replacements_are_one_object(make: Make) -> None:
     kept = [strip_replacement(finished_replacement(make, 3)) for _ in range(2)]
-    assert len(kept[0].status.evicted_owners) == 10, "admission asks for them"
+    assert len(kept[0].status.evicted_owners) == 10, "admission reads them"
     first, second = (replacement.status.evicted_owners for replacement in kept)
     assert all(one is other for one, other in zip(first, second, strict=True))
 
 
-def test_a_settled_drain_costs_the_same_however_many_pods_it_moved() -> None:
+def test_the_memory_of_a_stripped_drain_does_not_depend_on_its_pods() -> None:
     few, many = finished_drain(3), finished_drain(300)
-    assert size(many) > 10 * size(few), "or this measures nothing"
-    assert size(strip_drain(many)) <= size(strip_drain(few)) + 16, "but for the counts"
+    assert size(many) > 10 * size(few), "otherwise the comparison below means nothing"
+    assert size(strip_drain(many)) <= size(strip_drain(few)) + 16, "except for the counts"
     assert strip_drain(many).status.evicted == 300
 
 
 @pytest.mark.parametrize(
     "step", [step for step in Step if step not in {Step.DONE, Step.FAILED}], ids=str
 )
-def test_a_replacement_on_its_way_is_kept_as_it_is(make: Make, step: Step) -> None:
+def test_a_replacement_in_flight_is_not_stripped(make: Make, step: Step) -> None:
     replacement = finished_replacement(make, 3, step)
     assert strip_replacement(replacement) is replacement
 
 
-def test_a_drain_keeps_its_report_until_its_replacement_has_taken_it_over() -> None:
+def test_a_drain_keeps_its_report_until_its_replacement_has_stored_it() -> None:
     drain = finished_drain(3, keeps_cordon=False)
     assert strip_drain(drain) is drain
     by_hand = finished_drain(3, keeps_cordon=False, owned=False)
-    assert strip_drain(by_hand).status.node_pods == (), "nobody takes anything over"
+    assert strip_drain(by_hand).status.node_pods == (), "no replacement needs its report"
 
 
-def test_a_node_costs_the_same_whatever_others_write_about_it() -> None:
+def test_the_memory_of_a_node_does_not_depend_on_foreign_annotations() -> None:
     notes = {CORDONED_BY_ANNOTATION: "roll-a/uid"}
     plain = Node(metadata=ObjectMeta(name="a", annotations=notes))
     noted = Node(metadata=ObjectMeta(name="a", annotations={**notes, "cni/state": "x" * 4096}))
@@ -125,7 +125,7 @@ def test_the_whole_report_is_stored_after_a_crash_between_its_two_writes(
     operator.settle()
     operator.play("mine", DrainPhase.DRAINING, nodePods=PODS)
     operator.report("mine", DrainPhase.COMPLETED, nodePods=PODS, evictedPods=PODS)
-    # What the process did that died before it wrote the replacement's status.
+    # The last write of a process that was killed before it wrote the replacement's status.
     drains = operator.client.resource(NODE_DRAINS)
     drains.patch("mine", {"spec": {"uncordonOnDelete": False}})
     operator.restart()
@@ -139,7 +139,7 @@ def test_the_whole_report_is_stored_after_a_crash_between_its_two_writes(
     assert (list(status.node_pods), list(status.evicted_pods)) == (PODS, PODS)
 
 
-def test_a_resumed_replacement_shows_the_pods_of_its_new_attempt_and_no_others(
+def test_a_resumed_replacement_lists_only_the_pods_of_its_new_attempt(
     operator: Operator,
 ) -> None:
     operator.add_node("a")

@@ -1,4 +1,4 @@
-"""The process dies after any single write, and the next one ends in the same state."""
+"""A process that is killed after any write: the next process ends in the same state."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ def run(operator: Operator, rollout: str, *, dies_after: int) -> bool:
     """Run a rollout of two nodes, the first of which fails once.
 
     Returns:
-        Whether the process lived through it.
+        Whether the process survived.
     """
     for node in ("a", "b"):
         operator.add_node(f"{rollout}-{node}")
@@ -59,4 +59,4 @@ def test_a_crash_after_any_write_changes_nothing_in_the_end(operator: Operator) 
         }, f"killed after write {writes}"
         operator.client.resource(operator.clients.rollouts.resource).delete(name)
         operator.settle()
-    assert writes > 20, "the test must have gone through every write of a rollout"
+    assert writes > 20, "the test did not reach the last write of the rollout"

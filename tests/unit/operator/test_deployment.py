@@ -1,4 +1,4 @@
-"""What `config/deploy` installs: as published where it was, and no right too many."""
+"""The manifests of `config/deploy`: compatible with those of 2019, with minimal permissions."""
 
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,7 @@ def test_checked_in_files_are_what_the_declarations_say() -> None:
 
 @pytest.mark.rule("OP-62")
 @pytest.mark.rule("MG-16")
-def test_rights_for_secure_metrics_lie_apart_and_are_not_granted_by_the_rest() -> None:
+def test_permissions_for_secure_metrics_are_in_separate_manifests() -> None:
     found = CHECKED_IN.parent / "secure-metrics"
     result = CliRunner().invoke(command, ["--metrics-secure", "--check", str(found)])
     assert (result.output, result.exit_code) == ("", 0)
@@ -74,7 +74,7 @@ def test_no_role_has_a_wildcard(manifest: Any) -> None:
 
 @pytest.mark.rule("OP-62")
 @pytest.mark.parametrize("manifest", ROLES, ids=name_of)
-def test_no_right_is_granted_twice(manifest: Any) -> None:
+def test_no_permission_is_granted_twice(manifest: Any) -> None:
     everywhere = grants(next(m for m in ROLES if m["kind"] == "ClusterRole"))
     found = grants(manifest)
     assert len(found) == len(set(found))
@@ -83,7 +83,7 @@ def test_no_right_is_granted_twice(manifest: Any) -> None:
 
 
 @pytest.mark.rule("N-16")
-def test_what_the_published_role_lacked_is_granted() -> None:
+def test_permissions_that_the_published_role_lacked_are_granted() -> None:
     found = {grant for manifest in ROLES for grant in grants(manifest)}
     assert ("events.k8s.io", "events", "create") in found
     assert ("", "pods", "delete") in found
@@ -91,7 +91,7 @@ def test_what_the_published_role_lacked_is_granted() -> None:
     assert ("navarchos.pusher.com", "nodereplacements/finalizers", "update") in found
 
 
-def test_only_its_own_lease_is_changed_and_only_where_it_is() -> None:
+def test_the_manager_may_change_its_own_lease_only() -> None:
     found = [
         (manifest["metadata"].get("namespace"), rule["verbs"], rule.get("resourceNames"))
         for manifest in ROLES
@@ -105,8 +105,8 @@ def test_only_its_own_lease_is_changed_and_only_where_it_is() -> None:
 
 
 @pytest.mark.rule("N-25")
-def test_the_lock_is_a_lease_and_the_definitions_are_of_the_api_that_is_served() -> None:
-    """The release of 2019 locked a ConfigMap, and its definitions were v1beta1."""
+def test_the_lock_is_a_lease_and_the_crds_are_of_version_v1() -> None:
+    """The release of 2019 used a ConfigMap as its lock, and CustomResourceDefinitions v1beta1."""
     resources = {resource for _, resource, _ in (g for m in ROLES for g in grants(m))}
     assert "leases" in resources
     assert not resources & {"configmaps", "endpoints"}
@@ -114,7 +114,7 @@ def test_the_lock_is_a_lease_and_the_definitions_are_of_the_api_that_is_served()
 
 
 @pytest.mark.rule("N-25")
-def test_the_image_is_bound_to_no_architecture() -> None:
+def test_the_image_is_not_bound_to_an_architecture() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     lines = [line for line in text.splitlines() if not line.startswith("#")]
     bases = [line for line in lines if line.startswith("FROM")]
@@ -154,7 +154,7 @@ def test_the_manager_understands_its_arguments() -> None:
     assert context.params["sync_period"] == 300.0
 
 
-def test_probes_and_scrapes_go_where_the_manager_listens() -> None:
+def test_probes_and_scrapes_use_the_ports_of_the_manager() -> None:
     ports = {port["name"]: port["containerPort"] for port in CONTAINER["ports"]}
     context = manager.make_context("manager", list(CONTAINER["args"]))
     assert context.params["metrics_addr"] == f":{ports['metrics']}"
@@ -164,7 +164,7 @@ def test_probes_and_scrapes_go_where_the_manager_listens() -> None:
         assert CONTAINER[probe]["httpGet"] == {"path": path, "port": "health"}
 
 
-def test_the_kubelet_waits_for_longer_than_the_manager_takes_to_end() -> None:
+def test_the_grace_period_is_longer_than_the_shutdown_of_the_manager() -> None:
     assert POD["spec"]["terminationGracePeriodSeconds"] > ManagerOptions().graceful_shutdown_timeout
 
 
@@ -181,17 +181,17 @@ def test_the_image_runs_as_the_user_that_the_pod_names() -> None:
     dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     user = POD["spec"]["securityContext"]["runAsUser"]
     assert f"\nUSER {user}:{user}\n" in dockerfile
-    # The Deployment has flags only, as the published one: the image adds the command.
+    # The Deployment has only flags, as in 2019; the image adds the command.
     assert '\nENTRYPOINT ["navarchos", "manager"]\n' in dockerfile
 
 
-def test_a_drained_node_takes_one_pod_of_the_manager_at_a_time() -> None:
+def test_the_budget_allows_one_disruption_of_the_manager() -> None:
     budget = next(m for m in MANIFESTS if m["kind"] == "PodDisruptionBudget")
     assert budget["spec"]["maxUnavailable"] == 1
     assert budget["spec"]["selector"] == DEPLOYMENT["spec"]["selector"]
 
 
-def test_an_api_server_takes_every_manifest_in_the_order_of_the_files() -> None:
+def test_an_api_server_accepts_every_manifest_in_the_order_of_the_files() -> None:
     documents = [
         document
         for _, text in sorted(to_files(manifests()).items())
@@ -207,8 +207,8 @@ def test_all_manifests_are_printed_as_one_stream() -> None:
     assert list(yaml.safe_load_all(result.output)) == MANIFESTS
 
 
-def test_a_check_fails_on_what_differs_is_missing_or_is_a_stranger(tmp_path: Path) -> None:
-    """`kubectl create -f DIR` would take a stranger as well."""
+def test_a_check_fails_on_different_missing_and_unexpected_files(tmp_path: Path) -> None:
+    """`kubectl create -f DIR` would create the objects of an unexpected file too."""
     assert CliRunner().invoke(command, ["--output", str(tmp_path)]).exit_code == 0
     (tmp_path / "role.yaml").write_text("rules: []\n")
     (tmp_path / "rb.yaml").unlink()

@@ -1,6 +1,6 @@
-"""How rollouts end when nodes do not go as they should; the test plays the drains.
+"""How rollouts end when nodes cannot be drained. The test acts as the drain controller.
 
-Time is virtual: what is compared are seconds of the operator's own clock.
+Time is virtual: durations are seconds of the operator's clock.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from navarchos.operator.api.v1alpha1 import DrainPhase, RolloutPhase, Step
 from navarchos.runtime.conditions import find_condition
 
 DRAIN: Final = 30.0
-"""Seconds that a node takes to be drained."""
+"""Seconds that the drain of a node takes."""
 
 HOUR: Final = 3600.0
 DAY: Final = 24 * HOUR
@@ -25,12 +25,12 @@ TOTAL: Final = runs(20, at_most=100)
 
 
 class Drains:
-    """Plays all drains of a rollout at once: each ends a time after it began.
+    """Acts as the drain controller for all drains of a rollout: each drain ends after some time.
 
     Args:
-        operator: Makes them.
-        stalled: Nodes with a pod that does not go.
-        timeout: Seconds after which one of those is given up; `None` for never.
+        operator: Creates the drains.
+        stalled: Nodes with a pod that cannot be evicted.
+        timeout: Seconds after which the drain of such a node fails; `None` for never.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Drains:
         self.started: list[tuple[float, str]] = []
 
     def run(self, rollout: str) -> None:
-        """Let time pass until the rollout is over, or only held nodes are left of it."""
+        """Advance the time until the rollout has ended, or only nodes on hold remain."""
         self._settle()
         while self._operator.rollout(rollout).status.phase is RolloutPhase.IN_PROGRESS:
             self._begin_new()
@@ -85,7 +85,7 @@ class Drains:
             self._operator.report(name, DrainPhase.COMPLETED, remaining=0)
 
     def _settle(self) -> None:
-        # What ends, what is given back, what starts in its place, and its drain.
+        # One round each for the end of a drain, its release, the next start, and its drain.
         for _ in range(3):
             self._operator.see()
             self._operator.round()
@@ -93,7 +93,7 @@ class Drains:
 
 
 def finished_within(operator: Operator, rollout: str, nodes: frozenset[str]) -> float:
-    """Return the seconds from the start of a rollout until the last of the nodes was done."""
+    """Return the seconds from the start of a rollout until the last of these nodes was done."""
     begin = operator.rollout(rollout).status.start_timestamp
     assert begin is not None
     ends = [
@@ -109,19 +109,19 @@ def finished_within(operator: Operator, rollout: str, nodes: frozenset[str]) -> 
 
 @dataclass(frozen=True)
 class Played:
-    """A rollout of which one node in twenty cannot be drained, beside one without those."""
+    """A rollout in which one of twenty nodes cannot be drained, and one without such nodes."""
 
     others: frozenset[str]
     stalled: frozenset[str]
     took: float
-    """Seconds until the others were done."""
+    """Seconds until the other nodes were done."""
     clean: float
-    """Seconds until as many were in the rollout in which all could be drained."""
+    """Seconds until as many nodes were done in the rollout without such nodes."""
     started: list[tuple[float, str]]
 
 
 def played(operator: Operator, *, timeout: float | None, **drain: Any) -> Played:
-    """Play both rollouts; those that cannot be drained are tried early, as their names say."""
+    """Run both rollouts. By their names, the nodes that cannot be drained start early."""
     nodes = [f"n{number:02}" for number in range(TOTAL)]
     stalled = frozenset(nodes[1 : TOTAL // 2 : 10])
     others = frozenset(nodes) - stalled
@@ -149,10 +149,10 @@ def played(operator: Operator, *, timeout: float | None, **drain: Any) -> Played
 @pytest.mark.rule("OP-25")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("timeout", [2 * DRAIN, 30 * DRAIN, 0.5 * DAY])
-def test_one_node_of_twenty_that_cannot_be_drained_costs_the_others_a_tenth_of_their_time(
+def test_one_of_twenty_nodes_that_cannot_be_drained_delays_the_others_by_a_tenth(
     operator: Operator, timeout: float
 ) -> None:
-    """However long it is tried, and once more when all others are done."""
+    """With a long timeout, and with a retry after all other nodes."""
     end = played(operator, timeout=timeout, timeoutSeconds=int(timeout))
     status = operator.rollout("hard").status
     assert status.phase is RolloutPhase.COMPLETED
@@ -163,11 +163,11 @@ def test_one_node_of_twenty_that_cannot_be_drained_costs_the_others_a_tenth_of_t
     again = [(at, node) for at, node in end.started if first.setdefault(node, at) != at]
     assert first.keys() == end.others | end.stalled
     assert sorted(node for _, node in again) == sorted(end.stalled)
-    assert min(at for at, _ in again) >= max(first.values()), "once all others had their turn"
+    assert min(at for at, _ in again) >= max(first.values()), "after all other nodes"
 
 
 @pytest.mark.timeout(600)
-def test_nodes_on_hold_cost_the_others_a_tenth_of_their_time_and_are_shown_as_stuck(
+def test_nodes_on_hold_delay_the_others_by_a_tenth_and_are_shown_as_stalled(
     operator: Operator,
 ) -> None:
     end = played(operator, timeout=None, timeoutSeconds=int(DRAIN), onTimeout="Hold")
@@ -197,7 +197,7 @@ def pending_pod(operator: Operator, name: str, owner: dict[str, Any]) -> None:
 
 
 def replica_set(operator: Operator) -> tuple[dict[str, Any], list[dict[str, str]]]:
-    """Create one; return it as the owner of a pod, and as a drain reports it."""
+    """Create a ReplicaSet; return it as the owner of a pod, and as a drain reports it."""
     operator.server.install(
         {
             "apiVersion": "apps/v1",
@@ -219,10 +219,10 @@ def replica_set(operator: Operator) -> tuple[dict[str, Any], list[dict[str, str]
 
 @pytest.mark.rule("OP-08")
 @pytest.mark.rule("N-13")
-def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rollout_halts(
+def test_without_capacity_for_evicted_pods_only_the_first_batch_is_drained(
     operator: Operator,
 ) -> None:
-    """What ran on the drained nodes runs nowhere: no further node may lose its pods."""
+    """The evicted pods run nowhere, so the pods of no further node may be evicted."""
     for name in "abcdef":
         operator.add_node(name)
     owner, evicted = replica_set(operator)
@@ -243,10 +243,10 @@ def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rol
     halted = find_condition(status.conditions, "Halted")
     assert halted is not None
     assert "consecutive attempts failed" in halted.message
-    assert operator.drains() == ["roll-a", "roll-b"], "nothing beyond the batch was touched"
+    assert operator.drains() == ["roll-a", "roll-b"], "only the first batch was changed"
     assert not any(operator.node(name).spec.unschedulable for name in "cdef")
 
-    # Neither time, nor another process, nor that the pods run at last makes it go on.
+    # Neither time, nor a restart, nor running pods continue the halted rollout.
     operator.restart()
     operator.clock.advance(DAY)
     operator.settle()
@@ -257,7 +257,7 @@ def test_when_no_new_node_gets_ready_only_the_first_batch_is_touched_and_the_rol
 
 
 @pytest.mark.rule("N-13")
-def test_the_end_of_a_drain_starts_nobody_while_its_pods_have_no_new_place(
+def test_no_node_starts_while_the_pods_of_a_drained_node_are_pending(
     operator: Operator,
 ) -> None:
     for name in "abc":
@@ -286,9 +286,7 @@ def test_the_end_of_a_drain_starts_nobody_while_its_pods_have_no_new_place(
 
 @pytest.mark.rule("N-13")
 @pytest.mark.parametrize("when", ["before its turn", "in the middle of its drain"])
-def test_a_node_that_is_made_anew_under_its_name_has_been_replaced_and_is_left_alone(
-    operator: Operator, when: str
-) -> None:
+def test_a_new_node_with_the_same_name_is_not_replaced_again(operator: Operator, when: str) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(nodeSelectors=[{"matchAll": True}])
@@ -308,7 +306,7 @@ def test_a_node_that_is_made_anew_under_its_name_has_been_replaced_and_is_left_a
     assert (replaced.name, replaced.reason) == (Step.DONE, "NodeGone")
     assert operator.rollout().status.phase is RolloutPhase.COMPLETED
     assert operator.rollout().status.replacements_completed == ("a", "b", "c")
-    assert victim == "a" or "roll-b" not in operator.drains(), "the new node was not touched"
+    assert victim == "a" or "roll-b" not in operator.drains(), "the new node was not changed"
     fresh = operator.node(victim)
     assert not fresh.spec.unschedulable
     assert not fresh.metadata.labels

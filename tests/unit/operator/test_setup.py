@@ -1,4 +1,4 @@
-"""The three controllers in one manager, against a server: nobody plays a part."""
+"""All controllers in one manager, on an in-process API server with simulated kubelets."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ from navarchos.testing.apiserver import ApiServer, Change
 from navarchos.threads import ThreadGroup
 
 LIMIT = 60.0
-"""Seconds after which a test gives up; nothing is expected to take that long."""
+"""Seconds after which a test fails; far more than any step takes."""
 
 
 class Watcher:
@@ -46,7 +46,7 @@ class Watcher:
             assert self._reached.wait_for(lambda: self._phases.get(rollout) == phase, LIMIT)
 
     def wait_for_step(self, replacement: str, step: Step) -> None:
-        """Wait until it has reached that step, or gone beyond."""
+        """Wait until the replacement has reached this step or a later one."""
         reached = list(Step)[list(Step).index(step) :]
         with self._reached:
             assert self._reached.wait_for(lambda: self.steps.get(replacement) in reached, LIMIT)
@@ -136,7 +136,7 @@ def test_a_rollout_of_the_published_form_runs_from_end_to_end(
 def test_nodes_are_patched_and_never_replaced_even_without_any_labels(
     server: ApiServer, client: Client, running: Manager
 ) -> None:
-    """What kubelets and others write to a node meanwhile is never overwritten."""
+    """Concurrent writes of kubelets and other clients to a node are never overwritten."""
     watcher = Watcher(server)
     server.install({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
     spec = {"nodeSelectors": [{"matchAll": True}]}
@@ -164,13 +164,11 @@ def test_the_limit_holds_and_is_used(server: ApiServer, client: Client, running:
 
 @pytest.mark.rule("OP-23")
 @pytest.mark.rule("N-15")
-def test_the_next_node_starts_in_the_moment_in_which_one_is_done(
-    server: ApiServer, client: Client
-) -> None:
-    """No back-off, no resync and no timer stand between two nodes.
+def test_the_next_node_starts_as_soon_as_one_is_done(server: ApiServer, client: Client) -> None:
+    """No back-off, resync or timer delays the next node.
 
-    The operator's time stands still from the moment in which a node is done. Whatever
-    waited for time to pass would never start the next one.
+    The operator's clock stops when a node is done, so a start that waited for time to pass
+    would never happen.
     """
     clock, nodes = HeldClock(speed=10), ["n0", "n1", "n2"]
     watcher = Watcher(server, on_done=clock.hold)
@@ -187,10 +185,10 @@ def test_the_next_node_starts_in_the_moment_in_which_one_is_done(
 
 
 @pytest.mark.rule("OP-21")
-def test_the_control_plane_is_replaced_once_its_sick_node_is_well(
+def test_the_control_plane_is_replaced_once_its_unready_node_is_ready(
     server: ApiServer, client: Client, running: Manager
 ) -> None:
-    """That it became Ready is what starts the next one; nobody looks again by time."""
+    """The condition Ready starts the next node, not a timer."""
     watcher = Watcher(server)
     nodes = client.resource(NODES)
     add_nodes(server, "m1", "m2", **{CONTROL_PLANE_LABEL: ""})
@@ -208,7 +206,7 @@ def test_the_control_plane_is_replaced_once_its_sick_node_is_well(
 
 
 @pytest.mark.rule("OP-07")
-def test_what_is_deleted_with_its_rollout_leaves_no_object(
+def test_deleting_a_rollout_leaves_no_object(
     server: ApiServer, client: Client, running: Manager
 ) -> None:
     watcher = Watcher(server)
@@ -229,12 +227,12 @@ def test_what_is_deleted_with_its_rollout_leaves_no_object(
     server.subscribe(look)
     client.resource(NODE_ROLLOUTS).delete("roll")
     assert gone.wait(LIMIT)
-    # It was drained: it waits for its end, and takes no pods again.
+    # This node is drained: it must stay cordoned.
     assert client.resource(NODES).get("a").spec.unschedulable
 
 
 def add_pod(server: ApiServer, node: str, *, owned: bool = True) -> None:
-    """Add a pod that no eviction moves: a budget covers it, or nothing would bring it back."""
+    """Add a pod that cannot be evicted: a budget protects it, or it has no controller."""
     owner = {"apiVersion": "example.org/v1", "kind": "Set", "name": "web", "uid": "web"}
     server.install(
         {
@@ -253,7 +251,7 @@ def add_pod(server: ApiServer, node: str, *, owned: bool = True) -> None:
 
 
 def add_budget_of_nothing(server: ApiServer) -> None:
-    """Add a budget that never lets a pod go."""
+    """Add a budget that never allows a disruption."""
     server.install(
         {
             "apiVersion": "policy/v1",
@@ -272,7 +270,7 @@ def add_budget_of_nothing(server: ApiServer) -> None:
 
 
 def let_pass(clock: HeldClock, seconds: float) -> None:
-    """Return when so much of the operator's time has passed."""
+    """Return when this many seconds of the operator's clock have passed."""
     passed, deadline = threading.Condition(), clock.monotonic() + seconds
     with passed:
         while clock.monotonic() < deadline:
@@ -285,15 +283,13 @@ QUIET: Final[dict[str, dict[str, Any]]] = {
     "halted": {"strategy": {"maxConcurrent": 9, "retries": 0}},
     "paused": {"paused": True},
 }
-"""Rollouts of which nothing is heard any more, however long one waits."""
+"""Rollouts in a state that does not change any more."""
 
 
 @pytest.mark.rule("OP-47")
 @pytest.mark.timeout(240)
-def test_ten_minutes_in_which_nothing_changes_are_ten_minutes_without_a_write(
-    server: ApiServer, client: Client
-) -> None:
-    """Evictions are tried every five seconds, and every cached object is looked at again."""
+def test_ten_minutes_without_changes_cause_no_write(server: ApiServer, client: Client) -> None:
+    """Evictions are retried every five seconds, and every cached object is resynced."""
     clock, watcher = HeldClock(speed=100), Watcher(server)
     add_budget_of_nothing(server)
     for name in QUIET:
@@ -318,5 +314,5 @@ def test_ten_minutes_in_which_nothing_changes_are_ten_minutes_without_a_write(
         tried = sum(record.verb == "evict" for record in server.audit) - refused
     found = [(each.type, each.resource.plural, each.object["metadata"]["name"]) for each in changes]
     assert found == []
-    assert tried > 10, "the operator was at work all the time"
+    assert tried > 10, "the operator reconciled all the time"
     assert watcher.steps["paused-paused"] is Step.WAITING

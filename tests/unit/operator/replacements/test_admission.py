@@ -1,4 +1,4 @@
-"""Who may start: tables first, then properties over random worlds."""
+"""Which nodes may start: tables first, then properties over random clusters."""
 
 from dataclasses import replace as with_fields
 from typing import Any
@@ -42,7 +42,7 @@ def test_one_node_starts_at_a_time_by_default(make: Make) -> None:
 
 
 @pytest.mark.rule("OP-21")
-def test_a_node_in_flight_of_any_rollout_takes_a_slot(make: Make) -> None:
+def test_a_node_in_flight_of_any_rollout_occupies_a_slot(make: Make) -> None:
     other = make.replacement("x", rollout="other", step=Step.DRAINING)
     seen = world(
         make,
@@ -53,7 +53,7 @@ def test_a_node_in_flight_of_any_rollout_takes_a_slot(make: Make) -> None:
     assert admit(seen, make.now).waiting == {"roll-a": WaitReason.MAX_CONCURRENT}
 
 
-def test_only_the_first_in_line_says_what_it_waits_for(make: Make) -> None:
+def test_only_the_first_waiting_node_has_the_actual_reason(make: Make) -> None:
     seen = world(
         make,
         make.replacement("a", step=Step.DRAINING),
@@ -88,7 +88,7 @@ def test_a_drain_that_outlives_its_replacement_keeps_its_slot(make: Make) -> Non
 
 @pytest.mark.rule("OP-05")
 @pytest.mark.parametrize("step", [Step.WAITING, Step.RESERVED, Step.DRAINING, Step.RELEASING])
-def test_an_unfinished_node_of_a_higher_priority_holds_up_every_rollout(
+def test_an_unfinished_node_of_a_higher_priority_blocks_every_rollout(
     make: Make, step: Step
 ) -> None:
     strategy = {"maxConcurrent": 9}
@@ -117,7 +117,7 @@ def test_an_unfinished_node_of_a_higher_priority_holds_up_every_rollout(
         ({"deleting": True}, {}),
     ],
 )
-def test_failed_paused_halted_and_deleted_ones_hold_up_nobody(
+def test_failed_paused_halted_and_deleted_replacements_block_no_other(
     make: Make, child: dict[str, Any], rollout: dict[str, Any]
 ) -> None:
     high = make.replacement("a", rollout="high", replacement={"priority": 5}, **child)
@@ -142,7 +142,7 @@ def test_failed_paused_halted_and_deleted_ones_hold_up_nobody(
         ({"strategy": {"maxConcurrent": 0}}, {}, WaitReason.MAX_CONCURRENT),
     ],
 )
-def test_what_may_not_start_says_why(
+def test_every_blocked_node_has_its_reason(
     make: Make, child: dict[str, Any], rollout: dict[str, Any], reason: WaitReason
 ) -> None:
     seen = world(make, make.replacement("a", **child), rollouts=[make.rollout(**rollout)])
@@ -152,7 +152,7 @@ def test_what_may_not_start_says_why(
 
 
 @pytest.mark.rule("OP-02")
-def test_children_of_a_rollout_that_is_gone_neither_start_nor_hold_up(make: Make) -> None:
+def test_children_of_a_deleted_rollout_neither_start_nor_block(make: Make) -> None:
     orphan = make.replacement("a", rollout="gone", replacement={"priority": 9})
     decisions = admit(world(make, orphan, make.replacement("b")), make.now)
     assert decisions.start == ("roll-b",)
@@ -160,7 +160,7 @@ def test_children_of_a_rollout_that_is_gone_neither_start_nor_hold_up(make: Make
 
 
 @pytest.mark.rule("OP-08")
-def test_nothing_starts_after_too_many_failures_though_halted_is_not_written_yet(
+def test_no_node_starts_after_too_many_failures_before_halted_is_written(
     make: Make,
 ) -> None:
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-20, -10))
@@ -188,7 +188,7 @@ def test_order_is_topology_then_age_then_name(make: Make) -> None:
 
 
 @pytest.mark.rule("OP-25")
-def test_a_node_that_failed_goes_after_all_others_of_its_priority(make: Make) -> None:
+def test_a_failed_node_starts_after_all_others_of_its_priority(make: Make) -> None:
     seen = world(make, make.replacement("a", failed_at=(-5,)), make.replacement("b"))
     assert admit(seen, make.now).start == ("roll-b",)
 
@@ -209,7 +209,7 @@ def test_nodes_in_flight_share_one_topology_value(make: Make) -> None:
 
 
 def master(make: Make, name: str, *, ready: bool = True) -> Node:
-    """Make a node of the control plane."""
+    """Return a control-plane node."""
     conditions = (NodeCondition("Ready", "True" if ready else "Unknown"),)
     node = make.node(name)
     metadata = msgspec.structs.replace(node.metadata, labels={CONTROL_PLANE_LABEL: ""})
@@ -218,7 +218,7 @@ def master(make: Make, name: str, *, ready: bool = True) -> Node:
 
 @pytest.mark.rule("OP-21")
 def test_no_control_plane_node_starts_while_another_is_not_ready(make: Make) -> None:
-    """Of three members one is down: to stop a second one would be the end of the quorum."""
+    """One of three members is not Ready; without a second member the quorum is lost."""
     nodes = [master(make, "m1"), master(make, "m2"), master(make, "m3", ready=False)]
     seen = world(make, make.replacement("m1"), make.replacement("m2"), nodes=nodes)
     decisions = admit(seen, make.now)
@@ -237,7 +237,7 @@ def test_a_control_plane_node_that_is_not_ready_may_start_itself(make: Make) -> 
     assert admit(seen, make.now).start == ("roll-m3",)
 
 
-def test_control_plane_nodes_go_one_by_one_and_others_pass_them(make: Make) -> None:
+def test_control_plane_nodes_start_one_by_one_and_do_not_block_workers(make: Make) -> None:
     strategy = {"maxConcurrent": 4}
     nodes = [*(master(make, f"m{n}") for n in (1, 2, 3)), make.node("w1"), make.node("w2")]
     names = [node.metadata.name for node in nodes]
@@ -248,7 +248,7 @@ def test_control_plane_nodes_go_one_by_one_and_others_pass_them(make: Make) -> N
     assert admit(start(make, seen, decisions.start), make.now).start == ()
 
 
-def test_a_control_plane_node_in_flight_holds_up_those_of_other_rollouts(make: Make) -> None:
+def test_a_control_plane_node_in_flight_blocks_those_of_other_rollouts(make: Make) -> None:
     strategy = {"maxConcurrent": 4}
     seen = world(
         make,
@@ -285,7 +285,7 @@ def test_a_node_in_flight_is_not_started_a_second_time(make: Make) -> None:
     )
     decisions = admit(seen, make.now)
     assert decisions.waiting == {"roll-a": WaitReason.NODE_IN_FLIGHT}
-    assert decisions.start == ("roll-b",), "others do not wait behind it"
+    assert decisions.start == ("roll-b",), "it does not block others"
 
 
 def test_the_next_node_waits_until_the_last_one_has_settled(make: Make) -> None:
@@ -296,7 +296,7 @@ def test_the_next_node_waits_until_the_last_one_has_settled(make: Make) -> None:
     assert admit(world(make, done, make.replacement("b")), make.at(20)).start == ("roll-b",)
 
 
-def test_a_node_that_was_gone_needs_no_time_to_settle(make: Make) -> None:
+def test_a_deleted_node_needs_no_time_to_settle(make: Make) -> None:
     gone = make.replacement(
         "a", step=Step.DONE, reason="NodeGone", done=0, strategy={"settleSeconds": 30}
     )
@@ -319,14 +319,14 @@ def pod(make: Make, owner: str = "uid-web", created: float = -10) -> PendingPod:
     [
         ("Evicted", "uid-web", -10, True),
         ("Evicted", "uid-web", -61, True),  # the same second as the start
-        ("Evicted", "uid-web", -70, False),  # was Pending before us
+        ("Evicted", "uid-web", -70, False),  # was Pending before the eviction
         ("Evicted", "uid-other", -10, False),
         ("Any", "uid-other", -70, True),
         ("Ignore", "uid-web", -10, False),
     ],
 )
 @pytest.mark.rule("N-6")
-def test_pending_pods_hold_up_the_next_node_by_policy(
+def test_pending_pods_block_the_next_node_by_policy(
     make: Make, policy: str, owner: str, created: float, *, waits: bool
 ) -> None:
     waiting = make.replacement("b", strategy={"pendingPods": policy})
@@ -336,7 +336,7 @@ def test_pending_pods_hold_up_the_next_node_by_policy(
     assert decisions.waiting == ({"roll-b": WaitReason.PENDING_PODS} if waits else {})
 
 
-def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Make) -> None:
+def test_pods_that_a_finished_rollout_evicted_block_no_node(make: Make) -> None:
     seen = world(
         make,
         drained_one(make, rollout="finished"),
@@ -348,7 +348,7 @@ def test_pods_that_a_finished_rollout_evicted_hold_up_nobody(make: Make) -> None
 
 
 @pytest.mark.rule("N-6")
-def test_a_wait_for_pending_pods_that_takes_too_long_is_a_failed_attempt(make: Make) -> None:
+def test_a_long_wait_for_pending_pods_fails_the_attempt(make: Make) -> None:
     strategy = {"pendingPodsTimeoutSeconds": 60}
     waiting = make.replacement("b", reason=WaitReason.PENDING_PODS, since=0, strategy=strategy)
     seen = world(make, drained_one(make), waiting, pending=[pod(make)])
@@ -372,7 +372,7 @@ def test_a_replacement_without_a_uid_waits_for_it_and_holds_its_place(make: Make
     assert decisions.waiting == {"roll-b": WaitReason.HIGHER_PRIORITY}
 
 
-# Budgets: whose pods wait for one another
+# Budgets that several nodes share
 
 PAIR = {"maxConcurrent": 2}
 
@@ -395,15 +395,15 @@ def busy_nodes(make: Make, busy: str, *waiting: str, **fields: Any) -> ClusterSn
 @pytest.mark.parametrize(
     ("budgets", "chosen"),
     [
-        ({}, "b"),  # nothing known: the plain order
+        ({}, "b"),  # no budget is known: the usual order
         ({"a": over("x"), "b": over("x"), "c": over("y")}, "c"),
-        ({"a": over("x"), "b": over("y"), "c": over()}, "b"),  # none is shared: the first one
+        ({"a": over("x"), "b": over("y"), "c": over()}, "b"),  # no budget is shared: the first one
         ({"a": over("x"), "b": over("x"), "c": over("x"), "d": over("x")}, "b"),
         ({"a": over("x", "y"), "b": over("x", "y"), "c": over("x"), "d": over("y")}, "c"),
-        ({"b": over("x"), "c": over("x")}, "b"),  # of the node in flight nothing is known
+        ({"b": over("x"), "c": over("x")}, "b"),  # the budgets of the node in flight are not known
     ],
 )
-def test_of_the_next_in_line_the_one_that_shares_fewest_budgets_starts(
+def test_the_candidate_that_shares_fewest_budgets_starts(
     make: Make, budgets: dict[str, frozenset[str]], chosen: str
 ) -> None:
     seen = busy_nodes(make, "a", "b", "c", "d", budgets=budgets)
@@ -416,13 +416,13 @@ def test_of_the_next_in_line_the_one_that_shares_fewest_budgets_starts(
     }
 
 
-def test_nodes_that_start_together_are_chosen_apart_as_well(make: Make) -> None:
+def test_nodes_that_start_together_share_few_budgets(make: Make) -> None:
     budgets = {"a": over("x"), "b": over("x"), "c": over("y"), "d": over("y")}
     seen = world(make, *(make.replacement(n, strategy=PAIR) for n in "abcd"), budgets=budgets)
     assert admit(seen, make.now).start == ("roll-a", "roll-c")
 
 
-def test_no_budget_puts_a_node_after_one_that_failed_or_is_in_another_place(make: Make) -> None:
+def test_budgets_do_not_change_the_order_of_retries_and_topologies(make: Make) -> None:
     budgets = {"a": over("x"), "b": over("x")}
     zoned = PAIR | {"topologyKey": "zone"}
     seen = world(
@@ -439,7 +439,7 @@ def test_no_budget_puts_a_node_after_one_that_failed_or_is_in_another_place(make
     assert decisions.tie_candidates == ()
 
 
-def test_another_rollout_is_not_passed_over(make: Make) -> None:
+def test_budgets_do_not_change_the_order_of_rollouts(make: Make) -> None:
     seen = world(
         make,
         make.replacement("a", step=Step.DRAINING, strategy=PAIR),
@@ -451,7 +451,7 @@ def test_another_rollout_is_not_passed_over(make: Make) -> None:
     assert admit(seen, make.now).start == ("other-b",)
 
 
-def test_only_a_few_next_in_line_are_compared(make: Make) -> None:
+def test_only_a_few_candidates_are_compared(make: Make) -> None:
     names = [f"n{number:03}" for number in range(100)]
     seen = busy_nodes(make, "a", *names)
     decisions = admit(seen, make.now)
@@ -462,7 +462,7 @@ def test_only_a_few_next_in_line_are_compared(make: Make) -> None:
 @pytest.mark.parametrize(
     ("busy", "waiting"), [(0, 3), (1, 1), (2, 5)], ids=["alone", "no choice", "no slot"]
 )
-def test_nobody_is_asked_where_budgets_decide_nothing(make: Make, busy: int, waiting: int) -> None:
+def test_budgets_that_decide_nothing_are_not_looked_up(make: Make, busy: int, waiting: int) -> None:
     limit = {"maxConcurrent": 2 if busy else 1}
     seen = world(
         make,
@@ -471,16 +471,16 @@ def test_nobody_is_asked_where_budgets_decide_nothing(make: Make, busy: int, wai
     )
 
     def never(*_: object) -> dict[str, frozenset[str]]:
-        raise AssertionError("somebody asked for budgets")
+        raise AssertionError("budgets were looked up")
 
     assert admit_with_budgets(seen, make.now, never) == admit(seen, make.now)
 
 
 def drain_all(make: Make, apart: bool) -> tuple[int, int]:
-    """Drain eight nodes, two at a time; return the minutes, and those in which one waited.
+    """Drain eight nodes, two at a time; return the minutes, and the minutes with a waiting node.
 
-    Each application has two pods, on neighbours in line, and a budget that lets one of
-    them go at a time: of two nodes that share it one is drained and the other waits.
+    Each application has two pods, on two consecutive nodes, and a budget that allows one
+    disruption: of two nodes that share a budget, one is drained and the other waits.
     """
     names = [f"n{number}" for number in range(8)]
     apps = {name: over(f"app-{number // 2}") for number, name in enumerate(names)}
@@ -514,7 +514,7 @@ def test_nodes_that_share_no_budget_are_drained_in_half_the_time(make: Make) -> 
 @settings(max_examples=60)
 @given(data=st.data())
 def test_two_nodes_with_crossing_budgets_are_both_drained(make: Make, data: st.DataObject) -> None:
-    """Whatever budgets any pair shares, a preference leaves no node behind."""
+    """Every node is drained in the end, with any shared budgets."""
     names = ["a", "b", "c", "d"]
     choice = st.frozensets(st.sampled_from(["x", "y", "z"]))
     budgets = {name: data.draw(choice) for name in names}
@@ -532,10 +532,10 @@ def test_two_nodes_with_crossing_budgets_are_both_drained(make: Make, data: st.D
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_nobody_in_line_shares_fewer_budgets_with_the_node_in_flight_than_the_one_that_starts(
+def test_no_other_candidate_shares_fewer_budgets_than_the_started_node(
     make: Make, data: st.DataObject
 ) -> None:
-    """Whatever budgets any pair shares; of several that share as few, the first in line."""
+    """With any shared budgets; of several nodes that share equally few, the first starts."""
     names = ["a", "b", "c", "d", "e", "f"]
     choice = st.frozensets(st.sampled_from(["w", "x", "y", "z"]))
     budgets = {name: data.draw(choice) for name in names}
@@ -545,7 +545,7 @@ def test_nobody_in_line_shares_fewer_budgets_with_the_node_in_flight_than_the_on
     assert started == f"roll-{fewest[0]}"
 
 
-# Properties over random worlds
+# Properties over random clusters
 
 ROLLOUTS = ("r0", "r1", "")
 
@@ -617,7 +617,7 @@ def start(make: Make, seen: ClusterSnapshot, names: tuple[str, ...]) -> ClusterS
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_the_order_in_which_objects_come_changes_nothing(make: Make, data: st.DataObject) -> None:
+def test_the_order_of_the_objects_changes_nothing(make: Make, data: st.DataObject) -> None:
     seen = data.draw(worlds(make))
     shuffled = with_fields(seen, replacements=data.draw(st.permutations(list(seen.replacements))))
     assert admit(shuffled, make.now) == admit(seen, make.now)
@@ -626,9 +626,7 @@ def test_the_order_in_which_objects_come_changes_nothing(make: Make, data: st.Da
 @pytest.mark.rule("OP-22")
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_started_node_never_makes_more_in_flight_than_its_limit(
-    make: Make, data: st.DataObject
-) -> None:
+def test_a_started_node_never_exceeds_its_limit(make: Make, data: st.DataObject) -> None:
     seen = data.draw(worlds(make))
     for name in admit(seen, make.now).start:
         before = {r.spec.node_name for r in seen.replacements if r.status.occupies_slot}
@@ -642,10 +640,10 @@ def test_a_started_node_never_makes_more_in_flight_than_its_limit(
 @pytest.mark.rule("OP-22")
 @settings(max_examples=60)
 @given(data=st.data())
-def test_no_rollout_is_ever_without_more_nodes_than_may_fail(
+def test_stalled_and_failed_nodes_never_exceed_max_failures(
     make: Make, data: st.DataObject
 ) -> None:
-    """Failed and stalled ones together, whoever gives his slot away next."""
+    """Failed and stalled nodes together, also after the next node has released its slot."""
     seen = data.draw(worlds(make))
     by_name = {r.metadata.name: r for r in seen.replacements}
     for name in admit(seen, make.now).stalled:
@@ -663,10 +661,10 @@ def test_no_rollout_is_ever_without_more_nodes_than_may_fail(
 
 @settings(max_examples=60)
 @given(data=st.data())
-def test_budgets_change_who_starts_but_not_whom_the_others_wait_for(
+def test_budgets_change_which_node_starts_but_not_the_reasons_of_others(
     make: Make, data: st.DataObject
 ) -> None:
-    """The same rollouts start as many nodes of the same rank, and each reason stays true."""
+    """The same rollouts start as many nodes of the same rank, and each reason is still correct."""
     seen = data.draw(worlds(make))
     plain = admit(with_fields(seen, budgets={}), make.now)
     apart = admit(seen, make.now)
@@ -686,9 +684,7 @@ def test_budgets_change_who_starts_but_not_whom_the_others_wait_for(
 @pytest.mark.rule("OP-22")
 @settings(max_examples=60)
 @given(data=st.data())
-def test_deciding_again_after_the_starts_starts_nothing_more(
-    make: Make, data: st.DataObject
-) -> None:
+def test_a_second_decision_after_the_starts_starts_no_node(make: Make, data: st.DataObject) -> None:
     seen = data.draw(worlds(make))
     after = start(make, seen, admit(seen, make.now).start)
     assert admit(after, make.now).start == ()
@@ -712,7 +708,7 @@ def test_the_control_plane_never_loses_a_second_node(make: Make, data: st.DataOb
 @pytest.mark.rule("OP-05")
 @settings(max_examples=60)
 @given(data=st.data())
-def test_nothing_starts_below_the_highest_unfinished_priority(
+def test_no_node_starts_below_the_highest_unfinished_priority(
     make: Make, data: st.DataObject
 ) -> None:
     seen = data.draw(worlds(make))
@@ -738,7 +734,7 @@ def test_every_waiting_node_starts_or_has_a_reason(make: Make, data: st.DataObje
     assert not set(decisions.start) & decisions.waiting.keys()
 
 
-def test_a_rollout_gets_finished_when_nothing_stands_in_its_way(make: Make) -> None:
+def test_a_rollout_without_obstacles_finishes(make: Make) -> None:
     seen = world(make, *(make.replacement(f"n{i}") for i in range(20)))
     order = []
     for second in range(20):

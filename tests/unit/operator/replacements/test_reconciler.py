@@ -1,4 +1,4 @@
-"""Replacements over HTTP; the test plays the drains."""
+"""Replacements over HTTP. The test acts as the drain controller."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ def reason(obj: NodeReplacement, type_: str) -> str:
 
 
 def replica_set(operator: Operator, name: str) -> str:
-    """Create one, without which the garbage collector would take its pods; return its uid."""
+    """Create a ReplicaSet, so that its pods are not garbage-collected; return its uid."""
     labels = {"app": name}
     operator.server.install(
         {
@@ -59,7 +59,7 @@ def replica_set(operator: Operator, name: str) -> str:
     return uid
 
 
-def test_a_replacement_made_by_hand_goes_all_the_way(operator: Operator) -> None:
+def test_a_replacement_that_a_user_created_is_completed(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
     operator.settle()
@@ -84,7 +84,7 @@ def test_a_replacement_made_by_hand_goes_all_the_way(operator: Operator) -> None
     assert "ReplacementCompleted" in operator.events()
 
 
-def test_steps_in_which_nothing_is_to_be_done_are_one_write(operator: Operator) -> None:
+def test_steps_without_an_action_are_one_write(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
     operator.settle()
@@ -95,7 +95,7 @@ def test_steps_in_which_nothing_is_to_be_done_are_one_write(operator: Operator) 
     assert status_writes(operator.server, "nodereplacements") == written + 1
 
 
-def test_which_pods_have_left_is_taken_over_in_ten_seconds_or_with_the_next_step(
+def test_pod_lists_are_written_after_ten_seconds_or_with_the_next_step(
     operator: Operator,
 ) -> None:
     pods = [f"default/web-{number}" for number in range(3)]
@@ -122,7 +122,7 @@ def test_which_pods_have_left_is_taken_over_in_ten_seconds_or_with_the_next_step
     assert operator.replacements.reconcile(Request("", "mine")) == DONE
 
 
-def test_what_was_to_be_written_of_one_that_another_process_has_finished_is_forgotten(
+def test_the_deferred_write_of_a_node_that_another_process_finished_is_dropped(
     operator: Operator,
 ) -> None:
     operator.add_node("a")
@@ -139,7 +139,7 @@ def test_what_was_to_be_written_of_one_that_another_process_has_finished_is_forg
     assert operator.replacements.reconcile(Request("", "mine")) == DONE
 
 
-def test_whose_pods_were_evicted_is_taken_over_at_once(operator: Operator) -> None:
+def test_the_owners_of_evicted_pods_are_written_immediately(operator: Operator) -> None:
     """Admission waits for the pods that replace them."""
     owner = {"namespace": "default", "kind": "ReplicaSet", "name": "web", "uid": "uid-web"}
     operator.add_node("a")
@@ -158,7 +158,7 @@ def test_the_label_has_the_time_in_utc_as_published(operator: Operator) -> None:
     operator.finish("mine")
     label = operator.node("a").metadata.labels[DRAIN_COMPLETED_LABEL]
     assert label == operator.clock.now().strftime("%Y-%m-%dT%Hh%Mm%Ss")
-    # A crash before the status was written does it again, with the same result.
+    # After a crash before the status write, the label is written again with the same value.
     version = operator.node("a").metadata.resource_version
     operator.client.resource(NODE_REPLACEMENTS).patch(
         "mine", {"status": {"step": {"name": "Draining"}}}, subresource="status"
@@ -185,7 +185,7 @@ def test_a_waiting_node_is_fetched_only_if_the_cache_does_not_have_it(operator: 
 
 @pytest.mark.rule("OP-20")
 @pytest.mark.parametrize("uid", ["", "of-another-node"])
-def test_a_node_that_is_not_there_is_completed_at_once(operator: Operator, uid: str) -> None:
+def test_a_missing_node_is_completed_immediately(operator: Operator, uid: str) -> None:
     if uid:
         operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", nodeUID=uid)
@@ -200,7 +200,7 @@ def test_a_node_that_is_not_there_is_completed_at_once(operator: Operator, uid: 
 
 @pytest.mark.rule("OP-20")
 @pytest.mark.rule("N-4")
-def test_a_node_that_goes_between_admission_and_its_drain_is_left_alone(operator: Operator) -> None:
+def test_a_node_deleted_between_admission_and_drain_is_not_touched(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
     operator.see()
@@ -216,7 +216,7 @@ def test_a_node_that_goes_between_admission_and_its_drain_is_left_alone(operator
 
 
 @pytest.mark.rule("OP-20")
-def test_a_node_whose_going_no_cache_shows_yet_gets_a_drain_that_knows_it_by_uid(
+def test_the_drain_of_a_node_deleted_unseen_has_its_uid(
     operator: Operator,
 ) -> None:
     operator.add_node("a")
@@ -227,11 +227,11 @@ def test_a_node_whose_going_no_cache_shows_yet_gets_a_drain_that_knows_it_by_uid
     operator.replacements.reconcile(ADMISSION)
     nodes = operator.clients.nodes.informer
     nodes.stop()
-    assert nodes.join(NO_TIME), "from here on the cache is late"
+    assert nodes.join(NO_TIME), "the cache does not follow any more"
     operator.remove_node("a")
     operator.add_node("a")
     operator.replacements.reconcile(Request("", "mine"))
-    assert operator.drain("mine").spec.node_uid == uid, "it asks the server, and finds another"
+    assert operator.drain("mine").spec.node_uid == uid, "the API server has another node"
     operator.report("mine", DrainPhase.COMPLETED, reason="NodeGone")
     assert operator.clients.drains.informer.catch_up(NO_TIME)
     operator.replacements.reconcile(Request("", "mine"))
@@ -240,7 +240,7 @@ def test_a_node_whose_going_no_cache_shows_yet_gets_a_drain_that_knows_it_by_uid
 
 
 @pytest.mark.rule("OP-20")
-def test_a_node_that_goes_during_its_drain_is_completed(operator: Operator) -> None:
+def test_a_node_deleted_during_its_drain_is_completed(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
     operator.settle()
@@ -252,7 +252,7 @@ def test_a_node_that_goes_during_its_drain_is_completed(operator: Operator) -> N
 
 
 @pytest.mark.rule("OP-21")
-def test_the_slot_is_taken_before_anything_else_happens(operator: Operator) -> None:
+def test_the_slot_is_occupied_before_anything_else_happens(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
     operator.see()
@@ -263,7 +263,7 @@ def test_the_slot_is_taken_before_anything_else_happens(operator: Operator) -> N
 
 
 @pytest.mark.rule("OP-23")
-def test_the_end_of_one_node_starts_the_next_in_the_same_pass(operator: Operator) -> None:
+def test_the_end_of_one_node_starts_the_next_in_the_same_reconcile(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
         operator.add_replacement(f"r-{name}", nodeName=name)
@@ -276,7 +276,7 @@ def test_the_end_of_one_node_starts_the_next_in_the_same_pass(operator: Operator
 
 
 @pytest.mark.rule("OP-22")
-def test_admission_sees_its_own_starts_though_the_watch_does_not(operator: Operator) -> None:
+def test_admission_sees_its_own_starts_before_the_watch_does(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
         operator.add_replacement(f"r-{name}", nodeName=name)
@@ -307,14 +307,14 @@ def test_a_replacement_that_changed_since_the_decision_is_not_started(operator: 
 
 @pytest.mark.rule("OP-25")
 @pytest.mark.rule("N-7")
-def test_a_failed_drain_is_given_back_and_tried_again_until_it_fails_for_good(
+def test_a_failed_node_is_uncordoned_and_tried_again_until_its_last_attempt(
     operator: Operator,
 ) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", strategy={"retries": 1})
     operator.settle()
     operator.fail("mine")
-    assert operator.drains() == ["mine-attempt2"], "the first was deleted, which uncordons"
+    assert operator.drains() == ["mine-attempt2"], "deleting the first drain uncordons"
     assert operator.replacement("mine").status.attempts == 1
     assert "ReplacementRequeue" in operator.events()
     operator.fail("mine-attempt2")
@@ -328,7 +328,7 @@ def test_a_failed_drain_is_given_back_and_tried_again_until_it_fails_for_good(
 
 
 @pytest.mark.rule("OP-25")
-def test_the_cordon_of_a_failed_node_is_kept_when_asked(operator: Operator) -> None:
+def test_the_cordon_of_a_failed_node_is_kept_with_the_policy_keep(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", strategy={"retries": 0, "onNodeFailure": "Keep"})
     operator.settle()
@@ -342,14 +342,14 @@ KEEPING: dict[str, Any] = {"retries": 1, "onNodeFailure": "Keep"}
 
 
 def say_uncordon(operator: Operator) -> None:
-    """Change the mind about what happens to the node when it fails."""
+    """Change the policy for failed nodes to Uncordon."""
     body = {"spec": {"strategy": {"onNodeFailure": "Uncordon"}}}
     operator.client.resource(NODE_REPLACEMENTS).patch("mine", body)
     operator.settle()
 
 
 def hold(operator: Operator, drain: str) -> None:
-    """Let one be seen when it is deleted."""
+    """Add a finalizer, so that the deletion of a drain stays visible."""
     body = {"metadata": {"finalizers": ["example.com/uncordon"]}}
     operator.client.resource(NODE_DRAINS).patch(drain, body)
 
@@ -359,7 +359,7 @@ def is_given_back(drain: NodeDrain) -> bool:
 
 
 @pytest.mark.rule("OP-25")
-def test_a_kept_cordon_is_undone_as_soon_as_that_is_asked_between_two_attempts(
+def test_a_kept_cordon_is_undone_when_the_policy_changes_between_attempts(
     operator: Operator,
 ) -> None:
     operator.add_node("a")
@@ -374,7 +374,9 @@ def test_a_kept_cordon_is_undone_as_soon_as_that_is_asked_between_two_attempts(
 
 
 @pytest.mark.rule("OP-25")
-def test_a_kept_cordon_is_undone_when_that_is_asked_of_a_failed_node(operator: Operator) -> None:
+def test_the_cordon_of_a_failed_node_is_undone_when_the_policy_changes(
+    operator: Operator,
+) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", strategy=KEEPING | {"retries": 0})
     operator.settle()
@@ -386,21 +388,21 @@ def test_a_kept_cordon_is_undone_when_that_is_asked_of_a_failed_node(operator: O
 
 
 @pytest.mark.rule("OP-25")
-def test_cordons_of_earlier_attempts_are_undone_with_that_of_the_last(operator: Operator) -> None:
+def test_cordons_of_all_attempts_are_undone(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", strategy=KEEPING)
     operator.settle()
     operator.fail("mine")
     assert operator.drains() == ["mine", "mine-attempt2"]
     say_uncordon(operator)
-    assert operator.drains() == ["mine", "mine-attempt2"], "nothing is touched in mid-flight"
+    assert operator.drains() == ["mine", "mine-attempt2"], "nothing changes in flight"
     operator.fail("mine-attempt2")
     assert operator.steps() == {"mine": Step.FAILED}
     assert operator.drains() == []
 
 
 @pytest.mark.rule("OP-22")
-def test_the_slot_is_held_until_the_failed_drain_is_gone(operator: Operator) -> None:
+def test_the_slot_is_occupied_until_the_failed_drain_is_deleted(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
         operator.add_replacement(f"r-{name}", nodeName=name, strategy={"retries": 0})
@@ -415,7 +417,7 @@ def test_the_slot_is_held_until_the_failed_drain_is_gone(operator: Operator) -> 
     assert operator.steps() == {"r-a": Step.FAILED, "r-b": Step.RESERVED}
 
 
-def test_a_drain_that_a_person_deletes_fails_the_attempt(operator: Operator) -> None:
+def test_a_drain_that_a_user_deletes_fails_the_attempt(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
     operator.settle()
@@ -429,7 +431,7 @@ def test_a_drain_that_a_person_deletes_fails_the_attempt(operator: Operator) -> 
 @pytest.mark.rule("OP-07")
 @pytest.mark.rule("OP-24")
 def test_a_node_whose_drain_was_deleted_unseen_is_not_marked_as_drained(operator: Operator) -> None:
-    """Its cordon is being undone, by what the drain said when it was deleted."""
+    """Its deletion has undone the cordon, because of the spec of the deleted drain."""
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
     operator.settle()
@@ -438,7 +440,7 @@ def test_a_node_whose_drain_was_deleted_unseen_is_not_marked_as_drained(operator
     operator.play("mine", DrainPhase.DRAINING)
     drains.patch("mine", {"status": {"phase": "Completed"}}, subresource="status")
     operator.see()
-    assert operator.factory.shutdown(NO_TIME)  # the caches hear of nothing any more
+    assert operator.factory.shutdown(NO_TIME)  # the caches do not follow any more
     drains.delete("mine")
     operator.replacements.reconcile(Request("", "mine"))
     assert operator.drain("mine").spec.uncordon_on_delete
@@ -465,13 +467,13 @@ def test_a_drain_of_another_owner_fails_the_attempt_and_stays(
 
 
 @pytest.mark.rule("OP-26")
-def test_a_drain_that_was_created_just_before_a_crash_is_taken_over(operator: Operator) -> None:
+def test_a_drain_that_was_created_just_before_a_crash_is_used(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_replacement("mine", nodeName="a")
     operator.see()
     operator.replacements.reconcile(Request("", "mine"))
     operator.replacements.reconcile(ADMISSION)
-    # Another process creates it, and dies before this one's cache shows it.
+    # Another process creates the drain and is killed; the cache does not have the drain yet.
     drains = operator.client.resource(NODE_DRAINS)
     uid = drains.create(drain_manifest(operator.replacement("mine"))).metadata.uid
     operator.replacements.reconcile(Request("", "mine"))
@@ -480,7 +482,7 @@ def test_a_drain_that_was_created_just_before_a_crash_is_taken_over(operator: Op
     assert operator.steps() == {"mine": Step.DONE}
 
 
-def test_pods_that_replace_evicted_ones_hold_up_the_next_node(operator: Operator) -> None:
+def test_pending_pods_that_replace_evicted_pods_block_the_next_node(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
         operator.add_replacement(
@@ -523,7 +525,7 @@ def test_pods_that_replace_evicted_ones_hold_up_the_next_node(operator: Operator
     assert (status.current, step_reason(status)) == (Step.FAILED, "PendingPodsTimeout")
 
 
-def test_reasons_to_wait_are_written_in_batches_after_the_starts(operator: Operator) -> None:
+def test_wait_reasons_are_written_in_batches_after_the_starts(operator: Operator) -> None:
     count = MAX_REASON_WRITES + 5
     for number in range(count):
         operator.add_node(f"n{number:03}")
@@ -542,12 +544,14 @@ def test_reasons_to_wait_are_written_in_batches_after_the_starts(operator: Opera
 
 
 @pytest.mark.rule("OP-65")
-def test_a_node_that_starts_within_two_seconds_is_never_told_to_wait(operator: Operator) -> None:
+def test_a_node_that_starts_within_two_seconds_gets_no_wait_reason(
+    operator: Operator,
+) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(nodeSelectors=[{"matchAll": True}])
     operator.settle()
-    assert status_writes(operator.server, "nodereplacements") == 1, "the first has begun"
+    assert status_writes(operator.server, "nodereplacements") == 1, "the start of the first node"
     assert operator.replacement("roll-b").status.step is None
     operator.clock.advance(1.0)
     assert operator.replacements.reconcile(ADMISSION).requeue_after == pytest.approx(1.0)
@@ -558,7 +562,7 @@ def test_a_node_that_starts_within_two_seconds_is_never_told_to_wait(operator: O
     assert waiting.message == ""
 
 
-def test_why_a_node_waits_is_told_after_two_seconds(operator: Operator) -> None:
+def test_the_wait_reason_is_written_after_two_seconds(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(nodeSelectors=[{"matchAll": True}])
@@ -570,7 +574,7 @@ def test_why_a_node_waits_is_told_after_two_seconds(operator: Operator) -> None:
     assert operator.replacements.reconcile(ADMISSION) == DONE
 
 
-def test_gauges_tell_where_nodes_stand(operator: Operator) -> None:
+def test_gauges_count_nodes_by_step(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(nodeSelectors=[{"matchAll": True}])
@@ -614,11 +618,11 @@ def covered_pods(operator: Operator, app: str, *nodes: str) -> None:
 
 
 def looks(operator: Operator) -> int:
-    """Count the lists of single nodes' pods."""
+    """Count the list requests for the pods of one node."""
     return sum("spec.nodeName" in target for target in operator.transport.targets)
 
 
-def test_a_node_whose_pods_share_a_budget_with_one_in_flight_lets_another_go_first(
+def test_a_node_that_shares_a_budget_with_a_node_in_flight_starts_later(
     operator: Operator,
 ) -> None:
     for name in "abcd":
@@ -631,11 +635,11 @@ def test_a_node_whose_pods_share_a_budget_with_one_in_flight_lets_another_go_fir
     asked = looks(operator)
     assert 0 < asked <= 4
     operator.settle()
-    assert looks(operator) == asked, "nothing is asked while nothing can start"
+    assert looks(operator) == asked, "no request while no node can start"
 
 
 @pytest.mark.parametrize(("budgets", "limit"), [(False, 2), (True, 1)])
-def test_no_pods_are_listed_where_budgets_decide_nothing(
+def test_no_pods_are_listed_if_budgets_decide_nothing(
     operator: Operator, *, budgets: bool, limit: int
 ) -> None:
     for name in "abc":
@@ -648,7 +652,7 @@ def test_no_pods_are_listed_where_budgets_decide_nothing(
     assert looks(operator) == 0
 
 
-def test_nodes_start_in_the_plain_order_when_their_pods_cannot_be_seen(operator: Operator) -> None:
+def test_nodes_start_in_the_usual_order_if_their_pods_cannot_be_listed(operator: Operator) -> None:
     for name in "abcd":
         operator.add_node(name)
     covered_pods(operator, "web", "a", "b")
@@ -656,13 +660,13 @@ def test_nodes_start_in_the_plain_order_when_their_pods_cannot_be_seen(operator:
     operator.see()
     operator.server.faults.add(Fault(verb="list", resource="pods", status=403))
     operator.round()
-    assert looks(operator) == 1, "one failure is enough to know"
+    assert looks(operator) == 1, "no further request after the first failure"
     operator.settle()
     assert set(operator.drains()) == {"roll-a", "roll-b"}
 
 
-def test_a_window_of_nodes_is_looked_at_and_no_more(operator: Operator) -> None:
-    """Requests follow the nodes that start, not those that wait nor the pods they run."""
+def test_only_the_compared_nodes_have_their_pods_listed(operator: Operator) -> None:
+    """The number of requests depends on started nodes, not on waiting nodes or pods."""
     names = [f"n{number:02}" for number in range(30)]
     for name in names:
         operator.add_node(name)
@@ -672,7 +676,7 @@ def test_a_window_of_nodes_is_looked_at_and_no_more(operator: Operator) -> None:
     assert looks(operator) == MAX_TIE_CANDIDATES + 1
     operator.finish("roll-n00")
     assert operator.steps()["roll-n02"].in_flight
-    assert looks(operator) == MAX_TIE_CANDIDATES + 2, "one more has come into the window"
+    assert looks(operator) == MAX_TIE_CANDIDATES + 2, "one more node is compared"
 
 
 @pytest.mark.rule("OP-22")
@@ -694,7 +698,7 @@ def test_a_start_without_a_response_keeps_its_slot_while_the_cache_lags(
     operator.server.faults.add(lost)
     with pytest.raises(ConnectFailed):
         operator.replacements.reconcile(ADMISSION)
-    # Something goes before it by now, and the cache has not seen that it started.
+    # Another node has priority now, and the cache does not show the start yet.
     urgent = operator.client.resource(NODE_REPLACEMENTS).create(
         {
             "metadata": {"name": "urgent"},
@@ -711,7 +715,9 @@ def test_a_start_without_a_response_keeps_its_slot_while_the_cache_lags(
     assert len(in_flight) == 1
 
 
-def test_among_many_a_change_waits_for_others_and_a_free_slot_does_not(operator: Operator) -> None:
+def test_with_many_nodes_changes_are_batched_except_a_released_slot(
+    operator: Operator,
+) -> None:
     operator.begin_with_many(250)
     operator.replacements.reconcile(ADMISSION)
     assert operator.steps()["roll-n000"] is Step.RESERVED
@@ -725,9 +731,9 @@ def test_among_many_a_change_waits_for_others_and_a_free_slot_does_not(operator:
     assert operator.steps()["roll-n001"] is Step.RESERVED
 
 
-def test_where_many_wait_it_is_said_later_why(operator: Operator) -> None:
+def test_wait_reasons_of_many_nodes_are_written_later(operator: Operator) -> None:
     operator.begin_with_many(301)
-    operator.replacements.reconcile(ADMISSION)  # 300 wait, half as many again as are few
+    operator.replacements.reconcile(ADMISSION)  # 300 nodes wait: delays are 1.5 times longer
     operator.clock.advance(2.5)
     operator.replacements.reconcile(ADMISSION)
     assert operator.replacement("roll-n001").status.step is None

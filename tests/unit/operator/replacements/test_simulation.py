@@ -1,10 +1,10 @@
 """Admission under lag, crashes and changes of leader: many seeded runs of a model.
 
-The server keeps objects with versions. A leader reads each object as it is, or as
-it was before others changed it, but never older than its own last write; and its
-writes fail when it read an older version. That is what caches with own writes and
-the precondition on every status write give. Between passes nodes get drained, fail,
-get stalled, vanish, and people pause, resume, and add rollouts.
+The server stores objects with versions. A leader reads each object in its current state, or in
+its state before the last change of another client, but never older than the leader's last write.
+Its writes fail if it read an older version. The caches, which contain own writes, and the
+precondition on every status write provide the same. Between two runs of admission nodes are
+drained, fail, become stalled and vanish, and users pause, resume and add rollouts.
 
 `tests/seeds.py` sets the number of runs; a failure names its seed.
 """
@@ -38,7 +38,7 @@ ON_HOLD = [{"type": "NodeDrained", "status": "False", "reason": "TimeoutHold"}]
 
 @dataclass
 class Server:
-    """Objects with versions, and what each was before its last foreign change."""
+    """Objects with versions, and the state of each before the last change of another client."""
 
     now: dict[str, NodeReplacement] = field(default_factory=dict)
     before: dict[str, NodeReplacement | None] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Run:
         self.server = Server()
         self.clock = 0.0
         self.rollouts = [make.rollout(name, strategy={"maxFailures": 99}) for name in LIMITS]
-        self.held: set[str] = set()  # names of those whose drain is on hold
+        self.held: set[str] = set()  # names of replacements whose drain is on hold
         for _ in range(self.rand.randint(2, 6)):
             self.add()
 
@@ -76,7 +76,7 @@ class Run:
             self.server.change(obj.metadata.name, obj, own=False)
 
     def look(self) -> dict[str, tuple[NodeReplacement, int]]:
-        """Read the cache: each object may lag behind others' last change."""
+        """Read the cache: each object may lack the last change of another client."""
         seen = {}
         for name, obj in self.server.now.items():
             version = self.server.versions[name]
@@ -88,7 +88,7 @@ class Run:
         return seen
 
     def admit(self) -> None:
-        """Run one pass, which may die between two writes."""
+        """Run admission once; the process may be killed between two writes."""
         seen = self.look()
         nodes = [self.make.node(f"n{i}") for i in range(8) if i != 7]
         world = ClusterSnapshot(
@@ -119,7 +119,7 @@ class Run:
                 self.server.change(name, msgspec.structs.replace(obj, status=status), own=True)
 
     def check_start(self, obj: NodeReplacement) -> None:
-        """Hold the promises at the moment of a start, on what the server really has."""
+        """Check the promises at the time of a start, on the state of the server."""
         others = self.server.now.values()
         closed = {r.spec.node_name for r in others if r.status.current.in_flight}
         assert obj.spec.node_name not in closed, "two replacements of one node at once"
@@ -127,7 +127,7 @@ class Run:
         limit = obj.spec.strategy.max_concurrent
         assert isinstance(limit, int)
         assert len(busy) < limit, "more in flight than the limit"
-        # What lags is only what others did; what we started, we know.
+        # The cache may lack changes of other clients, but not the starts of this leader.
         higher = [
             r
             for r in others
@@ -139,7 +139,7 @@ class Run:
         assert len(higher) == len(unseen), "a node of a higher priority is in flight"
 
     def progress(self) -> None:
-        """Let the pipeline move a node that has started."""
+        """Advance a started node."""
         started = [r for r in self.server.now.values() if r.status.current.in_flight]
         if not started:
             return
@@ -162,14 +162,14 @@ class Run:
         self.server.change(obj.metadata.name, moved, own=True)
 
     def meddle(self) -> None:
-        """Let a person pause or resume something."""
+        """Pause or resume a rollout or a replacement, as a user does."""
         obj = self.rand.choice(list(self.server.now.values()))
         spec = msgspec.structs.replace(obj.spec, paused=not obj.spec.paused)
         changed = msgspec.structs.replace(obj, spec=spec)
         self.server.change(obj.metadata.name, changed, own=False)
 
     def finish(self) -> None:
-        """Without people in the way, everything ends."""
+        """Finish all nodes, without further changes by users."""
         for obj in list(self.server.now.values()):
             spec = msgspec.structs.replace(obj.spec, paused=False)
             clear = msgspec.structs.replace(obj, spec=spec)
@@ -181,7 +181,7 @@ class Run:
             self.clock += 1
             self.admit()
             self.progress()
-        raise AssertionError("nodes are left that never start")
+        raise AssertionError("some nodes never start")
 
 
 @pytest.mark.rule("OP-22")

@@ -1,4 +1,4 @@
-"""Which nodes give their slot to others."""
+"""Which nodes are stalled and release their slot."""
 
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ HELD: Final = [{"type": "NodeDrained", "status": "False", "reason": "TimeoutHold
 
 
 def drain(make: Make, of: NodeReplacement, *, begun: float = -1000, **status: Any) -> NodeDrain:
-    """A drain with pods that do not go, unless told otherwise."""
+    """Return a drain with blocked pods by default."""
     facts = {"remaining": 2, "blocked": 2, **status}
     plain = make.drain(of, status=facts)
     known = msgspec.structs.replace(plain.status, start_timestamp=make.at(begun))
@@ -66,22 +66,22 @@ def stalled(make: Make, name: str, **facts: Any) -> NodeReplacement:
 
 
 @pytest.mark.rule("OP-25")
-def test_a_drain_on_hold_gives_its_slot_back(make: Make) -> None:
+def test_a_drain_on_hold_releases_its_slot(make: Make) -> None:
     held = draining(make, "a")
     decisions = decide(make, held, make.replacement("b"), drains=(on_hold(make, held, blocked=0),))
     assert decisions.stalled == ("roll-a",)
-    assert decisions.start == (), "not before that is written"
+    assert decisions.start == (), "not before `stalledSince` is written"
 
 
 @pytest.mark.rule("OP-25")
-def test_another_node_starts_beside_a_stuck_one(make: Make) -> None:
+def test_another_node_starts_beside_a_stalled_one(make: Make) -> None:
     decisions = decide(make, stalled(make, "a"), make.replacement("b"), make.replacement("c"))
     assert decisions.start == ("roll-b",)
     assert decisions.waiting == {"roll-c": WaitReason.MAX_CONCURRENT}
 
 
 @pytest.mark.rule("OP-22")
-def test_of_a_rollout_no_more_nodes_are_stuck_than_may_fail(make: Make) -> None:
+def test_a_rollout_has_at_most_max_failures_stalled_nodes(make: Make) -> None:
     several = [draining(make, name) for name in "abcd"]
     held = tuple(on_hold(make, each) for each in several)
     assert decide(make, *several, drains=held, strategy={"maxFailures": 2}).stalled == (
@@ -93,8 +93,8 @@ def test_of_a_rollout_no_more_nodes_are_stuck_than_may_fail(make: Make) -> None:
     assert decide(make, *several, *known, drains=held, strategy={"maxFailures": 2}).stalled == ()
 
 
-def test_one_that_is_released_still_counts_as_stuck(make: Make) -> None:
-    """It gets no slot back, and its node is closed until it has been given back."""
+def test_a_stalled_node_in_releasing_still_counts_as_stalled(make: Make) -> None:
+    """It does not get its slot again, and its node is cordoned until it is released."""
     failed = failed_attempt_status(stalled(make, "a"), "Timeout", "", make.now)
     releasing = msgspec.structs.replace(stalled(make, "a"), status=failed)
     held = draining(make, "b")
@@ -103,7 +103,7 @@ def test_one_that_is_released_still_counts_as_stuck(make: Make) -> None:
     assert decisions.waiting == {"roll-c": WaitReason.MAX_CONCURRENT}
 
 
-def test_one_that_starts_again_takes_a_slot_again(make: Make) -> None:
+def test_a_node_that_starts_again_occupies_a_slot_again(make: Make) -> None:
     status = failed_attempt_status(stalled(make, "a"), "Timeout", "", make.now)
     releasing = msgspec.structs.replace(stalled(make, "a"), status=status)
     released = msgspec.structs.replace(releasing, status=released_status(releasing, make.now))
@@ -111,19 +111,19 @@ def test_one_that_starts_again_takes_a_slot_again(make: Make) -> None:
     assert reserved_status(released, make.now).occupies_slot
 
 
-def test_whoever_starts_takes_a_slot_whatever_the_status_said(make: Make) -> None:
+def test_a_started_node_occupies_a_slot_even_if_it_was_stalled(make: Make) -> None:
     waiting = make.replacement("a", status={"stalled_since": make.now})
     assert reserved_status(waiting, make.now).occupies_slot
 
 
 @pytest.mark.parametrize("end", [drained_status, node_gone_status], ids=["drained", "gone"])
-def test_a_node_that_is_done_is_no_longer_stuck(make: Make, end: Any) -> None:
+def test_a_finished_node_is_not_stalled(make: Make, end: Any) -> None:
     assert end(stalled(make, "a"), make.now).stalled_since is None
 
 
 @pytest.mark.rule("OP-25")
-def test_refused_pods_make_a_node_stuck_after_twice_the_usual_time(make: Make) -> None:
-    """A pod that its budget holds up for a moment is nothing unusual."""
+def test_refused_pods_make_a_node_stalled_after_twice_the_mean_time(make: Make) -> None:
+    """A pod that its budget protects for a short time is normal."""
     held = draining(make, "a")
     done = make.replacement("b", step=Step.DONE, started=-500, done=-400)
     drains = (drain(make, held, begun=0),)
@@ -132,7 +132,7 @@ def test_refused_pods_make_a_node_stuck_after_twice_the_usual_time(make: Make) -
     assert decide(make, held, done, drains=drains, seconds=200).stalled == ("roll-a",)
 
 
-def test_the_usual_time_is_a_minute_while_none_is_known_or_it_is_shorter(make: Make) -> None:
+def test_the_stall_time_is_at_least_a_minute(make: Make) -> None:
     held, report_delay = draining(make, "a"), MIN_STALL_TIME.total_seconds()
     quick = make.replacement("b", step=Step.DONE, started=-500, done=-499)
     drains = (drain(make, held, begun=0),)
@@ -146,15 +146,15 @@ def test_the_usual_time_is_a_minute_while_none_is_known_or_it_is_shorter(make: M
 @pytest.mark.parametrize(
     "facts",
     [{"blocked": 1}, {"remaining": 0, "blocked": 0}],
-    ids=["a pod is on its way", "no pod is left"],
+    ids=["a pod is terminating", "no pod is left"],
 )
-def test_a_drain_that_gets_on_is_not_stuck(make: Make, facts: dict[str, Any]) -> None:
+def test_a_drain_that_makes_progress_is_not_stalled(make: Make, facts: dict[str, Any]) -> None:
     held = draining(make, "a")
     decisions = decide(make, held, drains=(drain(make, held, **facts),))
     assert (decisions.stalled, decisions.recheck_after) == ((), None)
 
 
-def test_a_drain_that_has_ended_is_not_stuck(make: Make) -> None:
+def test_a_finished_drain_is_not_stalled(make: Make) -> None:
     held = draining(make, "a")
     ended = make.drain(held, phase=DrainPhase.FAILED, status={"remaining": 2, "blocked": 2})
     assert decide(make, held, drains=(ended,)).stalled == ()
@@ -165,34 +165,34 @@ def test_a_drain_that_has_ended_is_not_stuck(make: Make) -> None:
     [({"paused": True}, {}), ({}, {"paused": True}), ({"rollout": ""}, {})],
     ids=["paused", "its rollout is paused", "of no rollout"],
 )
-def test_what_is_paused_or_nobodys_gives_nothing_away(
+def test_paused_nodes_and_nodes_without_a_rollout_keep_their_slot(
     make: Make, child: dict[str, Any], rollout: dict[str, Any]
 ) -> None:
     held = draining(make, "a", **child)
     assert decide(make, held, drains=(on_hold(make, held),), **rollout).stalled == ()
 
 
-def test_a_stuck_node_is_not_started_a_second_time(make: Make) -> None:
+def test_a_stalled_node_is_not_started_a_second_time(make: Make) -> None:
     twin = make.replacement("a", rollout="")
     assert decide(make, stalled(make, "a"), twin).waiting == {"a": WaitReason.NODE_IN_FLIGHT}
 
 
 @pytest.mark.rule("OP-05")
-def test_a_stuck_node_holds_up_lower_priorities(make: Make) -> None:
+def test_a_stalled_node_blocks_lower_priorities(make: Make) -> None:
     high = stalled(make, "a", replacement={"priority": 5})
     assert decide(make, high, make.replacement("b")).waiting == {
         "roll-b": WaitReason.HIGHER_PRIORITY
     }
 
 
-def test_no_other_zone_is_begun_while_a_node_is_stuck(make: Make) -> None:
+def test_no_node_of_another_zone_starts_while_a_node_is_stalled(make: Make) -> None:
     nodes = [make.node("a", zone="1"), make.node("b", zone="2")]
     waiting = make.replacement("b", strategy={"topologyKey": "zone"})
     decisions = decide(make, stalled(make, "a"), waiting, nodes=nodes)
     assert decisions.waiting == {"roll-b": WaitReason.TOPOLOGY}
 
 
-def test_a_stuck_node_of_the_control_plane_keeps_the_others_from_starting(make: Make) -> None:
+def test_a_stalled_control_plane_node_blocks_the_others(make: Make) -> None:
     ready = NodeStatus(conditions=(NodeCondition("Ready", "True"),))
     nodes = []
     for name in "ab":

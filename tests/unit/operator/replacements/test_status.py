@@ -27,7 +27,7 @@ def condition(status: Any, type_: str) -> tuple[str, str]:
 
 
 @pytest.mark.rule("OP-21")
-def test_an_unchanged_reason_to_wait_is_no_change(make: Make) -> None:
+def test_an_unchanged_wait_reason_is_not_a_change(make: Make) -> None:
     replacement = make.replacement("a")
     status = waiting_status(replacement, WaitReason.QUEUED, make.now)
     assert status is not None
@@ -46,7 +46,7 @@ def test_a_wait_for_pending_pods_has_a_deadline(make: Make) -> None:
     assert status.step.deadline == make.at(60)
 
 
-def test_taking_a_slot_ends_the_wait_and_starts_the_clock_once(make: Make) -> None:
+def test_occupying_a_slot_ends_the_wait_and_sets_the_start_once(make: Make) -> None:
     first = reserved_status(make.replacement("a"), make.now)
     assert first.current is Step.RESERVED
     assert condition(first, "Waiting") == ("False", "Started")
@@ -73,7 +73,7 @@ def test_a_failed_attempt_waits_again_until_its_retries_are_used_up(make: Make) 
 
 
 @pytest.mark.rule("OP-08")
-def test_forgiving_lets_a_failed_node_wait_again_with_all_its_retries(make: Make) -> None:
+def test_a_reset_makes_a_failed_node_wait_again_with_all_its_retries(make: Make) -> None:
     failed = make.replacement(
         "a",
         step=Step.FAILED,
@@ -86,13 +86,13 @@ def test_forgiving_lets_a_failed_node_wait_again_with_all_its_retries(make: Make
     assert status.current is Step.WAITING
     assert status.completion_timestamp is None
     assert status.counted_attempts == 0
-    assert status.attempts == 2, "names of drains go on from here"
+    assert status.attempts == 2, "the names of further drains continue the numbers"
     assert status.failures == ()
     obeyed = msgspec.structs.replace(failed, status=status)
     assert not reset_requested(obeyed)
 
 
-def test_forgiving_leaves_a_node_in_flight_where_it_is(make: Make) -> None:
+def test_a_reset_does_not_change_the_step_of_a_node_in_flight(make: Make) -> None:
     draining = make.replacement(
         "a", step=Step.DRAINING, failed_at=(-9,), annotations={RESUME_ANNOTATION: "please"}
     )
@@ -102,7 +102,7 @@ def test_forgiving_leaves_a_node_in_flight_where_it_is(make: Make) -> None:
 
 
 @pytest.mark.rule("OP-20")
-def test_a_node_that_is_gone_is_completed_with_its_reason(make: Make) -> None:
+def test_a_deleted_node_is_completed_with_its_reason(make: Make) -> None:
     status = node_gone_status(make.replacement("a"), make.now)
     assert status.phase is ReplacementPhase.COMPLETED
     assert status.completion_timestamp == make.now
@@ -111,7 +111,7 @@ def test_a_node_that_is_gone_is_completed_with_its_reason(make: Make) -> None:
     assert condition(status, "NodeDrained") == ("False", "NodeGone")
 
 
-def test_what_the_drain_reports_is_shown_with_counts(make: Make) -> None:
+def test_the_report_of_the_drain_is_copied_with_counts(make: Make) -> None:
     replacement = make.replacement("a", step=Step.DRAINING)
     drain = make.drain(
         replacement,

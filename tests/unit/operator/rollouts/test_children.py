@@ -12,7 +12,7 @@ NODE = PlannedNode("a", "uid-a", 7)
 
 
 def created(make: Make, rollout: Any, **status: Any) -> NodeReplacement:
-    """The child as the server has it after its creation."""
+    """Return the child as the API server stores it after its creation."""
     base = make.replacement("a", **status)
     spec = msgspec.convert(child_manifest(rollout, NODE)["spec"], type(base.spec))
     return msgspec.structs.replace(base, spec=spec)
@@ -30,7 +30,7 @@ def test_a_child_has_a_deterministic_name_and_one_owner(make: Make) -> None:
 
 
 @pytest.mark.rule("N-9")
-def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: Make) -> None:
+def test_a_child_has_numbers_instead_of_percentages(make: Make) -> None:
     rollout = make.rollout(
         nodes=tuple("abcde"),
         strategy={"maxConcurrent": "30%", "maxFailures": "30%"},
@@ -47,7 +47,7 @@ def test_a_child_carries_what_applies_to_it_with_numbers_for_percentages(make: M
     assert spec["paused"] is True
 
 
-def test_a_child_that_is_in_line_needs_no_patch(make: Make) -> None:
+def test_a_child_that_is_up_to_date_needs_no_patch(make: Make) -> None:
     rollout = make.rollout(nodes=("a",), drain={"podSelector": {"matchLabels": {"x": "y"}}})
     assert child_patch(rollout, NODE, created(make, rollout)) == {}
 
@@ -85,7 +85,7 @@ def test_a_finished_child_follows_nothing(make: Make, step: Step) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_a_failed_child_is_told_that_a_person_resumed_the_rollout(make: Make) -> None:
+def test_a_failed_child_receives_the_resume_annotation(make: Make) -> None:
     resumed = make.rollout(nodes=("a",), annotations={RESUME_ANNOTATION: "now"})
     child = created(make, make.rollout(nodes=("a",)), step=Step.FAILED)
     assert child_patch(resumed, NODE, child) == {

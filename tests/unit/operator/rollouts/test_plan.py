@@ -43,7 +43,7 @@ def test_a_name_overrides_selectors_even_with_a_lower_priority(make: Make) -> No
 
 
 @pytest.mark.rule("OP-03")
-def test_names_that_no_node_has_are_reported_sorted(make: Make) -> None:
+def test_names_that_match_no_node_are_reported_sorted(make: Make) -> None:
     plan = make_plan(spec(nodeNames=[named("z"), named("a"), named("b")]), [make.node("a")])
     assert plan.not_found == ("b", "z")
     assert [node.name for node in plan.nodes] == ["a"]
@@ -82,7 +82,7 @@ def test_order_is_priority_then_topology_then_age_then_name(make: Make) -> None:
 
 @pytest.mark.rule("OP-09")
 @given(data=st.data())
-def test_the_order_in_which_nodes_come_changes_nothing(make: Make, data: st.DataObject) -> None:
+def test_the_order_of_the_nodes_changes_nothing(make: Make, data: st.DataObject) -> None:
     nodes = [
         make.node(
             f"n{i}", created=-data.draw(st.integers(0, 2)), zone=data.draw(st.sampled_from("ab"))

@@ -1,4 +1,4 @@
-"""Rollouts over HTTP; the test plays the drains."""
+"""Rollouts over HTTP. The test acts as the drain controller."""
 
 import threading
 from typing import Any
@@ -76,7 +76,7 @@ def test_the_node_set_is_fixed_and_missing_names_are_reported(operator: Operator
 
 @pytest.mark.rule("OP-03")
 @pytest.mark.rule("N-2")
-def test_a_rollout_that_matches_nothing_completes_at_once(operator: Operator) -> None:
+def test_a_rollout_that_matches_no_node_completes_immediately(operator: Operator) -> None:
     operator.add_rollout(nodeSelectors=[{"matchLabels": {"no": "such"}}])
     operator.settle()
     rollout = operator.rollout()
@@ -103,7 +103,7 @@ def test_children_that_a_stale_cache_does_not_show_are_not_created_twice(
 
 @pytest.mark.rule("OP-02")
 @pytest.mark.rule("N-10")
-def test_a_failure_to_create_one_keeps_the_others_and_is_made_up_for(operator: Operator) -> None:
+def test_a_failed_creation_does_not_prevent_others_and_is_repeated(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_replacement("roll-b", nodeName="b", paused=True)
@@ -140,7 +140,7 @@ def test_nothing_starts_before_all_children_exist(operator: Operator) -> None:
 
 
 @pytest.mark.rule("OP-26")
-def test_a_new_leader_goes_on_where_the_old_one_stopped(operator: Operator) -> None:
+def test_a_new_leader_continues_the_work_of_the_old_one(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -166,7 +166,7 @@ def test_only_own_children_count(operator: Operator) -> None:
 
 
 @pytest.mark.rule("OP-06")
-def test_of_two_rollouts_over_one_node_the_higher_goes_first_and_the_other_finds_it_gone(
+def test_of_two_rollouts_over_one_node_the_higher_priority_starts_first(
     operator: Operator,
 ) -> None:
     operator.add_node("a")
@@ -177,7 +177,7 @@ def test_of_two_rollouts_over_one_node_the_higher_goes_first_and_the_other_finds
     assert reason(operator.replacement("low-a"), "Waiting") == "HigherPriority"
     operator.play("high-a", DrainPhase.DRAINING)
     operator.remove_node("a")
-    operator.add_node("a")  # another one of that name
+    operator.add_node("a")  # another node with this name
     operator.play("high-a", DrainPhase.COMPLETED)
     assert operator.rollout("high").status.phase is RolloutPhase.COMPLETED
     assert operator.rollout("low").status.phase is RolloutPhase.COMPLETED
@@ -188,7 +188,7 @@ def test_of_two_rollouts_over_one_node_the_higher_goes_first_and_the_other_finds
 
 
 @pytest.mark.rule("OP-07")
-def test_pause_stops_starts_and_evictions_and_resume_goes_on(operator: Operator) -> None:
+def test_a_pause_stops_starts_and_evictions_until_resume(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -208,7 +208,7 @@ def test_pause_stops_starts_and_evictions_and_resume_goes_on(operator: Operator)
 
 @pytest.mark.rule("OP-07")
 @pytest.mark.rule("N-11")
-def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Operator) -> None:
+def test_deleting_a_rollout_deletes_its_children_and_drains(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -220,7 +220,7 @@ def test_deleting_a_rollout_takes_its_children_and_drains_with_it(operator: Oper
 
 
 @pytest.mark.rule("OP-07")
-def test_a_rollout_that_is_being_deleted_begins_no_drain(operator: Operator) -> None:
+def test_a_rollout_that_is_being_deleted_starts_no_drain(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING)
     operator.see()
@@ -248,7 +248,7 @@ def test_edits_reach_nodes_that_have_not_started(operator: Operator) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_a_rollout_halts_and_a_person_resumes_it(operator: Operator) -> None:
+def test_a_halted_rollout_continues_after_resume(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 0})
@@ -263,7 +263,7 @@ def test_a_rollout_halts_and_a_person_resumes_it(operator: Operator) -> None:
     operator.settle()
     assert operator.rollout().status.phase is RolloutPhase.IN_PROGRESS
     operator.finish("roll-b")
-    # The failed node is tried again, with a drain of its own.
+    # The failed node is tried again, with another drain.
     operator.finish("roll-a-attempt2")
     rollout = operator.rollout()
     assert rollout.status.phase is RolloutPhase.COMPLETED
@@ -271,7 +271,7 @@ def test_a_rollout_halts_and_a_person_resumes_it(operator: Operator) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_a_rollout_goes_on_when_more_failures_are_allowed(operator: Operator) -> None:
+def test_a_halted_rollout_continues_with_higher_max_failures(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 0})
@@ -288,7 +288,7 @@ def test_a_rollout_goes_on_when_more_failures_are_allowed(operator: Operator) ->
 
 @pytest.mark.rule("OP-25")
 @pytest.mark.rule("N-7")
-def test_one_stuck_node_does_not_keep_the_others(operator: Operator) -> None:
+def test_one_stalled_node_does_not_stop_the_others(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 1, "maxFailures": 1})
@@ -303,7 +303,7 @@ def test_one_stuck_node_does_not_keep_the_others(operator: Operator) -> None:
     assert rollout.status.replacements_failed == ("a",)
 
 
-def test_unchanged_facts_cause_no_write(operator: Operator) -> None:
+def test_unchanged_objects_cause_no_write(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING)
@@ -315,7 +315,7 @@ def test_unchanged_facts_cause_no_write(operator: Operator) -> None:
     assert operator.server.requests.get("patch", 0) == before
 
 
-def test_nodes_that_begin_and_end_within_a_second_are_one_write_of_their_rollout(
+def test_nodes_that_start_and_end_within_a_second_are_one_status_write(
     operator: Operator,
 ) -> None:
     for name in "abcd":
@@ -335,7 +335,7 @@ def test_nodes_that_begin_and_end_within_a_second_are_one_write_of_their_rollout
     assert status_writes(operator.server, "noderollouts") == written + 1
 
 
-def test_the_end_of_a_rollout_and_a_failed_node_are_told_at_once(operator: Operator) -> None:
+def test_completion_and_failed_nodes_are_written_immediately(operator: Operator) -> None:
     for name in "ab":
         operator.add_node(name)
     operator.add_rollout(**EVERYTHING, strategy={"retries": 0, "maxFailures": 1})
@@ -348,7 +348,7 @@ def test_the_end_of_a_rollout_and_a_failed_node_are_told_at_once(operator: Opera
 
 
 @pytest.mark.rule("N-12")
-def test_a_completed_rollout_is_deleted_after_its_time(operator: Operator) -> None:
+def test_a_completed_rollout_is_deleted_after_its_ttl(operator: Operator) -> None:
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING, ttlSecondsAfterFinished=60)
     operator.settle()
@@ -361,8 +361,8 @@ def test_a_completed_rollout_is_deleted_after_its_time(operator: Operator) -> No
 
 
 @pytest.mark.rule("N-12")
-def test_a_completed_rollout_stays_for_ever_unless_it_says_otherwise(operator: Operator) -> None:
-    """The original deleted it, and with it the record, after 48 hours."""
+def test_a_completed_rollout_without_a_ttl_is_not_deleted(operator: Operator) -> None:
+    """The release of 2019 deleted it after 48 hours, and its record with it."""
     operator.add_node("a")
     operator.add_rollout(**EVERYTHING)
     operator.settle()
@@ -372,7 +372,7 @@ def test_a_completed_rollout_stays_for_ever_unless_it_says_otherwise(operator: O
     assert operator.rollout().status.phase == "Completed"
 
 
-def test_a_large_rollout_is_not_looked_through_at_each_change(operator: Operator) -> None:
+def test_a_large_rollout_is_not_scanned_at_each_change(operator: Operator) -> None:
     operator.begin_with_many(250)
     operator.clients.replacements.delete(operator.replacement("roll-n000"))
     operator.see()
@@ -385,7 +385,7 @@ def test_a_large_rollout_is_not_looked_through_at_each_change(operator: Operator
     assert "roll-n000" in operator.names(), "nothing is lost by waiting"
 
 
-def test_what_a_person_changes_of_a_large_rollout_is_done_at_once(operator: Operator) -> None:
+def test_a_users_change_of_a_large_rollout_is_not_delayed(operator: Operator) -> None:
     operator.begin_with_many(250)
     operator.patch_rollout("roll", spec={"paused": True})
     operator.see()
@@ -393,14 +393,14 @@ def test_what_a_person_changes_of_a_large_rollout_is_done_at_once(operator: Oper
     assert operator.replacement("roll-n007").spec.paused
 
 
-def test_children_are_created_several_at_a_time(operator: Operator) -> None:
+def test_children_are_created_concurrently(operator: Operator) -> None:
     for name in "abc":
         operator.add_node(name)
     operator.see()
     operator.add_rollout(**EVERYTHING)
     operator.see()
     nodes = tuple(PlannedNode(name, f"uid-{name}") for name in "abc")
-    operator.transport.together = threading.Barrier(3, timeout=30)  # or nobody's is sent
+    operator.transport.together = threading.Barrier(3, timeout=30)  # otherwise the barrier breaks
     with running_pool(3) as writers:
         made = ChildReconciler(operator.clients, writers).create_missing(
             operator.rollout(), nodes, {}

@@ -47,7 +47,7 @@ def test_the_plan_is_recorded_before_anything_else(make: Make) -> None:
 
 
 @pytest.mark.rule("OP-03")
-def test_a_rollout_that_matches_nothing_is_completed_and_says_why(make: Make) -> None:
+def test_a_rollout_that_matches_no_node_is_completed_with_a_reason(make: Make) -> None:
     status = initial_status(make.rollout(phase=None), Plan(not_found=("x",)), make.now)
     assert status.phase is RolloutPhase.COMPLETED
     assert status.completion_timestamp == make.now
@@ -66,7 +66,7 @@ def test_it_is_in_progress_once_every_child_exists(make: Make) -> None:
     assert condition(whole, "ReplacementsInProgress") == ("True", "StillProgressing")
 
 
-def test_a_failed_creation_is_told(make: Make) -> None:
+def test_a_failed_creation_is_reported(make: Make) -> None:
     rollout = make.rollout(phase=RolloutPhase.NEW, nodes=("a", "b"))
     status = seen(make, rollout, make.replacement("a"), creation_error="no room")
     assert condition(status, "ReplacementsCreated") == ("False", "ErrorCreatingNodeReplacements")
@@ -85,7 +85,7 @@ def test_it_is_completed_when_every_planned_node_is(make: Make) -> None:
 
 
 @pytest.mark.rule("OP-25")
-def test_one_that_is_completed_without_the_nodes_that_failed_says_so(make: Make) -> None:
+def test_a_rollout_completed_with_failed_nodes_has_its_reason(make: Make) -> None:
     rollout = make.rollout(nodes=("a", "b"), strategy={"maxFailures": 1})
     done = make.replacement("a", step=Step.DONE, started=-20, done=-10)
     failed = make.replacement("b", step=Step.FAILED, failed_at=(-9, -8), done=-8)
@@ -94,14 +94,14 @@ def test_one_that_is_completed_without_the_nodes_that_failed_says_so(make: Make)
     assert condition(status, "ReplacementsInProgress") == ("False", "CompletedWithSkipped")
 
 
-def test_a_finished_child_that_was_cleaned_up_still_counts(make: Make) -> None:
+def test_a_deleted_finished_child_still_counts(make: Make) -> None:
     rollout = make.rollout(nodes=("a", "b"), status={"replacements_completed": ("a",)})
     status = seen(make, rollout, make.replacement("b", step=Step.DONE, done=0))
     assert status.phase is RolloutPhase.COMPLETED
     assert status.replacements_created_count == 2
 
 
-def test_equal_facts_give_an_equal_status(make: Make) -> None:
+def test_equal_inputs_give_an_equal_status(make: Make) -> None:
     rollout = make.rollout(nodes=("a", "b", "c"))
     children = {
         "a": make.replacement("a", step=Step.DONE, started=-30, done=-10),
@@ -138,7 +138,7 @@ def test_a_percentage_of_failures_is_rounded_down(make: Make) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_too_many_failed_attempts_in_a_row_halt_it_before_any_node_failed_for_good(
+def test_too_many_consecutive_failed_attempts_halt_it(
     make: Make,
 ) -> None:
     rollout = make.rollout(nodes=("a", "b", "c"), strategy={"maxFailures": 1, "maxConcurrent": 1})
@@ -148,7 +148,7 @@ def test_too_many_failed_attempts_in_a_row_halt_it_before_any_node_failed_for_go
 
 
 @pytest.mark.rule("OP-08")
-def test_a_drained_node_in_between_begins_the_row_anew(make: Make) -> None:
+def test_a_drained_node_resets_the_consecutive_failures(make: Make) -> None:
     rollout = make.rollout(nodes=tuple("abcd"), strategy={"maxFailures": 1, "maxConcurrent": 1})
     failed = [make.replacement(n, failed_at=(-at,)) for n, at in [("a", 30), ("b", 20), ("c", 10)]]
     drained = make.replacement("d", step=Step.DONE, started=-29, done=-15)
@@ -170,13 +170,13 @@ def halted(make: Make, **spec: Any) -> NodeRollout:
 
 
 @pytest.mark.rule("OP-08")
-def test_halted_is_not_left_when_things_look_better(make: Make) -> None:
+def test_halted_does_not_end_without_the_user(make: Make) -> None:
     done = [make.replacement(n, step=Step.DONE, done=-1) for n in "ab"]
     assert seen(make, halted(make), *done).phase is RolloutPhase.HALTED
 
 
 @pytest.mark.rule("OP-08")
-def test_raising_max_failures_lets_it_go_on(make: Make) -> None:
+def test_raising_max_failures_resumes_it(make: Make) -> None:
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8), done=-8)
     status = seen(make, halted(make, strategy={"maxFailures": 1}), failed, make.replacement("b"))
     assert status.phase is RolloutPhase.IN_PROGRESS
@@ -199,7 +199,7 @@ def test_raising_max_failures_by_too_little_halts_it_again(make: Make) -> None:
 
 
 @pytest.mark.rule("OP-08")
-def test_resuming_forgives_failures_of_children_that_have_not_heard_of_it_yet(make: Make) -> None:
+def test_resume_resets_failures_of_children_that_have_not_applied_it_yet(make: Make) -> None:
     failed = make.replacement("a", step=Step.FAILED, failed_at=(-9, -8), done=-8)
     rollout = halted(make, annotations={RESUME_ANNOTATION: "please"})
     status = seen(make, rollout, failed, make.replacement("b"))
@@ -208,7 +208,7 @@ def test_resuming_forgives_failures_of_children_that_have_not_heard_of_it_yet(ma
 
 
 @pytest.mark.rule("OP-08")
-def test_a_node_that_a_resume_is_about_to_try_again_is_unfinished(make: Make) -> None:
+def test_a_failed_node_that_resume_will_retry_is_unfinished(make: Make) -> None:
     rollout = make.rollout(
         nodes=("a", "b"), phase=RolloutPhase.HALTED, annotations={RESUME_ANNOTATION: "please"}
     )
@@ -220,7 +220,7 @@ def test_a_node_that_a_resume_is_about_to_try_again_is_unfinished(make: Make) ->
 
 
 @pytest.mark.rule("OP-08")
-def test_the_same_resume_annotation_forgives_only_once(make: Make) -> None:
+def test_the_same_resume_annotation_resets_only_once(make: Make) -> None:
     rollout = make.rollout(
         nodes=("a", "b"),
         annotations={RESUME_ANNOTATION: "please"},
@@ -257,7 +257,7 @@ def test_the_estimate_extends_the_mean_of_the_drained_nodes(make: Make) -> None:
         make.replacement("b", step=Step.DONE, started=-50, done=-30),
         *(make.replacement(name) for name in "cde"),
     ]
-    # Three left, two at once: two rounds of 15 s on average, and the pause after each.
+    # Three nodes remain, two at once: two rounds of 15 s on average, each with its pause.
     assert seen(make, rollout, *children).estimated_completion == make.at(-30 + 2 * (15 + 5))
     assert seen(make, rollout, *children[2:]).estimated_completion is None
 

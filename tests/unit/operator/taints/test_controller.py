@@ -1,4 +1,4 @@
-"""The taints' controller on an API server, among people and other controllers."""
+"""The controller of taints on an API server, together with other clients."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ OURS = {"key": TAINT.key, "effect": TAINT.effect}
 
 
 class Cluster:
-    """Some nodes, without anybody who would replace them; in virtual time."""
+    """Some nodes, without the controllers that replace them; in virtual time."""
 
     def __init__(self, server: ApiServer, clock: FakeClock, person: Client) -> None:
         self._server = server
@@ -45,24 +45,24 @@ class Cluster:
         self.nodes.patch(node, {"spec": {"taints": list(taints) or None}})
 
     def taints(self, node: str) -> Sequence[Mapping[str, Any]]:
-        """Return a node's taints when everybody has come to rest."""
+        """Return a node's taints once no controller has work left."""
         self._clock.advance(1.0)
         found: Sequence[Mapping[str, Any]] = self.nodes.get(node)["spec"].get("taints") or ()
         return [{name: taint[name] for name in taint if name != "timeAdded"} for taint in found]
 
     def writes(self) -> int:
-        """Return how often managers have written to nodes."""
+        """Return the number of writes of managers to nodes."""
         return self._server.requests_by("manager").get("patch", 0)
 
     def delay_next_write(self, seconds: float) -> None:
-        """Let a manager's next write to a node arrive so much later."""
+        """Delay a manager's next write to a node by this many seconds."""
         self._server.faults.add(
             Fault(verb="patch", resource="nodes", user_agent="manager", delay=seconds)
         )
 
     @contextmanager
     def manager(self) -> Iterator[Manager]:
-        """Let a manager run, with this controller alone."""
+        """Run a manager with only this controller."""
         with (
             self._server.client(user_agent="manager") as client,
             running_manager(_set_up, client, clock=self._clock) as manager,
@@ -82,7 +82,7 @@ def cluster(definitions: list[Any]) -> Iterator[Cluster]:
         yield Cluster(server, clock, person)
 
 
-def test_the_taint_comes_with_a_replacement_that_wants_it_and_goes_when_that_is_finished(
+def test_the_taint_follows_a_replacement_from_its_creation_to_its_end(
     cluster: Cluster,
 ) -> None:
     cluster.add_node("a", FOREIGN)
@@ -98,7 +98,7 @@ def test_the_taint_comes_with_a_replacement_that_wants_it_and_goes_when_that_is_
 
 
 @pytest.mark.parametrize("step", ["Reserved", "Cordoned", "Draining", "Releasing", "Waiting"])
-def test_the_taint_stays_while_the_node_is_on_its_way(cluster: Cluster, step: str) -> None:
+def test_the_taint_stays_while_the_node_is_in_flight(cluster: Cluster, step: str) -> None:
     cluster.add_node("a")
     with cluster.manager():
         cluster.add_replacement("a")
@@ -107,7 +107,7 @@ def test_the_taint_stays_while_the_node_is_on_its_way(cluster: Cluster, step: st
     assert cluster.writes() == 1
 
 
-def test_the_taint_goes_with_a_deleted_replacement(cluster: Cluster) -> None:
+def test_the_taint_is_removed_with_a_deleted_replacement(cluster: Cluster) -> None:
     cluster.add_node("a")
     with cluster.manager():
         cluster.add_replacement("a")
@@ -116,7 +116,7 @@ def test_the_taint_goes_with_a_deleted_replacement(cluster: Cluster) -> None:
         assert cluster.taints("a") == []
 
 
-def test_a_taint_that_nobody_wants_any_more_goes_when_the_next_manager_comes(
+def test_the_next_manager_removes_a_taint_that_is_not_wanted_any_more(
     cluster: Cluster,
 ) -> None:
     cluster.add_node("a")
@@ -129,7 +129,7 @@ def test_a_taint_that_nobody_wants_any_more_goes_when_the_next_manager_comes(
         assert cluster.taints("a") == []
 
 
-def test_whoever_takes_the_taint_off_is_not_contradicted(cluster: Cluster) -> None:
+def test_a_taint_that_a_user_removes_is_not_added_again(cluster: Cluster) -> None:
     cluster.add_node("a")
     with cluster.manager():
         cluster.add_replacement("a")
@@ -138,7 +138,7 @@ def test_whoever_takes_the_taint_off_is_not_contradicted(cluster: Cluster) -> No
         assert cluster.taints("a") == [FOREIGN]
 
 
-def test_a_taint_that_somebody_sets_while_ours_is_on_its_way_is_kept(cluster: Cluster) -> None:
+def test_a_taint_that_another_client_adds_at_the_same_time_is_kept(cluster: Cluster) -> None:
     cluster.add_node("a")
     with cluster.manager():
         cluster.delay_next_write(5.0)
@@ -150,7 +150,7 @@ def test_a_taint_that_somebody_sets_while_ours_is_on_its_way_is_kept(cluster: Cl
         assert taints == [FOREIGN, OURS]
 
 
-def test_a_node_that_came_back_under_its_name_gets_no_taint(cluster: Cluster) -> None:
+def test_a_new_node_with_the_same_name_gets_no_taint(cluster: Cluster) -> None:
     cluster.add_node("a")
     uid = cluster.nodes.get("a")["metadata"]["uid"]
     with cluster.manager():

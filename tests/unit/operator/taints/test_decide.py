@@ -1,4 +1,4 @@
-"""Whether a node bears the taint, from what is known of it."""
+"""Which nodes have the taint."""
 
 import msgspec
 import pytest
@@ -28,7 +28,7 @@ def test_a_replacement_wants_it_until_it_is_finished(make: Make, step: Step) -> 
     assert wants_taint(replacement(make, step=step)) is (step not in {Step.DONE, Step.FAILED})
 
 
-def test_nobody_wants_it_who_did_not_ask_for_it(make: Make) -> None:
+def test_a_replacement_does_not_want_it_by_default(make: Make) -> None:
     assert not wants_taint(replacement(make, wants=False))
 
 
@@ -39,7 +39,7 @@ def test_a_replacement_that_is_being_deleted_does_not_want_it(make: Make) -> Non
     assert not wants_taint(make.replacement("a", strategy=strategy, deleting=True))
 
 
-def test_a_node_that_came_back_under_its_name_is_not_the_one_that_is_meant(make: Make) -> None:
+def test_a_new_node_with_the_same_name_is_another_node(make: Make) -> None:
     asked = [replacement(make)]
 
     assert is_wanted(make.node("a", uid=asked[0].spec.node_uid), asked)
@@ -55,7 +55,7 @@ def test_taints_of_others_stay_as_they_are_in_their_order() -> None:
     assert desired_taints((FOREIGN,), wanted=False) == (FOREIGN,)
 
 
-def test_the_key_is_ours_whatever_somebody_made_of_its_effect(make: Make) -> None:
+def test_the_key_belongs_to_the_operator_with_any_effect(make: Make) -> None:
     hard = Taint(TAINT.key, effect="NoSchedule")
     node = msgspec.structs.replace(make.node("a"), spec=NodeSpec(taints=(hard,)))
 
