@@ -10,19 +10,19 @@ import structlog
 
 
 def main() -> int:
-    """Play the runs that the command line names; return 1 if one of them fails."""
+    """Play the runs that the command line selects; return 1 if one of them fails."""
     parser = argparse.ArgumentParser(prog="python -m tests.model", description=__doc__)
     parser.add_argument("seeds", type=int, nargs="*", metavar="SEED", help="runs to trace")
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--count", type=int, default=0)
-    parser.add_argument("--digest", action="store_true", help="print what tells runs apart")
+    parser.add_argument("--digest", action="store_true", help="print a digest of each run")
     parser.add_argument("--sweep", metavar="SETTING", help="crash at every request of a rollout")
-    parser.add_argument("--deadline", metavar="WHAT", help="tell how soon the operator obeys")
+    parser.add_argument("--deadline", metavar="WHAT", help="print how soon the operator reacts")
     parser.add_argument("--step", type=int, default=1, help="or at every so many")
     parser.add_argument("--log", action="store_true", help="show the operator's own log")
     given = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
-        # The order of sets is a part of a run.
+        # The order of sets influences a run.
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.model", *sys.argv[1:]])
     if not given.log:
@@ -51,12 +51,12 @@ def main() -> int:
             say(f"seed {seed}: {wrong or 'nothing wrong'}")
         if wrong:
             failures += 1
-            say(f"NAVARCHOS_SEED={seed}; to see it all: python -m tests.model {seed}")
+            say(f"NAVARCHOS_SEED={seed}; for the whole trace: python -m tests.model {seed}")
     return int(bool(failures))
 
 
 def say(*lines: str) -> None:
-    """Write lines, at once: a run that hangs shows after which it does."""
+    """Write lines immediately, so that a run that hangs shows its last line."""
     sys.stdout.writelines(f"{line}\n" for line in lines)
     sys.stdout.flush()
 

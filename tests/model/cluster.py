@@ -1,7 +1,7 @@
-"""The cluster of a model run: nodes, workloads, and who moves pods about.
+"""The cluster of a model run: nodes, workloads, and the actors that move pods.
 
-A few actors with one step a second stand for the controllers, the scheduler and the
-kubelets: what they do to pods, nodes and budgets is what the operator sees of them.
+A few actors with one step per second stand for the controllers, the scheduler and the
+kubelets. The operator sees only their changes of pods, nodes and budgets.
 """
 
 import random
@@ -33,8 +33,8 @@ class Workload:
     """A set of equal pods.
 
     Attributes:
-        name: Of the ReplicaSet, and of its budget.
-        replicas: How many pods it wants.
+        name: The name of the ReplicaSet and of its budget.
+        replicas: The number of its pods.
         budget: The rule of its budget; empty for none.
     """
 
@@ -47,8 +47,8 @@ class Cluster:
     """Nodes and pods of a run.
 
     Attributes:
-        endless: Pods that are told to go do not end.
-        hopeless: New pods never become ready.
+        endless: Whether deleted pods do not terminate.
+        hopeless: Whether new pods never become ready.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class Cluster:
         self._server = server
         self._rand = rand
         self._made = 0
-        self._due: dict[str, float] = {}  # by uid of the pod
+        self._due: dict[str, float] = {}  # by the uid of the pod
         self._control_plane = control_plane
         self.names = [f"n{number}" for number in range(1, nodes + 1)]
         for position, name in enumerate(self.names):
@@ -102,7 +102,7 @@ class Cluster:
         )
 
     def step(self) -> None:
-        """Let everybody do what is due."""
+        """Let every actor do the steps that are due."""
         pods = self._server.list("pods")
         nodes = {node["metadata"]["name"]: node for node in self._server.list("nodes")}
         self._end_pods(pods, nodes)
@@ -115,7 +115,7 @@ class Cluster:
             self._server.collect()
 
     def count_budgets(self) -> None:
-        """Let the disruption controller write what it sees."""
+        """Let the disruption controller update the status of budgets."""
         pods = self._server.list("pods")
         for budget in self._server.list("poddisruptionbudgets", "policy"):
             name, spec = budget["metadata"]["name"], budget["spec"]
@@ -130,7 +130,7 @@ class Cluster:
             healthy = sum(map(_is_healthy, mine))
             generation = budget["metadata"].get("generation", 1)
             status = msgspec.to_builtins(status_of(health, healthy, {}, generation))
-            del status["disruptedPods"]  # evictions are granted and carried out in one
+            del status["disruptedPods"]  # evictions are granted and executed in one step
             known = budget.get("status") or {}
             if all(known.get(key) == value for key, value in status.items()):
                 continue

@@ -1,6 +1,6 @@
-"""How soon the operator obeys: seconds of virtual time, with whole managers.
+"""Measure how soon the operator reacts, in virtual seconds, with whole managers.
 
-Nothing goes wrong meanwhile, and no resync covers up a wake-up that is missing.
+There are no faults, and no resync hides a missing trigger.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,7 +19,7 @@ _ROLLOUTS: Final = f"/apis/{GROUP}/v1alpha1/noderollouts"
 
 
 class Scene(Run):
-    """A rollout whose first node is stalled at a pod that no budget lets go."""
+    """A rollout whose first node is stalled, because a budget blocks one of its pods."""
 
     def __init__(self) -> None:
         super().__init__(_SEED)
@@ -39,38 +39,38 @@ class Scene(Run):
         )
         self.wait(lambda: any(drain.get("status", {}).get("blocked") for drain in self.drains))
         for _ in range(40):
-            self.step(_STEP)  # whatever was under way has come to rest
+            self.step(_STEP)  # everything in progress has ended
 
     @property
     def drains(self) -> list[dict[str, Any]]:
-        """The drains as the server has them."""
+        """Return the drains of the server."""
         return self._of("nodedrains")
 
     @property
     def node(self) -> str:
-        """The name of the node that is stalled."""
+        """Return the name of the stalled node."""
         return str(self.drains[0]["spec"]["nodeName"])
 
     @property
     def steps(self) -> Mapping[str, str]:
-        """The step of each node's replacement."""
+        """Return the step of each node's replacement."""
         return {r["spec"]["nodeName"]: step_of(r) for r in self._of("nodereplacements")}
 
     def is_closed(self, name: str) -> bool:
-        """Tell whether a node takes no pods."""
+        """Return whether a node is cordoned."""
         node = self.server.find("nodes", name)
         return node is not None and bool(node["spec"].get("unschedulable"))
 
     def ask(self, method: str, path: str, body: Any = None) -> None:
-        """Do something as a person does."""
-        answer = self.server.request(method, path, body, agent="somebody")
+        """Send a request as a user does."""
+        answer = self.server.request(method, path, body, agent="user")
         assert answer.status < 300, answer.body
 
     def wait(self, done: Callable[[], bool]) -> float:
-        """Let time pass until something is so; return how much has."""
+        """Let time pass until a condition holds; return the elapsed seconds."""
         began = self.scheduler.seconds
         while not done():
-            assert self.scheduler.seconds < began + _LONGEST, "it does not happen"
+            assert self.scheduler.seconds < began + _LONGEST, "the condition does not hold in time"
             self.step(_STEP)
         return self.scheduler.seconds - began
 
@@ -82,7 +82,7 @@ class Scene(Run):
 
 
 def _a_node_is_deleted(scene: Scene) -> float:
-    """Return how long it takes until the slot of a node that is gone has another one."""
+    """Return how long it takes until another node has the slot of a deleted node."""
     stalled = scene.node
     scene.ask("DELETE", f"/api/v1/nodes/{stalled}")
     others = scene.steps.keys() - {stalled}
@@ -90,20 +90,20 @@ def _a_node_is_deleted(scene: Scene) -> float:
 
 
 def _a_rollout_is_deleted(scene: Scene) -> float:
-    """Return how long it takes until a node that is not empty is given back."""
+    """Return how long it takes until a node that is not empty is uncordoned."""
     stalled = scene.node
     scene.ask("DELETE", f"{_ROLLOUTS}/r")
     return scene.wait(lambda: not scene.is_closed(stalled) and not scene.drains)
 
 
 def _a_rollout_is_paused(scene: Scene) -> float:
-    """Return how long it takes until the drain of a rollout that is paused says so."""
+    """Return how long it takes until the drain of a paused rollout shows the pause."""
     scene.ask("PATCH", f"{_ROLLOUTS}/r", {"spec": {"paused": True}})
     return scene.wait(lambda: _is_paused(scene.drains[0]))
 
 
 def _a_budget_is_relaxed(scene: Scene) -> float:
-    """Return how long it takes until the first pod is asked again that a budget held up."""
+    """Return how long it takes until the first blocked pod is evicted again."""
     scene.cluster.set_budget("web", {"maxUnavailable": 2})
     return scene.wait(lambda: bool(scene.judge.evicted))
 
@@ -119,11 +119,11 @@ DEADLINES: Final[Mapping[str, Callable[[Scene], float]]] = {
     "a rollout is paused": _a_rollout_is_paused,
     "a budget is relaxed": _a_budget_is_relaxed,
 }
-"""By what somebody does."""
+"""Measurements by the user's action."""
 
 
 def measure(what: str) -> float:
-    """Return how many seconds of virtual time pass until the operator has obeyed."""
+    """Return the virtual seconds until the operator has reacted."""
     scene = Scene()
     try:
         return DEADLINES[what](scene)

@@ -1,4 +1,4 @@
-"""What has to be true when everything has come to its end."""
+"""Check the state of the cluster after the end of a run."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -19,7 +19,7 @@ JsonObject = Mapping[str, Any]
 
 
 def faults_at_the_end(server: Server, judge: Judge, people: People) -> list[str]:
-    """Return what is not as it should be, in words."""
+    """Return every violation as a text."""
     return [
         *_orphans(server),
         *_cordons(server, judge, people),
@@ -41,7 +41,7 @@ def _orphans(server: Server) -> Iterator[str]:
             if owner is None or owner["uid"] not in owners:
                 yield f"{obj['kind']} {obj['metadata']['name']} is an orphan"
             if obj["metadata"].get("deletionTimestamp"):
-                yield f"{obj['kind']} {obj['metadata']['name']} is never gone"
+                yield f"{obj['kind']} {obj['metadata']['name']} is not deleted"
 
 
 def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
@@ -56,17 +56,17 @@ def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
         is_drained = DRAIN_COMPLETED_LABEL in (node["metadata"].get("labels") or {})
         is_kept = mark in judge.kept_cordons
         if closed and mark and mark not in drains and not is_drained and not is_kept:
-            yield f"node {name} is cordoned by {mark}, which is gone"
+            yield f"node {name} is cordoned by {mark}, which does not exist any more"
         if closed and not mark and uid not in people.interfered:
-            yield f"node {name} is cordoned, and nobody says so"
+            yield f"node {name} is cordoned, without an annotation that names the owner"
         if uid in people.cordoned and not closed:
-            yield f"node {name} is open, and somebody had cordoned it"
+            yield f"node {name} is uncordoned, and another client had cordoned it"
         if is_drained and not closed and uid not in judge.opened_by_others:
-            yield f"node {name} has been drained, and takes pods again"
+            yield f"node {name} has been drained, and is not cordoned any more"
 
 
 def _taints(server: Server) -> Iterator[str]:
-    # Those of a rollout that is Halted are not finished, and a person decides.
+    # Replacements of a Halted rollout are not finished, and a user decides.
     wanted = {
         replacement["spec"].get("nodeUID", "")
         for replacement in server.list("nodereplacements", GROUP)
@@ -76,7 +76,7 @@ def _taints(server: Server) -> Iterator[str]:
     for node in server.list("nodes"):
         taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
         if TO_BE_REPLACED_TAINT in taints and node["metadata"]["uid"] not in wanted:
-            yield f"node {node['metadata']['name']} still bears the taint of those that wait"
+            yield f"node {node['metadata']['name']} still has the taint of waiting nodes"
 
 
 def _ends_of_nodes(server: Server) -> Iterator[str]:
@@ -94,12 +94,12 @@ def _ends_of_nodes(server: Server) -> Iterator[str]:
         name, metadata = node["metadata"]["name"], node["metadata"]
         if (step.get("name"), step.get("reason")) == ("Done", "Drained"):
             if DRAIN_COMPLETED_LABEL not in (metadata.get("labels") or {}):
-                yield f"node {name} has been drained, and does not say so"
+                yield f"node {name} has been drained, and lacks the label"
         elif step.get("name") == "Failed":
             mark = (metadata.get("annotations") or {}).get(CORDONED_BY_ANNOTATION, "")
             policy = replacement["spec"]["strategy"].get("onNodeFailure", "Uncordon")
             if policy == "Uncordon" and owners.get(mark) == replacement["metadata"]["uid"]:
-                yield f"node {name} was given back, and is still cordoned by {mark}"
+                yield f"node {name} was released, and is still cordoned by {mark}"
 
 
 def _accounts(server: Server) -> Iterator[str]:
@@ -124,14 +124,14 @@ def _account(rollout: JsonObject, children: Mapping[str, JsonObject]) -> Iterato
         yield f"rollout {name} counts nodes twice: {', '.join(sorted(completed & failed))}"
     for field in ("inFlight", "stalled"):
         if status.get(field):
-            yield f"rollout {name} says in {field} that {status[field]} are not finished"
+            yield f"rollout {name}: {field} lists {status[field]}, which are not finished"
     for node in planned - completed - failed:
         if node not in children:
             yield f"rollout {name} has no replacement for node {node}"
     for node, child in children.items():
         step = step_of(child)
         if (step == "Done") != (node in completed) or (step == "Failed") != (node in failed):
-            yield f"rollout {name} says something else of node {node} than {step}"
+            yield f"rollout {name} does not report the step {step} of node {node}"
     if status.get("phase") == "Halted":
         yield from _reason_to_halt(rollout)
 
@@ -140,4 +140,4 @@ def _reason_to_halt(rollout: JsonObject) -> Iterator[str]:
     conditions = (rollout.get("status") or {}).get("conditions") or ()
     said = next((c for c in conditions if c["type"] == "Halted" and c["status"] == "True"), None)
     if said is None:
-        yield f"rollout {rollout['metadata']['name']} is Halted and does not say why"
+        yield f"rollout {rollout['metadata']['name']} is Halted without a reason"

@@ -1,8 +1,8 @@
-"""What must never happen, looked at after every write and every request of the operator.
+"""Check invariants after every write and every request of the operator.
 
-Judged by what the server has, not by what anybody believes. Where the operator cannot
-know better yet, because somebody else has just changed something and caches may lag,
-the change has to be `Judge.patience` seconds old before it counts.
+The state of the server counts, not the caches of any process. Where the operator cannot
+know a change by another client yet, because caches may lag, the change counts only when it
+is `Judge.patience` seconds old.
 """
 
 from collections.abc import Mapping
@@ -24,11 +24,11 @@ JsonObject = Mapping[str, Any]
 
 GROUP: Final = "navarchos.pusher.com"
 OPERATOR: Final = "operator-"
-"""User agents of the operator's processes begin like this."""
+"""The beginning of the user agents of the operator's processes."""
 
 PATIENCE: Final = 15.0
-"""Seconds after which the operator has to know what somebody else did, beside the longest
-lag: some time for requests that fail."""
+"""Seconds after which the operator must know a change by another client, in addition to the
+longest lag: some time for failing requests."""
 
 LATE_BINDING: Final = 3.0
 _MOMENT: Final = 1.0
@@ -41,13 +41,13 @@ class Verdict(AssertionError):
 
 
 class Judge:
-    """Listens to a server, and keeps what was broken.
+    """Listens to a server and records violations.
 
     Attributes:
-        violations: In words, with the time; the run ends at the first.
-        evicted: How often each pod was told to go by the operator, by uid.
-        lease: Who leads.
-        patience: Seconds after which the operator has to know what somebody else did.
+        violations: Texts with the time; the run ends at the first one.
+        evicted: How often the operator evicted or deleted each pod, by uid.
+        lease: The leader by the Lease.
+        patience: Seconds after which the operator must know a change by another client.
     """
 
     def __init__(self, scheduler: Scheduler, server: Server) -> None:
@@ -60,31 +60,35 @@ class Judge:
         clock = ProcessClock(scheduler, scheduler.driver)
         self._checker = InvariantChecker(late_binding_tolerance=LATE_BINDING, clock=clock)
         self._calm_since = 0.0
-        self._foreign: dict[str, float] = {}  # by uid: when somebody else changed it last
-        self._bound: dict[str, float] = {}  # by uid of the pod
-        self._appeared: dict[str, float] = {}  # by uid of the node
-        self._paused: dict[str, float] = {}  # by uid: since when spec.paused is set
+        self._foreign: dict[str, float] = {}  # by uid: when another client changed it last
+        self._bound: dict[str, float] = {}  # by the uid of the pod
+        self._appeared: dict[str, float] = {}  # by the uid of the node
+        self._paused: dict[str, float] = {}  # by uid: when spec.paused was set
         self.opened_by_others: set[str] = set()  # uids of nodes
-        self.kept_cordons: set[str] = set()  # marks of drains that left theirs as they were told
+        self.kept_cordons: set[str] = (
+            set()
+        )  # marks of drains that kept their cordon, as their spec says
         server.store.subscribe(self._on_change)
 
     def disturbed(self, until: float = 0.0) -> None:
-        """Note that something went wrong, for so long: promises about time begin anew."""
+        """Record a fault of this duration: promises about time start again after it."""
         self._calm_since = max(self._calm_since, until, self._scheduler.seconds)
 
     def look_at_the_books(self) -> None:
-        """Take over what the checker of budgets and cordons has found."""
+        """Record the violations that the checker of budgets and cordons has found."""
         for found in self._checker.violations[: _MANY - len(self.violations)]:
             text = f"{found.what}: {found.object}: {found.detail}"
             if text not in self.violations:
                 self.violations.append(text)
 
     def about_to_evict(self, namespace: str, name: str, body: JsonObject, verb: str) -> None:
-        """Judge a request that a pod goes, before it is served."""
+        """Check an eviction or deletion of a pod before it is served."""
         pod = self._pod(namespace, name)
         options = body.get("deleteOptions") or body
         if not (options.get("preconditions") or {}).get("uid"):
-            self._report(f"{verb} of {namespace}/{name} without the uid that is meant")
+            self._report(
+                f"{verb} of {namespace}/{name} without the uid of the pod as a precondition"
+            )
         if pod is None or options.get("preconditions", {}).get("uid") != pod["metadata"]["uid"]:
             return
         node = self._server.find("nodes", pod["spec"].get("nodeName", ""))
@@ -104,8 +108,8 @@ class Judge:
         came = self._bound.get(pod["metadata"]["uid"], 0.0)
         if not on_this and came > self._appeared.get(uid, 0.0):
             self._report(
-                f"{verb} of {namespace}/{name}, which runs on another node of the name "
-                f"{node['metadata']['name']} than the one that is drained"
+                f"{verb} of {namespace}/{name}, which runs on a new node of the name "
+                f"{node['metadata']['name']} and not on the drained one"
             )
 
     # Changes
@@ -121,7 +125,7 @@ class Judge:
         metadata = change.object["metadata"]
         if not by_operator and change.resource.group == GROUP:
             self._foreign[metadata["uid"]] = self._scheduler.seconds
-            if change.type == "DELETED":  # what comes in its place has its name
+            if change.type == "DELETED":  # its successor has the same name
                 self._foreign[metadata["name"]] = self._scheduler.seconds
         self._remember_pause(change)
         match change.resource.plural:
@@ -173,9 +177,9 @@ class Judge:
             self._judge_label(name, uid)
 
     def _judge_opening(self, name: str, owner: str) -> None:
-        """A cordon is undone by the drain that set it, and by no other."""
+        """Check that only the drain that set a cordon undoes it."""
         if not owner:
-            self._report(f"node {name}, which somebody else had cordoned, was uncordoned")
+            self._report(f"node {name}, which another client had cordoned, was uncordoned")
             return
         drain = self._owner_drain(owner)
         if drain is None or not drain["metadata"].get("deletionTimestamp"):
@@ -186,9 +190,9 @@ class Judge:
     def _judge_closing(self, name: str, uid: str, owner: str) -> None:
         drain = self._owner_drain(owner)
         if drain is None:
-            self._report(f"node {name} was cordoned for a drain that is none: {owner!r}")
+            self._report(f"node {name} was cordoned for a drain that does not exist: {owner!r}")
         elif drain["spec"].get("nodeUID") != uid:
-            self._report(f"node {name} was cordoned, and its drain means one of another uid")
+            self._report(f"node {name} was cordoned, and its drain names another uid")
 
     def _judge_label(self, name: str, uid: str) -> None:
         done = [
@@ -219,16 +223,16 @@ class Judge:
         counted = _attempts(waiting) - int(status.get("resetAttempts", 0))
         if counted > allowed:
             self._report(
-                f"{waiting['metadata']['name']} is tried again after {counted} attempts, with "
-                f"{allowed} retries"
+                f"{waiting['metadata']['name']} is tried again after {counted} attempts, "
+                f"although it has {allowed} retries"
             )
 
     def _judge_stuck(self, stalled: JsonObject) -> None:
-        """A rollout does without as many nodes as may fail, and gives no more slots away."""
+        """Check that no more nodes are stalled or failed than may fail."""
         rollout = self._rollout_of(stalled)
         name = stalled["metadata"]["name"]
         if rollout is None:
-            self._report(f"{name} gave its slot away, and no rollout allows that")
+            self._report(f"{name} released its slot, and no rollout allows that")
             return
         allowed = int((rollout["spec"].get("strategy") or {}).get("maxFailures", 0))
         uid = rollout["metadata"]["uid"]
@@ -236,7 +240,7 @@ class Judge:
         without = [r for r in children if is_stalled(r) or step_of(r) == "Failed"]
         if len(without) > allowed and self._is_old(rollout, *children):
             self._report(
-                f"{name} gave its slot away, {len(without)} nodes of its rollout are stalled or "
+                f"{name} released its slot, {len(without)} nodes of its rollout are stalled or "
                 f"failed, and {allowed} may be"
             )
 
@@ -268,7 +272,7 @@ class Judge:
                 self._report(f"{name} started before {other['metadata']['name']}")
 
     def _judge_company(self, started: JsonObject, others: list[JsonObject]) -> None:
-        """Nodes in flight share one topology value, and only one is of the control plane."""
+        """Check that nodes in flight share a topology value, with one control-plane node."""
         name, strategy = started["metadata"]["name"], started["spec"]["strategy"]
         node = self._known_node(started)
         key, policy = strategy.get("topologyKey"), strategy.get("controlPlane")
@@ -289,15 +293,15 @@ class Judge:
             if step_of(other) != "Done" or other["status"]["step"].get("reason") != "Drained":
                 continue
             age = (now - parse_time(other["status"]["completionTimestamp"])).total_seconds()
-            # Who starts at the same moment cannot know.
+            # A node that starts at the same moment cannot take it into account.
             if _MOMENT < age < seconds and self._calm_since < self._scheduler.seconds:
                 self._report(
                     f"{started['metadata']['name']} started {age:.1f} s after "
-                    f"{other['metadata']['name']} was drained, which settles for {seconds} s"
+                    f"{other['metadata']['name']} was drained, and the settle time is {seconds} s"
                 )
 
     def _known_node(self, replacement: JsonObject) -> JsonObject | None:
-        """Return the node of a replacement, if it is the one that is meant: nobody lost it."""
+        """Return the node of a replacement if it has the recorded uid."""
         node = self._server.find("nodes", replacement["spec"]["nodeName"])
         is_meant = node is not None and node["metadata"]["uid"] == replacement["spec"]["nodeUID"]
         return node if is_meant else None
@@ -315,7 +319,7 @@ class Judge:
         return not frozen and self._is_old(rollout, other)
 
     def _is_about_to_halt(self, rollout: JsonObject) -> bool:
-        """Tell whether too much has failed, though Halted may not have been written yet."""
+        """Return whether too many nodes have failed, even if Halted has not been written yet."""
         uid, strategy = rollout["metadata"]["uid"], rollout["spec"].get("strategy") or {}
         children = [r for r in self._of("nodereplacements") if _owner_uid(r) == uid]
         failed = sum(step_of(child) == "Failed" for child in children)
@@ -324,27 +328,27 @@ class Judge:
         return failed > allowed or attempts > allowed + 1
 
     def _is_old(self, *objects: JsonObject) -> bool:
-        """Tell whether nobody but the operator has changed these for long."""
+        """Return whether no other client has changed these objects recently."""
         latest = max(
             self._foreign.get(obj["metadata"][key], 0.0)
             for obj in objects
             for key in ("uid", "name")
         )
-        # What somebody else made long ago may be paused or edited by the operator since.
+        # An object that another client created long ago may have been edited by the operator since.
         return max(latest, self._calm_since) + self.patience < self._scheduler.seconds
 
     def _is_paused(self, obj: JsonObject) -> bool:
-        """Tell whether somebody paused it so long ago that it must show."""
+        """Return whether it was paused so long ago that the pause must have taken effect."""
         since = self._paused.get(obj["metadata"]["uid"])
         if since is None:
             return False
         return max(since, self._calm_since) + 10.0 < self._scheduler.seconds
 
     def _must_rest(self, drain: JsonObject) -> bool:
-        """Tell whether nothing may be sent for a drain.
+        """Return whether no eviction may be sent for a drain.
 
-        One whose report has been handed over goes by its rollout: its own spec says what
-        was wanted before.
+        If its report has been taken over, its rollout decides, because its own spec may be
+        out of date.
         """
         above = _owner_uid(drain)
         if not above or drain["spec"].get("uncordonOnDelete", True):
@@ -389,7 +393,7 @@ class Judge:
 
 
 def step_of(replacement: JsonObject) -> str:
-    """Return the step that a replacement is in."""
+    """Return the step of a replacement."""
     step = (replacement.get("status") or {}).get("step") or {}
     return str(step.get("name", "Waiting"))
 
@@ -399,12 +403,12 @@ def _attempts(replacement: JsonObject) -> int:
 
 
 def is_stalled(replacement: JsonObject) -> bool:
-    """Tell whether others start beside a node to which something is done."""
+    """Return whether others may start beside a node in this step."""
     return _is_in_flight(replacement) and bool(replacement["status"].get("stalledSince"))
 
 
 def is_over(drain: JsonObject) -> bool:
-    """Tell whether a drain has come to its end."""
+    """Return whether a drain has ended."""
     return (drain.get("status") or {}).get("phase") in {"Completed", "Failed"}
 
 

@@ -1,4 +1,4 @@
-"""Who leads by the Lease, and whether what is written is theirs to write."""
+"""Check that only the holder of the Lease writes."""
 
 from collections.abc import Callable
 from typing import Final
@@ -15,25 +15,25 @@ LEASE: Final = ("kube-system", "navarchos-leader-election")
 LEASES: Final = "leases"
 
 TIMING: Final = LeaseTiming(retry_period=4.0)
-"""As shipped, with half as many renewals, which are most of the requests of a run."""
+"""The defaults with half as many renewals, which are most of the requests of a run."""
 
 _ON_THE_WAY: Final = 0.1
-"""Seconds for which a write may be in the network: what has left cannot be called back."""
+"""Seconds for which a write may be in the network after it was sent."""
 
 _FREE: Final = frozenset({LEASES, "events"})
 _READS: Final = frozenset({"get", "list", "watch"})
 
 
 def is_guarded(call: Call) -> bool:
-    """Tell whether only a leader may send this."""
+    """Return whether only a leader may send this request."""
     return call.verb not in _READS and call.resource not in _FREE
 
 
 class LeaseWatcher:
-    """Knows the Lease as the server has it, and judges each write by it.
+    """Follows the Lease of the server and checks each write against it.
 
     Attributes:
-        holder: The process that it names; empty for none.
+        holder: The process that the Lease names; empty without a holder.
     """
 
     def __init__(self, scheduler: Scheduler, report: Callable[[str], None]) -> None:
@@ -43,19 +43,19 @@ class LeaseWatcher:
         self._report = report
 
     def on_change(self, change: Change) -> None:
-        """Take in what somebody wrote to the Lease."""
+        """Record a write to the Lease."""
         spec = change.object.get("spec") or {} if change.type != "DELETED" else {}
         self.holder = str(spec.get("holderIdentity") or "")
         self._renewed_at = self._scheduler.seconds
 
     def about_to_write(self, process: Process, call: Call) -> None:
-        """Judge a request that leaves, or arrives: one may write, while its lease holds."""
+        """Check a write that is sent or arrives: only the holder of a valid lease may write."""
         if not is_guarded(call):
             return
         if self.holder != process.name:
             self._report(
                 f"{process.name} wrote ({call.verb} {call.resource} {call.name}), "
-                f"and {self.holder or 'nobody'} holds the lease"
+                f"and the lease names {self.holder or 'no process'}"
             )
         age = self._scheduler.seconds - self._renewed_at
         if age > TIMING.valid_for + _ON_THE_WAY:

@@ -1,4 +1,4 @@
-"""The operator's processes of a run: real managers, one of which leads."""
+"""The operator's processes of a run: complete managers, one of which leads."""
 
 import random
 from collections.abc import Callable
@@ -21,11 +21,11 @@ __all__ = ["Operator"]
 class Operator:
     """One process, from its start to its end.
 
-    It competes for the Lease as the shipped one does, with requests like all others.
+    It competes for the Lease as in a deployment, by requests like all others.
 
     Attributes:
-        failure: What ended its manager, if that was no order.
-        has_ended: Whether the process is gone.
+        failure: The exception that ended its manager, if there was one.
+        has_ended: Whether the process has ended.
     """
 
     def __init__(self, scheduler: Scheduler, server: Server, trouble: Trouble, number: int) -> None:
@@ -44,8 +44,8 @@ class Operator:
         namespace, lease = LEASE
         self._manager = Manager(
             client,
-            # Resyncs would cover up wake-ups that are missing. What a killed manager had
-            # frozen would stay, and each of them would collect what is in memory first.
+            # Resyncs would hide missing triggers. What a killed manager had
+            # frozen would stay, and each process would first collect the whole memory.
             options=ManagerOptions(
                 sync_period=0.0,
                 graceful_shutdown_timeout=30.0,
@@ -63,16 +63,16 @@ class Operator:
         add_operator(self._manager, workers=2)
 
     def start(self) -> None:
-        """Let it run."""
+        """Start the process."""
         self.clock.thread("nav-manager", self._run).start()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it has been elected, and neither ended nor stands still."""
+        """Whether it has been elected, has not ended, and is not stopped."""
         return self._manager.elected.is_set() and not (self.has_ended or self.process.is_frozen)
 
     def kill(self) -> None:
-        """End it in the middle of whatever it does."""
+        """Kill the process at its present point."""
         self._scheduler.kill(self.process)
         self.has_ended = True
 
@@ -80,13 +80,13 @@ class Operator:
         try:
             self._manager.run(self.stop)
         except Exception as error:  # noqa: BLE001 - the run judges it
-            # Threads that are killed fail each other: that is none of the manager's.
+            # Killed threads make other threads fail, which is not a failure of the manager.
             self.failure = None if self.process.is_dead else error
             if isinstance(error, LeaseLost | GracePeriodExceeded):
-                self._scheduler.kill(self.process)  # it exits, whatever still runs
+                self._scheduler.kill(self.process)  # the process exits, even if threads still run
         self.has_ended = True
 
 
 def identities(rand: random.Random) -> Callable[[], str]:
-    """Return what makes uids that a seed decides."""
+    """Return a generator of uids that depend on the seed only."""
     return lambda: f"{rand.getrandbits(64):016x}"

@@ -1,4 +1,4 @@
-"""Everybody else: people and programs that change what the operator works on."""
+"""Users and other programs that change the objects of the operator."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -19,11 +19,11 @@ _TIGHT: Final = ({"maxUnavailable": 1}, {"minAvailable": 1}, {"maxUnavailable": 
 
 
 class People:
-    """Does something at random, when asked to.
+    """Makes random changes on request.
 
     Attributes:
-        cordoned: Nodes that somebody cordoned when they were open, by uid.
-        interfered: Nodes whose cordon somebody has changed, by uid.
+        cordoned: Nodes that a user cordoned, by uid.
+        interfered: Nodes whose cordon a user has changed, by uid.
     """
 
     def __init__(
@@ -68,12 +68,12 @@ class People:
         )
 
     def act(self) -> None:
-        """Do one thing."""
+        """Make one change."""
         weights = [weight for weight, _ in self._acts]
         self._rand.choices([act for _, act in self._acts], weights)[0]()
 
     def step(self) -> None:
-        """Bring nodes back whose time has come, and let go what came to be held of late."""
+        """Re-create machines whose time has come, and end holds that began recently."""
         if self._is_healing:
             self._let_latecomers_go()
         now = self._scheduler.seconds
@@ -84,12 +84,12 @@ class People:
             self._cluster.add_node(name)
 
     def heal(self) -> None:
-        """Let everything end that somebody began."""
+        """End everything that users began."""
         self._is_healing = True
         self._cluster.endless = self._cluster.hopeless = False
         for name in self._cluster.workloads:
             self._cluster.set_budget(name, {"maxUnavailable": 1})
-        # Where no node is left for its pods, a drain on hold ends by a person's hand only.
+        # Where no node is left for its pods, only a user can end a drain on hold.
         let_go = {"spec": {"paused": False, "drain": {"onTimeout": "Fail"}}}
         for obj in (*self._of("noderollouts"), *self._of("nodereplacements")):
             self._patch(obj, let_go)
@@ -97,8 +97,8 @@ class People:
             self._patch(drain, {"spec": {"onTimeout": "Fail"}})
 
     def _let_latecomers_go(self) -> None:
-        # One that was made of a rollout as a cache still had it starts with what it said
-        # (OP-10), and its person sees it hold.
+        # A replacement that was made from an outdated rollout starts with its old spec
+        # (OP-10), and a user sees it on hold.
         for found in self._of("nodereplacements"):
             if found["spec"]["drain"].get("onTimeout") == "Hold":
                 self._patch(found, {"spec": {"drain": {"onTimeout": "Fail"}}})
@@ -107,7 +107,7 @@ class People:
                 self._patch(drain, {"spec": {"onTimeout": "Fail"}})
 
     def add_rollout(self) -> None:
-        """Ask for nodes to be replaced."""
+        """Create a rollout."""
         rand = self._rand
         self._rollouts += 1
         names = self._cluster.names
@@ -138,7 +138,7 @@ class People:
         }
         spec["paused"] = rand.random() < 0.1
         name = f"r{self._rollouts}"
-        self._trace.add("somebody", f"creates rollout {name} {spec}")
+        self._trace.add("user", f"creates rollout {name} {spec}")
         self._server.request(
             "POST",
             f"{_CUSTOM}/noderollouts",
@@ -151,7 +151,7 @@ class People:
         )
 
     def cordon(self) -> None:
-        """Cordon a node that is open."""
+        """Cordon a node that is not cordoned."""
         node = self._choose([n for n in self._nodes() if not n["spec"].get("unschedulable")])
         if node is not None:
             self.cordoned.add(node["metadata"]["uid"])
@@ -159,7 +159,7 @@ class People:
             self._patch_node(node, {"spec": {"unschedulable": True}})
 
     def uncordon(self) -> None:
-        """Open a node that is cordoned."""
+        """Uncordon a cordoned node."""
         node = self._choose([n for n in self._nodes() if n["spec"].get("unschedulable")])
         if node is not None:
             self.cordoned.discard(node["metadata"]["uid"])
@@ -167,21 +167,21 @@ class People:
             self._patch_node(node, {"spec": {"unschedulable": None}})
 
     def touch_node(self) -> None:
-        """Change something of a node that matters to nobody."""
+        """Change a node in a way that does not matter to the operator."""
         node = self._choose(self._nodes())
         if node is not None:
             what = self._rand.choice(["labels", "annotations"])
             value = str(self._rand.randrange(1000))
-            self._patch_node(node, {"metadata": {what: {"somebody": value}}})
+            self._patch_node(node, {"metadata": {what: {"user": value}}})
 
     def pause(self) -> None:
-        """Pause a rollout, or let it go on."""
+        """Pause or resume a rollout."""
         rollout = self._choose(self._of("noderollouts"))
         if rollout is not None:
             self._patch(rollout, {"spec": {"paused": not rollout["spec"].get("paused")}})
 
     def pause_replacement(self) -> None:
-        """Pause a replacement, or let it go on; its rollout will disagree."""
+        """Pause or resume a replacement; its rollout will undo it."""
         found = self._choose(self._of("nodereplacements"))
         if found is not None:
             self._patch(found, {"spec": {"paused": not found["spec"].get("paused")}})
@@ -193,19 +193,19 @@ class People:
         if pod is not None:
             path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}"
             self._ask("DELETE", path)
-            # An eviction that comes before the budget knows would be granted, here as on
-            # a real server, and break it: nothing that its sender could know.
+            # An eviction before the budget is updated would be granted, here as on
+            # a real server, and violate it, which its sender could not know.
             self._cluster.count_budgets()
 
     def delete_child(self) -> None:
-        """Delete what the operator has made."""
+        """Delete an object that the operator has created."""
         plural = self._rand.choice(["nodereplacements", "nodedrains"])
         found = self._choose(self._of(plural))
         if found is not None:
             self._ask("DELETE", f"{_CUSTOM}/{plural}/{found['metadata']['name']}")
 
     def edit_rollout(self) -> None:
-        """Change how a rollout is to go on."""
+        """Edit a running rollout."""
         rollout = self._choose(self._of("noderollouts"))
         if rollout is not None:
             field, value = self._rand.choice(
@@ -219,14 +219,14 @@ class People:
             self._patch(rollout, {"spec": {"strategy": {field: value}}})
 
     def resume(self) -> None:
-        """Forgive the failures of a rollout."""
+        """Reset the failures of a rollout."""
         rollout = self._choose(self._of("noderollouts"))
         if rollout is not None:
             token = str(self._rand.randrange(10**6))
             self._patch(rollout, {"metadata": {"annotations": {RESUME_ANNOTATION: token}}})
 
     def lose_node(self) -> None:
-        """Take a machine away; another one may come under its name."""
+        """Remove a machine; another one may appear under its name."""
         node = self._choose(self._nodes())
         if node is None or len(self._nodes()) < 2:
             return
@@ -238,10 +238,10 @@ class People:
             self._returning.append((back, name))
 
     def change_budget(self) -> None:
-        """Give a workload another budget, or none."""
+        """Replace or remove the budget of a workload."""
         name = self._rand.choice(sorted(self._cluster.workloads))
         rule: Mapping[str, int] | None = self._rand.choice([*_TIGHT, None])
-        self._trace.add("somebody", f"gives {name} the budget {rule}")
+        self._trace.add("user", f"gives {name} the budget {rule}")
         self._cluster.set_budget(name, rule)
 
     def delete_rollout(self) -> None:
@@ -256,17 +256,17 @@ class People:
             self._ask("DELETE", f"{_CUSTOM}/noderollouts/{rollout['metadata']['name']}")
 
     def toggle_webhook(self) -> None:
-        """Let an admission webhook refuse evictions, or stop that."""
+        """Start or stop an admission webhook that refuses evictions."""
         self._trouble.refuses_evictions = not self._trouble.refuses_evictions
         self._trace.add("webhook", f"refuses: {self._trouble.refuses_evictions}")
 
     def toggle_endless(self) -> None:
-        """Let pods not end, or end again."""
+        """Toggle whether deleted pods terminate."""
         self._cluster.endless = not self._cluster.endless
         self._trace.add("kubelet", f"pods do not end: {self._cluster.endless}")
 
     def toggle_hopeless(self) -> None:
-        """Let new pods not become ready, or become so again."""
+        """Toggle whether new pods become ready."""
         self._cluster.hopeless = not self._cluster.hopeless
         self._trace.add("kubelet", f"new pods stay pending: {self._cluster.hopeless}")
 
@@ -290,8 +290,8 @@ class People:
         self._ask("PATCH", f"/api/v1/nodes/{node['metadata']['name']}", body)
 
     def _ask(self, method: str, path: str, body: Any = None) -> None:
-        # What pods suffer from others is not the operator's doing: no budget counts it.
-        agent = "navarchos-simulator/somebody" if "/pods/" in path else "somebody"
+        # Deletions by others are not caused by the operator, so no budget counts them.
+        agent = "navarchos-simulator/user" if "/pods/" in path else "user"
         answer = self._server.request(method, path, body, agent=agent)
         short = path.rpartition("v1alpha1/")[2].removeprefix("/api/v1/")
-        self._trace.add("somebody", f"{method} {short} {body or ''}: {answer.status}")
+        self._trace.add("user", f"{method} {short} {body or ''}: {answer.status}")

@@ -1,4 +1,4 @@
-"""Runs of the model as programs of their own: the order of sets is a part of a run."""
+"""Play runs of the model in separate processes, because the order of sets influences a run."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ _ROOT: Final = Path(__file__).parents[2]
 
 
 def play(*arguments: str) -> tuple[int, str]:
-    """Play runs, each argument one of the command's; return its status, and what it said."""
+    """Play runs with these arguments of the command; return its status and output."""
     ended = subprocess.run(
         [sys.executable, "-m", "tests.model", *arguments],
         cwd=_ROOT,
@@ -25,5 +25,5 @@ def play(*arguments: str) -> tuple[int, str]:
 
 
 def _path() -> str:
-    # What this process has imported is what is tested, wherever it was installed.
+    # Test the package that this process has imported, wherever it is installed.
     return os.pathsep.join([str(_ROOT), *filter(None, sys.path)])

@@ -1,4 +1,4 @@
-"""One run of the model, as its seed decides: some minutes of chaos, then the end."""
+"""Play one run of the model, decided by its seed: minutes of chaos, then an orderly end."""
 
 import random
 from collections.abc import Sequence
@@ -24,14 +24,14 @@ _PATIENCE: Final = 3600.0
 _QUIET: Final = 120.0
 _STEADY: Final = 5
 _TURNS: Final = 1000
-"""Some thirty are usual in that time; who looks again and again has hundreds of thousands."""
+"""About thirty are usual in that time; a busy loop has hundreds of thousands."""
 
 
 @cache
 def definitions() -> Sequence[dict[str, Any]]:
-    """Return the operator's kinds, without the rules that are slow to judge.
+    """Return the operator's kinds without validation rules that are slow to evaluate.
 
-    The other tests judge by them all.
+    Other tests evaluate all of them.
     """
     return [_without_rules(definition) for definition in manifests()]
 
@@ -47,7 +47,7 @@ def _without_rules(value: Any) -> Any:
 
 
 class Run:
-    """Everything that takes part in one run."""
+    """All parts of one run."""
 
     def __init__(self, seed: int) -> None:
         # The library's own jitter and the server's names are drawn from the module's source.
@@ -90,7 +90,7 @@ class Run:
         """Play the run to its end.
 
         Raises:
-            Verdict: Something happened that must never happen.
+            Verdict: An invariant was violated.
         """
         self.people.add_rollout()
         if self.rand.random() < 0.4:
@@ -103,11 +103,11 @@ class Run:
         self._clear_away()
 
     def close(self) -> None:
-        """End every process, so that nothing of the run is left."""
+        """End every process, so that nothing of the run remains."""
         self.deployment.close()
 
     def step(self, seconds: float = _STEP) -> None:
-        """Let time pass, and the world turn."""
+        """Let time pass, with the actors of the cluster."""
         self.deployment.step()
         self.people.step()
         self.cluster.step()
@@ -140,7 +140,7 @@ class Run:
                 self._disturb()
 
     def _disturb(self) -> None:
-        """Let something happen to the operator itself."""
+        """Apply a fault to the operator itself."""
         leader = self.deployment.leader
         if leader is None:
             return
@@ -166,7 +166,7 @@ class Run:
                 self.server.break_watches(leader.process, lambda: self.rand.random() < 0.5)
 
     def _heal(self) -> None:
-        self.trace.add("run", "from here on nothing goes wrong any more")
+        self.trace.add("run", "no further faults from here on")
         self.trouble.heal()
         self.server.wake_watches()
         self.trouble.kill_before = self.trouble.kill_after = None
@@ -181,7 +181,7 @@ class Run:
             if self.scheduler.seconds >= ends:
                 raise Verdict(f"not over after {_PATIENCE:.0f} s: {self._standing()}")
             self.step(2.0)
-            # What nobody was there to end only looks like it.
+            # Objects that no process could finish only seem to be unfinished.
             is_led = self.deployment.leader is not None
             over_for = over_for + 1 if is_led and self._is_over() else 0
 
@@ -198,8 +198,8 @@ class Run:
         return ended and not held and not moving and not going
 
     def _expect_silence(self) -> None:
-        """Nothing changes, so nothing is written (A6), and next to nobody wakes."""
-        # Empty nodes are looked at for a minute, and a drain whose pods came late goes on.
+        """Check that without changes nothing is written (A6) and few threads wake up."""
+        # Empty nodes are checked again for a minute, and a drain with late pods continues.
         for _ in range(40):
             self.step(2.0)
         self._wait_for_the_end()
@@ -207,17 +207,17 @@ class Run:
         self.scheduler.sleep(_QUIET)
         written, turns = self.trouble.writes.total() - before, self.scheduler.turns - turns
         if written:
-            raise Verdict(f"{written} writes in {_QUIET:.0f} s in which nothing happened")
+            raise Verdict(f"{written} writes in {_QUIET:.0f} s without changes")
         if turns > _TURNS:
-            raise Verdict(f"threads woke {turns} times in {_QUIET:.0f} s of nothing to do")
+            raise Verdict(f"threads woke {turns} times in {_QUIET:.0f} s without work")
 
     def _clear_away(self) -> None:
-        """All rollouts are deleted: what was drained stays so, and all else is given back."""
+        """Delete all rollouts and check that drained nodes stay cordoned and others do not."""
         self.people.delete_rollouts()
         self._wait_for_the_end()
         self._judge_the_end()
         if any(map(self._of, ("noderollouts", "nodereplacements", "nodedrains"))):
-            raise Verdict(f"there is something left of deleted rollouts: {self._standing()}")
+            raise Verdict(f"objects of deleted rollouts remain: {self._standing()}")
 
     def _judge_the_end(self) -> None:
         self._look()
@@ -253,7 +253,7 @@ def run(seed: int) -> tuple[str, list[str]]:
     """Play one run.
 
     Returns:
-        What was wrong, empty if nothing was; and what happened, line by line.
+        The violation, or an empty text, and the trace, line by line.
     """
     one = Run(seed)
     try:

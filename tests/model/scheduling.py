@@ -1,11 +1,11 @@
-"""One thread at a time, in virtual time, in an order that a seed decides.
+"""Run one thread at a time, in virtual time, in an order that a seed decides.
 
-All waiting of the library goes through a `Clock`. This one lets a thread run until it
-waits, then draws who goes on among those that can; when nobody can, time moves to the
-next deadline. So a whole manager runs as it is, with all of its threads, and a run is
-repeated by its seed: every interleaving at the points where threads wait is possible,
-and none takes real time. Its threads are greenlets, since a run makes hundreds of them
-and passes the turn tens of thousands of times.
+The library waits through a `Clock` only. This clock lets a thread run until it waits, then
+chooses the next one among the threads that can run; when none can, time moves to the next
+deadline. A whole manager therefore runs unchanged, with all its threads, and its seed
+repeats the run: every interleaving at the points where threads wait is possible, and none
+takes real time. The threads are greenlets, because a run creates hundreds of them and
+switches between them tens of thousands of times.
 """
 
 import heapq
@@ -24,20 +24,20 @@ EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Killed(BaseException):
-    """The process of this thread is gone: no handler sees it."""
+    """The process of this thread was killed. No exception handler may catch this."""
 
 
 class Stalled(AssertionError):
-    """No thread can go on, and none waits for a time."""
+    """No thread can run, and none waits for a time."""
 
 
 class Process:
-    """Threads with one fate.
+    """A process: threads that are killed and stopped together.
 
     Attributes:
-        name: For the trace.
-        is_dead: Whether it was killed: nothing that its threads do has an effect.
-        is_frozen: Whether it stands still, as after `SIGSTOP`.
+        name: The name in the trace.
+        is_dead: Whether it was killed. Its threads then have no effect.
+        is_frozen: Whether it is stopped, as after `SIGSTOP`.
     """
 
     def __init__(self, name: str) -> None:
@@ -47,9 +47,9 @@ class Process:
 
 
 class _Task:
-    """A thread, as the scheduler knows it.
+    """A thread as the scheduler sees it.
 
-    While it waits for a condition it stands among the condition's waiters, where
+    While it waits for a condition it is in the list of the condition's waiters, where
     `Condition.notify` calls `release`.
     """
 
@@ -73,7 +73,7 @@ class _Task:
 
 
 class _Thread(threading.Thread):
-    """A thread as its owner sees it; the system knows nothing of it."""
+    """A thread as its owner sees it. It is not a thread of the operating system."""
 
     def __init__(self, begin: Callable[[threading.Thread], None], name: str) -> None:
         super().__init__(name=name, daemon=True)
@@ -84,12 +84,12 @@ class _Thread(threading.Thread):
 
 
 class Scheduler:
-    """Owns time and turns. The thread that makes it has the first turn.
+    """Owns time and turns. The thread that creates it has the first turn.
 
     Attributes:
-        turns: How many there have been.
+        turns: The number of turns so far.
 
-    Threads: every method is for the thread whose turn it is.
+    Threads: only the thread that has the turn may call a method.
     """
 
     def __init__(self, rand: random.Random) -> None:
@@ -99,7 +99,7 @@ class Scheduler:
         self._now = 0.0
         self._numbers = count()
         self._ready: list[_Task] = []
-        self._held: list[_Task] = []  # ready, and frozen
+        self._held: list[_Task] = []  # ready, but stopped
         self._timers: list[tuple[float, int, _Task, int]] = []
         self._tasks: dict[_Task, None] = {}
         self._current = _Task(self, self.driver, threading.current_thread())
@@ -116,7 +116,7 @@ class Scheduler:
         return EPOCH + timedelta(seconds=self._now)
 
     def sleep(self, seconds: float) -> None:
-        """Let others run for so long; for 0, let those run that can."""
+        """Let others run for this time; with 0, let all ready threads run once."""
         self._refuse_the_dead()
         self._prepare(max(0.0, seconds))
         self._pass_on()
@@ -146,7 +146,7 @@ class Scheduler:
 
         def begin(thread: threading.Thread) -> None:
             task = _Task(self, process, thread)
-            # Called with a value when it is where an ended greenlet goes on.
+            # Called with a value if an ended greenlet continues here.
             task.body = greenlet(lambda *_: self._body(task, run), self._main)
             self._tasks[task] = None
             self.wake(task)
@@ -158,14 +158,14 @@ class Scheduler:
             if not task.process.is_dead:
                 run()
         except Killed:
-            pass  # also on the way out: what a dead thread would still do fails alike
+            pass  # also while it unwinds: further waits of a killed thread fail in the same way
         del self._tasks[task]
         chosen = self._choose()
         self._give_turn(chosen)
-        getcurrent().parent = chosen.body  # where a greenlet that has ended goes on
+        getcurrent().parent = chosen.body  # an ended greenlet continues there
 
     def kill(self, process: Process) -> None:
-        """Let every thread of a process end at the point where it is."""
+        """End every thread of a process at its present point."""
         process.is_dead = True
         self.thaw(process)
         for task in self._tasks:
@@ -173,11 +173,11 @@ class Scheduler:
                 self.wake(task)
 
     def freeze(self, process: Process) -> None:
-        """Let no thread of a process run, whatever it waits for."""
+        """Stop all threads of a process, as `SIGSTOP` does."""
         process.is_frozen = True
 
     def thaw(self, process: Process) -> None:
-        """Let a frozen process go on; time has passed for it."""
+        """Continue a stopped process; time has passed meanwhile."""
         process.is_frozen = False
         held = [task for task in self._held if task.process is process]
         self._held = [task for task in self._held if task.process is not process]
@@ -188,7 +188,7 @@ class Scheduler:
         return [task.name for task in self._tasks if task.process is process]
 
     def wake(self, task: _Task) -> None:
-        """Let a thread have a turn."""
+        """Make a thread ready for a turn."""
         if not task.is_ready and task is not self._current:
             task.is_ready = True
             self._ready.append(task)
@@ -208,7 +208,7 @@ class Scheduler:
     def _pass_on(self) -> None:
         task = self._current
         # Not among the ready ones and not current: it can be woken.
-        self._current = _NOBODY
+        self._current = _NO_TASK
         chosen = self._choose()
         if chosen is task:
             self._current = task
@@ -219,7 +219,7 @@ class Scheduler:
     def _give_turn(self, task: _Task) -> None:
         self._current = task
         self.turns += 1
-        # Whoever asks for the current thread, such as a join, means the one that has the turn.
+        # Code that asks for the current thread, such as a join, means the one that has the turn.
         threading._active[threading.get_ident()] = task.thread  # type: ignore[attr-defined]
 
     def _choose(self) -> _Task:
@@ -236,14 +236,14 @@ class Scheduler:
                     self._held.append(task)
                     continue
                 task.is_ready = False
-                task.wait_number += 1  # its timer, if there is one, means nothing any more
+                task.wait_number += 1  # its timer, if there is one, is void
                 return task
             if not self._timers:
-                raise Stalled("no thread can go on")
+                raise Stalled("no thread can run")
             self._now = max(self._now, self._timers[0][0])
 
 
-_NOBODY: Final = _Task(None, Process("nobody"), threading.Thread(name="nobody"))  # type: ignore[arg-type]
+_NO_TASK: Final = _Task(None, Process("none"), threading.Thread(name="none"))  # type: ignore[arg-type]
 
 
 class ProcessClock:

@@ -1,9 +1,8 @@
-"""The API server of a model run: the real handlers, called instead of connected to.
+"""The API server of a model run: the real handlers, called directly instead of over HTTP.
 
-Requests of the operator's client arrive here as they would at a socket, and are
-answered by the code that answers them over HTTP. What is different is the waiting: a
-request takes virtual time, a watch that has nothing to tell lets others run, and what
-goes wrong is decided by a `Trouble`.
+Requests of the operator's client arrive here as they would at a socket, and the same code
+answers them as over HTTP. Only waiting differs: a request takes virtual time, a watch
+without news lets other threads run, and a `Trouble` decides on faults.
 """
 
 import threading
@@ -40,37 +39,37 @@ _BOOKMARKS: Final = 60.0
 
 
 class Cut(Exception):
-    """The connection is to break before the request is served."""
+    """The connection breaks before the request is served."""
 
 
 class Lost(Exception):
-    """The connection is to break after the request was served."""
+    """The connection breaks after the request was served."""
 
 
 class TooSlow(Exception):
-    """The answer is to be waited for in vain."""
+    """The answer does not arrive in time."""
 
 
 class Trouble(Protocol):
-    """What goes wrong with the requests of a process."""
+    """Decides which faults the requests of a process meet."""
 
     def leaving(self, process: Process, call: Call) -> None:
-        """Look at a request that leaves its process; whatever becomes of that, it may arrive."""
+        """See a request that leaves its process. It may still fail to arrive."""
         ...
 
     def before(self, process: Process, call: Call, asked: Request) -> None:
-        """Look at a request that is about to be served.
+        """See a request that is about to be served.
 
         Raises:
             StatusError: It is refused.
             Cut: It does not arrive.
-            TooSlow: It does not arrive, and nobody says so.
+            TooSlow: It does not arrive, without any sign of it.
             Killed: Its process dies.
         """
         ...
 
     def after(self, process: Process, call: Call) -> None:
-        """Look at a request that has been served; its answer is on the way.
+        """See a request that has been served, before its answer arrives.
 
         Raises:
             Lost: The answer does not arrive.
@@ -84,14 +83,14 @@ class Trouble(Protocol):
         ...
 
     def held_until(self, process: Process, resource: str) -> float:
-        """Return until when a watch tells nothing, on the scheduler's scale."""
+        """Return the time until which a watch delivers nothing, in the scheduler's seconds."""
         ...
 
 
 class Server:
     """Objects, kinds and the garbage collector, in virtual time.
 
-    Threads: for the one whose turn it is.
+    Threads: for the one that has the turn.
     """
 
     def __init__(
@@ -114,7 +113,7 @@ class Server:
         self.install(*definitions)
 
     def install(self, *manifests: Mapping[str, Any]) -> None:
-        """Create objects as the cluster itself does: with identity and status as given."""
+        """Create objects with the given identity and status, as the cluster itself does."""
         for manifest in manifests:
             kind = self.kinds.by_kind(manifest["apiVersion"], manifest["kind"])
             assert kind is not None
@@ -122,10 +121,8 @@ class Server:
             options = WriteOptions(field_validation="Strict", keep_status=True)
             create(self.api, kind, namespace, dict(manifest), options)
 
-    def request(
-        self, method: str, path: str, body: Any = None, *, agent: str = "somebody"
-    ) -> Response:
-        """Serve a request at once; refusals are answers, too."""
+    def request(self, method: str, path: str, body: Any = None, *, agent: str = "user") -> Response:
+        """Serve a request at once. A refusal is returned as a response too."""
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         raw = b"" if body is None else encode(body)
         bare, _, query = path.partition("?")
@@ -136,7 +133,7 @@ class Server:
             return Response(error.code, encode(error.to_json()))
 
     def collect(self) -> None:
-        """Let the garbage collector do what is due."""
+        """Run the garbage collector."""
         self.has_garbage = False
         self.collector.collect()
 
@@ -157,13 +154,13 @@ class Server:
                     watch.cut()
 
     def wake_watches(self) -> None:
-        """Let watches tell at once what they were held back from telling."""
+        """Let watches deliver their delayed events at once."""
         for watches in self._watches.values():
             for watch in watches:
                 watch.wake()
 
     def opened(self, bucket: BucketId, watch: "_WatchAnswer") -> None:
-        """Tell a watch of the changes of a kind from now on."""
+        """Deliver the changes of a kind to a watch from now on."""
         self._watches.setdefault(bucket, {})[watch] = None
 
     def closed(self, bucket: BucketId, watch: "_WatchAnswer") -> None:
@@ -177,7 +174,7 @@ class Server:
 
 
 class _StoreClock:
-    """What time the server believes it is."""
+    """The clock of the server."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.now = scheduler.now
@@ -198,7 +195,7 @@ class Connection:
         self.writes_under_way = 0
 
     def send(self, request: HttpRequest) -> "BufferedResponse | _WatchAnswer":
-        """Serve a request, after a while."""
+        """Serve a request after some time."""
         asked = read_request(request)
         if request.fence is not None:
             request.fence()
@@ -210,7 +207,7 @@ class Connection:
             self.writes_under_way -= is_write
 
     def close(self) -> None:
-        """Do nothing: there are no connections."""
+        """Do nothing, because there are no connections."""
 
     def _serve(self, request: HttpRequest, asked: Request) -> "BufferedResponse | _WatchAnswer":
         call = _routed(self._server.api, asked)
@@ -268,7 +265,7 @@ class Connection:
 
 
 class _WatchAnswer:
-    """The answer to a watch: tells what has changed, when the trouble lets it."""
+    """The response to a watch: delivers changes when the trouble allows it."""
 
     status: Final = 200
     headers: Final[Mapping[str, str]] = {}
@@ -298,7 +295,7 @@ class _WatchAnswer:
         server.opened(bucket, self)
 
     def wake(self) -> None:
-        """Look whether there is something to tell."""
+        """Check for new events."""
         with self._changed:
             self._changed.notify_all()
 
@@ -308,11 +305,11 @@ class _WatchAnswer:
         self.wake()
 
     def read(self) -> bytes:
-        """Refuse: a watch has no end."""
+        """Fail, because a watch has no end."""
         raise NotImplementedError
 
     def parts(self) -> Iterator[bytes]:
-        """Refuse: a watch has no end."""
+        """Fail, because a watch has no end."""
         raise NotImplementedError
 
     def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:

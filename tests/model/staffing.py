@@ -1,4 +1,4 @@
-"""The operator's Deployment: who keeps as many processes running as there are replicas."""
+"""The operator's Deployment: keeps as many processes running as there are replicas."""
 
 import random
 from typing import Final
@@ -15,15 +15,15 @@ from navarchos.runtime import GracePeriodExceeded
 __all__ = ["Deployment"]
 
 _WITHOUT_LEADER: Final = 60.0
-"""Seconds for which nobody may lead, though nothing goes wrong: a process that was killed
-is started again within 15, and its lease ends in as many."""
+"""Seconds without a leader that are accepted when there are no faults: a killed process is
+started again within 15, and its lease ends in as many."""
 
 
 class Deployment:
-    """Starts processes, and does to them what a machine and its network do.
+    """Starts processes, and applies faults of machine and network to them.
 
     Attributes:
-        operators: All that were ever started.
+        operators: All processes that were started.
     """
 
     def __init__(
@@ -53,12 +53,12 @@ class Deployment:
 
     @property
     def leader(self) -> Operator | None:
-        """Who leads and is at work."""
+        """The processes that lead and run."""
         holder = self._judge.lease.holder
         return next((o for o in self._running() if o.process.name == holder and o.is_at_work), None)
 
     def step(self) -> None:
-        """Start what is missing, let go on what is due, and note whether somebody leads."""
+        """Start missing processes, continue stopped ones, and record whether one leads."""
         now = self._scheduler.seconds
         for process in [process for process, at in self._thaw_at.items() if at <= now]:
             self._thaw(process)
@@ -70,7 +70,7 @@ class Deployment:
             self._judge.disturbed(now + 2.0)
 
     def start(self) -> None:
-        """Start another process, whoever runs already."""
+        """Start another process."""
         number = len(self.operators) + 1
         operator = Operator(self._scheduler, self._server, self._trouble, number)
         self.operators.append(operator)
@@ -78,45 +78,45 @@ class Deployment:
         operator.start()
 
     def begin_trouble(self) -> None:
-        """From now on a lease may be lost."""
+        """Accept lost leases from now on."""
         self._shaky_until = float("inf")
 
     def heal(self) -> None:
-        """Let every process run that is held; leases are lost no more, after a while."""
+        """Continue every stopped process. After some time leases must not be lost any more."""
         self._shaky_until = self._scheduler.seconds + 30.0
         for process in list(self._thaw_at):
             self._thaw(process)
 
     def tell_to_go(self, leader: Operator) -> None:
-        """End the leader in order, as a Deployment does that is rolled out anew."""
-        self._trace.add(leader.process.name, "is told to go")
+        """Stop the leader in order, as the rollout of a Deployment does."""
+        self._trace.add(leader.process.name, "is stopped")
         if self._rand.random() < 0.5:
             self.start()
         else:
             self._next_start = self._scheduler.seconds + self._rand.choice([0.0, 0.5, 5.0])
-        leader.stop.stop("told to go")
+        leader.stop.stop("stopped")
 
     def freeze(self, leader: Operator) -> None:
-        """Stop the leader's process as it is; whoever leads meanwhile, it finds out late."""
-        # A write that has left arrives also when its process stands still.
+        """Stop the leader's process as `SIGSTOP` does; another one may lead meanwhile."""
+        # A write that was sent arrives even if its process is stopped.
         while leader.connection.writes_under_way and not leader.has_ended:
             self._scheduler.sleep(0.05)
         if leader.has_ended:
             return
         seconds = self._rand.choice([3.0, 20.0, 40.0])
-        self._trace.add(leader.process.name, f"stands still for {seconds:.0f} s")
+        self._trace.add(leader.process.name, f"is stopped for {seconds:.0f} s")
         self._judge.disturbed()
         if self._rand.random() < 0.7:
             self.start()
         if self._rand.random() < 0.5:
-            # It learns nothing of the lease when it goes on: only its clock can tell it.
+            # It gets no news of the lease when it continues; only its clock shows the time.
             self._trouble.silence(leader.process, seconds + 8.0, only_leases=True)
         self._scheduler.freeze(leader.process)
         self._stood_still.add(leader.process)
         self._thaw_at[leader.process] = self._scheduler.seconds + seconds
 
     def silence(self, leader: Operator) -> None:
-        """Let the leader wait in vain for the answers of the server."""
+        """Let requests of the leader get no answer."""
         seconds = self._rand.choice([4.0, 9.0, 25.0])
         only_leases = self._rand.random() < 0.5
         what = "its lease" if only_leases else "anything"
@@ -124,10 +124,10 @@ class Deployment:
         self._trouble.silence(leader.process, seconds, only_leases=only_leases)
 
     def look(self) -> None:
-        """Judge how processes ended, and that somebody leads.
+        """Check how processes ended, and that one of them leads.
 
         Raises:
-            Verdict: A process failed, or nobody leads.
+            Verdict: A process failed, or no process leads.
         """
         now = self._scheduler.seconds
         is_shaky = now <= self._shaky_until
@@ -135,17 +135,17 @@ class Deployment:
             if operator.failure is None:
                 continue
             failure, operator.failure = operator.failure, None
-            # Whoever stands still while it ends has no time left when it goes on.
+            # A process that is stopped while it ends has no time left when it continues.
             is_late = isinstance(failure, GracePeriodExceeded)
             excused = operator.process in self._stood_still if is_late else is_shaky
             if not (isinstance(failure, LeaseLost | GracePeriodExceeded) and excused):
                 raise Verdict(f"{operator.process.name} failed: {failure!r}")
             self._trace.add(operator.process.name, f"ends: {failure}")
         if not is_shaky and now - max(self._led_at, self._shaky_until) > _WITHOUT_LEADER:
-            raise Verdict(f"nobody has led for {_WITHOUT_LEADER:.0f} s")
+            raise Verdict(f"no process has led for {_WITHOUT_LEADER:.0f} s")
 
     def close(self) -> None:
-        """End every process, so that nothing of the run is left."""
+        """End every process, so that nothing of the run remains."""
         for operator in self.operators:
             operator.kill()
         while any(self._scheduler.threads_of(operator.process) for operator in self.operators):
@@ -156,7 +156,7 @@ class Deployment:
 
     def _thaw(self, process: Process) -> None:
         del self._thaw_at[process]
-        self._trace.add(process.name, "goes on")
+        self._trace.add(process.name, "continues")
         self._scheduler.thaw(process)
 
     def _killed(self, process: Process) -> None:

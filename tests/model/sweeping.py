@@ -1,7 +1,7 @@
-"""A rollout from its beginning to its end, with one crash at a chosen request.
+"""Play a rollout from beginning to end, with one crash at a chosen request.
 
-What is chosen is a number: every request that the operator's process makes is one,
-reads, watches, events and the election of a leader included.
+Requests are numbered. Every request of the operator's process counts, including reads,
+watches, events and leader election.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,14 +22,14 @@ _FIRST: Final = f"{OPERATOR}1"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is swept.
+    """A rollout with its circumstances.
 
     Attributes:
-        spec: Of the rollout.
-        acts: What somebody does so many seconds after its creation.
-        budgets: Rules by workload, instead of those that it has.
-        is_timed: How far it comes depends on when things happen, so that only the
-            promises about the end are compared.
+        spec: The spec of the rollout.
+        acts: Actions of a user, by seconds after the creation.
+        budgets: Budgets by workload, instead of the usual ones.
+        is_timed: Whether the result depends on timing, so that only the promises about
+            the end are compared.
     """
 
     spec: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a rollout ended: the same, whatever happened on the way."""
+    """The result of a rollout, which must not depend on crashes."""
 
     phase: str
     completed: frozenset[str]
@@ -76,7 +76,7 @@ def _join(run: Run) -> None:
 
 def _hand_over(run: Run) -> None:
     if run.deployment.leader is not None:
-        run.deployment.leader.stop.stop("told to go")
+        run.deployment.leader.stop.stop("stopped")
 
 
 def _edit(run: Run, method: str, body: Any) -> None:
@@ -91,7 +91,7 @@ _BY_PRIORITY: Final = {
     ]
 }
 
-# Pods may go though the last nodes are cordoned, too: whose node would fail is chance.
+# Pods may be evicted although the last nodes are cordoned too; which node fails is random.
 _ROOM: Final = {"web": {"maxUnavailable": 9}, "db": {"maxUnavailable": 9}}
 
 SETTINGS: Final[Mapping[str, Setting]] = {
@@ -122,16 +122,16 @@ SETTINGS: Final[Mapping[str, Setting]] = {
     "tainted": Setting({**_ALL, "strategy": _strategy(taintWaitingNodes=True)}, budgets=_ROOM),
     "deleted": Setting({**_ALL, "strategy": _strategy()}, acts={5.0: _delete}, is_timed=True),
 }
-"""By name."""
+"""Settings by name."""
 
 
 class Sweep(Run):
     """One pass of a sweep.
 
     Args:
-        setting: What is swept.
-        before: The number of the request that is not served any more; 0 for none.
-        after: The number of the one whose answer is lost with the process.
+        setting: The rollout and its circumstances.
+        before: The number of the request before which the process dies; 0 for none.
+        after: The number of the request whose answer is lost with the process.
     """
 
     def __init__(self, setting: Setting, *, before: int = 0, after: int = 0) -> None:
@@ -144,14 +144,14 @@ class Sweep(Run):
 
     @property
     def requests(self) -> int:
-        """How many requests the first process has made."""
+        """The number of requests of the first process."""
         return self.trouble.requests[_FIRST]
 
     def sweep(self) -> Outcome:
-        """Play it to its end.
+        """Play the pass to its end.
 
         Raises:
-            Verdict: Something happened that must never happen.
+            Verdict: An invariant was violated.
         """
         before, after = self._kill
         self.trouble.kill_before = (_FIRST, before) if before else None
@@ -167,7 +167,7 @@ class Sweep(Run):
         faults = faults_at_the_end(self.server, self.judge, self.people)
         twice = [uid for uid, times in self.judge.evicted.items() if times > 1]
         if twice:
-            faults.append(f"pods were told to go twice: {', '.join(twice)}")
+            faults.append(f"pods were evicted twice: {', '.join(twice)}")
         if faults:
             raise Verdict("; ".join(faults))
         return self._outcome()
@@ -212,11 +212,11 @@ def sweep(name: str, step: int) -> tuple[list[str], int]:
     """Sweep a setting.
 
     Args:
-        name: Which one.
-        step: Every which request is one to crash at.
+        name: The name of the setting.
+        step: The distance between two requests with a crash.
 
     Returns:
-        What was wrong, and how many passes there were.
+        The violations, and the number of passes.
     """
     setting, wrong, passes = SETTINGS[name], [], 1
     whole = Sweep(setting)
@@ -227,7 +227,7 @@ def sweep(name: str, step: int) -> tuple[list[str], int]:
     for number in range(1, whole.requests + 1):
         if number % step:
             continue
-        # With a step, before and after take turns: the neighbours cover the other one.
+        # With a larger step, "before" and "after" alternate.
         modes = ("before", "after") if step == 1 else (("before", "after")[number // step % 2],)
         for mode in modes:
             passes += 1

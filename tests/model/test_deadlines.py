@@ -1,4 +1,4 @@
-"""How soon the operator obeys, in seconds that pass for whole managers and nobody else."""
+"""The operator reacts to users within deadlines, in virtual seconds."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ LONGEST: Final[Mapping[str, float]] = {
     "a rollout is paused": 5.0,  # OP-07, A4
     "a budget is relaxed": 5.0,
 }
-"""By what somebody does."""
+"""Deadlines by the user's action."""
 
 
 def test_every_deadline_is_held_to_a_promise() -> None:

@@ -1,4 +1,4 @@
-"""Managers as they are, among faults of every kind, hundreds of times.
+"""Play hundreds of runs of complete managers with all kinds of faults.
 
 CONTRIBUTING.md says how to repeat the run of a seed.
 """
@@ -14,7 +14,7 @@ PARTS = 12
 
 
 def part(number: int) -> tuple[int, int]:
-    """Return the first seed of a part, and how many there are in it."""
+    """Return the first seed of a part and the number of its seeds."""
     first = RUNS * number // PARTS
     return first, RUNS * (number + 1) // PARTS - first
 

@@ -1,4 +1,4 @@
-"""kill -9 at each request of a rollout: before it is served, and before its answer is seen."""
+"""Kill the manager at each request of a rollout: before it is served, and before its answer."""
 
 import os
 
@@ -6,7 +6,7 @@ import pytest
 from tests.model.programs import play
 from tests.model.sweeping import SETTINGS
 
-# All of them take minutes: make nightly does that.
+# All requests take minutes; `make nightly` tests them all.
 STEP = 1 if "NAVARCHOS_SEEDS" in os.environ else 25
 
 
@@ -17,4 +17,4 @@ def test_a_crash_at_any_request_changes_nothing_in_the_end(setting: str) -> None
     status, said = play("--sweep", setting, "--step", str(STEP))
     assert status == 0, said
     passes = int(said.split()[-2])
-    assert passes > 60 // STEP, "it must have gone through a whole rollout"
+    assert passes > 60 // STEP, "the first pass must be a whole rollout"

@@ -1,4 +1,4 @@
-"""What goes wrong with the operator's requests, as a seed decides."""
+"""Faults of the operator's requests, decided by a seed."""
 
 import random
 from collections import Counter
@@ -22,7 +22,7 @@ _CODES: Final = {409: "Conflict", 410: "Expired", 429: "TooManyRequests", 500: "
 
 
 class Trace:
-    """What happened, a line each."""
+    """The trace of a run, one line per event."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.lines: list[str] = []
@@ -34,18 +34,18 @@ class Trace:
 
 
 class Shaken:
-    """Faults at random, while `rate` is above 0, and whatever a run asks for.
+    """Random faults, while `rate` is above 0, and faults on request.
 
     Attributes:
-        rate: How likely a request goes wrong.
+        rate: The probability that a request fails.
         refuses_evictions: An admission webhook denies all of them.
-        most_lag: The longest time for which a kind's watch tells nothing; 0 for none.
-        kill_before: The process, and which of its requests is not served any more.
-        kill_after: The process, and whose answer it does not live to see.
-        on_kill: Called with the process that is to die.
-        requests: How many requests each process has made.
-        writes: How many of them were no reads, and wrote more than events and the Lease: a
-            series of events is brought to its end minutes later.
+        most_lag: The longest time for which a watch delivers nothing; 0 for none.
+        kill_before: The process, and the number of its request before which it dies.
+        kill_after: The process, and the number of its request whose answer it does not see.
+        on_kill: Called with the process that dies.
+        requests: The number of requests of each process.
+        writes: The number of writes other than to events and the Lease. Events do not
+            count, because a series is finished minutes later.
     """
 
     def __init__(
@@ -67,11 +67,11 @@ class Shaken:
         self._judge = judge
 
     def leaving(self, process: Process, call: Call) -> None:
-        """Look at a request that leaves its process."""
+        """See a request that leaves its process."""
         self._judge.lease.about_to_write(process, call)
 
     def before(self, process: Process, call: Call, asked: Request) -> None:
-        """Look at a request that is about to be served."""
+        """See a request that is about to be served."""
         self.requests[process.name] += 1
         number = self.requests[process.name]
         what = _words(call, asked)
@@ -92,7 +92,7 @@ class Shaken:
             self._trace.add(process.name, f"#{number} {what}")
 
     def after(self, process: Process, call: Call) -> None:
-        """Look at a request that has been served."""
+        """See a request that has been served."""
         number = self.requests[process.name]
         if self.kill_after == (process.name, number):
             self._kill(process, f"killed after #{number}, whose answer is lost")
@@ -105,7 +105,7 @@ class Shaken:
             raise self._rand.choice([Lost, TooSlow])
 
     def silence(self, process: Process, seconds: float, *, only_leases: bool) -> None:
-        """Let a process wait in vain for answers; some of its requests arrive."""
+        """Let requests of a process get no answer; some of them arrive."""
         until = self._scheduler.seconds + seconds
         self._silent[process] = (until, only_leases)
         self._judge.disturbed(until + 30.0)
@@ -115,7 +115,7 @@ class Shaken:
         return self._rand.uniform(0.0005, 0.02)
 
     def held_until(self, process: Process, resource: str) -> float:
-        """Return until when a watch tells nothing."""
+        """Return the time until which a watch delivers nothing."""
         now = self._scheduler.seconds
         held = self._held.get((process.name, resource), 0.0)
         if self.most_lag and now >= held and self._rand.random() < 0.02:
@@ -126,7 +126,7 @@ class Shaken:
         return held
 
     def heal(self) -> None:
-        """Let nothing go wrong any more."""
+        """End all faults."""
         self.rate = self.most_lag = 0.0
         self.refuses_evictions = False
         self._held.clear()
