@@ -86,7 +86,7 @@ class LeaderElector:
     it is released only after the work has ended.
 
     Does not promise: to interrupt the work. A request in flight when the lease is lost may still
-    reach the server. Therefore let the work write through a client that is `gated` by `fence`,
+    reach the server. Therefore let the work write through a client that is `fenced` by `fence`,
     and exit the process after `LeaseLost`.
 
     Lifecycle: `run` once. Threads: the queries are safe from any thread.
@@ -149,7 +149,7 @@ class LeaderElector:
     def fence(self) -> float:
         """Return for how many more seconds no other process can hold the lease.
 
-        For a client whose writes only a leader may send (`Client.gated`). The answer depends on
+        For a client whose writes only a leader may send (`Client.fenced`). The answer depends on
         the clock only. So `fence` also raises when the elector's thread hangs in a request, or
         has not run yet after the process was suspended for a while (RT-20, RT-22).
 
