@@ -171,9 +171,19 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 @click.option(
     "--burst", type=click.IntRange(min=1), help="Requests that may exceed --qps at one time."
 )
-@click.option("--log-level", type=click.Choice(logs.LEVELS), default="info", show_default=True)
 @click.option(
-    "--log-format", type=click.Choice(["json", "console"]), default="json", show_default=True
+    "--log-level",
+    type=click.Choice(logs.LEVELS),
+    default="info",
+    show_default=True,
+    help="Lowest level of the logs.",
+)
+@click.option(
+    "--log-format",
+    type=click.Choice(["json", "console"]),
+    default="json",
+    show_default=True,
+    help="Format of the logs.",
 )
 @click.option(
     "--until-stdin-closes", is_flag=True, hidden=True, help="Exit when standard input is closed."

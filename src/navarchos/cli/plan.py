@@ -18,7 +18,7 @@ from navarchos.operator.preflight import PlanFinding, PredictedRollout, collect,
 __all__ = ["plan"]
 
 
-class _Plan(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class _PlanResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     rollouts: tuple[PredictedRollout, ...]
     is_blocked: bool
 
@@ -59,7 +59,7 @@ def plan(
         predicted = predict(rollouts, collect(client, rollouts, now), now)
     is_blocked = any(each.is_blocked for each in predicted)
     if as_json:
-        click.echo(msgspec.json.encode(_Plan(rollouts=predicted, is_blocked=is_blocked)))
+        click.echo(msgspec.json.encode(_PlanResult(rollouts=predicted, is_blocked=is_blocked)))
     else:
         click.echo("\n".join(line for each in predicted for line in _lines(each)))
     return ExitStatus.FAILED if is_blocked else ExitStatus.OK

@@ -1,5 +1,5 @@
 from navarchos.cli.sandbox.observer import Snapshot
-from navarchos.cli.sandbox.runner import Report, why_not_completed
+from navarchos.cli.sandbox.runner import SandboxReport, why_not_completed
 from navarchos.meta import ObjectMeta
 from navarchos.operator.api.v1alpha1 import (
     BlockedPod,
@@ -28,7 +28,7 @@ def snapshot(*rollouts: NodeRollout, replacements: tuple[NodeReplacement, ...] =
 
 
 def test_the_report_has_the_documented_keys() -> None:
-    report = Report(
+    report = SandboxReport(
         rollouts=[rollout("r", RolloutPhase.COMPLETED, replacements_completed_count=1)],
         nodes=1,
         order=["a"],

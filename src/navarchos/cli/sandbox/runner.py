@@ -33,16 +33,16 @@ from navarchos.testing.cluster import Cluster, ClusterOptions
 
 __all__ = [
     "ManagerProcess",
-    "Report",
     "Sandbox",
     "SandboxOptions",
+    "SandboxReport",
     "SandboxResult",
     "why_not_completed",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class SandboxReport:
     """The result of a run of the sandbox.
 
     Attributes:
@@ -283,7 +283,7 @@ class SandboxOptions:
 class SandboxResult:
     """The result of a run; `failure` is the error if the run failed."""
 
-    report: Report
+    report: SandboxReport
     failure: CommandError | None
 
 
@@ -409,8 +409,8 @@ class Sandbox:
         late = "" if ended else f"not completed within {self._options.timeout:g} s: "
         return CommandError(f"{late}{why_not_completed(snapshot, names)}")
 
-    def _report(self, snapshot: Snapshot, names: Sequence[str], seconds: float) -> Report:
-        return Report(
+    def _report(self, snapshot: Snapshot, names: Sequence[str], seconds: float) -> SandboxReport:
+        return SandboxReport(
             rollouts=[r for r in snapshot.rollouts if r.metadata.name in names],
             nodes=self._options.nodes,
             order=snapshot.order,
