@@ -1,13 +1,13 @@
 """Informers: local copies of a kind's objects, kept in step with the server.
 
 ```text
-server ── list, watch ──> Reflector ──> Ingest ──> Intake ──> Store <── Lister
-                           (one thread)            │   └──> Overlay (own writes)
-                                                   └──> Delivery ──> handler
-                                                        (a thread each)
+server ── list, watch ──> Reflector ──> Ingest ──> EventProcessor ──> Store <── Lister
+                          (one thread)               │   └──> Overlay (own writes)
+                                                     └──> Delivery ──> handler
+                                                          (a thread each)
 ```
 
-Begin with `InformerFactory`, or a `SharedInformer` of your own.
+Start with `InformerFactory`, or with a single `SharedInformer`.
 """
 
 from navarchos.informers.delivery import Registration
@@ -33,10 +33,15 @@ from navarchos.informers.handlers import (
 )
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
-from navarchos.informers.ingest import Transform
 from navarchos.informers.lister import Lister, field_index
-from navarchos.informers.options import KindOptions
-from navarchos.informers.reflector import WatchErrorHandler
+from navarchos.informers.options import (
+    FactoryOptions,
+    HandlerOptions,
+    InformerOptions,
+    KindOptions,
+    Transform,
+    WatchErrorHandler,
+)
 from navarchos.informers.scope import Scope
 from navarchos.informers.source import ListerWatcher
 from navarchos.informers.store import NAMESPACE_INDEX, Reader, Store
@@ -47,12 +52,15 @@ __all__ = [
     "CacheMutated",
     "Callbacks",
     "EventHandler",
+    "FactoryOptions",
     "FilteringHandler",
+    "HandlerOptions",
     "InconsistentList",
     "IndexConflict",
     "IndexFailed",
     "IndexFunction",
     "InformerFactory",
+    "InformerOptions",
     "KindNotCached",
     "KindOptions",
     "Lister",

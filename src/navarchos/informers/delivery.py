@@ -6,11 +6,10 @@ from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Final, Generic, TypeVar
 
-from prometheus_client import Counter, Histogram
-
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, Stopped
 from navarchos.informers.handlers import EventHandler, Notification
+from navarchos.informers.metrics import HandlerMetrics
 from navarchos.informers.position import wait_until
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
@@ -21,7 +20,7 @@ __all__ = ["FAILURE_PAUSE", "Delivery", "Registration"]
 T = TypeVar("T")
 
 FAILURE_PAUSE: Final = 1.0
-"""Seconds between a notification that a handler failed on and the next (SI-09)."""
+"""Seconds between a notification on which a handler failed and the next one (SI-09)."""
 
 _MANY: Final = 1024
 _SLOW: Final = 0.1
@@ -32,19 +31,19 @@ _log = get_logger(__name__)
 
 
 class Delivery(Generic[T]):
-    """Calls one handler, in order, on a thread of its own (SI-07).
+    """Calls one handler, in order, on a separate thread (SI-07).
 
-    Promises: `enqueue` never waits for the handler; calls are strictly sequential
-    and in the order of `enqueue`. Once stopped, at most the call in flight ends;
-    what is buffered is dropped (RT-10).
+    Promises: `enqueue` never waits for the handler; calls are strictly sequential and in
+    the order of `enqueue`. After a stop at most the call in flight ends; buffered
+    notifications are dropped (RT-10).
 
-    The initial list counts as handled only when every notification of it has
-    *returned* from the handler. They are counted when they are buffered, and the
-    end of the list is told only after its last one was buffered, so the count is
-    never zero too early (SI-11, RT-06). One that fails stays counted for ever.
+    The initial list counts as handled only when the handler has *returned* from each of its
+    notifications. They are counted when they are buffered, and `end_initial_list` is called
+    only after the last one was buffered, so the count is never zero too early (SI-11,
+    RT-06). A notification on which the handler fails stays counted.
 
-    Does not promise: bounded memory. A handler that is slower than the changes, or
-    does not return, shows in the gauge of pending notifications.
+    Does not promise: bounded memory. A handler that is slower than the changes, or does
+    not return, shows in the gauge of pending notifications.
 
     Threads: every method is safe from any thread.
     """
@@ -52,31 +51,38 @@ class Delivery(Generic[T]):
     def __init__(
         self,
         handler: EventHandler[T],
+        metrics: HandlerMetrics,
         *,
-        name: str,
-        group: str,
         stop: StopToken,
         on_failure: Callable[[Exception], object],
-        errors: Counter,
-        seconds: Histogram,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        self.name = name
+        """Make an empty buffer; its thread starts with `start`.
+
+        Args:
+            handler: The handler to call.
+            metrics: The handler's series; also its name for logs and threads.
+            stop: Ends the thread.
+            on_failure: Called with the error if the thread itself crashes.
+            clock: Time and waiting.
+        """
+        self.name = metrics.name
         self._handler = handler
         self._clock = clock
-        self._errors = errors
-        self._seconds = seconds
+        self._errors = metrics.errors
+        self._seconds = metrics.seconds
         self._stop = stop.child()
         self._on_failure = on_failure
+        group = f"handle-{metrics.resource}-{metrics.name}"
         self._threads = ThreadGroup(group, stop=self._stop, clock=clock)
         self._buffer_lock = threading.Lock()
         self._filled = threading.Condition(self._buffer_lock)  # for the thread
-        self._synced = threading.Condition(self._buffer_lock)  # for who waits for the list
+        self._synced = threading.Condition(self._buffer_lock)  # for wait_for_sync
         # Oldest first. Filled and dropped with _buffer_lock held; the thread takes from it
-        # without, which a deque bears.
+        # without the lock, because `popleft` of a deque is atomic.
         self._buffer: deque[Notification[T]] = deque()
         self._is_idle = False  # guarded by _buffer_lock; the thread waits for notifications
-        self._is_calling = False  # the thread's own: it has taken one that has not returned
+        self._is_calling = False  # the thread's own: the handler has not returned yet
         self._initial = 0  # guarded by _buffer_lock; initial notifications, handled or not
         self._initial_handled = 0  # the thread's own; never more than _initial
         self._listed = False  # guarded by _buffer_lock; no further initial ones will come
@@ -84,7 +90,7 @@ class Delivery(Generic[T]):
         self._stop.on_stop(self._drop)
 
     def start(self) -> None:
-        """Begin to call the handler. Later calls, and one after a stop, do nothing."""
+        """Start to call the handler. Later calls, and one after a stop, do nothing."""
         with self._buffer_lock:
             if self._started or self._stop.is_set():
                 return
@@ -99,7 +105,7 @@ class Delivery(Generic[T]):
         with self._buffer_lock:
             if self._stop.is_set():
                 return
-            # Counted first: the thread may be done with them before this ends.
+            # Counted first: the thread may have handled them before this method returns.
             self._initial += sum(map(_is_initial, notifications))
             self._buffer.extend(notifications)
             if self._is_idle:
@@ -107,18 +113,18 @@ class Delivery(Generic[T]):
                 self._filled.notify()
 
     def end_initial_list(self) -> None:
-        """Note that every notification of the initial list has been buffered."""
+        """Record that every notification of the initial list has been buffered."""
         with self._buffer_lock:
             self._listed = True
             self._synced.notify_all()
 
     def has_synced(self) -> bool:
-        """Tell whether the handler has handled the whole initial list."""
+        """Return whether the handler has handled the whole initial list."""
         with self._buffer_lock:
             return self._has_synced_locked()
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken | None) -> bool:
-        """Wait until `has_synced`; False if time passed or either side stopped before."""
+        """Wait until `has_synced`; return False if the time passed or a token was set first."""
         return wait_until(
             self._synced, self._has_synced_locked, timeout, self._clock, stop, self._stop
         )
@@ -128,24 +134,24 @@ class Delivery(Generic[T]):
         return len(self._buffer)
 
     def outstanding(self) -> int:
-        """Return how many notifications wait, or have not returned."""
+        """Return how many notifications wait, or are with the handler."""
         return len(self._buffer) + self._is_calling
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the thread, if it was a crash: a bug, and none of the handler's."""
+        """The error that crashed the thread: a bug of this class, not of the handler."""
         return self._threads.failure
 
     def raise_failure(self) -> None:
-        """Raise `ThreadCrashed` from what ended the thread, if it was a crash."""
+        """Raise `ThreadCrashed` from the error that crashed the thread, if there was one."""
         self._threads.raise_failure()
 
     def has_ended(self) -> bool:
-        """Tell whether it has been stopped and no thread of it runs any more."""
+        """Return whether it was stopped and its thread has ended."""
         return self._stop.is_set() and not self._threads.running()
 
     def stop(self, reason: str) -> None:
-        """End after the call in flight; drop what is buffered. Does not wait."""
+        """End after the call in flight and drop buffered notifications. Does not wait."""
         self._stop.stop(reason)
 
     def join(self, timeout: float | None) -> bool:
@@ -177,7 +183,7 @@ class Delivery(Generic[T]):
         try:
             return self._buffer.popleft()
         except IndexError:
-            # Dropped at this moment, by a stop.
+            # A stop has dropped it at this moment.
             self._is_calling = False
             return None
 
@@ -195,16 +201,17 @@ class Delivery(Generic[T]):
     def _call(self, notification: Notification[T]) -> bool:
         began = self._clock.monotonic()
         try:
-            notification.tell(self._handler)
+            notification.deliver(self._handler)
         except (Exception, Stopped) as error:
-            # A handler may use a token of its own; only ours ends this thread.
+            # A handler may use another token; only the delivery's token ends this thread.
             if isinstance(error, Stopped) and self._stop.is_set():
                 raise
             self._errors.inc()
-            _log.exception("handler_failed", handler=self.name, notification=_kind(notification))
+            notified = type(notification).__name__.lower()
+            _log.exception("handler_failed", handler=self.name, notification=notified)
             return False
         finally:
-            # Only now: a handler that never returns has to show.
+            # Reset only after the call, so that the gauge shows a handler that never returns.
             self._is_calling = False
             seconds = self._clock.monotonic() - began
             self._seconds.observe(seconds)
@@ -214,12 +221,13 @@ class Delivery(Generic[T]):
 
     def _handled_initial(self) -> None:
         self._initial_handled += 1
-        # Not each time: who waits for the list would be woken for every object. Nor with
-        # the lock: if more are being buffered, their end of the list is still to come.
+        # Not each time: waiting threads would wake up for every object. Not under the lock
+        # either: if more notifications are being buffered, `end_initial_list` is still to
+        # come and notifies the waiting threads.
         if self._initial_handled < self._initial:
             return
         if self._initial_handled > self._initial:
-            raise AssertionError(f"handler {self.name} handled more than it was told")
+            raise AssertionError(f"handler {self.name} handled more than it was sent")
         with self._buffer_lock:
             self._synced.notify_all()
 
@@ -231,7 +239,7 @@ class Delivery(Generic[T]):
 
 
 class Registration(Generic[T]):
-    """A handler's place in an informer. `add_handler` returns it.
+    """A registered handler. `add_handler` returns it.
 
     Threads: every method is safe from any thread.
     """
@@ -251,9 +259,9 @@ class Registration(Generic[T]):
         return self._delivery.pending()
 
     def has_synced(self) -> bool:
-        """Tell whether the handler has handled the whole initial list (SI-11).
+        """Return whether the handler has handled the whole initial list (SI-11).
 
-        Never true if it failed on any part of it.
+        Never true if it failed on a part of the list.
         """
         return self._delivery.has_synced()
 
@@ -261,19 +269,19 @@ class Registration(Generic[T]):
         """Wait until `has_synced`.
 
         Args:
-            timeout: Longest wait in seconds; `None` waits without limit, `0` only looks.
+            timeout: Longest wait in seconds; `None` waits without limit, `0` does not wait.
             stop: Ends the wait early.
 
         Returns:
-            False if the time passed, `stop` was set, or the handler was removed or
-            its informer stopped, before.
+            False if the time passed, `stop` was set, the handler was removed or its
+            informer stopped first.
         """
         return self._delivery.wait_for_sync(timeout, stop)
 
     def remove(self) -> None:
-        """Tell the handler nothing more (SI-13). A call in flight goes on.
+        """Stop calling the handler (SI-13). A call in flight continues.
 
-        Later calls do nothing, and neither does one after the informer stopped.
+        Later calls do nothing, and so does a call after the informer has stopped.
         """
         self._remove()
 
@@ -284,14 +292,10 @@ class Registration(Generic[T]):
             timeout: Longest wait in seconds; `None` waits without limit.
 
         Returns:
-            False if the time passed first; the handler is removed all the same.
+            False if the time passed first; the handler is removed in any case.
 
         Raises:
-            SelfJoin: Called from the handler itself; it is removed all the same.
+            SelfJoin: Called from the handler itself; it is removed in any case.
         """
         self._remove()
         return self._delivery.join(timeout)
-
-
-def _kind(notification: object) -> str:
-    return type(notification).__name__.lower()

@@ -1,12 +1,12 @@
-"""What a cache can refuse.
+"""The errors of caches.
 
 ```text
 CacheError
   SyncTimeout      caches that were not filled in time: unsynced
-  KindNotCached    a read of a kind that nobody declared: resource
-  NamespaceNotCached  a read of a namespace outside the cached ones: namespace, cached
-  CacheMutated     somebody changed what is shared: cache, changed
-  UnknownIndex     a look-up in an index that does not exist: index, known
+  KindNotCached    a read of a kind without an informer: resource
+  NamespaceNotCached  a read of a namespace that is not cached: namespace, cached
+  CacheMutated     shared objects were changed: cache, changed
+  UnknownIndex     a lookup in an index that does not exist: index, known
   IndexConflict    indexers whose names are taken: names
   IndexFailed      an index function raised, chained as the cause: index, key
   TransformFailed  a transform raised, chained as the cause, or lost the object: key, why
@@ -36,15 +36,15 @@ _SHOWN: Final = 10
 
 
 class CacheError(NavarchosError):
-    """A cache could not do what it was asked."""
+    """The base of the errors of caches."""
 
 
 class SyncTimeout(CacheError):
-    """Caches were not filled within the time given. They go on trying.
+    """Caches were not filled in time. They continue to try.
 
     Attributes:
-        unsynced: Their names, sorted; a handler that still owes its initial list,
-            or failed in it, is named behind its informer (RT-08).
+        unsynced: Their names, sorted. A handler that has not handled its whole initial
+            list, or failed on a part of it, is named after its informer (RT-08).
     """
 
     def __init__(self, unsynced: Iterable[str]) -> None:
@@ -59,10 +59,10 @@ class SyncTimeout(CacheError):
 
 
 class KindNotCached(CacheError):
-    """A cached read of something that no informer was asked for (IF-05).
+    """A cached read of a kind and scope without an informer (IF-05).
 
     Attributes:
-        resource: `plural.group`, with the scope that was asked for.
+        resource: `plural.group`, with the requested scope.
     """
 
     def __init__(self, resource: str) -> None:
@@ -70,16 +70,16 @@ class KindNotCached(CacheError):
         self.resource = resource
 
     def __str__(self) -> str:
-        return f"{self.resource} is not cached: ask the factory for an informer of it first"
+        return f"{self.resource} is not cached: request an informer from the factory first"
 
 
 class NamespaceNotCached(CacheError):
-    """A cached read of a namespace that is outside those that are cached (IF-11).
+    """A cached read of a namespace that is not cached (IF-11).
 
     Attributes:
         resource: `plural.group`.
-        namespace: The one that was asked for; empty if none was named.
-        cached: Those that are cached, sorted.
+        namespace: The requested namespace; empty if the request has no namespace.
+        cached: The cached namespaces, sorted.
     """
 
     def __init__(self, resource: str, namespace: str, cached: Iterable[str]) -> None:
@@ -90,17 +90,20 @@ class NamespaceNotCached(CacheError):
 
     def __str__(self) -> str:
         asked = f"in namespace {self.namespace!r}" if self.namespace else "without a namespace"
-        return f"{self.resource} {asked} are not cached; those in {', '.join(self.cached)} are"
+        return (
+            f"{self.resource} {asked} are not cached: "
+            f"the cached namespaces are {', '.join(self.cached)}"
+        )
 
 
 class CacheMutated(CacheError):
-    """Somebody changed cached objects, which all readers share (ST-15).
+    """Cached objects, which all readers share, were changed (ST-15).
 
     Attributes:
         cache: The informer.
-        changed: Keys with the path of what is different, such as
-            `default/a.metadata.labels.app`; sorted. What several objects have in common
-            is different in each.
+        changed: Keys with the path of the difference, such as
+            `default/a.metadata.labels.app`; sorted. A part that several objects share is
+            different in each of them.
     """
 
     def __init__(self, cache: str, changed: Iterable[str]) -> None:
@@ -111,16 +114,16 @@ class CacheMutated(CacheError):
     def __str__(self) -> str:
         return (
             f"cached objects of {self.cache} were changed: {_first_of(self.changed)}; "
-            "they are shared and read-only: copy first, or read with_copies()"
+            "they are shared and read-only; copy them first, or read with_copies()"
         )
 
 
 class UnknownIndex(CacheError):
-    """A look-up in an index that was never added (ST-06).
+    """A lookup in an index that was never added (ST-06).
 
     Attributes:
-        index: The name asked for.
-        known: The names there are, sorted.
+        index: The requested name.
+        known: The names of the existing indexes, sorted.
     """
 
     def __init__(self, index: str, known: Iterable[str]) -> None:
@@ -129,11 +132,14 @@ class UnknownIndex(CacheError):
         super().__init__(index, self.known)
 
     def __str__(self) -> str:
-        return f"no index {self.index!r}; there are {', '.join(self.known)}: add an indexer"
+        return (
+            f"there is no index {self.index!r}, only {', '.join(self.known)}: "
+            "add an indexer of that name"
+        )
 
 
 class IndexConflict(CacheError):
-    """Indexers under names that are taken; none of the call was added (ST-09).
+    """Indexers under names that are taken; no indexer of the call was added (ST-09).
 
     Attributes:
         names: The names that are taken, sorted.
@@ -144,17 +150,17 @@ class IndexConflict(CacheError):
         super().__init__(self.names)
 
     def __str__(self) -> str:
-        return f"indexes {', '.join(self.names)} exist already: choose other names"
+        return f"indexes {', '.join(self.names)} exist already: use other names"
 
 
 class IndexFailed(CacheError):
     """An index function raised, so the object was not stored (ST-12).
 
-    What the store had of it stays. The cause is chained.
+    An earlier state of the object stays in the store. The cause is chained.
 
     Attributes:
         index: The index whose function raised.
-        key: The object that it was given.
+        key: The object's key.
     """
 
     def __init__(self, index: str, key: str) -> None:
@@ -168,13 +174,13 @@ class IndexFailed(CacheError):
 
 
 class TransformFailed(CacheError):
-    """A transform raised, or returned something else than the object that it got.
+    """A transform raised, or returned another object.
 
-    The object was not stored; what the store had of it stays.
+    The object was not stored; an earlier state of it stays in the store.
 
     Attributes:
-        key: The object that it was given.
-        why: What it did.
+        key: The object's key.
+        why: What the transform did.
     """
 
     def __init__(self, key: str, why: str) -> None:
@@ -187,15 +193,15 @@ class TransformFailed(CacheError):
 
 
 class InconsistentList(CacheError):
-    """A streamed list is not what an ordinary list shows at the same version (RF-29).
+    """A streamed list differs from an ordinary list at the same version (RF-29).
 
-    Either the server or this library is wrong, and no cache can be trusted: it ends
-    the informer. Raised only where the detector was turned on.
+    Either the server or this library has a bug, and the cache cannot be trusted, so this
+    ends the informer. Raised only if the detector is on.
 
     Attributes:
         resource: The kind.
         version: The version of both lists.
-        keys: Of the objects that differ, sorted.
+        keys: The keys of the objects that differ, sorted.
     """
 
     def __init__(self, resource: str, version: str, keys: Iterable[str]) -> None:
@@ -207,8 +213,8 @@ class InconsistentList(CacheError):
     def __str__(self) -> str:
         return (
             f"streamed and ordinary list of {self.resource} at version {self.version} differ in "
-            f"{len(self.keys)} objects: {_first_of(self.keys)}; report it, and pass "
-            "streaming=False meanwhile"
+            f"{len(self.keys)} objects: {_first_of(self.keys)}; report this, and use "
+            "streaming=False until it is fixed"
         )
 
 

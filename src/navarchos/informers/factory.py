@@ -1,19 +1,23 @@
-"""Informers of one process: one per kind and scope, started and stopped together."""
+"""The informers of one process: one per kind and scope, started and stopped together."""
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, Protocol, TypeVar, cast
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeVar, cast
 
 from navarchos.client.resource import Resource
-from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, NotStarted, Stopped
 from navarchos.informers.errors import KindNotCached, SyncTimeout
 from navarchos.informers.gc_freeze import GC_FREEZER
 from navarchos.informers.indexes import IndexFunction
 from navarchos.informers.informer import SharedInformer
-from navarchos.informers.ingest import Transform
 from navarchos.informers.lister import Lister, UnionReader
-from navarchos.informers.options import KindOptions, resync_default
+from navarchos.informers.options import (
+    FactoryOptions,
+    InformerOptions,
+    KindOptions,
+    resync_default,
+)
 from navarchos.informers.scope import Scope
 from navarchos.informers.source import ListerWatcher
 from navarchos.instrument import Instruments
@@ -24,11 +28,9 @@ __all__ = ["InformerFactory", "SourceClient"]
 
 T = TypeVar("T")
 
-_NO_OPTIONS: Final = KindOptions[Any]()
-
 
 class SourceClient(Protocol):
-    """What a factory needs of a client: a source for each kind."""
+    """What a factory needs from a client: a source for each kind."""
 
     def resource(self, resource: Resource[T]) -> ListerWatcher[T]:
         """Return the source of a kind."""
@@ -36,14 +38,14 @@ class SourceClient(Protocol):
 
 
 class InformerFactory:
-    """Hands out informers, the same one to everybody who asks for the same thing.
+    """Makes informers, and returns the same informer for equal requests.
 
-    Two askers share an informer when kind and scope are equal, its type is the one
-    asked for or a subclass of it, and both kinds have the same transform and resync:
-    objects of a projection that contains another serve for both (IF-01, IF-06).
+    Two requests share an informer if kind and scope are equal, the informer's type is the
+    requested one or a subclass of it, and both kinds have the same transform and resync
+    period. So a projection that contains another one serves both (IF-01, IF-06).
 
-    Lifecycle: ask, `start`, `wait_for_sync`, `shutdown`. Informers that were asked
-    for after a start need another one (IF-02), except those behind `lister`.
+    Lifecycle: request, `start`, `wait_for_sync`, `shutdown`. Informers that are requested
+    after a start need another start (IF-02), except those behind `lister`.
 
     Threads: every method is safe from any thread.
     """
@@ -51,48 +53,27 @@ class InformerFactory:
     def __init__(
         self,
         client: SourceClient,
+        options: FactoryOptions | None = None,
         *,
-        namespace: str = "",
-        resync_period: float | None = 0.0,
-        transform: Transform[Any] | None = None,
-        kinds: Mapping[Resource[Any], KindOptions[Any]] | None = None,
-        freeze: bool = True,
-        on_failure: Callable[[BaseException], object] | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        rand: Callable[[], float] = uniform,
         instruments: Instruments | None = None,
     ) -> None:
         """Make a factory without informers.
 
         Args:
             client: Where informers list and watch.
-            namespace: Only this namespace, of kinds that live in namespaces, unless
-                an asker names another; empty for all.
-            resync_period: Of each informer, in seconds; 0 for never; `None` for ten
-                hours, up to a tenth more or less, drawn for each (IF-09).
-            transform: Trims each object of each kind before it is stored.
-            kinds: What differs for some kinds, each with its projection.
-            freeze: Move what is in memory out of the garbage collector's reach once
-                the caches are filled, so that it is not walked again and again; it
-                comes back with the shutdown of the last factory that did so.
-            on_failure: Hears what crashed an informer's own thread; see there.
+            options: The settings.
             clock: Time and waiting.
-            rand: Source of jitter, in [0, 1).
-            instruments: Where metrics go; a private registry by default.
+            instruments: The metrics; a private registry by default.
         """
         self._client = client
-        self._namespace = namespace
-        self._resync_period = resync_period
-        self._transform = transform
-        self._kinds = dict(kinds or {})
-        self._freeze = freeze
-        self._on_failure = on_failure
+        self._options = options or FactoryOptions()
         self._clock = clock
-        self._rand = rand
         self._instruments = instruments or Instruments()
+        self._kinds: dict[Resource[Any], KindOptions[Any]] = {}  # computed once for each kind
         self._informers_lock = threading.Lock()
         self._informers: list[SharedInformer[Any]] = []  # guarded by _informers_lock
-        # guarded by _informers_lock; a dict for its order, as what runs by a seed has to repeat
+        # guarded by _informers_lock; a dict for its order, as a run with a seed must repeat
         self._started: dict[SharedInformer[Any], None] = {}
         self._removed: list[SharedInformer[Any]] = []  # guarded by _informers_lock; may run
         self._frozen: set[SharedInformer[Any]] = set()  # guarded by _informers_lock
@@ -109,16 +90,16 @@ class InformerFactory:
         field_selector: str = "",
         indexers: Mapping[str, IndexFunction[T]] | None = None,
     ) -> SharedInformer[T]:
-        """Return the informer of a kind and scope; the first asker makes it.
+        """Return the informer of a kind and scope; the first request makes it.
 
-        Never blocks on anything (IF-07); a new one still has to be started.
+        Never blocks (IF-07). A new informer must still be started.
 
         Args:
             resource: The kind and the type wanted.
             namespace: Only this namespace; empty for the kind's, or the factory's.
             label_selector: Only objects whose labels match; empty for the kind's.
             field_selector: Only objects whose fields match; empty for the kind's.
-            indexers: Added to those it has.
+            indexers: Index functions by name, added to the informer's.
 
         Raises:
             ConfigError: A namespace for a cluster-scoped kind (IF-10).
@@ -142,10 +123,10 @@ class InformerFactory:
         label_selector: str = "",
         field_selector: str = "",
     ) -> SharedInformer[T]:
-        """Return an informer that somebody has asked for; never make one (IF-05).
+        """Return an informer that was requested before; never make one (IF-05).
 
         Raises:
-            KindNotCached: Nobody has.
+            KindNotCached: There is no such informer.
             ConfigError: A namespace for a cluster-scoped kind.
         """
         scope = self._scope(resource, namespace, label_selector, field_selector)
@@ -165,13 +146,13 @@ class InformerFactory:
         timeout: float | None = None,
         stop: StopToken | None = None,
     ) -> Lister[T]:
-        """Return reads of a filled cache; what is not watched yet is, from now on (IF-04).
+        """Return a lister of a filled cache; start the informer if it does not run (IF-04).
 
         Args:
             resource: The kind and the type wanted.
-            namespaces: Only these, each with a watch of its own, as a role in each of
-                them allows; reads of others are refused (IF-11). None for the kind's,
-                or the factory's.
+            namespaces: Only these namespaces. Each has a separate watch, as a Role in it
+                allows; reads of other namespaces are refused (IF-11). Empty for the
+                kind's, or the factory's.
             label_selector: Only objects whose labels match; empty for the kind's.
             field_selector: Only objects whose fields match; empty for the kind's.
             timeout: Longest wait in seconds for first lists; `None` waits without
@@ -179,9 +160,9 @@ class InformerFactory:
             stop: Ends the wait early.
 
         Raises:
-            NotStarted: The factory has not been started: nothing would ever come.
+            NotStarted: The factory has not been started, so the cache would never fill.
             AlreadyStopped: The factory has been shut down.
-            SyncTimeout: The time passed, or an informer stopped; names the late ones.
+            SyncTimeout: The time passed, or an informer stopped; names the unsynced ones.
             Stopped: `stop` was set first.
             ConfigError: A namespace for a cluster-scoped kind.
         """
@@ -216,10 +197,10 @@ class InformerFactory:
         label_selector: str = "",
         field_selector: str = "",
     ) -> None:
-        """Stop an informer and forget it; who asks again gets a fresh one (IF-08).
+        """Stop an informer and remove it; the next request makes another one (IF-08).
 
-        Does not wait for its threads; `shutdown` does. Whoever still holds it can
-        read what it had. Without such an informer nothing happens.
+        Does not wait for its threads; `shutdown` does. Code that still has the informer can
+        read its last content. Without such an informer nothing happens.
 
         Raises:
             ConfigError: A namespace for a cluster-scoped kind.
@@ -237,7 +218,7 @@ class InformerFactory:
         informer.stop("removed from the informer factory")
 
     def start(self, stop: StopToken | None = None) -> None:
-        """Start every informer that was asked for and does not run yet. Returns at once.
+        """Start every requested informer that does not run yet. Returns at once.
 
         Raises:
             AlreadyStopped: The factory has been shut down.
@@ -249,7 +230,7 @@ class InformerFactory:
             fresh = [informer for informer in self._informers if informer not in self._started]
             self._started.update(dict.fromkeys(fresh))
             for informer in fresh:
-                # Under the lock, so that a shutdown finds only started ones started.
+                # Under the lock, so that a shutdown stops each of them after its start.
                 informer.start(stop)
 
     def wait_for_sync(self, timeout: float | None = None, stop: StopToken | None = None) -> None:
@@ -261,7 +242,7 @@ class InformerFactory:
             stop: Ends the wait early.
 
         Raises:
-            SyncTimeout: The time passed, or an informer stopped; names the late ones.
+            SyncTimeout: The time passed, or an informer stopped; names the unsynced ones.
             Stopped: `stop` was set first.
         """
         with self._informers_lock:
@@ -287,14 +268,14 @@ class InformerFactory:
             informers = [*self._informers, *self._removed]
         for informer in informers:
             informer.stop("the informer factory shuts down")
-        GC_FREEZER.thaw(self)
+        GC_FREEZER.unfreeze(self)
         return all(informer.join(self._left(deadline)) for informer in informers)
 
     def _wait(
         self, informers: list[SharedInformer[Any]], timeout: float | None, stop: StopToken | None
     ) -> None:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
-        # No short circuit: with the time over, the rest is only looked at.
+        # Ask all of them, even when the time is over, to name each that is not synced.
         synced = [informer.wait_for_sync(self._left(deadline), stop) for informer in informers]
         if not all(synced):
             if stop is not None and stop.is_set():
@@ -305,50 +286,47 @@ class InformerFactory:
     def _scope(
         self, resource: Resource[Any], namespace: str, label_selector: str, field_selector: str
     ) -> Scope:
-        """What an asker leaves empty the kind's options say, and then the factory's."""
+        """Return the requested scope, with the settings of the kind for empty arguments."""
         kind = self._kind(resource)
-        if kind.namespace is not None:
-            namespace = namespace or kind.namespace
-        elif resource.namespaced:
-            namespace = namespace or self._namespace
-        return Scope.of(
-            resource,
-            namespace,
+        scope = Scope(
+            namespace or kind.namespace or "",
             label_selector or kind.label_selector,
             field_selector or kind.field_selector,
         )
+        return scope.of_kind(resource)
 
     def _kind(self, resource: Resource[Any]) -> KindOptions[Any]:
-        return self._kinds.get(resource, _NO_OPTIONS)
+        kind = self._kinds.get(resource)
+        if kind is None:
+            kind = self._kinds[resource] = self._options.of_kind(resource)
+        return kind
 
     def _make(self, resource: Resource[T], scope: Scope) -> SharedInformer[T]:
-        period = self._period(resource)
+        kind = self._kind(resource)
+        period = kind.resync_period
+        rand = self._options.rand
+        options = InformerOptions[T](
+            name=f"{resource} {scope}".strip(),
+            resync_period=resync_default(rand) if period is None else period,
+            transform=kind.transform,
+            streaming=kind.streaming,
+            on_failure=self._options.on_failure,
+        )
         return SharedInformer(
             self._client.resource(resource),
-            namespace=scope.namespace,
-            label_selector=scope.label_selector,
-            field_selector=scope.field_selector,
-            resync_period=resync_default(self._rand) if period is None else period,
-            transform=self._transform_of(resource),
-            streaming=self._kind(resource).streaming,
-            on_failure=self._on_failure,
+            scope,
+            options,
             clock=self._clock,
             instruments=self._instruments,
-            name=f"{resource} {scope}".strip(),
         )
 
-    def _period(self, resource: Resource[Any]) -> float | None:
-        own = self._kind(resource).resync_period
-        return self._resync_period if own is None else own
-
-    def _transform_of(self, resource: Resource[Any]) -> Transform[Any] | None:
-        return self._kind(resource).transform or self._transform
-
     def _find_locked(self, resource: Resource[T], scope: Scope) -> SharedInformer[T] | None:
+        wanted = self._kind(resource)
         for informer in self._informers:
-            present = informer.resource
-            alike = all(of(present) == of(resource) for of in (self._period, self._transform_of))
-            if informer.scope == scope and alike and _serves(present, resource):
+            if informer.scope != scope or not _serves(informer.resource, resource):
+                continue
+            kind = self._kind(informer.resource)
+            if (kind.resync_period, kind.transform) == (wanted.resync_period, wanted.transform):
                 return cast("SharedInformer[T]", informer)
         return None
 
@@ -356,7 +334,7 @@ class InformerFactory:
         with self._informers_lock:
             fresh = set(synced) - self._frozen
             self._frozen |= fresh
-        if self._freeze and fresh:
+        if self._options.freeze and fresh:
             GC_FREEZER.freeze(self)
 
     def _left(self, deadline: float | None) -> float | None:
@@ -364,7 +342,7 @@ class InformerFactory:
 
 
 def _serves(present: Resource[Any], wanted: Resource[Any]) -> bool:
-    """Tell whether objects of one resource are objects of the other, and of its type."""
+    """Return whether the objects of one resource can serve as objects of the other."""
     if present == wanted:
         return True
     types = (present.type, wanted.type)

@@ -1,4 +1,4 @@
-"""Filled caches out of the garbage collector's reach, as long as somebody has them."""
+"""Keeps filled caches out of the garbage collector's reach for as long as they are needed."""
 
 import gc
 import threading
@@ -9,44 +9,44 @@ __all__ = ["GC_FREEZER", "GcFreezer"]
 
 
 class GcFreezer:
-    """Freezes what is in memory for several holders, and thaws it after the last of them.
+    """Freezes the objects in memory for several owners, and unfreezes them after the last.
 
-    Frozen objects are not walked by the collector, and cyclic garbage among them stays.
-    What somebody else had frozen before the first holder came stays frozen.
+    The collector does not walk frozen objects, so cyclic garbage among them stays. Objects
+    that other code had frozen before the first owner came stay frozen.
 
     Threads: safe from any thread.
     """
 
     def __init__(self) -> None:
-        self._holders_lock = threading.Lock()
-        self._holders: weakref.WeakSet[object] = weakref.WeakSet()  # guarded by _holders_lock
-        self._is_ours = False  # guarded by _holders_lock
+        self._owners_lock = threading.Lock()
+        self._owners: weakref.WeakSet[object] = weakref.WeakSet()  # guarded by _owners_lock
+        self._may_unfreeze = False  # guarded by _owners_lock; no other code froze before
 
-    def freeze(self, holder: object) -> None:
-        """Move all that is in memory now out of the collector's reach."""
-        # Garbage that is frozen stays: collect it first. Not under the lock: what a
-        # finalizer does is its own business.
+    def freeze(self, owner: object) -> None:
+        """Move all objects that are in memory now out of the collector's reach."""
+        # Frozen garbage would stay, so collect it first. Not under the lock, because
+        # finalizers run arbitrary code.
         gc.collect()
-        with self._holders_lock:
-            if not self._holders:
-                self._is_ours = gc.get_freeze_count() == 0
-            self._holders.add(holder)
+        with self._owners_lock:
+            if not self._owners:
+                self._may_unfreeze = gc.get_freeze_count() == 0
+            self._owners.add(owner)
             gc.freeze()
 
-    def holds_for(self, holder: object) -> bool:
-        """Tell whether a holder has frozen, and not thawed since."""
-        with self._holders_lock:
-            return holder in self._holders
+    def is_frozen_for(self, owner: object) -> bool:
+        """Return whether an owner has frozen, and not unfrozen since."""
+        with self._owners_lock:
+            return owner in self._owners
 
-    def thaw(self, holder: object) -> None:
-        """Give everything back to the collector, unless somebody else holds it."""
-        with self._holders_lock:
-            if holder not in self._holders:
+    def unfreeze(self, owner: object) -> None:
+        """Return all objects to the collector, unless another owner needs them frozen."""
+        with self._owners_lock:
+            if owner not in self._owners:
                 return
-            self._holders.discard(holder)
-            if not self._holders and self._is_ours:
+            self._owners.discard(owner)
+            if not self._owners and self._may_unfreeze:
                 gc.unfreeze()
 
 
 GC_FREEZER: Final = GcFreezer()
-"""There is one collector in a process."""
+"""The only one, because a process has one collector."""

@@ -1,4 +1,4 @@
-"""Ready-made handlers."""
+"""Handlers of events: what they implement, what they receive, and ready-made ones."""
 
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
@@ -29,13 +29,13 @@ _METHODS: Final = ("on_add", "on_update", "on_delete")
 
 
 class Tombstone(msgspec.Struct, Generic[T], frozen=True):
-    """Stands for an object whose deletion was inferred, not watched (SI-15).
+    """Replaces an object whose deletion was inferred from a relist, not watched (SI-15).
 
-    A relist found the object gone. Its final state is unknown.
+    Its final state is unknown.
 
     Attributes:
         key: `namespace/name`, or the name alone.
-        obj: The last state known here, possibly stale; `None` if there is none.
+        obj: The last known state, possibly out of date; `None` if there is none.
     """
 
     key: str
@@ -43,10 +43,10 @@ class Tombstone(msgspec.Struct, Generic[T], frozen=True):
 
 
 def deletion_key(deleted: object) -> str:
-    """Return the key of what a delete notification carries (ST-03).
+    """Return the key of the object that a delete notification is about (ST-03).
 
     Args:
-        deleted: An object, a tombstone, or a key, which is returned as it is.
+        deleted: An object, a tombstone, or a key, which is returned unchanged.
 
     Raises:
         KeyFailed: An object without metadata or name.
@@ -57,36 +57,36 @@ def deletion_key(deleted: object) -> str:
 
 
 class EventHandler(Protocol[T_contra]):
-    """Hears of every change of one informer's objects, on a thread of its own.
+    """Is called for the changes of one informer's objects, on a separate thread.
 
-    Calls come one at a time. Per object they are a subsequence of what the server
-    did, in its order; the last state is always among them. The store has the
-    change before the handler hears of it. Objects are shared: read-only.
+    Calls come one at a time. The states of each object come in the server's order; some
+    may be missing, but never the last one. The store has the change before the handler is
+    called. Objects are shared: read-only.
     """
 
     def on_add(self, obj: T_contra, is_in_initial_list: bool) -> None:
-        """Take note of an object that was unknown so far.
+        """Handle an object that was unknown so far.
 
         Args:
             obj: The object.
-            is_in_initial_list: Whether it was there before the cache was filled,
-                or before this handler was added.
+            is_in_initial_list: Whether the object existed before the cache was filled, or
+                before this handler was added.
         """
         ...
 
     def on_update(self, old: T_contra, new: T_contra) -> None:
-        """Take note of a change, or of a resync, when `old` and `new` are the same.
+        """Handle a change, or a resync, in which `old` and `new` are the same object.
 
-        Their uids differ when an object was deleted and made anew out of our sight.
+        Their uids differ if the object was deleted and re-created between two watches.
         """
         ...
 
     def on_delete(self, obj: T_contra | Tombstone[T_contra]) -> None:
-        """Take note of an object's end.
+        """Handle a deletion.
 
         Args:
-            obj: Its final state, or a tombstone where only a relist showed that it
-                is gone. `deletion_key` gives the key of either.
+            obj: The object's final state, or a tombstone if a relist showed that the object
+                is gone. `deletion_key` returns the key of either.
         """
         ...
 
@@ -97,8 +97,8 @@ class Added(msgspec.Struct, Generic[T], frozen=True, gc=False):
     obj: T
     initial: bool
 
-    def tell(self, handler: EventHandler[T]) -> None:
-        """Call the handler's method for this."""
+    def deliver(self, handler: EventHandler[T]) -> None:
+        """Call the handler's method for this notification."""
         handler.on_add(self.obj, self.initial)  # mutant: copy-per-handler
 
 
@@ -109,19 +109,19 @@ class Updated(msgspec.Struct, Generic[T], frozen=True, gc=False):
     new: T
     initial: bool = False
 
-    def tell(self, handler: EventHandler[T]) -> None:
-        """Call the handler's method for this."""
+    def deliver(self, handler: EventHandler[T]) -> None:
+        """Call the handler's method for this notification."""
         handler.on_update(self.old, self.new)
 
 
 class Deleted(msgspec.Struct, Generic[T], frozen=True, gc=False):
-    """An object's end."""
+    """A deletion."""
 
     obj: T | Tombstone[T]
     initial: bool = False
 
-    def tell(self, handler: EventHandler[T]) -> None:
-        """Call the handler's method for this."""
+    def deliver(self, handler: EventHandler[T]) -> None:
+        """Call the handler's method for this notification."""
         handler.on_delete(self.obj)
 
 
@@ -150,27 +150,27 @@ class Callbacks(Generic[T]):
         return [function for function in given if function is not None]
 
     def on_add(self, obj: T, is_in_initial_list: bool) -> None:
-        """Pass an addition on."""
+        """Call the function for additions."""
         if self._on_add is not None:
             self._on_add(obj, is_in_initial_list)
 
     def on_update(self, old: T, new: T) -> None:
-        """Pass a change on."""
+        """Call the function for changes."""
         if self._on_update is not None:
             self._on_update(old, new)
 
     def on_delete(self, obj: T | Tombstone[T]) -> None:
-        """Pass an end on."""
+        """Call the function for deletions."""
         if self._on_delete is not None:
             self._on_delete(obj)
 
 
 class FilteringHandler(Generic[T]):
-    """Shows another handler only the objects that pass (SI-08).
+    """Shows another handler only the objects that pass a filter (SI-08).
 
-    To that handler an object that begins to pass is added, and one that ceases to
-    is deleted. A tombstone without an object is passed on: better one deletion too
-    many than one missed.
+    An object that begins to pass is added for that handler, and one that no longer passes
+    is deleted. A tombstone without an object is passed on: an unnecessary deletion does
+    less harm than a missing one.
     """
 
     def __init__(self, handler: EventHandler[T], *, passes: Callable[[T], bool]) -> None:
@@ -184,12 +184,12 @@ class FilteringHandler(Generic[T]):
         self._passes = passes
 
     def on_add(self, obj: T, is_in_initial_list: bool) -> None:
-        """Pass an addition on if the object passes."""
+        """Pass on an addition if the object passes."""
         if self._passes(obj):
             self.handler.on_add(obj, is_in_initial_list)
 
     def on_update(self, old: T, new: T) -> None:
-        """Pass a change on as an addition, a change, an end, or not at all."""
+        """Pass on a change as an addition, a change or a deletion, or not at all."""
         before, after = self._passes(old), self._passes(new)
         if before and after:
             self.handler.on_update(old, new)
@@ -199,31 +199,33 @@ class FilteringHandler(Generic[T]):
             self.handler.on_delete(old)
 
     def on_delete(self, obj: T | Tombstone[T]) -> None:
-        """Pass an end on if the last known state passes."""
+        """Pass on a deletion if the last known state passes."""
         last = obj.obj if isinstance(obj, Tombstone) else obj
         if last is None or self._passes(last):
             self.handler.on_delete(obj)
 
 
 def check_handler(handler: object) -> None:
-    """Refuse what would fail on its first notification, and on every other.
+    """Check that an object has every method of `EventHandler`.
+
+    Otherwise it would fail on its first notification, and on every other.
 
     Raises:
-        ConfigError: It is a class, or lacks a method of `EventHandler`.
+        ConfigError: It is a class, or lacks a method.
     """
     if isinstance(handler, type):
-        raise ConfigError("handler", handler, "this is a class: pass an instance")
+        raise ConfigError("handler", handler, "it must be an instance, not a class")
     missing = [name for name in _METHODS if not callable(getattr(handler, name, None))]
     if missing:
         rule = (
-            f"the handler has no method {' and no '.join(missing)}: "
-            "add it, or pass the existing methods as functions"
+            f"it must have the methods of EventHandler, but lacks {' and '.join(missing)}; "
+            "add them, or pass the methods that it has as functions"
         )
         raise ConfigError("handler", handler, rule)
 
 
 def handler_name(handler: object) -> str:
-    """Return a name for logs and metrics: that of the code that will run (SI-20)."""
+    """Return a handler's name for logs and metrics: the name of the code that runs (SI-20)."""
     if isinstance(handler, FilteringHandler):
         return handler_name(handler.handler)
     if isinstance(handler, Callbacks):

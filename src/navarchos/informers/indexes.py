@@ -10,7 +10,7 @@ __all__ = ["IndexFunction", "Indexes", "Values"]
 T = TypeVar("T")
 
 IndexFunction = Callable[[T], Iterable[str]]
-"""Maps an object to the values under which it is to be found; pure and quick."""
+"""Returns the values of an object in an index. Must be pure and quick."""
 
 Values = dict[str, tuple[str, ...]]
 """The values of one object, by index name."""
@@ -19,16 +19,16 @@ Values = dict[str, tuple[str, ...]]
 class Indexes(Generic[T]):
     """Any number of indexes over the same keys.
 
-    Computing values runs user code and may raise; entering them does not. So a
-    caller computes first, then changes, and is never left half-way (ST-12).
+    Computing values runs user code and may raise; entering values does not raise. So the
+    store computes first and changes afterwards, and never stops half-way (ST-12).
 
-    Threads: none of its own; the store that owns it guards it.
+    Threads: guarded by the lock of the store that owns it.
     """
 
     def __init__(self, functions: Mapping[str, IndexFunction[T]]) -> None:
         self._functions = dict(functions)
-        # Index name to value to keys. The innermost dict serves as a set that
-        # keeps its order, so that look-ups are reproducible.
+        # Index name to value to keys. The innermost dict is used as a set that keeps its
+        # order, so that lookups return the same order every time.
         self._keys: dict[str, dict[str, dict[str, None]]] = {name: {} for name in functions}
 
     def names(self) -> list[str]:
@@ -50,7 +50,7 @@ class Indexes(Generic[T]):
         return values
 
     def keys(self, name: str, value: str) -> list[str]:
-        """Return the keys under a value; none for an unknown value (ST-06)."""
+        """Return the keys under a value; empty for an unknown value (ST-06)."""
         return list(self._of(name).get(value, ()))
 
     def values(self, name: str) -> list[str]:
@@ -58,7 +58,7 @@ class Indexes(Generic[T]):
         return list(self._of(name))
 
     def move(self, key: str, old: Values, new: Values) -> None:
-        """Take a key out of its old values and put it under its new ones (ST-07)."""
+        """Move a key from its old values to its new values (ST-07)."""
         for name, by_value in self._keys.items():
             before, after = old.get(name, ()), new.get(name, ())
             if before != after:
@@ -67,7 +67,7 @@ class Indexes(Generic[T]):
                 by_value.setdefault(value, {})[key] = None
 
     def build(self, values: Mapping[str, Values]) -> None:
-        """Forget everything and enter these keys with their values (ST-10)."""
+        """Replace the content of all indexes by these keys with their values (ST-10)."""
         self._keys = {name: {} for name in self._functions}
         for name, by_value in self._keys.items():
             for key, of_key in values.items():
@@ -90,10 +90,10 @@ class Indexes(Generic[T]):
         self._keys.update(added._keys)
 
     def values_of_entered(self, key: str, obj: T) -> Values:
-        """Return the values that a key stands under, for the object it was entered for.
+        """Return the values under which a stored object's key was entered.
 
-        Never raises: a function that has changed its mind since, or does not like an
-        object that somebody has changed, must not keep the key from being taken out.
+        Never raises: an index function that now returns something else, or raises because
+        the object was changed in place, must not prevent the removal of the key.
         """
         try:
             return self.values_of(key, obj)
@@ -115,5 +115,5 @@ def _leave(by_value: dict[str, dict[str, None]], key: str, values: Iterable[str]
         keys = by_value.get(value, {})
         keys.pop(key, None)
         if not keys:
-            # Empty sets of one-time values would pile up for ever (ST-08).
+            # Otherwise empty sets of values that occurred once would accumulate (ST-08).
             by_value.pop(value, None)

@@ -1,13 +1,12 @@
-"""One kind's cache, kept in step with the server, and shared by any number of handlers."""
+"""A cache of one kind, kept in step with the server and shared by any number of handlers."""
 
 import threading
 from collections.abc import Callable, Mapping
 from enum import Enum
 from typing import Generic, TypeVar
 
-from navarchos.backoff import Backoff
 from navarchos.client.resource import Resource
-from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStopped, ConfigError, NotStarted
 from navarchos.informers.catchup import CatchUp
 from navarchos.informers.delivery import Delivery, Registration
@@ -19,25 +18,22 @@ from navarchos.informers.handlers import (
     handler_name,
 )
 from navarchos.informers.indexes import IndexFunction
-from navarchos.informers.ingest import Ingest, SkippedObjects, Transform
+from navarchos.informers.ingest import Ingest, SkippedObjects
 from navarchos.informers.interning import Interner
 from navarchos.informers.lister import Lister
 from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.mutation import (
-    MutationDetector,
-    WatchedStore,
-    mutation_detector_wanted,
-)
+from navarchos.informers.mutation import MutationDetector, WatchedStore, mutation_detector_wanted
+from navarchos.informers.options import HandlerOptions, InformerOptions
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.position import CachePosition, Staleness
+from navarchos.informers.position import CachePosition
 from navarchos.informers.processor import (
     MIN_RESYNC_PERIOD,
     EventProcessor,
     ProcessorListener,
     ResyncTimer,
 )
-from navarchos.informers.reflector import REFLECTOR_BACKOFF, Reflector, WatchErrorHandler
-from navarchos.informers.scope import IDLE_TIMEOUT, Scope, ScopedSource
+from navarchos.informers.reflector import Reflector
+from navarchos.informers.scope import Scope, ScopedSource
 from navarchos.informers.source import ListerWatcher
 from navarchos.informers.store import Reader, Store, WritableStore
 from navarchos.instrument import Instruments
@@ -63,131 +59,74 @@ class SharedInformer(Generic[T]):
     """A cache of one kind in one scope, fed by one watch, for any number of readers.
 
     Promises:
-        - The cache ends up with what the server has, through cut watches, expired
+        - The cache ends up with the server's objects, through cut watches, expired
           versions and lost events.
-        - The cache has a change before any handler hears of it.
-        - Each handler hears of each object's changes in the server's order, one
-          call at a time, on a thread of its own. It may miss intermediate states,
-          never the last one. A slow or failing handler delays nobody else.
+        - The cache has a change before any handler is called with it.
+        - Each handler is called with each object's changes in the server's order, one call
+          at a time, on a separate thread. Intermediate states may be missing, never the
+          last one. A slow or failing handler does not delay others.
         - Reads through `lister` include this process's own writes.
 
-    Does not promise: order across objects; that a name stands for one object (it
-    may be deleted and made anew unseen: compare uids); bounded handler buffers.
+    Does not promise: order across objects; that a name always means one object (it may be
+    deleted and re-created between two watches: compare uids); bounded handler buffers.
 
-    Lifecycle: new, started, stopped, never back (SI-01). `stop()` asks, `join()`
-    waits. The reflector ends first, then the informer counts as stopped, then the
-    delivery threads end; what is still buffered for handlers is dropped (SI-04).
+    Lifecycle: new, started, stopped, never back (SI-01). `stop()` requests the stop,
+    `join()` waits for it. The reflector ends first, then the informer counts as stopped,
+    then the delivery threads end; buffered notifications are dropped (SI-04).
 
-    After a fork: a started informer refuses to be used in the child, with `Forked`.
+    After a fork: every use of a started informer in the child raises `Forked`.
 
-    Threads: every method is safe from any thread. Costs a thread for the reflector,
-    one per handler, one for resyncs where there are any, and one more while a
-    streamed list comes in.
+    Threads: every method is safe from any thread. An informer has one thread for the
+    reflector, one for each handler, one for resyncs if there are any, and one more while a
+    streamed list arrives.
     """
 
     def __init__(
         self,
         client: ListerWatcher[T],
+        scope: Scope | None = None,
+        options: InformerOptions[T] | None = None,
         *,
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-        resync_period: float = 0.0,
-        transform: Transform[T] | None = None,
-        indexers: Mapping[str, IndexFunction[T]] | None = None,
-        streaming: bool = True,
-        page_size: int | None = None,
-        idle_timeout: float | None = IDLE_TIMEOUT,
-        backoff: Backoff = REFLECTOR_BACKOFF,
-        tolerate_internal_errors: float = 0.0,
-        on_watch_error: WatchErrorHandler | None = None,
-        on_failure: Callable[[BaseException], object] | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        rand: Callable[[], float] = uniform,
         instruments: Instruments | None = None,
-        name: str = "",
     ) -> None:
-        """Make an informer; nothing is asked of the server before its start.
+        """Make an informer; it sends no request before its start.
 
         Args:
             client: The kind's client, usually `Client.resource(...)`.
-            namespace: Only this namespace; empty for all.
-            label_selector: Only objects whose labels match.
-            field_selector: Only objects whose fields match.
-            resync_period: How often handlers get the cache replayed, in seconds; 0
-                for never. Handlers may ask for another period.
-            transform: Trims each object before it is stored.
-            indexers: Index functions by name, besides the index `namespace`.
-            streaming: Ask for a streaming list first; where the server cannot, an
-                ordinary list follows.
-            page_size: Objects per page of ordinary lists; `None` for the usual.
-            idle_timeout: Seconds of silence after which a watch counts as dead, on a
-                server that has been seen to send bookmarks; `None` for no limit.
-            backoff: The pause after a failure.
-            tolerate_internal_errors: For how many seconds internal errors in a watch
-                lead to another watch instead of a list; 0 for never.
-            on_watch_error: Hears why listing or watching failed instead of the log.
-            on_failure: Hears what crashed one of the informer's own threads, which ends
-                the informer; on that thread, so quick and without raising.
+            scope: Which objects; all by default.
+            options: The settings.
             clock: Time and waiting.
-            rand: Source of jitter, in [0, 1).
-            instruments: Where metrics go; a private registry by default.
-            name: For logs and threads; kind and scope by default.
+            instruments: The metrics; a private registry by default.
 
         Raises:
-            ConfigError: A negative resync period, a selector that cannot be read, or
-                a namespace for a cluster-scoped kind.
+            ConfigError: The label selector is not valid, or a namespace was given for a
+                cluster-scoped kind.
         """
-        if resync_period < 0:
-            raise ConfigError(
-                "resync_period", resync_period, "the period must be 0 (never) or more"
-            )
+        self._options = options or InformerOptions()
         self.resource: Resource[T] = client.resource
-        self.scope = Scope.of(self.resource, namespace, label_selector, field_selector)
-        self.name = name or f"{self.resource} {self.scope}".strip()
+        self.scope = (scope or Scope()).of_kind(self.resource)
+        self.name = self._options.name or f"{self.resource} {self.scope}".strip()
         self._clock = clock
-        self._resync_period = resync_period
         self._metrics = InformerMetrics(instruments or Instruments(), str(self.resource))
+        self._position = CachePosition(clock=clock, disconnected=self._metrics.disconnected)
+        self._metrics.show_version(lambda: self._position.resume_version)
         self._detector = (
             MutationDetector[T](self.name, clock=clock) if mutation_detector_wanted() else None
         )
-        self._store = (
-            WatchedStore(indexers, self._detector) if self._detector else WritableStore(indexers)
-        )
+        self._store = self._new_store()
         self._overlay = Overlay(self._store, in_scope=self.scope.membership(), clock=clock)
-        self._progress = CachePosition(clock=clock)
-        self._intake = EventProcessor(
+        self._processor = EventProcessor(
             self._store,
             self._overlay,
-            self._progress,
             name=self.name,
             objects=self._metrics.objects,
             clock=clock,
         )
-        source = ScopedSource(client, self.scope, idle_timeout=idle_timeout)
+        source = ScopedSource(client, self.scope, idle_timeout=self._options.idle_timeout)
         self._skipped = SkippedObjects(source.name, self._metrics)
-        ingest = Ingest(
-            self._intake,
-            resource=source.name,
-            skipped=self._skipped,
-            sharing=Interner(self.resource.type),
-            transform=transform,
-            clock=clock,
-        )
-        self._reflector = Reflector(
-            source,
-            ingest,
-            metrics=self._metrics,
-            staleness=Staleness(self._progress, self._metrics.stale),
-            streaming=streaming,
-            page_size=page_size,
-            backoff=backoff,
-            tolerate_internal_errors=tolerate_internal_errors,
-            on_error=on_watch_error,
-            clock=clock,
-            rand=rand,
-        )
-        self._catch_up = CatchUp(source, self._progress, self._reflector.relist, clock=clock)
+        self._reflector = self._new_reflector(source)
+        self._catch_up = CatchUp(source, self._position, self._reflector.relist, clock=clock)
         self._fork_guard = ForkGuard(f"informer {self.name}")
         self.lister: Lister[T] = Lister(
             self._overlay,
@@ -196,60 +135,83 @@ class SharedInformer(Generic[T]):
             fork_guard=self._fork_guard,
         )
         self._stop = StopToken(clock=clock)  # ends the reflector and the resyncs
-        self._stopped = StopToken(clock=clock)  # ends the deliveries, once the reflector has
+        self._stopped = StopToken(clock=clock)  # ends the deliveries, after the reflector
         self._threads = [
             ThreadGroup(f"{part}-{self.resource.plural}", stop=self._stop, clock=clock)
             for part in ("watch", "resync", "detect")
         ]
-        self._on_failure = on_failure
         self._state_lock = threading.Lock()
         self._state = _State.NEW  # guarded by _state_lock
         self._deliveries: list[Delivery[T]] = []  # guarded by _state_lock; any that may run
 
+    def _new_store(self) -> WritableStore[T]:
+        indexers = self._options.indexers
+        if self._detector is None:
+            return WritableStore(indexers, self._position)
+        return WatchedStore(indexers, self._position, self._detector)
+
+    def _new_reflector(self, source: ScopedSource[T]) -> Reflector[T]:
+        ingest = Ingest(
+            self._processor,
+            kind=source.name,
+            skipped=self._skipped,
+            interner=Interner(self.resource.type),
+            transform=self._options.transform,
+            clock=self._clock,
+        )
+        return Reflector(
+            source,
+            ingest,
+            self._position,
+            self._options,
+            metrics=self._metrics,
+            clock=self._clock,
+        )
+
     @property
     def store(self) -> Store[T]:
-        """What the server has shown, own writes not included."""
+        """The objects as the watch has shown them, without this process's own writes."""
         return self._store
 
     @property
     def reader(self) -> Reader[T]:
-        """What `lister` reads: the store, covered by own writes."""
+        """The view that `lister` reads: the store, covered by this process's own writes."""
         return self._overlay
 
     @property
     def last_resource_version(self) -> ResourceVersion:
         """The version that the store has absorbed last; empty before the first (SI-05)."""
-        return self._store.resource_version
+        return self._position.version
 
     @property
     def is_disconnected(self) -> bool:
-        """Whether the watch is known to be lost at present, so that changes may be missed.
+        """Whether the watch is known to be lost at present, so that the cache misses changes.
 
         Known at once when a connection breaks or the server refuses, and after
-        `idle_timeout` when it falls silent. Not so between two watches that follow
-        each other in good order, nor before the first list, nor after the stop.
+        `idle_timeout` when the server falls silent. False between two watches that follow
+        each other in good order, before the first list, and after the stop.
         """
-        return self._progress.position.stale
+        return self._position.disconnected
 
     def skipped(self) -> dict[str, Exception]:
-        """Return why objects are not in the cache as they are on the server, by key.
+        """Return the errors of objects whose present state is not in the cache, by key.
 
-        An object that cannot be decoded (`DecodeError`), transformed
-        (`TransformFailed`) or indexed (`IndexFailed`) holds up no other. The cache has
-        it in the state before, if there was one, until it changes again, ends or is
-        listed. The gauge `navarchos_informer_objects_skipped` counts such objects.
+        An object that cannot be decoded (`DecodeError`), transformed (`TransformFailed`) or
+        indexed (`IndexFailed`) does not hold up others. The cache has its earlier state, if
+        there was one, until the object changes again, is deleted or is listed. The gauge
+        `navarchos_informer_objects_skipped` counts such objects.
         """
-        return self._skipped.present()
+        return self._skipped.snapshot()
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the informer's own threads, if it was a crash."""
+        """The error that crashed one of the informer's threads, if there was one."""
         return next((each.failure for each in self._own_threads() if each.failure), None)
 
-    # Life cycle
+    # Lifecycle
 
     def start(self, stop: StopToken | None = None) -> None:
-        """Begin to list and watch. Returns at once.
+        """Start to list and watch. Returns at once.
 
         A second start, or one after a stop, is logged and does nothing (SI-01).
 
@@ -264,7 +226,7 @@ class SharedInformer(Generic[T]):
             self._state = _State.STARTED
             self._fork_guard.start()
             watch, resync, detect = self._threads
-            period = self._intake.open(self._resync_period)
+            period = self._processor.open(self._options.resync_period)
             watch.start("", self._reporting(lambda: self._reflect(stop)))
             if period > 0:
                 resync.start("", self._reporting(lambda: self._resync(period)))
@@ -273,10 +235,10 @@ class SharedInformer(Generic[T]):
                 detect.start("", self._reporting(lambda: detector.run(self._stop)))
 
     def run(self, stop: StopToken) -> None:
-        """Start, and return when the informer has stopped and its threads are gone.
+        """Start, and return when the informer has stopped and its threads have ended.
 
         Raises:
-            ThreadCrashed: One of its own threads crashed; the cause is chained.
+            ThreadCrashed: One of its threads crashed; the cause is chained.
         """
         self.start(stop)
         self.join()
@@ -284,7 +246,7 @@ class SharedInformer(Generic[T]):
             each.raise_failure()
 
     def stop(self, reason: str = "asked to stop") -> None:
-        """Ask the informer to stop; does not wait. Later calls do nothing."""
+        """Request the stop; does not wait. Later calls do nothing."""
         self._fork_guard.check()
         self._stop.stop(reason)
         with self._state_lock:
@@ -295,17 +257,16 @@ class SharedInformer(Generic[T]):
             self._finish()
 
     def join(self, timeout: float | None = None) -> bool:
-        """Wait until the informer has stopped and every thread of it has ended.
+        """Wait until the informer has stopped and each of its threads has ended.
 
         Args:
-            timeout: Longest wait in seconds; `None` waits without limit, `0` only
-                looks.
+            timeout: Longest wait in seconds; `None` waits without limit, `0` does not wait.
 
         Returns:
-            False if the time passed first. True for one that was never started.
+            False if the time passed first. True for an informer that was never started.
 
         Raises:
-            SelfJoin: Called from one of its own threads, such as a handler.
+            SelfJoin: Called from one of its threads, such as a handler.
         """
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         self._fork_guard.check()
@@ -316,56 +277,55 @@ class SharedInformer(Generic[T]):
         return all(delivery.join(self._left(deadline)) for delivery in self._present())
 
     def has_ended(self) -> bool:
-        """Tell whether it has been stopped and no thread of it runs any more."""
+        """Return whether the informer was stopped and all its threads have ended."""
         with self._state_lock:
             stopped = self._state is _State.STOPPED
         running = any(group.running() for group in self._threads)
         return stopped and not running and all(each.has_ended() for each in self._present())
 
     def has_synced(self) -> bool:
-        """Tell whether the first list is in the store (SI-05).
+        """Return whether the first list is in the store (SI-05).
 
-        It says nothing about handlers; each registration speaks for itself.
+        For handlers, ask their registrations.
         """
         self._fork_guard.check()
-        return self._progress.position.synced
+        return self._position.synced
 
     def wait_for_sync(self, timeout: float | None = None, stop: StopToken | None = None) -> bool:
         """Wait until the first list is in the store. No polling.
 
         Args:
-            timeout: Longest wait in seconds; `None` waits without limit, `0` only
-                looks.
+            timeout: Longest wait in seconds; `None` waits without limit, `0` does not wait.
             stop: Ends the wait early.
 
         Returns:
-            False if the time passed, or `stop` was set or the informer stopped, first.
+            False if the time passed, `stop` was set or the informer stopped first.
         """
         self._fork_guard.check()
-        return self._progress.wait_for(lambda at: at.synced, timeout, stop, self._stop)
+        return self._position.wait_for(lambda at: at.synced, timeout, stop, self._stop)
 
     def unsynced(self) -> list[str]:
-        """Return what is not synced: the informer, and handlers, each by name (RT-08)."""
+        """Return the names of the informer and of its handlers that are not synced (RT-08)."""
         late = [] if self.has_synced() else [self.name]
-        return late + [f"{self.name} handler {name}" for name in self._intake.unsynced()]
+        return late + [f"{self.name} handler {name}" for name in self._processor.unsynced()]
 
     def catch_up(self, timeout: float | None = None, stop: StopToken | None = None) -> bool:
         """Wait until the cache is no older than the server is now.
 
-        Asks the server for its present version, and waits for the watch to reach it;
-        where nothing of the kind has changed and no bookmark comes soon, it lists
-        again. Costs one or two requests: not for every pass over a large kind.
+        Requests the server's present version, and waits until the watch reaches it. If
+        nothing of the kind has changed and no bookmark comes soon, the informer lists
+        again. Costs one or two requests, so do not call this for every reconcile.
 
         Args:
             timeout: Longest wait in seconds; `None` waits without limit.
             stop: Ends the wait early.
 
         Returns:
-            False if the time passed, or `stop` was set or the informer stopped, first.
+            False if the time passed, `stop` was set or the informer stopped first.
 
         Raises:
-            NotStarted: There is nothing to wait for.
-            ClientError: The server did not say its version.
+            NotStarted: The informer has not been started.
+            ClientError: The server did not return its version.
         """
         self._fork_guard.check()
         with self._state_lock:
@@ -378,30 +338,24 @@ class SharedInformer(Generic[T]):
     def add_handler(
         self,
         handler: EventHandler[T] | None = None,
+        options: HandlerOptions | None = None,
         *,
         on_add: Callable[[T, bool], object] | None = None,
         on_update: Callable[[T, T], object] | None = None,
         on_delete: Callable[[T | Tombstone[T]], object] | None = None,
-        name: str = "",
-        resync_period: float | None = None,
-        skip_unchanged: bool = False,
     ) -> Registration[T]:
-        """Register a handler; one added to a running informer first gets its content.
+        """Register a handler. On a running informer it first gets the present content.
 
         Args:
-            handler: Its methods are called; or give functions.
+            handler: Its methods are called. Functions may be given instead.
+            options: The settings.
             on_add: Called with `(obj, is_in_initial_list)`.
             on_update: Called with `(old, new)`; a resync passes one object twice.
             on_delete: Called with the object or a tombstone.
-            name: For logs and metrics; by default that of the code that is called.
-            resync_period: In seconds, 0 for never, `None` for the informer's. At
-                least 1; after the start at least the informer's (SI-16, SI-17).
-            skip_unchanged: Leave out updates in which only the resourceVersion
-                differs. A resync is no such update.
 
         Returns:
-            The registration, to ask for sync and to remove the handler. The same
-            handler added twice has two of them.
+            The registration, to wait for the handler's sync and to remove the handler. A
+            handler that is added twice has two registrations.
 
         Raises:
             AlreadyStopped: The informer has stopped.
@@ -409,23 +363,24 @@ class SharedInformer(Generic[T]):
                 handler lacks a method.
         """
         self._fork_guard.check()
+        options = options or HandlerOptions()
         functions = Callbacks(on_add=on_add, on_update=on_update, on_delete=on_delete)
         if (handler is None) == (not functions.functions):
             raise ConfigError("handler", handler, "pass either a handler or functions")
         if handler is not None:
             check_handler(handler)
-        delivery = self._delivery(functions if handler is None else handler, name)
+        delivery = self._delivery(functions if handler is None else handler, options.name)
         listener = ProcessorListener(
-            delivery, self._timer(resync_period), skip_unchanged=skip_unchanged
+            delivery, self._timer(options.resync_period), skip_unchanged=options.skip_unchanged
         )
         with self._state_lock:
             kept = [each for each in self._deliveries if each.failure or not each.has_ended()]
             self._deliveries = [*kept, delivery]
-        self._intake.add(listener)
-        return Registration(delivery, remove=lambda: self._intake.remove(listener))
+        self._processor.add(listener)
+        return Registration(delivery, remove=lambda: self._processor.remove(listener))
 
     def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
-        """Add indexes, at any time before the stop (SI-02).
+        """Add indexes; possible at any time before the stop (SI-02).
 
         Raises:
             AlreadyStopped: The informer has stopped.
@@ -441,17 +396,17 @@ class SharedInformer(Generic[T]):
     # Own writes
 
     def observe_write(self, obj: T) -> None:
-        """Let reads through `lister` show what a write returned, from now on.
+        """Show the result of a write in reads through `lister` from now on.
 
-        It is shown until the watch has caught up with it. See `Overlay`.
+        It is shown until the watch brings it or a later state. See `Overlay`.
         """
         self._overlay.observe_write(obj)
 
     def observe_delete(self, obj: T) -> None:
-        """Let reads through `lister` no longer show what this process deleted.
+        """Hide an object that this process deleted from reads through `lister`.
 
         Args:
-            obj: What was deleted, as last seen: its identity counts.
+            obj: The object as last seen; only its identity matters.
         """
         self._overlay.observe_delete(obj)
 
@@ -470,7 +425,7 @@ class SharedInformer(Generic[T]):
             self._finish()
 
     def _finish(self) -> None:
-        self._intake.close()
+        self._processor.close()
         self._skipped.close()
         self._stopped.stop("the informer has stopped")
 
@@ -478,44 +433,41 @@ class SharedInformer(Generic[T]):
         def target() -> None:
             try:
                 run()
-            except Exception as error:  # `Stopped` is none, and an orderly end
+            except Exception as error:  # not `Stopped`, which is an orderly end
                 self._report(error)
                 raise
 
         return target
 
     def _delivery_crashed(self, error: Exception) -> None:
-        """End the informer: to go on would leave one of its handlers blind."""
+        """End the informer: otherwise one of its handlers would get no more notifications."""
         self._report(error)
         self._stop.stop(f"the delivery of a handler crashed: {error!r}")
 
     def _report(self, error: Exception) -> None:
-        if self._on_failure is not None:
-            self._on_failure(error)
+        if self._options.on_failure is not None:
+            self._options.on_failure(error)
 
     def _resync(self, period: float) -> None:
-        # The deadline is kept across watches; one that began anew with each would
-        # never be reached on a connection that breaks often (RT-14).
+        # The period runs across watches. If it started again with each watch, it would never
+        # end on a connection that breaks often (RT-14).
         while not self._stop.wait(period):
-            self._intake.resync()
+            self._processor.resync()
 
     def _delivery(self, handler: EventHandler[T], name: str) -> Delivery[T]:
-        called = name or handler_name(handler)
+        name = name or handler_name(handler)
         delivery = Delivery(
             handler,
-            name=called,
-            group=f"handle-{self.resource.plural}-{called}",
+            self._metrics.handler(name),
             stop=self._stopped,
             on_failure=self._delivery_crashed,
-            errors=self._metrics.handler_errors(called),
-            seconds=self._metrics.handler_seconds(called),
             clock=self._clock,
         )
-        self._metrics.pending(called, Delivery[T].outstanding).add(delivery)
+        self._metrics.pending(name, Delivery[T].outstanding).add(delivery)
         return delivery
 
     def _timer(self, period: float | None) -> ResyncTimer:
-        wanted = self._resync_period if period is None else period
+        wanted = self._options.resync_period if period is None else period
         if 0 < wanted < MIN_RESYNC_PERIOD:
             _log.warning("resync_period_raised", wanted=wanted, period=MIN_RESYNC_PERIOD)
             wanted = MIN_RESYNC_PERIOD

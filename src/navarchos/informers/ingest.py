@@ -1,7 +1,7 @@
-"""Between wire and intake: what is kept of an object, and what is left out."""
+"""From decoded objects to the event processor: transform, intern, and skip what is broken."""
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final, Generic, TypeVar
 
 from navarchos.client.errors import DecodeError
@@ -9,20 +9,16 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers.errors import IndexFailed, TransformFailed
 from navarchos.informers.interning import Interner
 from navarchos.informers.metrics import InformerMetrics
+from navarchos.informers.options import Transform
 from navarchos.informers.paged_list import FetchedList
 from navarchos.informers.processor import EventProcessor
 from navarchos.informers.source import Event
 from navarchos.logs import get_logger
 from navarchos.meta import KeyFailed, ResourceVersion, key_of
 
-__all__ = ["Draft", "Ingest", "SkippedObjects", "Transform"]
+__all__ = ["Draft", "Ingest", "SkippedObjects"]
 
 T = TypeVar("T")
-
-Transform = Callable[[T], T]
-"""Trims an object before it is stored; keeps name, namespace, uid and resourceVersion.
-
-One that raises, or returns what has another name or none, leaves the object out."""
 
 _SLOW: Final = 0.1
 _SLOW_LIST: Final = 1.0
@@ -31,72 +27,75 @@ _log = get_logger(__name__)
 
 
 class SkippedObjects:
-    """Reports what was left out, and remembers it for as long as it is (ST-12).
+    """Reports skipped objects, and records for how long the cache is without them (ST-12).
 
-    An object is left out from the state that could not be taken in until another
-    state of it is, it ends, or a list shows it in good order or not at all. Until then
-    the cache has it as it was before, or not at all.
+    An object is skipped when a state of it cannot be taken into the cache. It counts as
+    skipped until another state of it is taken in, it is deleted, or a list has it in good
+    order or does not have it. Until then the cache has its earlier state, or no state.
 
     Threads: every method is safe from any thread; one thread writes.
     """
 
-    def __init__(self, resource: str, metrics: InformerMetrics) -> None:
-        self._resource = resource
+    def __init__(self, kind: str, metrics: InformerMetrics) -> None:
+        self._kind = kind
         self._metrics = metrics
-        self._whys_lock = threading.Lock()
-        self._whys: dict[str, Exception] = {}  # guarded by _whys_lock; by key
+        self._errors_lock = threading.Lock()
+        self._errors: dict[str, Exception] = {}  # guarded by _errors_lock; by key
 
-    def present(self) -> dict[str, Exception]:
-        """Return why objects are left out at present, by key."""
-        with self._whys_lock:
-            return dict(self._whys)
+    def snapshot(self) -> dict[str, Exception]:
+        """Return the error of each object that is skipped at present, by key."""
+        with self._errors_lock:
+            return dict(self._errors)
 
-    def report(self, why: Exception, key: str = "") -> None:
-        """Count and log an object that is left out, without remembering it."""
+    def report(self, error: Exception, key: str = "") -> None:
+        """Count and log a skipped object without recording it."""
         self._metrics.decode_failures.inc()
+        namespace, _, name = key.rpartition("/")
         _log.warning(
-            "object_left_out",
-            resource=self._resource,
-            key=key,
-            why=str(why),
-            # Foreign code's: an index function's, or a transform's.
-            exc_info=why if why.__cause__ else None,
+            "object_skipped",
+            kind=self._kind,
+            namespace=namespace,
+            name=name,
+            error=str(error),
+            # Of user code only: an index function, or a transform.
+            exc_info=error if error.__cause__ else None,
         )
 
-    def add(self, key: str, why: Exception) -> None:
-        """Report an object, and remember it."""
-        self.report(why, key)
-        self._change({key: why}, gone=())
+    def add(self, key: str, error: Exception) -> None:
+        """Report a skipped object, and record it."""
+        self.report(error, key)
+        self._change({key: error}, gone=())
 
     def remove(self, key: str) -> None:
-        """Forget an object: the cache has its present state, or it has ended."""
-        # Nearly always there is nothing to forget; only this thread adds anything.
-        if self._whys:
+        """Remove the record of an object: the cache has its present state, or it is deleted."""
+        # Nearly always there is no record. Reading without the lock is safe, because only
+        # this thread adds records.
+        if self._errors:
             self._change({}, gone=(key,))
 
-    def replace(self, whys: Mapping[str, Exception]) -> None:
-        """Forget all others: these are what a list could not bring. Already reported."""
-        self._change(whys, gone=[key for key in self.present() if key not in whys])
+    def replace(self, errors: Mapping[str, Exception]) -> None:
+        """Replace all records by the skipped objects of a list. They are reported already."""
+        self._change(errors, gone=[key for key in self.snapshot() if key not in errors])
 
     def close(self) -> None:
-        """Take this cache's share out of the gauge. Called once, after all else."""
-        self._metrics.skipped.dec(len(self.present()))
+        """Subtract this cache's records from the gauge. Called once, at the end."""
+        self._metrics.skipped.dec(len(self.snapshot()))
 
     def _change(self, more: Mapping[str, Exception], gone: Collection[str]) -> None:
-        with self._whys_lock:
-            before = len(self._whys)
+        with self._errors_lock:
+            before = len(self._errors)
             for key in gone:
-                self._whys.pop(key, None)
-            self._whys.update(more)
-            if len(self._whys) != before:
-                self._metrics.skipped.inc(len(self._whys) - before)
+                self._errors.pop(key, None)
+            self._errors.update(more)
+            if len(self._errors) != before:
+                self._metrics.skipped.inc(len(self._errors) - before)
 
 
 class Draft(Generic[T]):
-    """A list in the making: it replaces the store's content once it is complete.
+    """An incomplete list; it replaces the store's content once it is complete.
 
-    An object that is on the server, but that we cannot read, is remembered by key:
-    to leave it out would look like its deletion.
+    An object that is on the server but cannot be decoded is recorded by key. If it were
+    simply missing, that would look like its deletion.
     """
 
     def __init__(self) -> None:
@@ -110,7 +109,7 @@ class Draft(Generic[T]):
 
     @property
     def unreadable(self) -> Mapping[str, Exception]:
-        """Why others could not be read that are on the server, by key."""
+        """The errors of other objects, which are on the server but are skipped, by key."""
         return self._unreadable
 
     def put(self, key: str, obj: T) -> None:
@@ -119,82 +118,83 @@ class Draft(Generic[T]):
             self._unreadable.pop(key, None)
         self._objects[key] = obj
 
-    def skip(self, key: str, why: Exception) -> None:
-        """Enter an object that is on the server and cannot be read."""
+    def skip(self, key: str, error: Exception) -> None:
+        """Enter an object that is on the server but is skipped."""
         self._objects.pop(key, None)
-        self._unreadable[key] = why
+        self._unreadable[key] = error
 
     def remove(self, key: str) -> None:
-        """Take an object out."""
+        """Remove an object."""
         self._objects.pop(key, None)
         self._unreadable.pop(key, None)
 
     def __len__(self) -> int:
         return len(self._objects)
 
-    def store(self, intake: EventProcessor[T], version: ResourceVersion) -> list[IndexFailed]:
-        """Replace the store's content; return why objects were left out only now."""
-        return intake.replace(self._objects, version, keep=self._unreadable)
+    def store(self, processor: EventProcessor[T], version: ResourceVersion) -> list[IndexFailed]:
+        """Replace the store's content; return why objects were skipped only in this step."""
+        return processor.replace(self._objects, version, keep=self._unreadable)
 
 
 class Ingest(Generic[T]):
-    """Transforms what was read and passes it on.
+    """Transforms decoded objects and passes them to the event processor.
 
-    An object that cannot be decoded, keyed, transformed or indexed never stops the
-    others: it is counted, logged and remembered as left out, and what is known of it
-    stays. To remove that would look like the object's end, which is worse than an
-    older state: whoever waits for a pod's end must not take it for one.
+    An object that cannot be decoded, keyed, transformed or indexed never stops the others:
+    it is counted, logged and recorded as skipped, and its last known state stays in the
+    store. To remove that state would look like the object's deletion, which is worse than
+    an older state: a client that waits for the end of a pod must not be misled.
 
-    An object passes the transform once. (Upstream passes it twice in a streaming
-    list, and so has to ask that transforms be idempotent, RF-28.)
+    An object passes the transform once. (In client-go it passes it twice in a streaming
+    list, so transforms there must be idempotent, RF-28.)
 
-    What takes long is logged, for the watch waits meanwhile: more than 100 ms for an
-    object, or for each of a list, but at most 1 s (FQ-16).
+    A slow step is logged, because the watch waits meanwhile: more than 100 ms for an
+    object, or for each object of a list, but at most 1 s for a list (FQ-16).
 
     Threads: one thread feeds it.
     """
 
     def __init__(
         self,
-        intake: EventProcessor[T],
+        processor: EventProcessor[T],
         *,
-        resource: str,
+        kind: str,
         skipped: SkippedObjects,
-        sharing: Interner,
+        interner: Interner,
         transform: Transform[T] | None = None,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
-        self._intake = intake
-        self._resource = resource
+        self._processor = processor
+        self._kind = kind
         self._skipped = skipped
-        self._sharing = sharing
+        self._interner = interner
         self._transform = transform
 
-    def share(self, obj: T) -> None:
-        """Give an object of a list that is still coming the parts that others have.
+    def intern(self, obj: T) -> None:
+        """Intern the parts of an object of a list that is still incomplete.
 
-        Done when it is stored, it would be done when all copies of them are there.
+        If this were done when the list is stored, all copies of equal parts would exist
+        at that moment.
         """
-        self._sharing.share(obj)
+        self._interner.intern(obj)
 
     def take_list(self, found: FetchedList[T]) -> None:
-        """Replace the store's content with a list of objects that `share` has heard of (RF-12)."""
+        """Replace the store's content by a list whose objects have passed `intern` (RF-12)."""
         began = self._clock.monotonic()
         draft = Draft[T]()
         for failure in found.failures:
             self._enter_failure(draft, failure)
         for obj in found.items:
-            self._enter(draft, obj, is_shared=self._transform is None)
+            self._enter(draft, obj, is_interned=self._transform is None)
         self._store(draft, found.version)
         self._report_slow(began, len(draft))
 
     def stored(self) -> int:
         """Return how many objects are in the store."""
-        return self._intake.stored()
+        return self._processor.stored()
 
     def draft(self, draft: Draft[T], event: Event[T]) -> None:
-        """Apply an event of a streamed list to the draft of it."""
+        """Apply an event of a streamed list to its draft."""
         if event.failure is not None:
             self._enter_failure(draft, event.failure)
         elif event.object is not None and event.type == "DELETED":
@@ -203,7 +203,7 @@ class Ingest(Generic[T]):
             self._enter(draft, event.object)
 
     def take_draft(self, draft: Draft[T], version: ResourceVersion) -> None:
-        """Replace the store's content with a complete draft (RF-25)."""
+        """Replace the store's content by a complete draft (RF-25)."""
         began = self._clock.monotonic()
         self._store(draft, version)
         self._report_slow(began, len(draft))
@@ -212,13 +212,13 @@ class Ingest(Generic[T]):
         """Apply an event of a watch (RF-16).
 
         Returns:
-            False if it was skipped as unreadable, so that it does not count as
-            seen (RF-19).
+            False if the event could not be read and was skipped, so that its version does
+            not count as seen (RF-19).
         """
         began = self._clock.monotonic()
         try:
             if event.type == "BOOKMARK":
-                self._intake.bookmark(ResourceVersion(event.resource_version))
+                self._processor.bookmark(event.resource_version)
                 return True
             return self._delete(event) if event.type == "DELETED" else self._put(event)
         except KeyFailed as error:
@@ -228,16 +228,16 @@ class Ingest(Generic[T]):
             self._report_slow(began, 1)
 
     def _put(self, event: Event[T]) -> bool:
-        if event.object is None:
+        obj = event.object
+        if obj is None:
             self._undecodable(event.failure)
             return False
-        key = key_of(event.object)
+        key = key_of(obj)
         try:
-            obj = event.object
             if self._transform is not None:
                 obj = self._transformed(key, obj)
-            self._sharing.share(obj)
-            self._intake.put(key, obj, ResourceVersion(event.resource_version))
+            self._interner.intern(obj)
+            self._processor.put(key, obj, event.resource_version)
         except (IndexFailed, TransformFailed) as error:
             self._skipped.add(key, error)
         else:
@@ -245,17 +245,18 @@ class Ingest(Generic[T]):
         return True
 
     def _delete(self, event: Event[T]) -> bool:
-        version = ResourceVersion(event.resource_version) or None
+        version = event.resource_version or None
         if event.object is not None:
             key = key_of(event.object)
-            self._intake.delete(key, self._last_state(key, event.object), version)
+            self._processor.delete(key, self._last_state(key, event.object), version)
         else:
             self._undecodable(event.failure)
             if event.failure is None or not event.failure.name:
                 return False
-            # The final state is illegible, but the end is not: a tombstone will do.
+            # The final state cannot be decoded, but the object is known to be deleted, so
+            # handlers get a tombstone.
             key = event.failure.key
-            self._intake.delete(key, None, version)
+            self._processor.delete(key, None, version)
         self._skipped.remove(key)
         return True
 
@@ -272,7 +273,7 @@ class Ingest(Generic[T]):
         elif failure is not None:
             self._skipped.report(failure)
 
-    def _enter(self, draft: Draft[T], obj: T, *, is_shared: bool = False) -> None:
+    def _enter(self, draft: Draft[T], obj: T, *, is_interned: bool = False) -> None:
         try:
             key = key_of(obj)
         except KeyFailed as error:
@@ -281,8 +282,8 @@ class Ingest(Generic[T]):
         try:
             if self._transform is not None:
                 obj = self._transformed(key, obj)
-            if not is_shared:
-                self._sharing.share(obj)  # mutant: keep-equal-parts, look-at-each
+            if not is_interned:
+                self._interner.intern(obj)  # mutant: keep-equal-parts, look-at-each
             draft.put(key, obj)
         except TransformFailed as error:
             self._skipped.report(error, key)
@@ -294,11 +295,11 @@ class Ingest(Generic[T]):
             draft.skip(failure.key, failure)
 
     def _store(self, draft: Draft[T], version: ResourceVersion) -> None:
-        failed = {error.key: error for error in draft.store(self._intake, version)}
+        failed = {error.key: error for error in draft.store(self._processor, version)}
         for key, error in failed.items():
             self._skipped.report(error, key)
         self._skipped.replace({**draft.unreadable, **failed})
-        self._sharing.end_list()
+        self._interner.end_list()
 
     def _transformed(self, key: str, obj: T) -> T:
         if self._transform is None:
@@ -315,4 +316,4 @@ class Ingest(Generic[T]):
     def _report_slow(self, began: float, objects: int) -> None:
         seconds = self._clock.monotonic() - began
         if seconds > _SLOW and seconds > min(_SLOW * max(objects, 1), _SLOW_LIST):
-            _log.info("cache_is_slow", resource=self._resource, seconds=seconds, objects=objects)
+            _log.info("cache_is_slow", kind=self._kind, seconds=seconds, objects=objects)

@@ -1,7 +1,7 @@
-"""Equal parts of cached objects, kept once.
+"""Interning: equal parts of cached objects are kept once.
 
-The pods of one ReplicaSet have the same labels, owner, volumes and conditions, so of a
-cache of pods four fifths are copies of what it already has.
+The pods of one ReplicaSet have the same labels, owner, volumes and conditions, so four
+fifths of a cache of pods would be copies of parts that it already has.
 """
 
 import math
@@ -16,155 +16,163 @@ from msgspec.structs import force_setattr
 __all__ = ["Interner"]
 
 _IDENTITY: Final = frozenset({"name", "uid", "resource_version"})
-"""Fields of `metadata` that no two objects have in common."""
+"""Fields of `metadata` that are different in each object."""
 
-_FEW: Final = 256
+_MIN_LIMIT: Final = 256
 
 _PLAIN: Final = (types.StrType, types.IntType, types.BoolType, types.DateTimeType, types.NoneType)
 
 
 class Interner:
-    """Lets equal parts of objects of one kind be one and the same part.
+    """Replaces equal parts of objects of one kind by one shared part.
 
-    A part is a text, a mapping of texts, a tuple, or a frozen struct, as a field of the
-    object or of a struct in it. What an object's identity consists of is none, and
-    neither is anything that its type does not show to be hashable.
+    A part is a string, a mapping of strings, a tuple or a frozen struct, in a field of the
+    object or of a struct in it. The fields of an object's identity are left as they are,
+    and so is any value that is not hashable according to its type.
 
-    Promises: an object stays equal to what it was. A part that somebody has changed in
-    place is not handed on to objects that come later. Parts that no object has any more
-    are let go, but for about as many as were in use at the last list.
+    Promises: an object stays equal to what it was. A part that was changed in place is not
+    shared with later objects. Parts that no object has any more are released, except for
+    about as many as were in use at the last list.
 
-    Does not promise: that every two equal parts are one.
+    Does not promise: that two equal parts are always shared.
 
-    Threads: owned by one.
+    Threads: owned by one thread.
     """
 
     def __init__(self, type_: Any) -> None:
         described = _described(type_)
-        self._parts = _Plan().parts_of(described) if isinstance(described, types.StructType) else ()
+        self._fields = (
+            _FieldFinder().fields_of(described) if isinstance(described, types.StructType) else ()
+        )
 
-    def share(self, obj: object) -> None:
-        """Replace the object's parts by equal ones that were there before."""
-        _share(obj, self._parts)
+    def intern(self, obj: object) -> None:
+        """Replace the object's parts by equal parts of earlier objects."""
+        _intern(obj, self._fields)
 
     def end_list(self) -> None:
-        """Forget what only one object of a whole list had: it is not going to be shared."""
-        for pool in {id(pool): pool for pool in _pools(self._parts)}.values():
+        """Forget parts that only one object of a whole list had; they will not be shared."""
+        for pool in {id(pool): pool for pool in _pools(self._fields)}.values():
             pool.end_list()
 
 
 @cache
 def _described(type_: Any) -> types.Type:
-    """Take a type apart once: an informer for each node of a drain has the same."""
+    """Describe a type once; the informers of all drains have the same type."""
     return types.type_info(type_)
 
 
 class _Pool:
-    """Parts of one type. Those that a second object has had are kept apart."""
+    """The parts of one type. Parts that a second object had are kept in `shared`."""
 
     def __init__(self) -> None:
         self.shared: dict[object, object] = {}
         self._seen: dict[object, object] = {}
-        self._most = math.inf  # of each, once a list has shown how many there are
+        self._max = math.inf  # of each, once a list has shown how many there are
 
     def find(self, key: object, value: object) -> object | None:
-        """Return the part that one object has had; remember this one if none has."""
+        """Return the equal part of one earlier object, or remember this one and return `None`."""
         found = self._seen.pop(key, None)
         if found is None:
-            if len(self._seen) >= self._most:
+            if len(self._seen) >= self._max:
                 self._seen.clear()
             self._seen[key] = value
             return None
-        if len(self.shared) >= self._most:
-            self.shared, self._seen = {}, self.shared  # each has to be had by two again
+        if len(self.shared) >= self._max:
+            self.shared, self._seen = {}, self.shared  # each must occur again to be shared
         self.shared[key] = found
         return found
 
     def forget(self, key: object) -> None:
-        """Let go of a part."""
+        """Release a part."""
         self.shared.pop(key, None)
 
     def end_list(self) -> None:
-        """Keep what is shared, and room for as much again."""
+        """Keep the shared parts, and limit both maps to about twice their number."""
         self._seen.clear()
-        self._most = _FEW + 2 * len(self.shared)
+        self._max = _MIN_LIMIT + 2 * len(self.shared)
 
 
-class _Part(msgspec.Struct, frozen=True):
-    """A field. Without a pool it is no part itself, but has some."""
+class _Field(msgspec.Struct, frozen=True):
+    """A field of a struct. Without a pool it is not interned itself, but its fields are."""
 
     name: str
     pool: _Pool | None
     is_mapping: bool = False
-    parts: "tuple[_Part, ...]" = ()
+    fields: "tuple[_Field, ...]" = ()
 
 
-def _share(obj: Any, parts: tuple[_Part, ...]) -> None:
-    for part in parts:
-        value: Any = getattr(obj, part.name, None)
-        if not value and not part.is_mapping:
-            continue  # nothing, which takes no room; an empty mapping does
-        if part.pool is None:
-            _share(value, part.parts)
+def _intern(obj: Any, fields: tuple[_Field, ...]) -> None:
+    for field in fields:
+        value: Any = getattr(obj, field.name, None)
+        if not value and not field.is_mapping:
+            continue  # an empty value needs no memory, except for an empty mapping
+        if field.pool is None:
+            _intern(value, field.fields)
             continue
         try:
-            key = tuple(value.items()) if part.is_mapping else value
-            found = part.pool.shared.get(key)
+            key = tuple(value.items()) if field.is_mapping else value
+            found = field.pool.shared.get(key)
             if found is None:
-                found = part.pool.find(key, value)
+                found = field.pool.find(key, value)
         except (AttributeError, TypeError):
-            continue  # a transform has made something else of it
+            continue  # a transform has replaced the value by one of another type
         if found is None:
-            _share(value, part.parts)
-        elif part.is_mapping and found != value:
-            part.pool.forget(key)
+            _intern(value, field.fields)
+        elif field.is_mapping and found != value:
+            field.pool.forget(key)
         elif found is not value:
-            force_setattr(obj, part.name, found)
+            force_setattr(obj, field.name, found)
 
 
-class _Plan:
-    """Finds the parts of a type. Texts of all fields have one pool, and so have mappings."""
+class _FieldFinder:
+    """Finds the fields of a type that can be interned.
+
+    The strings of all fields share one pool, and so do the mappings.
+    """
 
     def __init__(self) -> None:
-        self._texts = _Pool()
+        self._strings = _Pool()
         self._mappings = _Pool()
 
-    def parts_of(self, struct: types.StructType, above: tuple[type, ...] = ()) -> tuple[_Part, ...]:
-        """Return the parts of a struct's fields.
+    def fields_of(
+        self, struct: types.StructType, above: tuple[type, ...] = ()
+    ) -> tuple[_Field, ...]:
+        """Return the fields of a struct that can be interned.
 
         Args:
-            struct: As `msgspec.inspect` sees it.
-            above: The structs that it is in: one that contains itself has no end.
+            struct: As `msgspec.inspect` describes it.
+            above: The structs that contain it; needed to stop at a struct that contains
+                itself.
         """
         if struct.cls in above:
             return ()
         within = (*above, struct.cls)
-        found = (self._part(each.name, _bare(each.type), within) for each in struct.fields)
+        found = (self._field(each.name, _bare(each.type), within) for each in struct.fields)
         is_metadata = {each.name for each in struct.fields} >= _IDENTITY
         return tuple(
-            part for part in found if part and not (is_metadata and part.name in _IDENTITY)
+            field for field in found if field and not (is_metadata and field.name in _IDENTITY)
         )
 
-    def _part(self, name: str, type_: types.Type, above: tuple[type, ...]) -> _Part | None:
+    def _field(self, name: str, type_: types.Type, above: tuple[type, ...]) -> _Field | None:
         match type_:
             case types.StrType():
-                return _Part(name, self._texts)
+                return _Field(name, self._strings)
             case types.DictType(key_type=types.StrType(), value_type=types.StrType()):
-                return _Part(name, self._mappings, is_mapping=True)
+                return _Field(name, self._mappings, is_mapping=True)
             case types.VarTupleType() | types.TupleType() if _is_value(type_, above):
-                return _Part(name, _Pool())
+                return _Field(name, _Pool())
             case types.StructType():
                 pool = _Pool() if name != "metadata" and _is_value(type_, above) else None
-                parts = self.parts_of(type_, above)
-                return _Part(name, pool, parts=parts) if pool or parts else None
+                fields = self.fields_of(type_, above)
+                return _Field(name, pool, fields=fields) if pool or fields else None
             case _:
                 return None
 
 
 def _is_value(type_: types.Type, above: tuple[type, ...]) -> bool:
-    """Tell whether what is of this type is hashable, and equal only to what is the same.
+    """Return whether values of a type are hashable, and equal only if they are the same.
 
-    `1` and `True` are equal, so no union but that with null is taken.
+    `1` and `True` are equal, so a union is only accepted if its other member is null.
     """
     match type_:
         case types.VarTupleType(item_type=item):
@@ -188,7 +196,7 @@ def _is_value(type_: types.Type, above: tuple[type, ...]) -> bool:
 
 
 def _bare(type_: types.Type) -> types.Type:
-    """Return a type without its annotations, and what an optional one is when it is there."""
+    """Return a type without annotations, and without null if it is optional."""
     if isinstance(type_, types.Metadata):
         return _bare(type_.type)
     if not isinstance(type_, types.UnionType):
@@ -197,8 +205,8 @@ def _bare(type_: types.Type) -> types.Type:
     return _bare(others[0]) if len(others) == 1 else type_
 
 
-def _pools(parts: tuple[_Part, ...]) -> Iterator[_Pool]:
-    for part in parts:
-        if part.pool is not None:
-            yield part.pool
-        yield from _pools(part.parts)
+def _pools(fields: tuple[_Field, ...]) -> Iterator[_Pool]:
+    for field in fields:
+        if field.pool is not None:
+            yield field.pool
+        yield from _pools(field.fields)

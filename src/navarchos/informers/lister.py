@@ -17,16 +17,17 @@ from navarchos.threads import ForkGuard
 __all__ = ["Lister", "UnionReader", "field_index", "labels_of"]
 
 T = TypeVar("T")
+U = TypeVar("U")
 
 
 class Lister(Generic[T]):
-    """Reads one kind out of an informer's cache, own writes included.
+    """Reads one kind from an informer's cache, this process's own writes included.
 
-    Promises: answers come from memory, at once; what this process wrote, and told
-    the informer by `observe_write`, is in them. Objects are the cached instances,
-    shared with everybody: read-only (ST-05). `with_copies()` gives private ones.
+    Promises: reads come from memory, at once, and include writes of this process that were
+    reported by `observe_write`. Objects are the cached instances, shared by all readers:
+    read-only (ST-05). `with_copies()` returns a lister of private copies.
 
-    Does not promise: the server's present state. Ask the client for that.
+    Does not promise: the server's present state; use the client for that.
 
     Threads: every method is safe from any thread.
     """
@@ -45,11 +46,11 @@ class Lister(Generic[T]):
         Args:
             reader: The cache.
             resource: The kind, for keys and errors.
-            namespaces: What the cache is limited to, none for all. Reads elsewhere are
-                refused: whether there is such an object, it cannot tell (IF-11). A
-                single one is the default of `get`.
-            copies: Hand out deep copies.
-            fork_guard: Whoever fills the cache; every read asks it first.
+            namespaces: The namespaces of the cache; empty for all. Reads of others are
+                refused, because the cache does not know their objects (IF-11). A single
+                namespace is the default of `get`.
+            copies: Return deep copies.
+            fork_guard: The guard of the informer; every read asks it first.
         """
         self.resource = resource
         self._reader = reader
@@ -62,10 +63,10 @@ class Lister(Generic[T]):
 
         Args:
             name: Its name.
-            namespace: Its namespace; left out of account for cluster-scoped kinds.
+            namespace: Its namespace; ignored for cluster-scoped kinds.
 
         Raises:
-            NotFound: The cache has none of that name (LS-02).
+            NotFound: The cache has no object of that name (LS-02).
             NamespaceNotCached: The cache is of other namespaces.
         """
         found = self.find(name, namespace)
@@ -74,7 +75,7 @@ class Lister(Generic[T]):
         return found
 
     def find(self, name: str, namespace: str = "") -> T | None:
-        """Return one object, or `None` if the cache has none of that name.
+        """Return one object, or `None` if the cache has no object of that name.
 
         Raises:
             NamespaceNotCached: The cache is of other namespaces.
@@ -84,7 +85,7 @@ class Lister(Generic[T]):
         return None if found is None else self._out(found)
 
     def by_index(self, name: str, value: str) -> list[T]:
-        """Return the objects under a value of an index; none for an unknown value.
+        """Return the objects under a value of an index; empty for an unknown value.
 
         Raises:
             UnknownIndex: There is no such index.
@@ -93,7 +94,7 @@ class Lister(Generic[T]):
         return [self._out(obj) for obj in self._reader.by_index(name, value)]
 
     def with_copies(self) -> "Lister[T]":
-        """Return a lister that hands out deep copies, free to be changed (LS-04)."""
+        """Return a lister of deep copies, which the caller may change (LS-04)."""
         return Lister(
             self._reader,
             self.resource,
@@ -109,10 +110,10 @@ class Lister(Generic[T]):
         *,
         fields: Mapping[str, str] | None = None,
     ) -> list[T]:
-        """Return the objects that match everything given.
+        """Return the objects that match every argument.
 
         Args:
-            selector: Selects by labels; `None` selects all without looking at them.
+            selector: Selects by labels; `None` selects all.
             namespace: Empty for all namespaces.
             fields: Exact values of fields. Each field needs an index made by
                 `field_index` (LS-05); the first is looked up, the others filter.
@@ -165,11 +166,11 @@ def _candidates(reader: Reader[T], namespace: str, fields: Mapping[str, str]) ->
 
 
 def field_index(field: str, value_of: "IndexFunction[T]") -> "dict[str, IndexFunction[T]]":
-    """Return the indexer behind `Lister.list(fields={field: ...})`.
+    """Return the indexer that `Lister.list(fields={field: ...})` needs.
 
     Args:
         field: The field's path, such as `spec.nodeName`.
-        value_of: Returns the field's values of an object; none where it is not set.
+        value_of: Returns the field's values in an object; empty if it is not set.
     """
     return {f"field:{field}": value_of}
 
@@ -182,13 +183,10 @@ def labels_of(obj: object) -> Mapping[str, str] | None:
     return cast("Mapping[str, str] | None", getattr(identity_of(obj), "labels", None))
 
 
-U = TypeVar("U")
-
-
 class UnionReader(Generic[T]):
-    """Reads some namespaces of a kind, each out of a cache of its own (IF-11).
+    """Reads some namespaces of a kind as one, from a separate cache for each (IF-11).
 
-    Does not promise: one moment for all; each cache follows its own watch.
+    Does not promise: a consistent snapshot; each cache follows a separate watch.
 
     Threads: as the readers, which are safe from any thread.
 
@@ -200,7 +198,7 @@ class UnionReader(Generic[T]):
         self._readers = dict(readers)
 
     def get(self, key: str) -> T | None:
-        """Return the object under `namespace/name`, if there is one."""
+        """Return the object with the key `namespace/name`, or `None`."""
         reader = self._readers.get(split_key(key).namespace)
         return None if reader is None else reader.get(key)
 

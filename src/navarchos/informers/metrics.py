@@ -1,159 +1,176 @@
-"""The metric families of informers, with their labels filled in."""
+"""The metrics of informers, with their labels filled in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from enum import Enum
 from typing import Final, TypeVar
 
+import msgspec
 from prometheus_client import Counter, Gauge, Histogram
 
 from navarchos.instrument import Instruments, Sum
 
-__all__ = ["RELIST_REASONS", "InformerMetrics"]
+__all__ = ["HandlerMetrics", "InformerMetrics", "RelistReason"]
 
 P = TypeVar("P")
-
-RELIST_REASONS: Final = ("start", "expired", "failed", "short_watch", "catch_up")
-"""Why a whole list was asked for: a closed set, so that every series exists at zero."""
 
 _LIST_SECONDS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120)
 _WATCH_SECONDS: Final = (1, 10, 60, 150, 300, 450, 600)
 _HANDLER_SECONDS: Final = (0.0001, 0.001, 0.01, 0.1, 1, 10, 60)
+_ITEMS: Final = (1, 10, 100, 1_000, 10_000, 100_000)
 _EXACT_DIGITS: Final = 15
-"""Decimal digits that a sample, a double, keeps; of a version the last ones change."""
+"""Decimal digits that a sample, a double, can hold; a version changes in its last digits."""
 
 _PENDING: Final = (
     "navarchos_informer_pending_notifications",
-    "Notifications that wait for a handler, or that it is being told.",
+    "Notifications that wait for a handler, or that the handler has not returned from.",
 )
 
-_ITEMS: Final = (1, 10, 100, 1_000, 10_000, 100_000)
+
+class RelistReason(Enum):
+    """Why a whole list was requested."""
+
+    START = "start"
+    EXPIRED = "expired"
+    FAILED = "failed"
+    SHORT_WATCH = "short_watch"
+    CATCH_UP = "catch_up"
+
+
+class HandlerMetrics(msgspec.Struct, frozen=True):
+    """The series of one handler.
+
+    Attributes:
+        resource: The resource of its informer.
+        name: The handler's name.
+        errors: Counts the notifications on which it failed.
+        seconds: Observes how long it takes.
+    """
+
+    resource: str
+    name: str
+    errors: Counter
+    seconds: Histogram
 
 
 class InformerMetrics:
-    """What one informer reports. Informers of one resource share the series and add up."""
+    """The series of one informer. Informers of one resource share them and add up."""
 
     def __init__(self, instruments: Instruments, resource: str) -> None:
         self._instruments = instruments
         self._resource = resource
-        self._relists = instruments.counter(
+        relists = instruments.counter(
             "navarchos_informer_relists_total",
-            "Whole lists asked of the server, by what made them necessary.",
+            "Whole lists requested from the API server, by reason.",
             ("resource", "reason"),
         )
+        # Every series exists from the start, at zero.
+        self._relists = {reason: relists.labels(resource, reason.value) for reason in RelistReason}
         instruments.gauge(*_PENDING, ("resource", "handler"))
         self._handler_errors = instruments.counter(
             "navarchos_informer_handler_errors_total",
-            "Notifications that a handler failed on.",
+            "Notifications on which a handler failed.",
             ("resource", "handler"),
         )
         self._handler_seconds = instruments.histogram(
             "navarchos_informer_handler_duration_seconds",
-            "How long handlers took for a notification.",
+            "Time that handlers took for one notification.",
             ("resource", "handler"),
             buckets=_HANDLER_SECONDS,
         )
-        self.objects: Gauge = instruments.gauge(
-            "navarchos_informer_objects", "Objects in the caches.", ("resource",)
-        ).labels(resource)
-        self.decode_failures: Counter = instruments.counter(
-            "navarchos_informer_decode_failures_total",
-            "Objects left out because they could not be read, transformed or indexed.",
-            ("resource",),
-        ).labels(resource)
-        self.skipped: Gauge = instruments.gauge(
-            "navarchos_informer_objects_skipped",
-            "Objects whose present state the caches do not have, since it was left out.",
-            ("resource",),
-        ).labels(resource)
+        self.objects = self._gauge("objects", "Objects in the caches.")
+        self.decode_failures = self._counter(
+            "decode_failures_total",
+            "Objects skipped because they could not be decoded, transformed or indexed.",
+        )
+        self.skipped = self._gauge(
+            "objects_skipped",
+            "Objects of which the caches do not have the present state, because it was skipped.",
+        )
         self._list_seconds = self._histogram(
-            instruments, "list_duration_seconds", "How long whole lists took.", _LIST_SECONDS
+            "list_duration_seconds", "Duration of whole lists.", _LIST_SECONDS
         )
-        self._list_items = self._histogram(
-            instruments, "list_items", "How many objects whole lists had.", _ITEMS
+        self._list_items = self._histogram("list_items", "Objects in whole lists.", _ITEMS)
+        self.watches = self._counter("watches_total", "Watches opened.")
+        self.short_watches = self._counter(
+            "short_watches_total", "Watches that ended at once, without an event."
         )
-        self.watches: Counter = instruments.counter(
-            "navarchos_informer_watches_total", "Watches opened.", ("resource",)
-        ).labels(resource)
-        self.short_watches: Counter = instruments.counter(
-            "navarchos_informer_short_watches_total",
-            "Watches that ended at once without an event.",
-            ("resource",),
-        ).labels(resource)
         self._watch_seconds = self._histogram(
-            instruments, "watch_duration_seconds", "How long watches lasted.", _WATCH_SECONDS
+            "watch_duration_seconds", "Duration of watches.", _WATCH_SECONDS
         )
-        self._watch_items = self._histogram(
-            instruments, "watch_items", "How many events watches had.", _ITEMS
+        self._watch_items = self._histogram("watch_items", "Events in watches.", _ITEMS)
+        self.disconnected = self._gauge(
+            "disconnected", "Caches whose watch is lost at present, so that they miss changes."
         )
-        self._last_version = instruments.gauge(
-            "navarchos_informer_last_resource_version",
-            "The resourceVersion seen last, where it is a number; its last 15 digits.",
-            ("resource",),
-        ).labels(resource)
-        self._version = ""
-        self._last_number = 0
-        self._shows_version = instruments.claim_once(f"last version of {resource}")
-        if self._shows_version:
-            # Computed when somebody scrapes: it changes with every event.
-            self._last_version.set_function(self._version_number)
-        self.stale: Gauge = instruments.gauge(
-            "navarchos_informer_disconnected",
-            "Caches whose watch is lost at present.",
-            ("resource",),
-        ).labels(resource)
-        self._by_reason = {
-            reason: self._relists.labels(resource, reason) for reason in RELIST_REASONS
-        }
+        self._last_version = self._gauge(
+            "last_resource_version",
+            "The resourceVersion seen last, if it is a number; its last 15 digits.",
+        )
 
-    def relist(self, reason: str) -> None:
-        """Count a list; `reason` is one of `RELIST_REASONS`."""
-        self._by_reason[reason].inc()
+    def relist(self, reason: RelistReason) -> None:
+        """Count a request for a whole list."""
+        self._relists[reason].inc()
 
     def listed(self, seconds: float, items: int) -> None:
-        """Report a whole list that is in the store, streamed or not (RF-31)."""
+        """Observe a whole list that is in the store, streamed or not (RF-31)."""
         self._list_seconds.observe(seconds)
         self._list_items.observe(items)
 
     def watched(self, seconds: float, events: int) -> None:
-        """Report a watch that has ended."""
+        """Observe a watch that has ended."""
         self._watch_seconds.observe(seconds)
         self._watch_items.observe(events)
 
-    def seen(self, version: str) -> None:
-        """Report the version seen last; one that is no number says nothing here.
+    def show_version(self, read: Callable[[], str]) -> None:
+        """Show the version seen last; one that is not a number is not shown.
 
-        Of several informers of a resource the first one reports: a gauge that jumps
-        between two caches would tell of neither (MT-09).
+        The version is read at each scrape, because it changes with every event. Of several
+        informers of a resource only the first one shows it: a gauge that jumps between two
+        caches would be useless for both (MT-09).
         """
-        self._version = version
+        if not self._instruments.claim_once(f"last version of {self._resource}"):
+            return
+        last = 0
 
-    def _version_number(self) -> float:
-        version = self._version
-        if version.isascii() and version.isdecimal():
-            self._last_number = int(version[-_EXACT_DIGITS:])
-        return self._last_number
+        def number() -> float:
+            nonlocal last
+            version = read()
+            if version.isascii() and version.isdecimal():
+                last = int(version[-_EXACT_DIGITS:])
+            return last
+
+        self._last_version.set_function(number)
 
     def pending(self, handler: str, read: Callable[[P], float]) -> Sum[P]:
-        """Return the gauge of the buffers of handlers of this name.
+        """Return the gauge that sums up the buffers of the handlers of a name.
 
         Args:
             handler: The name.
-            read: Returns how much of a buffer is pending.
+            read: Returns the number of pending notifications of a buffer.
         """
         labels = {"resource": self._resource, "handler": handler}
         return self._instruments.sum(*_PENDING, labels, read)
 
-    def handler_errors(self, handler: str) -> Counter:
-        """Return the counter of a handler's failures."""
-        return self._handler_errors.labels(self._resource, handler)
-
-    def handler_seconds(self, handler: str) -> Histogram:
-        """Return the durations of a handler."""
-        return self._handler_seconds.labels(self._resource, handler)
-
-    def _histogram(
-        self, instruments: Instruments, what: str, about: str, buckets: Sequence[float]
-    ) -> Histogram:
-        name = f"navarchos_informer_{what}"
-        return instruments.histogram(name, about, ("resource",), buckets=buckets).labels(
-            self._resource
+    def handler(self, name: str) -> HandlerMetrics:
+        """Return the series of a handler."""
+        labels = (self._resource, name)
+        return HandlerMetrics(
+            *labels,
+            errors=self._handler_errors.labels(*labels),
+            seconds=self._handler_seconds.labels(*labels),
         )
+
+    def _gauge(self, name: str, documentation: str) -> Gauge:
+        family = self._instruments.gauge(f"navarchos_informer_{name}", documentation, ("resource",))
+        return family.labels(self._resource)
+
+    def _counter(self, name: str, documentation: str) -> Counter:
+        family = self._instruments.counter(
+            f"navarchos_informer_{name}", documentation, ("resource",)
+        )
+        return family.labels(self._resource)
+
+    def _histogram(self, name: str, documentation: str, buckets: tuple[float, ...]) -> Histogram:
+        family = self._instruments.histogram(
+            f"navarchos_informer_{name}", documentation, ("resource",), buckets=buckets
+        )
+        return family.labels(self._resource)

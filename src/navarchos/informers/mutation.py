@@ -1,8 +1,8 @@
-"""An alarm for cached objects that somebody has changed (ST-15).
+"""Detects changes of cached objects, which all readers share (ST-15).
 
-Whoever changes a shared object changes it for every reader, and hides the server's
-next change from whoever compares. Structs that are frozen down to their leaves
-cannot be changed; dicts, and the dicts and lists inside of structs, can.
+Code that changes a shared object changes it for every reader, and hides the server's next
+change from code that compares states. Frozen structs do not freeze the dicts and lists in
+them: the `labels` of a cached object are a dict, and writing to it changes it for all.
 """
 
 import copy
@@ -17,6 +17,7 @@ import msgspec
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers.errors import CacheMutated
 from navarchos.informers.indexes import IndexFunction
+from navarchos.informers.position import CachePosition
 from navarchos.informers.store import Replaced, WritableStore
 from navarchos.meta import ResourceVersion, key_of
 from navarchos.stopping import StopToken
@@ -32,56 +33,56 @@ __all__ = [
 T = TypeVar("T")
 
 MUTATION_VARIABLE: Final = "NAVARCHOS_DETECT_CACHE_MUTATIONS"
-"""The environment variable that turns the detector on, when it is not empty."""
+"""The environment variable that turns the detector on if it is not empty."""
 
 _CHECK_EVERY: Final = 1.0
 _FORGET_AFTER: Final = 120.0
 
 
-class _Here:
-    """What this process has said; `None` leaves it to the environment."""
+class _Override:
+    """The setting of this process; `None` leaves the choice to the environment."""
 
     wanted: bool | None = None
 
 
 def mutation_detector_wanted() -> bool:
-    """Tell whether the informers that are made now are to have the detector."""
-    said = _Here.wanted
-    return said if said is not None else bool(os.environ.get(MUTATION_VARIABLE))
+    """Return whether informers that are made now get the detector."""
+    wanted = _Override.wanted
+    return wanted if wanted is not None else bool(os.environ.get(MUTATION_VARIABLE))
 
 
 @contextmanager
 def mutation_detection(wanted: bool | None) -> Iterator[None]:
     """Turn the detector on or off for the informers that are made meanwhile.
 
-    For test suites. It wins over the environment, which counts again for `None`; and
-    unlike a variable it stays in this process: programs that a test starts do not
-    inherit it, and keep the size and the pace that they have elsewhere.
+    For test suites. It takes precedence over the environment, unless it is `None`. The
+    suite does not use the environment variable, because child processes would inherit it:
+    their memory and speed would no longer be those of production.
 
-    Threads: one at a time; it holds for all threads of the process.
+    Threads: one at a time; the setting holds for all threads of the process.
     """
-    before, _Here.wanted = _Here.wanted, wanted
+    before, _Override.wanted = _Override.wanted, wanted
     try:
         yield
     finally:
-        _Here.wanted = before
+        _Override.wanted = before
 
 
 class MutationDetector(Generic[T]):
-    """Keeps a copy beside each object that was stored lately, and compares.
+    """Keeps a copy of each object that was stored lately, and compares.
 
-    For test suites and canaries: it doubles the memory of what is stored and costs a
-    thread. As client-go's `KUBE_CACHE_MUTATION_DETECTOR`, it looks at an object for
-    two to four minutes after it was stored, whether it is still cached or not.
+    For test suites and canaries: it doubles the memory of the stored objects and costs a
+    thread. As client-go's `KUBE_CACHE_MUTATION_DETECTOR`, it checks an object for two to
+    four minutes after it was stored, even if it is no longer in the cache.
 
-    Threads: every method is safe from any thread; `run` is for one.
+    Threads: every method is safe from any thread; `run` is for one thread.
     """
 
     def __init__(self, name: str, *, clock: Clock = SYSTEM_CLOCK) -> None:
-        """Watch over nothing yet.
+        """Make a detector without objects.
 
         Args:
-            name: Of the cache, for the error.
+            name: The cache's name, for the error.
             clock: Time and waiting.
         """
         self._name = name
@@ -92,7 +93,7 @@ class MutationDetector(Generic[T]):
         self._forget_at = clock.monotonic() + _FORGET_AFTER  # guarded by _pairs_lock
 
     def keep(self, objects: Iterable[T]) -> None:
-        """Watch over objects that are about to be handed out."""
+        """Copy objects that are about to be stored."""
         pairs = [(obj, copy.deepcopy(obj)) for obj in objects]
         with self._pairs_lock:
             self._recent += pairs
@@ -101,7 +102,7 @@ class MutationDetector(Generic[T]):
         """Compare each object with its copy.
 
         Raises:
-            CacheMutated: They differ.
+            CacheMutated: An object differs from its copy.
         """
         with self._pairs_lock:
             pairs = self._older + self._recent
@@ -118,7 +119,7 @@ class MutationDetector(Generic[T]):
         """Check every second, and once more after the stop.
 
         Raises:
-            CacheMutated: Somebody has changed an object.
+            CacheMutated: An object was changed.
         """
         while not stop.wait(_CHECK_EVERY):
             self.check()
@@ -126,23 +127,26 @@ class MutationDetector(Generic[T]):
 
 
 class WatchedStore(WritableStore[T]):
-    """A store whose objects a detector watches over."""
+    """A store whose objects a detector checks."""
 
     def __init__(
-        self, indexers: Mapping[str, IndexFunction[T]] | None, detector: MutationDetector[T]
+        self,
+        indexers: Mapping[str, IndexFunction[T]] | None,
+        position: CachePosition,
+        detector: MutationDetector[T],
     ) -> None:
-        super().__init__(indexers)
+        super().__init__(indexers, position)
         self._detector = detector
 
     def put(self, key: str, obj: T, version: ResourceVersion) -> T | None:
-        """Store an object, and watch over it."""
+        """Store an object, and check it from now on."""
         self._detector.keep([obj])
         return super().put(key, obj, version)
 
     def replace(
         self, objects: Mapping[str, T], version: ResourceVersion, *, keep: Iterable[str] = ()
     ) -> Replaced[T]:
-        """Swap the whole content, and watch over it."""
+        """Replace the whole content, and check it from now on."""
         self._detector.keep(objects.values())
         return super().replace(objects, version, keep=keep)
 

@@ -1,4 +1,4 @@
-"""Read your own writes: what a write returned covers the cache until the watch has it."""
+"""Read your own writes: the result of a write covers the cache until the watch brings it."""
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
@@ -17,42 +17,41 @@ __all__ = ["OVERLAY_LIFETIME", "Overlay"]
 T = TypeVar("T")
 
 OVERLAY_LIFETIME: Final = 300.0
-"""Seconds after which an own write no longer covers the cache, whatever happened."""
+"""Seconds after which a write of this process no longer covers the cache in any case."""
 
 
 class _Written(msgspec.Struct, Generic[T], frozen=True):
-    obj: T | None  # None: deleted, or written out of the informer's scope
+    obj: T | None  # None: deleted, or no longer in the informer's scope
     uid: str
-    version: ResourceVersion  # of a deletion: what was deleted, as last seen
+    version: ResourceVersion  # of a deletion: the version of the object as last seen
     until: float
     deleted: bool = False
 
 
 class Overlay(Generic[T]):
-    """A store seen through this process's own writes (ST-17).
+    """A store, covered by the writes that this process made lately (ST-17).
 
-    Promises: a read that follows `observe_write(obj)` shows `obj` or something
-    newer. An own write disappears in the very step in which the store absorbs it
-    or anything later, so no reader falls back to an older state in between. A
-    write that is observed late, when the watch has shown a later state already,
-    changes nothing; so nothing deleted comes back.
+    Promises: a read after `observe_write(obj)` shows `obj` or a newer state. A write
+    leaves the overlay in the same step in which the store absorbs it or a later change, so
+    a reader never falls back to an older state in between. A late `observe_write`, after
+    the watch has shown a later state, changes nothing; so a deleted object never reappears.
 
-    Does not promise: notifications; handlers hear of a change when the watch
-    brings it. Nor order between objects: an own write is seen before others'
-    earlier changes of other objects.
+    Does not promise: notifications; handlers are called when the watch brings the change.
+    Nor order between objects: a write of this process is visible before earlier changes
+    of other objects by other clients.
 
-    How: changes of a resource reach a watch in the order of their versions. Once
-    the store has absorbed version v, every own write up to v is in it or has been
-    overtaken, whatever object it was to. So an entry is always newer than all of
-    the store, and one comparison on each change keeps it so. This holds across a
-    deletion and re-creation under the same name; no record of deletions is kept.
+    How it works: changes of a resource reach a watch in the order of their versions. Once
+    the store has absorbed version v, every write up to v is in the store or has been
+    overtaken, whichever object it changed. So each entry of the overlay is newer than the
+    whole store, and one comparison for each change keeps it so. This also holds for an
+    object that was deleted and re-created under the same name; deletions need no record.
 
-    Unlike upstream's mutation cache there is no limit of 100 entries: a burst of
-    creations is exactly when the promise matters. Entries end with the next
-    change or bookmark that reaches the store, or after `OVERLAY_LIFETIME`.
+    client-go's mutation cache has a limit of 100 entries. Here there is no limit, because
+    the promise matters most during a burst of creations. Entries end with the next change
+    or bookmark that reaches the store, or after `OVERLAY_LIFETIME`.
 
-    Threads: every method is safe from any thread. Only the intake calls the
-    writing half.
+    Threads: every method is safe from any thread. Only the event processor calls the
+    methods that change the store.
     """
 
     # Lock order: _view_lock, then the store's own.
@@ -67,24 +66,23 @@ class Overlay(Generic[T]):
         """Cover a store.
 
         Args:
-            store: Written through this object from now on.
-            in_scope: Tells whether the informer's watch shows an object at all.
-            clock: Times the entries out.
+            store: Changed only through this overlay from now on.
+            in_scope: Returns whether the informer's watch shows an object at all.
+            clock: Measures the lifetime of entries.
         """
         self._store = store
         self._in_scope = in_scope
         self._clock = clock
         self._view_lock = threading.RLock()
         self._written: dict[str, _Written[T]] = {}  # guarded by _view_lock; newer than the store
-        self._absorbed = ResourceVersion("")  # guarded by _view_lock
 
-    # What this process wrote
+    # Writes of this process
 
     def observe_write(self, obj: T) -> None:
-        """Let reads show what a write returned.
+        """Show the result of a write in reads from now on.
 
-        A version that is no integer (a foreign aggregated API) cannot be ordered
-        and is ignored: reads then lag as without this call.
+        A version that is not an integer, as with some aggregated APIs, cannot be ordered.
+        The write is then ignored, and reads lag as they do without this call.
 
         Raises:
             KeyFailed: The object has no metadata or no name.
@@ -103,11 +101,11 @@ class Overlay(Generic[T]):
     def observe_delete(self, obj: T) -> None:
         """Hide an object that this process has deleted.
 
-        It stays hidden until the watch shows its end, its deletion timestamp, or
+        It stays hidden until the watch shows its deletion, its deletion timestamp, or
         another object under its name.
 
         Args:
-            obj: What was deleted, as last seen: the identity counts.
+            obj: The object as last seen; only its identity matters.
 
         Raises:
             KeyFailed: The object has no metadata or no name.
@@ -126,7 +124,7 @@ class Overlay(Generic[T]):
     # Reading
 
     def get(self, key: str) -> T | None:
-        """Return the object under `namespace/name` (or `name`), if there is one."""
+        """Return the object with the key `namespace/name` (or `name`), or `None`."""
         with self._view_lock:
             written = self._current().get(key)
             return self._store.get(key) if written is None else written.obj
@@ -176,14 +174,14 @@ class Overlay(Generic[T]):
     def __contains__(self, key: object) -> bool:
         return isinstance(key, str) and self.get(key) is not None
 
-    # The intake's half: each changes the store and drops what it overtakes in one step
+    # Changes of the store. Each also drops the entries that it overtakes, in one step.
 
     def put(self, key: str, obj: T, version: ResourceVersion) -> T | None:
-        """Store an object and return what was stored before."""
+        """Store an object and return the object that it replaces, if there is one."""
         with self._view_lock:
             old = self._store.put(key, obj, version)
-            self._absorb(version)
             if self._written:
+                self._drop_absorbed()
                 self._unhide(key, obj)
             return old
 
@@ -191,10 +189,11 @@ class Overlay(Generic[T]):
         """Remove an object and return it."""
         with self._view_lock:
             old = self._store.remove(key, version)
-            if version is not None:
-                self._absorb(version)
+            if not self._written:
+                return old
+            self._drop_absorbed()
             written = self._written.get(key)
-            # Old servers give a deletion the version of the last state: go by uid.
+            # Old servers give a deletion the version of the last state, so compare the uid.
             if written and old is not None and written.uid == identity_of(old).uid:
                 del self._written[key]
             return old
@@ -202,29 +201,21 @@ class Overlay(Generic[T]):
     def replace(
         self, objects: Mapping[str, T], version: ResourceVersion, *, keep: Iterable[str] = ()
     ) -> Replaced[T]:
-        """Swap the store's content; see there."""
+        """Replace the store's content; see `WritableStore.replace`."""
         with self._view_lock:
             replaced = self._store.replace(objects, version, keep=keep)
-            # Not the maximum: after a restore from backup versions start lower.
-            self._absorbed = version
             self._drop_absorbed()
             for key in list(self._written):
                 self._unhide(key, replaced.content.get(key))
             return replaced
 
     def bookmark(self, version: ResourceVersion) -> None:
-        """Note that the store has everything up to `version`."""
+        """Record that the store has everything up to `version`."""
         with self._view_lock:
-            self._store.bookmark(version)
-            self._absorb(version)
+            self._store.position.advance(version)
+            self._drop_absorbed()
 
     # All below need _view_lock held
-
-    def _absorb(self, version: ResourceVersion) -> None:
-        if is_at_least(version, self._absorbed or "0"):
-            self._absorbed = version
-            if self._written:
-                self._drop_absorbed()
 
     def _drop_absorbed(self) -> None:
         for key, written in list(self._written.items()):
@@ -232,28 +223,30 @@ class Overlay(Generic[T]):
                 del self._written[key]
 
     def _has(self, version: ResourceVersion) -> bool:
-        return is_at_least(self._absorbed, version) is True
+        return is_at_least(self._store.position.newest, version) is True
 
     def _unhide(self, key: str, stored: T | None) -> None:
-        """End a deletion that the store has caught up with.
+        """Drop the entry of a deletion that the store has caught up with.
 
-        The version of a deletion is not known to who asked for it, so it is over
-        when its effect shows: the object is gone, terminating, or another one.
+        The client that deletes an object does not learn the version of the deletion. So
+        the entry ends when its effect shows: the object is gone or terminating, or there
+        is another object under its name.
         """
         written = self._written.get(key)
         if written is None or not written.deleted:
             return
-        if is_at_least(self._absorbed, written.version) is False:
-            # The store is older than what was deleted. It may lack that, or have its
-            # predecessor under the name; what was deleted has yet to come, and go.
+        if is_at_least(self._store.position.newest, written.version) is False:
+            # The store is older than the deleted object. The store may not have that object
+            # yet, or may have an earlier object of the same name: the watch is going to
+            # bring the deleted object, and then its deletion.
             return
         if (
             stored is None
             or identity_of(stored).uid != written.uid
             or _is_terminating(stored)
-            # A projection without the timestamp: any later state has to do.
+            # In a projection without the timestamp any later state counts.
             or (
-                not _tells_termination(stored)
+                not _has_deletion_timestamp(stored)
                 and identity_of(stored).resource_version != written.version
             )
         ):
@@ -271,9 +264,9 @@ class Overlay(Generic[T]):
 
 
 def _supersedes(uid: str, version: ResourceVersion, earlier: _Written[T]) -> bool:
-    """Tell whether a write is later than the one that covers its key now."""
+    """Return whether a write is later than the write that covers its key now."""
     if earlier.deleted and earlier.uid == uid:
-        return False  # it was written before it was deleted, and only observed after
+        return False  # it was written before the deletion, and only observed afterwards
     return is_at_least(version, earlier.version) is True
 
 
@@ -284,7 +277,7 @@ def _cover(objects: dict[str, T], key: str, obj: T | None) -> None:
         objects[key] = obj
 
 
-def _tells_termination(obj: object) -> bool:
+def _has_deletion_timestamp(obj: object) -> bool:
     return isinstance(obj, dict) or hasattr(identity_of(obj), "deletion_timestamp")
 
 

@@ -1,4 +1,4 @@
-"""Whole lists: which resourceVersion to ask for, in pages of what size, and when to ask again."""
+"""Ordinary lists: which resourceVersion to ask for, page sizes, and when to ask again."""
 
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -12,60 +12,28 @@ from navarchos.client.errors import (
     WatchExpired,
     is_resource_version_too_large,
 )
+from navarchos.client.options import ListOptions
+from navarchos.informers.position import CachePosition
 from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Page
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = [
-    "PAGE_SIZE",
-    "FetchedList",
-    "LastVersion",
-    "PagedList",
-    "is_version_unavailable",
-]
+__all__ = ["PAGE_SIZE", "FetchedList", "PagedList", "is_version_unavailable"]
 
 T = TypeVar("T")
 
 PAGE_SIZE: Final = 500
 
 
-class LastVersion:
-    """The version that the reflector saw last, and whether the server still has it.
-
-    Opaque: passed back, never compared (RT-11). Owned by the reflector's thread.
-
-    Attributes:
-        value: Empty before the first list.
-        is_unavailable: The server has refused it: too old, or from its future.
-    """
-
-    def __init__(self) -> None:
-        self.value = ResourceVersion("")
-        self.is_unavailable = False
-
-    def for_list(self) -> str:
-        """Return what a list asks for (RF-05): never a time before the last one."""
-        return "" if self.is_unavailable else self.value or "0"
-
-    def for_streaming(self) -> str:
-        """Return what a streaming list asks for (RF-24)."""
-        return "" if self.is_unavailable else self.value
-
-    def listed(self, version: ResourceVersion) -> None:
-        """Remember the version of a list that succeeded (RF-12)."""
-        self.value = version
-        self.is_unavailable = False
-
-
 class FetchedList(msgspec.Struct, Generic[T]):
     """A whole list.
 
     Attributes:
-        version: That of its first page.
+        version: The version of its first page.
         items: The objects.
-        failures: Those that could not be decoded.
-        pages: How many pages it came in.
+        failures: The objects that could not be decoded.
+        pages: The number of pages.
     """
 
     version: ResourceVersion
@@ -81,46 +49,50 @@ class FetchedList(msgspec.Struct, Generic[T]):
 
 
 class PagedList(Generic[T]):
-    """Fetches whole lists from a source. Owned by the reflector's thread.
+    """Fetches whole lists from a source.
+
+    Threads: owned by the reflector's thread.
 
     Args:
-        source: Where from, and which objects.
-        last: Read for the version to ask for; flagged when the server refuses it.
-        page_size: Objects per page; `None` for 500, or for no pages where the server
-            can answer from its cache; `0` for no pages ever.
-        each: Hears of each object soon after it was decoded, and perhaps of others.
+        source: The objects to list.
+        position: Read for the version to ask for; records that the server refused it.
+        page_size: Objects per page. `None` for 500, or for no pages where the server can
+            answer from its cache; `0` for no pages in any case.
+        on_object: Called with each object soon after it was decoded, and perhaps with others.
     """
 
     def __init__(
         self,
         source: ScopedSource[T],
-        last: LastVersion,
+        position: CachePosition,
         *,
         page_size: int | None = None,
-        each: Callable[[T], object] | None = None,
+        on_object: Callable[[T], object] | None = None,
     ) -> None:
-        self._each = each
+        self._on_object = on_object
         self._source = source
-        self._last = last
+        self._position = position
         self._page_size = page_size
-        self._came_in_pages = False  # a cheap answer did, so its watch cache is off (RF-09)
+        # A list from the server's watch cache has one page. If such a list came in pages,
+        # the server's watch cache is off (RF-09).
+        self._came_in_pages = False
 
     def fetch(self, stop: StopToken) -> FetchedList[T]:
         """Return the whole list.
 
-        A version that the server refuses is given up at once, once (RF-06).
+        If the server refuses the version, list once more without a version (RF-06).
 
         Raises:
             Stopped: The token was set before the list was complete.
             ClientError: The list failed.
         """
-        version = self._last.for_list()
+        version = self._position.version_to_list()
         try:
             found = self._fetch_at(version, stop)
         except ApiError as error:
             if not is_version_unavailable(error):
                 raise
-            self._last.is_unavailable = True
+            self._position.is_resume_version_refused = True
             found = self._fetch_at("", stop)
         if version == "0" and found.pages > 1:
             self._came_in_pages = True
@@ -135,7 +107,7 @@ class PagedList(Generic[T]):
             try:
                 page = self._page(version, limit, page.continue_token, stop)
             except Expired:
-                # The token, not our version, was too old: all in one piece (RF-10).
+                # The continue token was too old, not the version: list in one piece (RF-10).
                 page = self._page(version, 0, "", stop)
                 found = FetchedList(ResourceVersion(page.resource_version))
             found.add(page)
@@ -149,12 +121,15 @@ class PagedList(Generic[T]):
 
     def _page(self, version: str, limit: int, token: str, stop: StopToken) -> Page[T]:
         stop.raise_if_set()
-        page = self._source.page(version, limit=limit, token=token, stop=stop, each=self._each)
-        # What arrived after the stop is not stored (RF-03).
+        options = ListOptions(
+            limit=limit, resource_version="" if token else version, continue_token=token
+        )
+        page = self._source.page(options, stop=stop, on_object=self._on_object)
+        # A page that arrives after the stop is not stored (RF-03).
         stop.raise_if_set()
         return page
 
 
 def is_version_unavailable(error: BaseException) -> bool:
-    """Tell whether the server cannot serve the version asked for: too old, or too new."""
+    """Return whether the server cannot serve the requested version: too old, or too new."""
     return isinstance(error, Expired | WatchExpired) or is_resource_version_too_large(error)

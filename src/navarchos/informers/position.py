@@ -1,4 +1,4 @@
-"""How far a cache has come, and waiting for it to come further."""
+"""The position of a cache: how far it has followed its server, and waiting until it gets there."""
 
 import threading
 from collections.abc import Callable
@@ -10,66 +10,133 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = ["CachePosition", "Position", "Staleness", "is_at_least", "wait_until"]
+__all__ = ["CachePosition", "Position", "is_at_least", "wait_until"]
 
 
 class Position(NamedTuple):
-    """What a store has taken in.
+    """A snapshot of a cache's position, for code that waits for it to change.
 
     Attributes:
-        synced: Whether the first list is in it.
-        version: The version absorbed last.
-        lists: How many whole lists it has taken in.
-        stale: Whether the watch that feeds it is known to be lost at present.
+        synced: Whether the first list is in the store.
+        version: The version that the store has absorbed last.
+        lists: How many whole lists the store has absorbed.
+        disconnected: Whether the watch that feeds the store is known to be lost.
     """
 
     synced: bool
     version: ResourceVersion
     lists: int
-    stale: bool = False
+    disconnected: bool = False
 
 
 class CachePosition:
-    """The position of a store, for those who wait for it.
+    """The one place that records which versions a cache has seen, and whether it is synced.
 
-    Threads: every method is safe from any thread; one thread reports.
+    There are three versions, because they answer three questions:
+
+    - `resume_version`: from where the next watch or list continues. An event that was
+      skipped does not count, and neither do the first events of a watch from no version,
+      which come in any order.
+    - `version`: what the store absorbed last.
+    - `newest`: the highest version that the store has absorbed since its last list. All
+      writes of this process up to it are in the store.
+
+    Threads: the reflector's thread writes; every method and attribute may be used from any
+    thread.
+
+    Attributes:
+        resume_version: Opaque: sent to the server, never compared (RT-11). Empty before the
+            first list.
+        is_resume_version_refused: Whether the server has refused it as too old or too new.
+        version: Empty before the first change.
+        newest: Empty before the first change.
+        synced: Whether the first list is in the store.
+        disconnected: Whether the watch is known to be lost.
     """
 
-    def __init__(self, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(self, *, clock: Clock = SYSTEM_CLOCK, disconnected: Gauge | None = None) -> None:
+        """Start at the beginning.
+
+        Args:
+            clock: Measures timeouts.
+            disconnected: Counts the caches whose watch is lost.
+        """
         self._clock = clock
+        self._gauge = disconnected
         self._position_lock = threading.Lock()
         self._moved = threading.Condition(self._position_lock)
-        self._waiting = 0  # guarded by _position_lock; how many wait for a move
-        self._synced = False  # guarded by _position_lock
-        self._version = ResourceVersion("")  # guarded by _position_lock
+        self._waiting = 0  # guarded by _position_lock; how many threads wait for a change
+        self.resume_version = ResourceVersion("")
+        self.is_resume_version_refused = False
+        # Below: written with _position_lock held, by one thread; read without it as well.
+        self.version = ResourceVersion("")
+        self.newest = ResourceVersion("")
+        self.synced = False
+        self.disconnected = False
         self._lists = 0  # guarded by _position_lock
-        self._stale = False  # guarded by _position_lock
 
-    @property
-    def position(self) -> Position:
-        """The present position."""
-        with self._position_lock:
-            return self._position_locked()
+    # What the reflector asks the server for
 
-    def advance(self, version: ResourceVersion, *, listed: bool = False) -> None:
-        """Report a change that is in the store."""
+    def version_to_list(self) -> str:
+        """Return the version of an ordinary list: never a state older than the last (RF-05)."""
+        return "" if self.is_resume_version_refused else self.resume_version or "0"
+
+    def version_to_stream(self) -> str:
+        """Return the version of a streaming list (RF-24)."""
+        return "" if self.is_resume_version_refused else self.resume_version
+
+    def resume_from(self, version: ResourceVersion) -> None:
+        """Continue from the version of a list that succeeded (RF-12)."""
+        self.resume_version = version
+        self.is_resume_version_refused = False
+
+    # What the store has absorbed
+
+    def advance(self, version: ResourceVersion) -> None:
+        """Record that a change, or everything up to a bookmark, is in the store."""
         with self._position_lock:
-            self._version = version
-            self._lists += listed
-            if self._waiting:  # for every change of a watch comes by, and nearly nobody waits
+            self.version = version
+            if is_at_least(version, self.newest or "0"):
+                self.newest = version
+            if self._waiting:  # there are many changes, and hardly ever a waiting thread
                 self._moved.notify_all()
 
-    def sync(self) -> None:
-        """Report that the first list is in the store."""
+    def advance_by_list(self, version: ResourceVersion) -> None:
+        """Record that a whole list is in the store."""
         with self._position_lock:
-            self._synced = True
+            # `newest` may go back: after a restore from a backup versions start lower.
+            self.version = self.newest = version
+            self._lists += 1
             self._moved.notify_all()
 
-    def flag(self, *, stale: bool) -> None:
-        """Report that the watch was lost, or found again."""
+    def sync(self) -> None:
+        """Record that the first list is in the store."""
         with self._position_lock:
-            self._stale = stale
+            self.synced = True
             self._moved.notify_all()
+
+    # Whether the watch is connected
+
+    def set_disconnected(self, disconnected: bool) -> None:
+        """Record that the watch was lost, or that it is open again. May be repeated.
+
+        A watch that its server ends in good order is opened again at once; that is not a
+        loss. Silence is a loss when it lasts longer than the idle timeout.
+        """
+        if self.disconnected == disconnected:
+            return
+        with self._position_lock:
+            self.disconnected = disconnected
+            self._moved.notify_all()
+        if self._gauge is not None:
+            self._gauge.inc(1 if disconnected else -1)
+
+    # Waiting
+
+    def snapshot(self) -> Position:
+        """Return the present position."""
+        with self._position_lock:
+            return self._snapshot_locked()
 
     def wait_for(
         self,
@@ -79,15 +146,20 @@ class CachePosition:
     ) -> bool:
         """Wait until the position satisfies a predicate.
 
+        Args:
+            is_reached: Decides; quick, for it runs under the lock.
+            timeout: Longest wait in seconds; `None` waits without limit, `0` does not wait.
+            stops: Tokens that end the wait; `None` stands for no token.
+
         Returns:
-            False when the time passed, or a token was set, before.
+            False if the time passed or a token was set first.
         """
         with self._position_lock:
             self._waiting += 1
         try:
             return wait_until(
                 self._moved,
-                lambda: is_reached(self._position_locked()),
+                lambda: is_reached(self._snapshot_locked()),
                 timeout,
                 self._clock,
                 *stops,
@@ -96,8 +168,28 @@ class CachePosition:
             with self._position_lock:
                 self._waiting -= 1
 
-    def _position_locked(self) -> Position:
-        return Position(self._synced, self._version, self._lists, self._stale)
+    def _snapshot_locked(self) -> Position:
+        return Position(self.synced, self.version, self._lists, self.disconnected)
+
+
+def is_at_least(version: str, floor: str) -> bool | None:
+    """Return whether a state at `version` contains everything up to `floor`.
+
+    This is the only place that compares resourceVersions. They were opaque strings to
+    clients for a long time, and the reflector still treats them so. Here they are compared
+    as integers, as client-go's mutation cache and its consistent reads do, because that is
+    what they are: the revision of etcd, one counter for all objects of a resource.
+    Kubernetes 1.35 makes it official (KEP-5504): versions of one resource from one server
+    are decimal integers and comparable. Both arguments must be from one resource.
+
+    Returns:
+        `None` if either is not such an integer, as with some aggregated APIs; then the
+        versions cannot be compared.
+    """
+    digits = version + floor
+    if not (version and floor and digits.isascii() and digits.isdecimal()):
+        return None
+    return int(version) >= int(floor)
 
 
 def wait_until(
@@ -112,7 +204,7 @@ def wait_until(
     Args:
         changed: Notified when the predicate may have changed. Not held by the caller.
         is_reached: Called with `changed` held.
-        timeout: Longest wait in seconds; `None` waits without limit, `0` only looks.
+        timeout: Longest wait in seconds; `None` waits without limit, `0` does not wait.
         clock: Measures the timeout.
         stops: Tokens that end the wait; `None` stands for no token.
 
@@ -138,50 +230,3 @@ def wait_until(
 def _notify(changed: threading.Condition) -> None:
     with changed:
         changed.notify_all()
-
-
-class Staleness:
-    """Flags a cache as stale from the moment its watch is known to be lost.
-
-    A watch that its server ends in good order is opened again at once; that is no
-    loss. Silence is one when it lasts longer than the idle timeout.
-
-    Threads: owned by the reflector's thread; what it reports is read from any.
-    """
-
-    def __init__(self, progress: CachePosition, gauge: Gauge) -> None:
-        self._progress = progress
-        self._gauge = gauge
-
-    def lost(self) -> None:
-        """Flag the cache; harmless when repeated."""
-        self._set(stale=True)
-
-    def found(self) -> None:
-        """Take the flag back: a watch from the last version is open; harmless when repeated."""
-        self._set(stale=False)
-
-    def _set(self, *, stale: bool) -> None:
-        if self._progress.position.stale != stale:
-            self._progress.flag(stale=stale)
-            self._gauge.inc(1 if stale else -1)
-
-
-def is_at_least(version: str, floor: str) -> bool | None:
-    """Tell whether a state at `version` contains everything up to `floor`.
-
-    To clients a resourceVersion was long an opaque string, and the reflector still
-    treats it as one. Here it is compared as an integer, as client-go's mutation
-    cache and leader of consistent reads do, because that is what it is: the
-    revision of etcd, one counter for all objects of a resource. Kubernetes 1.35
-    makes it official (KEP-5504): versions of one resource from one server are
-    decimal integers and comparable. Both arguments must be from one resource.
-
-    Returns:
-        `None` if either is no such integer, as with a foreign aggregated API:
-        nothing can be said then.
-    """
-    digits = version + floor
-    if not (version and floor and digits.isascii() and digits.isdecimal()):
-        return None
-    return int(version) >= int(floor)

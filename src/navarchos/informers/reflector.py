@@ -1,27 +1,27 @@
-"""The reflector: list, watch, and begin again whenever history has a gap.
+"""The reflector: list, watch, and list again when a change may have been missed.
 
 ```text
   start ──> list ──────────> watch ──> watch ──> ...      a stream that ends is resumed
               ^  (streamed      │
-              │   or in pages)  │  expired, refused, too short, asked to relist
+              │   or in pages)  │  expired, refused, too short, relist requested
               └──── pause <─────┘
 ```
 """
 
 import threading
-from collections.abc import Callable
 from typing import Final, Generic, TypeVar
 
-from navarchos.backoff import Backoff, BackoffTimer
+from navarchos.backoff import BackoffTimer
 from navarchos.client.errors import Expired, WatchExpired
-from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
+from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import Stopped
 from navarchos.informers.errors import InconsistentList
 from navarchos.informers.ingest import Ingest
-from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.paged_list import LastVersion, PagedList
-from navarchos.informers.position import Staleness, is_at_least
-from navarchos.informers.reflector_backoff import ReflectorBackoff
+from navarchos.informers.metrics import InformerMetrics, RelistReason
+from navarchos.informers.options import InformerOptions
+from navarchos.informers.paged_list import PagedList
+from navarchos.informers.position import CachePosition, is_at_least
+from navarchos.informers.reflector_context import ReflectorBackoff, ReflectorContext
 from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Stream
 from navarchos.informers.streaming_list import ConsistencyDetector, StreamingList, detector_wanted
@@ -30,15 +30,9 @@ from navarchos.logs import get_logger
 from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = ["REFLECTOR_BACKOFF", "Reflector", "WatchErrorHandler"]
+__all__ = ["Reflector"]
 
 T = TypeVar("T")
-
-REFLECTOR_BACKOFF: Final = Backoff(base=0.8, factor=2.0, cap=30.0, jitter=1.0, reset_after=120.0)
-"""The pause between rounds (RF-02)."""
-
-WatchErrorHandler = Callable[[Exception], object]
-"""Hears why a round ended, before the pause. Must be quick and must not raise."""
 
 _SLOW_LIST: Final = 10.0
 
@@ -46,62 +40,51 @@ _log = get_logger(__name__)
 
 
 class Reflector(Generic[T]):
-    """Keeps an intake in step with the server until it is stopped.
+    """Keeps a cache in step with the server until it is stopped.
 
-    Promises: whatever happened in between, the intake ends up with the server's
-    list; it never goes back in time as long as the server does not. Every stream
-    that was opened is closed.
+    Promises: the cache ends up with the server's list, whatever happened in between; it
+    never goes back in time as long as the server does not. Every opened stream is closed.
 
-    Does not promise: every intermediate state, or any reaction to errors but a
-    report and another try after a pause.
+    Does not promise: every intermediate state. The only reaction to an error is a report
+    and another attempt after a pause.
 
-    Threads: `run` is for one thread, once; `relist` is safe from any.
+    Threads: `run` is for one thread, once; `relist` is safe from any thread.
     """
 
     def __init__(
         self,
         source: ScopedSource[T],
         ingest: Ingest[T],
+        position: CachePosition,
+        options: InformerOptions[T],
         *,
         metrics: InformerMetrics,
-        staleness: Staleness,
-        streaming: bool = True,
-        page_size: int | None = None,
-        backoff: Backoff = REFLECTOR_BACKOFF,
-        tolerate_internal_errors: float = 0.0,
-        on_error: WatchErrorHandler | None = None,
         clock: Clock = SYSTEM_CLOCK,
-        rand: Callable[[], float] = uniform,
     ) -> None:
-        self._resource = source.name
+        self._kind = source.name
         self._ingest = ingest
+        self._position = position
         self._metrics = metrics
-        self._staleness = staleness
         self._clock = clock
-        self._streaming = streaming and source.streams_lists
-        self._on_error = on_error or self._log_error
-        self._pauses = ReflectorBackoff(source.name, BackoffTimer(backoff, clock=clock, rand=rand))
-        self._last = LastVersion()
-        self._list = PagedList(source, self._last, page_size=page_size, each=ingest.share)
-        parts = (source, self._last, ingest)
-        self._stream_list = StreamingList(
-            *parts,
-            pauses=self._pauses,
-            clock=clock,
-            detector=ConsistencyDetector(source) if detector_wanted() else None,
+        self._streaming = options.streaming and source.streams_lists
+        self._on_error = options.on_watch_error or self._log_error
+        timer = BackoffTimer(options.backoff, clock=clock, rand=options.rand)
+        self._backoff = ReflectorBackoff(source.name, timer)
+        context = ReflectorContext(source, ingest, position, self._backoff, metrics, clock)
+        self._paged_list = PagedList(
+            source, position, page_size=options.page_size, on_object=ingest.intern
         )
-        self._watching = WatchLoop(
-            *parts,
-            pauses=self._pauses,
-            tolerance=ErrorTolerance(tolerate_internal_errors, clock=clock),
-            staleness=staleness,
-            metrics=metrics,
-            clock=clock,
+        self._streaming_list = StreamingList(
+            context, detector=ConsistencyDetector(source) if detector_wanted() else None
         )
-        self._reason = "start"
+        self._watch_loop = WatchLoop(
+            context, tolerance=ErrorTolerance(options.tolerate_internal_errors, clock=clock)
+        )
+        self._reason = RelistReason.START
         self._round_lock = threading.Lock()
         self._round: StopToken | None = None  # guarded by _round_lock; ends the present round
-        self._asked: ResourceVersion | None = None  # guarded by _round_lock; for the next round
+        # guarded by _round_lock; the version that the next list has to contain
+        self._requested: ResourceVersion | None = None
         self._is_listing = False  # guarded by _round_lock
 
     def run(self, stop: StopToken) -> None:
@@ -109,61 +92,61 @@ class Reflector(Generic[T]):
 
         Raises:
             Stopped: The client was closed before.
-            InconsistentList: The detector was on, and found a difference.
+            InconsistentList: The detector was on and found a difference.
         """
         try:
             while not stop.is_set():
                 self._round_and_pause(self._begin(stop))
         finally:
-            self._staleness.found()  # nobody is waiting for it any more
+            self._position.set_disconnected(False)  # a stopped cache needs no watch
 
     def _round_and_pause(self, stop: StopToken) -> None:
         try:
             failure = self._try_round(stop)
-            # The pause comes after the round, however it ended (RF-01); not before a
-            # list that somebody waits for.
+            # The pause comes after every round (RF-01), but not before a list that was
+            # requested and that another thread waits for.
             if not stop.is_set():
-                stop.wait(self._pauses.delay(failure))
+                stop.wait(self._backoff.delay(failure))
         finally:
             stop.stop("the round is over")
 
     def relist(self, not_older_than: ResourceVersion) -> None:
-        """List again: now, or after the list that is under way, if that is too old.
+        """List again: now, or after the list that is under way, if that one is too old.
 
-        A list under way is never cut short. Otherwise many who ask, one after the
-        other, could keep every list from its end.
+        A list under way is never cut short. Otherwise many requests, one after the other,
+        could prevent every list from completing.
 
         Args:
             not_older_than: The version that the list has to contain.
         """
         with self._round_lock:
-            if self._asked is None or is_at_least(not_older_than, self._asked) is not False:
-                self._asked = not_older_than
+            if self._requested is None or is_at_least(not_older_than, self._requested) is not False:
+                self._requested = not_older_than
             present = None if self._is_listing else self._round
         if present is not None:
-            present.stop("relist asked for")
+            present.stop("relist requested")
 
     def _begin(self, stop: StopToken) -> StopToken:
         with self._round_lock:
             self._round = stop.child()
             self._is_listing = True
-            asked, self._asked = self._asked, None
-            if asked is not None:
-                self._last.listed(asked)
-                self._reason = "catch_up"
+            requested, self._requested = self._requested, None
+            if requested is not None:
+                self._position.resume_from(requested)
+                self._reason = RelistReason.CATCH_UP
             return self._round
 
     def _try_round(self, stop: StopToken) -> Exception | None:
-        """List and watch; return what ended it, unless it was the token."""
+        """List and watch; return the error that ended the round, or `None` for the token."""
         try:
             self._list_and_watch(stop)
         except Stopped:
             if not stop.is_set():
-                raise  # not ours: the client was closed
+                raise  # not this token: the client was closed
         except InconsistentList:
-            raise  # whoever turned the detector on wants to know
+            raise  # the detector is on so that this ends the informer
         except Exception as error:  # noqa: BLE001 - every failure leads to another round
-            self._staleness.lost()
+            self._position.set_disconnected(True)
             self._reason = _reason(error)
             self._report(error)
             return error
@@ -178,52 +161,52 @@ class Reflector(Generic[T]):
         finally:
             self._end_list(stop)
         self._listed(self._clock.monotonic() - began)
-        self._watching.follow(stream, stop)
+        self._watch_loop.run(stream, stop)
 
     def _end_list(self, stop: StopToken) -> None:
         with self._round_lock:
             self._is_listing = False
-            if self._asked is not None and is_at_least(self._last.value, self._asked):
-                self._asked = None
-            again = self._asked is not None
+            requested = self._requested
+            if requested is not None and is_at_least(self._position.resume_version, requested):
+                self._requested = None
+            again = self._requested is not None
         if again:
-            stop.stop("relist asked for")
+            stop.stop("relist requested")
 
     def _fill(self, stop: StopToken) -> Stream[T] | None:
         if self._streaming:
-            stream = self._stream_list.fill(stop)
+            stream = self._streaming_list.fill(stop)
             if stream is not None:
                 return stream
-        found = self._list.fetch(stop)
+        found = self._paged_list.fetch(stop)
         self._ingest.take_list(found)
-        self._last.listed(found.version)
+        self._position.resume_from(found.version)
         return None
 
     def _listed(self, seconds: float) -> None:
         items = self._ingest.stored()
         self._metrics.listed(seconds, items)
-        self._metrics.seen(self._last.value)
         if seconds > _SLOW_LIST:
-            _log.info("list_was_slow", resource=self._resource, seconds=seconds, items=items)
+            _log.info("list_was_slow", kind=self._kind, seconds=seconds, items=items)
 
     def _report(self, error: Exception) -> None:
         try:
             self._on_error(error)
-        except Exception:  # noqa: BLE001 - foreign code; logged
-            # Foreign code must not end the reflector; what it missed is chained.
-            _log.exception("watch_error_handler_failed", resource=self._resource)
+        except Exception:  # noqa: BLE001 - user code; logged
+            # User code must not end the reflector. The error that it was given is chained.
+            _log.exception("watch_error_handler_failed", kind=self._kind)
 
     def _log_error(self, error: Exception) -> None:
-        """Report as loudly as it matters (RF-04)."""
+        """Log an error at the level of its severity (RF-04)."""
         if isinstance(error, WatchExpired | Expired):
-            _log.debug("watch_expired", resource=self._resource)
+            _log.debug("watch_expired", kind=self._kind)
         elif isinstance(error, ShortWatch):
-            _log.info("watch_ended_at_once", resource=self._resource)
+            _log.info("watch_ended_at_once", kind=self._kind)
         else:
-            _log.error("list_and_watch_failed", resource=self._resource, why=str(error))
+            _log.error("list_and_watch_failed", kind=self._kind, error=str(error))
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception) -> RelistReason:
     if isinstance(error, WatchExpired | Expired):
-        return "expired"
-    return "short_watch" if isinstance(error, ShortWatch) else "failed"
+        return RelistReason.EXPIRED
+    return RelistReason.SHORT_WATCH if isinstance(error, ShortWatch) else RelistReason.FAILED

@@ -1,4 +1,4 @@
-"""Which objects of a kind an informer is about."""
+"""The scope of an informer: which objects of a kind it caches, and requests for them."""
 
 import re
 from collections.abc import Callable
@@ -11,18 +11,19 @@ from navarchos.client.resource import Resource
 from navarchos.client.selectors import Selector
 from navarchos.errors import ConfigError
 from navarchos.informers.lister import labels_of
+from navarchos.informers.options import IDLE_TIMEOUT
 from navarchos.informers.source import ListerWatcher, Page, Stream
 from navarchos.meta import identity_of
 from navarchos.stopping import StopToken
 
-__all__ = ["IDLE_TIMEOUT", "Scope", "ScopedSource"]
+__all__ = ["Scope", "ScopedSource"]
 
 _COMMA: Final = re.compile(r"(?<!\\),")
 _NAMESPACE: Final = re.compile(r"metadata\.namespace\s*==?\s*([a-z0-9-]+)")
 
 
 class Scope(msgspec.Struct, frozen=True):
-    """Which objects of a kind.
+    """A selection of the objects of a kind.
 
     Attributes:
         namespace: Empty for all.
@@ -38,44 +39,36 @@ class Scope(msgspec.Struct, frozen=True):
         parts = [self.namespace and f"in {self.namespace}", self.label_selector]
         return " ".join(part for part in (*parts, self.field_selector) if part)
 
-    @classmethod
-    def of(
-        cls,
-        resource: Resource[Any],
-        namespace: str = "",
-        label_selector: str = "",
-        field_selector: str = "",
-    ) -> "Scope":
-        """Return a scope of a kind; one that its field selector narrows is narrowed.
+    def of_kind(self, resource: Resource[Any]) -> "Scope":
+        """Return this scope for a kind, with a namespace in the field selector made its namespace.
 
-        `metadata.namespace=x` as a selector is answered from all namespaces, and
-        needs the right to read them all; the path of one namespace does not (IF-10).
+        A request with the selector `metadata.namespace=x` reads all namespaces and needs
+        permission for all of them; a request with the path of one namespace does not (IF-10).
 
         Raises:
             ConfigError: A namespace for a cluster-scoped kind.
         """
-        if namespace and not resource.namespaced:
-            why = f"{resource} are cluster-scoped: leave it out"
-            raise ConfigError("namespace", namespace, why)
-        scope = cls(namespace, label_selector, field_selector)
-        return scope._narrowed() if resource.namespaced else scope
+        if self.namespace and not resource.namespaced:
+            rule = f"{resource} are cluster-scoped; omit the namespace"
+            raise ConfigError("namespace", self.namespace, rule)
+        return self._narrowed() if resource.namespaced else self
 
     def _narrowed(self) -> "Scope":
         terms = [term.strip() for term in _COMMA.split(self.field_selector) if term.strip()]
         named = {match[1] for term in terms if (match := _NAMESPACE.fullmatch(term))}
         if len(named) != 1 or self.namespace not in {"", *named}:
-            return self  # none, or a contradiction: that is for the server to answer
+            return self  # no namespace, or a contradiction, which the server has to answer
         rest = ",".join(term for term in terms if not _NAMESPACE.fullmatch(term))
         return Scope(named.pop(), self.label_selector, rest)
 
     def membership(self) -> Callable[[object], bool]:
-        """Return a function that tells whether a watch of this scope shows an object.
+        """Return a function that returns whether a watch of this scope shows an object.
 
-        It goes by namespace and labels. Fields only the server can select by, and
-        labels only where the object's type lists them; both count as matching else.
+        It compares namespace and labels. Only the server can select by fields, and labels
+        are only known if the object's type lists them; otherwise both count as matching.
 
         Raises:
-            ConfigError: The label selector cannot be read.
+            ConfigError: The label selector is not valid.
         """
         selector = Selector.parse(self.label_selector)
 
@@ -90,12 +83,12 @@ class Scope(msgspec.Struct, frozen=True):
 
 T = TypeVar("T")
 
-IDLE_TIMEOUT: Final = 75.0
-"""Seconds of silence after which a watch counts as dead: a bookmark a minute, and a margin."""
-
 
 class ScopedSource(Generic[T]):
-    """Lists and watches the objects of one scope. Safe from any thread."""
+    """Lists and watches the objects of one scope.
+
+    Threads: safe from any thread.
+    """
 
     def __init__(
         self, source: ListerWatcher[T], scope: Scope, *, idle_timeout: float | None = IDLE_TIMEOUT
@@ -108,36 +101,27 @@ class ScopedSource(Generic[T]):
 
     def page(
         self,
-        version: str,
+        options: ListOptions,
         *,
-        limit: int,
-        token: str = "",
-        match: str = "",
         timeout: float | None = None,
         stop: StopToken | None = None,
-        each: Callable[[T], object] | None = None,
+        on_object: Callable[[T], object] | None = None,
     ) -> Page[T]:
         """Return one page of a list.
 
         Args:
-            version: The resourceVersion to ask for; not sent with a token.
-            limit: Objects per page; 0 for all.
-            token: The continue token of the page before.
-            match: How `version` is meant; empty for the server's default.
-            timeout: In seconds; `None` for the client's own.
-            stop: Frees whoever waits.
-            each: Hears of each object soon after it was decoded.
+            options: The version and the size of the page; its selectors are the scope's.
+            timeout: In seconds; `None` for the client's default.
+            stop: Ends the wait.
+            on_object: Called with each object soon after it was decoded.
         """
-        options = ListOptions(
+        options = msgspec.structs.replace(
+            options,
             label_selector=self._scope.label_selector,
             field_selector=self._scope.field_selector,
-            limit=limit,
-            resource_version="" if token else version,
-            resource_version_match="" if token else match,
-            continue_token=token,
         )
         return self._source.list_page(
-            self._scope.namespace, options, timeout=timeout, stop=stop, on_object=each
+            self._scope.namespace, options, timeout=timeout, stop=stop, on_object=on_object
         )
 
     def watch(self, version: str, stop: StopToken, *, streaming: bool = False) -> Stream[T]:
@@ -145,8 +129,8 @@ class ScopedSource(Generic[T]):
 
         Args:
             version: Changes after this one.
-            stop: Ends it.
-            streaming: Ask for what exists first, and for the bookmark after it.
+            stop: Ends the watch.
+            streaming: Ask for the existing objects first, and for the bookmark after them.
         """
         options = WatchOptions(
             label_selector=self._scope.label_selector,

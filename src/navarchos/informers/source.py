@@ -1,6 +1,6 @@
-"""What an informer needs of a client: pages of a list, and a watch.
+"""What an informer needs from a client (pages of a list, and a watch) and from RBAC.
 
-`navarchos.client.ResourceClient` is one such source. Tests script another.
+`navarchos.client.ResourceClient` is one such source. Tests use a scripted one.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,6 +10,7 @@ from navarchos.client.errors import DecodeError
 from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.client.rbac import PolicyRule
 from navarchos.client.resource import Resource
+from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
 __all__ = ["Event", "ListerWatcher", "Page", "Stream", "informer_rbac"]
@@ -28,7 +29,7 @@ class Page(Protocol[T_co]):
 
     @property
     def failures(self) -> Sequence[DecodeError]:
-        """The objects that could not, with as much of their identity as was legible."""
+        """The objects that could not be decoded, with as much of their identity as possible."""
         ...
 
     @property
@@ -38,7 +39,7 @@ class Page(Protocol[T_co]):
 
     @property
     def continue_token(self) -> str:
-        """Asks for the next page; empty on the last."""
+        """Requests the next page; empty on the last page."""
         ...
 
 
@@ -56,13 +57,13 @@ class Event(Protocol[T_co]):
         ...
 
     @property
-    def resource_version(self) -> str:
+    def resource_version(self) -> ResourceVersion:
         """The version of the object, or of the bookmark."""
         ...
 
     @property
     def failure(self) -> DecodeError | None:
-        """Why there is no object, with as much of its identity as was legible."""
+        """Why there is no object, with as much of its identity as possible."""
         ...
 
     @property
@@ -95,7 +96,7 @@ class ListerWatcher(Protocol[T]):
 
     @property
     def streams_lists(self) -> bool:
-        """Whether it can ask for streaming lists at all; if not, nobody tries (RF-27)."""
+        """Whether it can request streaming lists at all; if not, they are not tried (RF-27)."""
         ...
 
     def list_page(

@@ -6,6 +6,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from navarchos.informers.errors import IndexFailed
 from navarchos.informers.indexes import Indexes, IndexFunction, Values
+from navarchos.informers.position import CachePosition
 from navarchos.meta import ResourceVersion, identity_of
 
 __all__ = ["NAMESPACE_INDEX", "Reader", "Replaced", "Store", "WritableStore"]
@@ -13,18 +14,18 @@ __all__ = ["NAMESPACE_INDEX", "Reader", "Replaced", "Store", "WritableStore"]
 T = TypeVar("T")
 
 NAMESPACE_INDEX: Final = "namespace"
-"""The index that every store has (ST-11); cluster-scoped objects are under ``""``."""
+"""The index that every store has; cluster-scoped objects are under ``""`` (ST-11)."""
 
 
 class Reader(Protocol[T]):
     """Reads cached objects by key and by index.
 
-    Each answer is a snapshot; the objects in it are shared with everybody, so
-    they are read-only (ST-05).
+    Each result is a snapshot. The objects in it are shared by all readers, so they are
+    read-only (ST-05).
     """
 
     def get(self, key: str) -> T | None:
-        """Return the object under `namespace/name` (or `name`), if there is one."""
+        """Return the object with the key `namespace/name` (or `name`), or `None`."""
         ...
 
     def keys(self) -> list[str]:
@@ -39,7 +40,7 @@ class Reader(Protocol[T]):
         """Return the objects under a value of an index.
 
         Raises:
-            UnknownIndex: There is no such index. An unknown value is no error.
+            UnknownIndex: There is no such index. An unknown value is not an error.
         """
         ...
 
@@ -49,40 +50,48 @@ class Reader(Protocol[T]):
 
 
 class Store(Generic[T]):
-    """What the server has shown so far, for reading.
+    """The objects that the server has shown so far, for reading.
 
-    Promises: every answer comes from one state of the store, before or after a
-    change, never from the middle of one; a relist is one change (ST-10). Objects
-    come in the order in which they were first stored.
+    Promises: every result comes from one state of the store, before or after a change,
+    never from the middle of one; a relist is one change (ST-10). Objects come in the
+    order in which they were first stored.
 
-    Does not promise: that two calls see the same state, or that the state is
-    the server's present one.
+    Does not promise: that two calls see the same state, or that the state is the server's
+    present one.
 
-    Threads: every method is safe from any thread. Index functions run under the
-    store's lock: they must be pure, quick, and not read the store.
+    Threads: every method is safe from any thread. Index functions run under the store's
+    lock: they must be pure and quick, and must not read the store.
+
+    Attributes:
+        position: Records the version of each change, in the step that makes the change.
     """
 
-    def __init__(self, indexers: Mapping[str, IndexFunction[T]] | None = None) -> None:
+    def __init__(
+        self,
+        indexers: Mapping[str, IndexFunction[T]] | None = None,
+        position: CachePosition | None = None,
+    ) -> None:
         """Make an empty store.
 
         Args:
             indexers: Index functions by name, besides the index `namespace`.
+            position: A private one by default.
         """
         functions: dict[str, IndexFunction[T]] = {NAMESPACE_INDEX: _namespace_of}
+        self.position = position or CachePosition()
         self._content_lock = threading.Lock()
         self._objects: dict[str, T] = {}  # guarded by _content_lock
         self._indexes = Indexes(functions)  # guarded by _content_lock; covers _objects exactly
-        self._version = ResourceVersion("")  # guarded by _content_lock
+
         self.add_indexers(indexers or {})
 
     @property
     def resource_version(self) -> ResourceVersion:
-        """The version absorbed last; empty before the first (ST-13)."""
-        with self._content_lock:
-            return self._version
+        """The version that the store has absorbed last; empty before the first (ST-13)."""
+        return self.position.version
 
     def get(self, key: str) -> T | None:
-        """Return the object under `namespace/name` (or `name`), if there is one."""
+        """Return the object with the key `namespace/name` (or `name`), or `None`."""
         with self._content_lock:
             return self._objects.get(key)
 
@@ -120,7 +129,7 @@ class Store(Generic[T]):
             return self._indexes.keys(name, value)
 
     def index_values(self, name: str) -> list[str]:
-        """Return the values of an index under which there are objects.
+        """Return the values of an index that have objects.
 
         Raises:
             UnknownIndex: There is no such index.
@@ -131,7 +140,7 @@ class Store(Generic[T]):
     def index(self, name: str, obj: T) -> list[T]:
         """Return the stored objects that share a value of the index with `obj`.
 
-        Each comes once, however many values they share. `obj` need not be stored.
+        Each object comes once, even if they share several values. `obj` need not be stored.
 
         Raises:
             UnknownIndex: There is no such index.
@@ -140,7 +149,7 @@ class Store(Generic[T]):
         with self._content_lock:
             values = self._indexes.values_of("", obj).get(name, ())
             keys = {key: None for value in values for key in self._indexes.keys(name, value)}
-            # Asked for even without values, so that a wrong name never passes.
+            # Looked up even if there are no values, so that an unknown name always raises.
             self._indexes.keys(name, "")
             return [self._objects[key] for key in keys]
 
@@ -150,7 +159,7 @@ class Store(Generic[T]):
             return self._indexes.names()
 
     def values_of(self, key: str, obj: T) -> Values:
-        """Return the values of any object in every index, stored or not.
+        """Return the values of an object in every index; it need not be stored.
 
         Raises:
             IndexFailed: An index function raised on it.
@@ -159,7 +168,7 @@ class Store(Generic[T]):
             return self._indexes.values_of(key, obj)
 
     def add_indexers(self, indexers: Mapping[str, IndexFunction[T]]) -> None:
-        """Add indexes, built at once over what is stored (ST-09).
+        """Add indexes and build them over the stored objects at once (ST-09).
 
         Raises:
             IndexConflict: A name is taken; nothing was added.
@@ -178,12 +187,12 @@ class Store(Generic[T]):
 
 
 class Replaced(NamedTuple, Generic[T]):
-    """What became of a swap of the whole content.
+    """The result of replacing the whole content.
 
     Attributes:
         former: The content before, by key.
         content: The content now, by key.
-        failed: Why objects were left out.
+        failed: Why objects were skipped.
     """
 
     former: dict[str, T]
@@ -192,16 +201,15 @@ class Replaced(NamedTuple, Generic[T]):
 
 
 class WritableStore(Store[T]):
-    """The writer's side. Its owner hands it out as a `Store` only.
+    """A store that can be changed. Its owner hands it out as a `Store` only.
 
-    Index functions run before anything is touched. One that raises leaves its
-    object, and all indexes, as they were (ST-12); an object of a list that is
-    refused so does not hold up the others. No failing function keeps an object from
-    being removed.
+    Index functions run before anything changes. If one raises, its object and all indexes
+    stay as they were (ST-12). Such an object in a list does not hold up the others, and a
+    failing index function never prevents the removal of an object.
     """
 
     def put(self, key: str, obj: T, version: ResourceVersion) -> T | None:
-        """Store an object over whatever was there, and return what that was.
+        """Store an object and return the object that it replaces, if there is one.
 
         Raises:
             IndexFailed: An index function raised; nothing changed.
@@ -209,20 +217,20 @@ class WritableStore(Store[T]):
         with self._content_lock:
             old = self._objects.get(key)
             values = self._indexes.values_of(key, obj)
-            # From the object that was stored, not from the new one (ST-07).
+            # The old values come from the stored object, not from the new one (ST-07).
             gone = {} if old is None else self._indexes.values_of_entered(key, old)
             self._objects[key] = obj
             if gone != values:
                 self._indexes.move(key, gone, values)
-            self._version = version
+            self.position.advance(version)
             return old
 
     def remove(self, key: str, version: ResourceVersion | None = None) -> T | None:
         """Remove an object and return it; `None`, and no error, if there was none.
 
         Args:
-            key: Its key.
-            version: That of the deletion, if it is known.
+            key: The object's key.
+            version: The version of the deletion, if it is known.
         """
         with self._content_lock:
             old = self._objects.get(key)
@@ -231,20 +239,20 @@ class WritableStore(Store[T]):
                 del self._objects[key]
                 self._indexes.move(key, values, {})
             if version is not None:
-                self._version = version
+                self.position.advance(version)
             return old
 
     def replace(
         self, objects: Mapping[str, T], version: ResourceVersion, *, keep: Iterable[str] = ()
     ) -> Replaced[T]:
-        """Swap the whole content in one step.
+        """Replace the whole content in one step.
 
-        An object that cannot be indexed is left out; what is stored under its key,
-        if anything is, stays as it is.
+        An object that cannot be indexed is skipped; if the store has an earlier state of
+        it, that state stays.
 
         Args:
             objects: The new content.
-            version: Its version.
+            version: The version of the new content.
             keep: Keys of further objects that stay as they are, if they are stored.
         """
         with self._content_lock:
@@ -262,13 +270,8 @@ class WritableStore(Store[T]):
                     content[key] = known
             former, self._objects = self._objects, content
             self._indexes.build(values)
-            self._version = version
+            self.position.advance_by_list(version)
             return Replaced(former, dict(content), failed)
-
-    def bookmark(self, version: ResourceVersion) -> None:
-        """Remember that everything up to `version` has been absorbed."""
-        with self._content_lock:
-            self._version = version
 
 
 def _namespace_of(obj: object) -> tuple[str, ...]:

@@ -5,15 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
-from navarchos.client.errors import (
-    ClientError,
-    WatchBroken,
-)
-from navarchos.clock import Clock
+from navarchos.client.errors import ClientError, WatchBroken
+from navarchos.client.options import ListOptions
 from navarchos.informers.errors import InconsistentList
-from navarchos.informers.ingest import Draft, Ingest
-from navarchos.informers.paged_list import LastVersion, is_version_unavailable
-from navarchos.informers.reflector_backoff import ReflectorBackoff, is_busy
+from navarchos.informers.ingest import Draft
+from navarchos.informers.paged_list import is_version_unavailable
+from navarchos.informers.reflector_context import ReflectorContext, is_busy
 from navarchos.informers.scope import ScopedSource
 from navarchos.informers.source import Stream
 from navarchos.logs import get_logger
@@ -26,7 +23,7 @@ __all__ = ["DETECT_VARIABLE", "ConsistencyDetector", "StreamingList", "detector_
 T = TypeVar("T")
 
 DETECT_VARIABLE: Final = "NAVARCHOS_DETECT_INCONSISTENT_LISTS"
-"""The environment variable that turns the detector on, when it is not empty."""
+"""The environment variable that turns the detector on if it is not empty."""
 
 _MAX_UNFINISHED: Final = 3
 _WARN_EVERY: Final = 10.0
@@ -36,15 +33,15 @@ _log = get_logger(__name__)
 
 
 def detector_wanted() -> bool:
-    """Tell whether the environment asks for the detector."""
+    """Return whether the environment turns the detector on."""
     return bool(os.environ.get(DETECT_VARIABLE))
 
 
 class ConsistencyDetector(Generic[T]):
-    """Lists again, in the ordinary way and at the same version, and compares.
+    """Compares a streamed list with an ordinary one at the same version (RF-29).
 
-    For test suites and canaries: each streamed list costs a whole list more.
-    As client-go's `KUBE_WATCHLIST_INCONSISTENCY_DETECTOR`.
+    For test suites and canaries: each streamed list costs one more whole list. As
+    client-go's `KUBE_WATCHLIST_INCONSISTENCY_DETECTOR`.
 
     Threads: owned by the reflector's thread.
     """
@@ -55,22 +52,23 @@ class ConsistencyDetector(Generic[T]):
     def check(self, draft: Draft[T], version: ResourceVersion, stop: StopToken) -> None:
         """Compare a streamed list with an ordinary one, by uid and version of each object.
 
-        A list that fails, for instance because that version has just been
-        compacted, proves nothing and is only logged.
+        A list that fails, for instance because the version has just been compacted, proves
+        nothing and is only logged.
 
         Args:
             draft: The streamed list.
-            version: Its version.
+            version: The version of the streamed list.
             stop: Ends the wait for the ordinary list.
 
         Raises:
-            InconsistentList: They differ.
+            InconsistentList: The lists differ.
             Stopped: The token was set.
         """
         try:
-            page = self._source.page(version, limit=0, match="Exact", stop=stop)
+            options = ListOptions(limit=0, resource_version=version, resource_version_match="Exact")
+            page = self._source.page(options, stop=stop)
         except ClientError as error:
-            _log.warning("streamed_list_not_checked", resource=self._source.name, why=str(error))
+            _log.warning("streamed_list_not_checked", kind=self._source.name, error=str(error))
             return
         listed = {key_of(obj): _stamp(obj) for obj in page.items}
         unreadable = {failure.key for failure in page.failures} | draft.unreadable.keys()
@@ -87,37 +85,30 @@ class ConsistencyDetector(Generic[T]):
 class StreamingList(Generic[T]):
     """Fills the store from a watch, object by object (RF-24 to RF-27).
 
-    The server sends an ADDED for each object, then a bookmark that says it is
-    complete, then changes. Neither side ever holds the whole list as one answer,
-    which is what an informer of a large kind needs most of its memory for.
+    The server sends an ADDED for each object, then a bookmark that marks the list as
+    complete, then changes. Neither side ever holds the whole list as one response, which is
+    what an informer of a large kind needs most of its memory for.
 
-    Owned by the reflector's thread.
+    Threads: owned by the reflector's thread.
     """
 
     def __init__(
-        self,
-        source: ScopedSource[T],
-        last: LastVersion,
-        ingest: Ingest[T],
-        *,
-        pauses: ReflectorBackoff,
-        clock: Clock,
-        detector: ConsistencyDetector[T] | None = None,
+        self, context: ReflectorContext[T], *, detector: ConsistencyDetector[T] | None = None
     ) -> None:
-        self._source = source
-        self._last = last
-        self._ingest = ingest
-        self._pauses = pauses
-        self._clock = clock
+        self._source = context.source
+        self._position = context.position
+        self._ingest = context.ingest
+        self._backoff = context.backoff
+        self._clock = context.clock
         self._detector = detector
 
     def fill(self, stop: StopToken) -> Stream[T] | None:
-        """Fill the store and return the stream, which goes on as the watch.
+        """Fill the store and return the stream, which continues as the watch.
 
         Returns:
-            `None` if this server cannot: list and watch then. So it is too for a
-            server that does not know the request and ends one stream after the
-            other without the bookmark.
+            `None` if this server cannot stream lists: list and watch then. The same for a
+            server that does not know the request, and ends one stream after the other
+            without the bookmark.
 
         Raises:
             Stopped: The token was set; nothing was stored.
@@ -129,21 +120,21 @@ class StreamingList(Generic[T]):
                 return self._attempt(stop)
             except WatchBroken as error:
                 unfinished += 1
-                _log.info("streaming_list_unfinished", why=error.why, resource=error.resource)
+                _log.info("streaming_list_unfinished", error=error.why, kind=error.resource)
             except InconsistentList:
-                raise  # to list in another way would hide it
+                raise  # an ordinary list would hide it
             except Exception as error:  # noqa: BLE001 - told apart below
                 if is_busy(error):
-                    self._pauses.wait_for_server(error, stop)
-                elif is_version_unavailable(error) and not self._last.is_unavailable:
-                    self._last.is_unavailable = True
+                    self._backoff.wait_for_server(error, stop)
+                elif is_version_unavailable(error) and not self._position.is_resume_version_refused:
+                    self._position.is_resume_version_refused = True
                 else:
-                    self._fall_back(error)
+                    _log.info("streaming_list_refused", kind=self._source.name, error=str(error))
                     return None
         return None
 
     def _attempt(self, stop: StopToken) -> Stream[T]:
-        stream = self._source.watch(self._last.for_streaming(), stop, streaming=True)
+        stream = self._source.watch(self._position.version_to_stream(), stop, streaming=True)
         try:
             draft = Draft[T]()
             with self._warning(stop):
@@ -155,22 +146,22 @@ class StreamingList(Generic[T]):
         except BaseException:
             stream.close()
             raise
-        self._last.listed(version)
+        self._position.resume_from(version)
         return stream
 
     def _read(self, stream: Stream[T], draft: Draft[T]) -> ResourceVersion:
         for event in stream:
-            # Any other bookmark says how far, not that it is all (RT-13).
+            # Another bookmark only says how far the stream is, not that it is complete (RT-13).
             if event.initial_events_end:
-                return ResourceVersion(event.resource_version)
+                return event.resource_version
             self._ingest.draft(draft, event)
         raise WatchBroken(self._source.name, "it ended before the list was complete")
 
     @contextmanager
     def _warning(self, stop: StopToken) -> Iterator[None]:
-        """Warn while the end of the list does not come, also when nothing comes at all.
+        """Warn while the end of the list does not come, even if no event comes at all.
 
-        That takes a thread: the reflector's own is blocked in the read.
+        That takes a thread, because the reflector's thread is blocked in the read.
         """
         done = stop.child()
         threads = ThreadGroup(f"slow-{self._source.name}", stop=done, clock=self._clock)
@@ -178,17 +169,14 @@ class StreamingList(Generic[T]):
         try:
             yield
         finally:
-            done.stop("the list is complete, or given up")
+            done.stop("the list is complete, or was abandoned")
             threads.join()
 
     def _warn(self, done: StopToken) -> None:
         began = self._clock.monotonic()
         while not done.wait(_WARN_EVERY):
             seconds = self._clock.monotonic() - began
-            _log.warning("streaming_list_is_slow", resource=self._source.name, seconds=seconds)
-
-    def _fall_back(self, error: Exception) -> None:
-        _log.info("streaming_list_refused", resource=self._source.name, why=str(error))
+            _log.warning("streaming_list_is_slow", kind=self._source.name, seconds=seconds)
 
 
 def _stamp(obj: object) -> tuple[str, str]:

@@ -1,26 +1,20 @@
-"""The watch of one round: streams, one after the other, until history has a gap."""
+"""The watch of one round: one stream after the other, until a change may have been missed."""
 
 from typing import Final, Generic, NoReturn, TypeVar
 
 from navarchos.client.errors import ServerError, TooManyRequests, WatchBroken, WatchError
 from navarchos.clock import Clock
-from navarchos.informers.ingest import Ingest
-from navarchos.informers.metrics import InformerMetrics
-from navarchos.informers.paged_list import LastVersion
-from navarchos.informers.position import Staleness
-from navarchos.informers.reflector_backoff import ReflectorBackoff, is_busy
-from navarchos.informers.scope import ScopedSource
-from navarchos.informers.source import Event, Stream
+from navarchos.informers.reflector_context import ReflectorContext, is_busy
+from navarchos.informers.source import Stream
 from navarchos.logs import get_logger
-from navarchos.meta import ResourceVersion
 from navarchos.stopping import StopToken
 
-__all__ = ["SHORT_WATCH", "ShortWatch", "WatchLoop"]
+__all__ = ["SHORT_WATCH", "ErrorTolerance", "ShortWatch", "WatchLoop"]
 
 T = TypeVar("T")
 
 SHORT_WATCH: Final = 1.0
-"""A watch that ends in fewer seconds without an event is a sign of trouble (RF-20)."""
+"""A watch that ends without an event in fewer seconds is a sign of trouble (RF-20)."""
 
 _CALM: Final = 60.0
 
@@ -34,10 +28,12 @@ class ShortWatch(WatchError):
 
 
 class ErrorTolerance:
-    """For how long internal errors in streams are answered with another watch (RF-22).
+    """For how long internal errors in streams lead to another watch without a list (RF-22).
 
-    The period begins with the first such error, and anew after a minute without.
-    As client-go's retry_with_deadline.go. Owned by one thread.
+    The period begins with the first such error, and again after a minute without one. As
+    client-go's retry_with_deadline.go.
+
+    Threads: owned by the reflector's thread.
     """
 
     def __init__(self, seconds: float, *, clock: Clock) -> None:
@@ -46,7 +42,7 @@ class ErrorTolerance:
         self._first = self._latest = -_CALM  # when errors came
 
     def allows(self, error: Exception) -> bool:
-        """Tell whether another watch is in order after this error."""
+        """Return whether to open another watch after this error."""
         if not isinstance(error, ServerError) or error.reason != "InternalError":
             return False
         now = self._clock.monotonic()
@@ -59,57 +55,46 @@ class ErrorTolerance:
 class WatchLoop(Generic[T]):
     """Reads watches and passes their events on.
 
-    A stream that ends, by the server's decision or by accident, is followed by
-    another from the last version, at once and without a list. Owned by the
-    reflector's thread.
+    When a stream ends, by the server's decision or by accident, another one is opened from
+    the last version, at once and without a list.
+
+    Threads: owned by the reflector's thread.
     """
 
-    def __init__(
-        self,
-        source: ScopedSource[T],
-        last: LastVersion,
-        ingest: Ingest[T],
-        *,
-        pauses: ReflectorBackoff,
-        tolerance: ErrorTolerance,
-        staleness: Staleness,
-        metrics: InformerMetrics,
-        clock: Clock,
-    ) -> None:
-        self._source = source
-        self._last = last
-        self._ingest = ingest
-        self._pauses = pauses
+    def __init__(self, context: ReflectorContext[T], *, tolerance: ErrorTolerance) -> None:
+        self._source = context.source
+        self._ingest = context.ingest
+        self._position = context.position
+        self._backoff = context.backoff
+        self._metrics = context.metrics
+        self._clock = context.clock
         self._tolerance = tolerance
-        self._staleness = staleness
-        self._metrics = metrics
-        self._clock = clock
 
-    def follow(self, stream: Stream[T] | None, stop: StopToken) -> NoReturn:
+    def run(self, stream: Stream[T] | None, stop: StopToken) -> NoReturn:
         """Pass events on until the round has to end.
 
         Args:
-            stream: An open watch to begin with, if there is one.
-            stop: Ends the watch; every stream is closed on every path (RF-03).
+            stream: An open watch to start with, if there is one.
+            stop: Ends the watch; every stream is closed in every case (RF-03).
 
         Raises:
             Stopped: The token was set.
-            WatchExpired: The server has forgotten the last version: list again.
-            ShortWatch: See there.
-            ClientError: Anything else: list again after a pause.
+            WatchExpired: The server no longer has the last version: list again.
+            ShortWatch: A watch ended at once: list again after a pause.
+            ClientError: Any other failure: list again after a pause.
         """
         while True:
-            # A stream that has brought a list is no short watch however soon it ends.
+            # A stream that has brought a list is not a short watch, however soon it ends.
             resumed = stream is None
-            synthetic = resumed and self._last.value in {"", "0"}
+            synthetic = resumed and self._position.resume_version in {"", "0"}
             stream = stream or self._open(stop)
-            self._staleness.found()
+            self._position.set_disconnected(False)
             self._metrics.watches.inc()
             began = self._clock.monotonic()
             try:
                 events = self._read(stream, synthetic=synthetic)
             except Exception as error:
-                # Resumed without a list after a pause (RF-21, RF-22).
+                # Resumed after a pause, without a list (RF-21, RF-22).
                 if not isinstance(error, TooManyRequests) and not self._tolerance.allows(error):
                     raise
                 self._wait(error, stop)
@@ -123,37 +108,33 @@ class WatchLoop(Generic[T]):
         while True:
             stop.raise_if_set()
             try:
-                return self._source.watch(self._last.value, stop)
+                return self._source.watch(self._position.resume_version, stop)
             except Exception as error:
                 if not is_busy(error):
                     raise
                 self._wait(error, stop)
 
     def _wait(self, error: Exception, stop: StopToken) -> None:
-        self._staleness.lost()
-        self._pauses.wait_for_server(error, stop)
+        self._position.set_disconnected(True)
+        self._backoff.wait_for_server(error, stop)
 
     def _read(self, stream: Stream[T], *, synthetic: bool) -> int:
-        """Pass a stream's events on until it ends; return how many there were."""
+        """Pass a stream's events on until it ends; return their number."""
         began, events = self._clock.monotonic(), 0
         try:
             for event in stream:
                 events += 1
-                # A watch from no version begins with what exists, in no order; to
-                # resume from one of those would skip the rest (RF-18, RT-11).
+                # A watch from no version begins with the existing objects, in any order. To
+                # resume from the version of one of them would skip others (RF-18, RT-11).
                 synthetic = synthetic and event.type == "ADDED"
-                self._take(event, advance=not synthetic)
+                seen = self._ingest.take_event(event)
+                if seen and not synthetic and event.resource_version:
+                    # Also if it is a smaller number: here versions are opaque (RF-17).
+                    self._position.resume_version = event.resource_version
         except WatchBroken as error:
-            self._staleness.lost()
-            _log.info("watch_broken", resource=error.resource, why=error.why)
+            self._position.set_disconnected(True)
+            _log.info("watch_broken", kind=error.resource, error=error.why)
         finally:
             stream.close()
             self._metrics.watched(self._clock.monotonic() - began, events)
         return events
-
-    def _take(self, event: Event[T], *, advance: bool) -> None:
-        seen = self._ingest.take_event(event)
-        if seen and advance and event.resource_version:
-            # Also when it is a smaller number: versions are opaque here (RF-17).
-            self._last.value = ResourceVersion(event.resource_version)
-            self._metrics.seen(self._last.value)
