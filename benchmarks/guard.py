@@ -1,6 +1,6 @@
 """Fail when a hot path became more expensive: `make bench-guard`.
 
-python -m benchmarks.guard [imports] [informer] [rollout]
+python -m benchmarks.guard [imports] [events] [informer] [rollout]
 
 It checks counts and ratios, never times, so that it gives the same answer on any machine
 and under any load. A limit leaves room for other versions of Python and of the packages;
@@ -19,10 +19,11 @@ from benchmarks.rows.operating import MANAGER, completed, install_definitions_of
 from benchmarks.servers import Served
 from navarchos.testing.apiserver import ApiServer
 
-__all__ = ["Check", "check_imports", "check_informer", "check_rollout", "main"]
+__all__ = ["Check", "check_events", "check_imports", "check_informer", "check_rollout", "main"]
 
 _PODS: Final = 600
 _UPDATES: Final = 100
+_EVENTS: Final = 200
 _NODES: Final = 6
 _PODS_PER_NODE: Final = 20
 _PATIENCE: Final = 120.0
@@ -71,6 +72,18 @@ def check_informer(served: Served) -> Iterator[Check]:
     yield Check("calls per pod of the first list", counted["calls_per_pod"], 95, "work per object")
     yield Check("calls per change", counted["calls_per_update"], 218, "work per change")
     yield Check("decoding, relative to json.loads", decoded["ratio"], 0.3, "unused fields")
+
+
+def check_events() -> Iterator[Check]:
+    """Yield the calls that an event of a watch takes, from its bytes to the store."""
+    program = [sys.executable, "-m", "benchmarks.subjects.counting_events", str(_EVENTS)]
+    with Subject(program) as subject:
+        counted = subject.report("counted")
+    if not counted["stored"]:
+        raise RuntimeError("the store is empty: no event was applied")
+    yield Check(
+        "calls per event, from bytes to store", counted["calls_per_event"], 73, "work per event"
+    )
 
 
 def check_rollout(served: Served) -> Iterator[Check]:
@@ -131,6 +144,7 @@ def _on_a_server(check: Callable[[Served], Iterator[Check]]) -> Iterator[Check]:
 
 _PARTS: Final[dict[str, Callable[[], Iterator[Check]]]] = {
     "imports": check_imports,
+    "events": check_events,
     "informer": lambda: _on_a_server(check_informer),
     "rollout": lambda: _on_a_server(check_rollout),
 }

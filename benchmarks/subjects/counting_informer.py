@@ -23,7 +23,7 @@ from navarchos import Client, InformerFactory, logs
 from navarchos.client import ResourceClient
 from navarchos.drain import PODS
 from navarchos.drain.pods import Pod
-from navarchos.informers import Tombstone
+from navarchos.informers import FactoryOptions, HandlerOptions, Tombstone
 
 HANDLERS: Final = 2
 ROUNDS: Final = 7
@@ -103,7 +103,7 @@ def main() -> None:
         Client.from_config(kubeconfig=kubeconfig, user_agent="guard-writer") as writer,
     ):
         # Imports and preparations of the first informer must not be counted for the second.
-        warm = InformerFactory(writer, namespace="ns-0")
+        warm = InformerFactory(writer, FactoryOptions(namespace="ns-0"))
         warm.informer(PODS)
         warm.start()
         warm.wait_for_sync()
@@ -115,7 +115,7 @@ def main() -> None:
         informer = factory.informer(PODS)
         keepers = [Keeper() for _ in range(HANDLERS)]
         registrations = [
-            informer.add_handler(keeper, name=f"keeper-{number}")
+            informer.add_handler(keeper, HandlerOptions(name=f"keeper-{number}"))
             for number, keeper in enumerate(keepers)
         ]
         factory.start()

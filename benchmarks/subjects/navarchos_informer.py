@@ -17,7 +17,7 @@ from benchmarks.subjects.reporting import Reporter
 from navarchos import Client, InformerFactory, logs
 from navarchos.client import Resource
 from navarchos.drain import PODS
-from navarchos.informers import KindOptions
+from navarchos.informers import FactoryOptions, HandlerOptions, KindOptions
 
 WRITTEN_AT = "benchmark.navarchos/written-at"  # as `benchmarks.churn` writes it
 
@@ -69,11 +69,15 @@ def main(when_synced: Callable[[Reporter], object] = lambda _reporter: None) -> 
     heard = Heard()
     reporter.begin()
     with Client(config_of(place)) as client:
-        factory = InformerFactory(client, kinds={resource: options})
+        factory = InformerFactory(client, FactoryOptions(kinds={resource: options}))
         pods = factory.informer(resource)
         on_update = heard.on_dict if kind == "dict" else heard.on_typed
         handlers = [
-            pods.add_handler(on_add=heard.on_add, on_update=on_update, name=f"handler-{number}")
+            pods.add_handler(
+                options=HandlerOptions(name=f"handler-{number}"),
+                on_add=heard.on_add,
+                on_update=on_update,
+            )
             for number in range(int(rest[0]) if rest else 1)
         ]
         factory.start()

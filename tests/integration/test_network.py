@@ -15,10 +15,11 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.informers import make_informer
 
 from navarchos.backoff import Backoff
 from navarchos.client import Client, ClientConfig, Resource
-from navarchos.informers import SharedInformer
+from navarchos.informers import InformerOptions, Scope, SharedInformer
 from navarchos.informers.reflector import REFLECTOR_BACKOFF
 from navarchos.informers.scope import IDLE_TIMEOUT
 from navarchos.instrument import Instruments
@@ -63,7 +64,7 @@ class Setting:
         self.client = Client(replace(config, timeout=config.timeout / SCALE))
         self.direct = Client(ClientConfig(server.url))
         self.writer = self.direct.resource(CONFIG_MAPS)
-        self.informer: SharedInformer[ConfigMap] = SharedInformer(
+        self.informer: SharedInformer[ConfigMap] = make_informer(
             self.client.resource(CONFIG_MAPS),
             namespace="default",
             instruments=self.instruments,
@@ -211,7 +212,9 @@ def test_a_thousand_starts_and_stops_leave_no_thread_and_no_descriptor(
     maps = given.client.resource(CONFIG_MAPS)
 
     def cycle(number: int) -> None:
-        informer = SharedInformer(maps, namespace="default", streaming=number % 2 == 0)
+        informer = SharedInformer(
+            maps, Scope(namespace="default"), InformerOptions(streaming=number % 2 == 0)
+        )
         informer.add_handler(on_add=lambda obj, is_in_initial_list: None)
         informer.start()
         if number % 3:

@@ -15,10 +15,10 @@ FIELDS = (
     "    volumes: tuple[Volume, ...] = ()\n",
     "    volumes: tuple[Volume, ...] = ()\n    containers: tuple[dict[str, object], ...] = ()\n",
 )
-SHARING = (
+INTERNING = (
     "informers/ingest.py",
-    "            self._sharing.share(obj)\n            draft.put",
-    "            draft.put",
+    "self._interner.intern(obj)  # mutant: keep-equal-parts, look-at-each",
+    "pass",
 )
 COPIES = (
     "informers/handlers.py",
@@ -32,8 +32,8 @@ READING = (
 )
 LOOKING = (
     "informers/ingest.py",
-    "            self._sharing.share(obj)\n            draft.put",
-    "            all(n for n in range(1, 9)); self._sharing.share(obj)\n            draft.put",
+    "self._interner.intern(obj)  # mutant: keep-equal-parts, look-at-each",
+    "all(n for n in range(1, 9)); self._interner.intern(obj)",
 )
 REQUESTS = (
     "drain/eviction.py",
@@ -45,6 +45,14 @@ NODES = (
     "        if node is not None and node.metadata.uid == replacement.spec.node_uid:\n",
     "        if False:\n",
 )
+EVENTS = (
+    "informers/ingest.py",
+    "            self._interner.intern(obj)\n            self._processor.put",
+    (
+        "            all(n for n in range(1, 9)); self._interner.intern(obj)\n"
+        "            self._processor.put"
+    ),
+)
 IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = [")
 
 
@@ -53,10 +61,11 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
     ("part", "change", "noticed"),
     [
         ("informer", FIELDS, "unused fields or copies?"),
-        ("informer", SHARING, "unused fields or copies?"),
+        ("informer", INTERNING, "unused fields or copies?"),
         ("informer", COPIES, "a copy per handler?"),
         ("informer", READING, "work per change?"),
         ("informer", LOOKING, "work per object?"),
+        ("events", EVENTS, "work per event?"),
         ("rollout", REQUESTS, "a request per pod?"),
         ("rollout", NODES, "a request per node?"),
         ("imports", IMPORTS, "an eager import?"),
@@ -67,6 +76,7 @@ IMPORTS = ("runtime/manager.py", "__all__ = [", "import kubernetes\n__all__ = ["
         "copy-per-handler",
         "read-above",
         "look-at-each",
+        "look-at-each-event",
         "get-per-pod",
         "gets-per-node",
         "eager-import",

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from hypothesis import strategies as st
+from tests.informers import make_informer
 
 from navarchos.backoff import Backoff
 from navarchos.client import (
@@ -22,7 +23,7 @@ from navarchos.client import (
 )
 from navarchos.client.errors import error_from_status
 from navarchos.client.status import Status
-from navarchos.informers import SharedInformer, Store, Tombstone, deletion_key
+from navarchos.informers import Store, Tombstone, deletion_key
 from navarchos.meta import Object, ObjectMeta, key_of
 from navarchos.testing import FakeClock
 from navarchos.testing.source import FakeSource, FakeStream
@@ -290,7 +291,7 @@ class Trial:
         self.source = ShakySource(self.clock)
         self.happened = Happened()
         self.hearers: list[Hearer] = []
-        self.informer = SharedInformer(
+        self.informer = make_informer(
             self.source,
             clock=self.clock,
             resync_period=resync_period,

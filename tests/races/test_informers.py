@@ -20,13 +20,14 @@ from typing import Any
 
 import pytest
 from prometheus_client import Gauge
+from tests.informers import make_informer
 from tests.seeds import runs
 
 from navarchos.backoff import Backoff
 from navarchos.client import Resource, WatchExpired
+from navarchos.clock import SystemClock
 from navarchos.informers import CacheMutated, Registration, SharedInformer, deletion_key
 from navarchos.informers.overlay import Overlay
-from navarchos.informers.position import CachePosition
 from navarchos.informers.processor import EventProcessor
 from navarchos.informers.store import WritableStore
 from navarchos.meta import Object, ObjectMeta, ResourceVersion, key_of
@@ -108,7 +109,7 @@ def informer_of() -> Iterator[Callable[..., "SharedInformer[Thing]"]]:
     made: list[SharedInformer[Thing]] = []
 
     def make(source: "FakeSource[Thing]", **options: Any) -> "SharedInformer[Thing]":
-        made.append(SharedInformer(source, **options))
+        made.append(make_informer(source, **options))
         return made[-1]
 
     yield make
@@ -142,10 +143,25 @@ def run() -> Iterator[Callable[[Callable[[], object]], threading.Thread]]:
     assert failures == []
 
 
-def new_intake(point: Callable[[Thing], list[str]] | None = None) -> EventProcessor[Thing]:
+class ShiftedClock(SystemClock):
+    """The real clock, which a test can put forward, so that handlers are due for a resync."""
+
+    shift = 0.0
+
+    def monotonic(self) -> float:
+        return super().monotonic() + self.shift
+
+
+def resync(informer: SharedInformer[Thing], clock: ShiftedClock) -> None:
+    """Replay the store now, on this thread, as the resync thread does when its time comes."""
+    clock.shift += 3600.0
+    informer._processor.resync()
+
+
+def new_processor(point: Callable[[Thing], list[str]] | None = None) -> EventProcessor[Thing]:
     store = WritableStore[Thing]({"point": point} if point else {})
     gauge = Gauge("objects", "Objects.", registry=None)
-    return EventProcessor(store, Overlay(store), CachePosition(), name="things", objects=gauge)
+    return EventProcessor(store, Overlay(store), name="things", objects=gauge)
 
 
 @pytest.mark.rule("SI-10", "RT-05")
@@ -269,46 +285,39 @@ def test_a_handler_added_while_the_first_list_is_stored_is_not_synced_by_its_abs
 def test_a_resync_in_the_middle_of_an_update_does_not_replay_the_older_state(
     source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
-    point = SequencePoint()
+    point, clock = SequencePoint(), ShiftedClock()
     source.put(thing("a", 1))
-    informer = informer_of(source, resync_period=3600.0, indexers={"point": point})
-    heard, replayed = Heard(), threading.Event()
+    informer = informer_of(source, clock=clock, resync_period=3600.0, indexers={"point": point})
+    heard = Heard()
     registration = informer.add_handler(heard)
     informer.start()
     assert registration.wait_for_sync(LIMIT)
-    make_due(informer)
     # 1. An update is under way. 2. A resync comes. 3. It has to wait for the update.
     point.armed.set()
     source.put(thing("a", 2))
     assert point.reached.wait(LIMIT)
-    run(lambda: (informer._intake.resync(), replayed.set()))
-    assert not replayed.wait(0.05)
+    resyncing = run(lambda: resync(informer, clock))
     point.passed.set()
-    assert replayed.wait(LIMIT)
+    resyncing.join(LIMIT)
     source.delete("ns/a")
     assert heard.ended.wait(LIMIT)
     assert heard.values["ns/a"] == [1, 2, 2]
-
-
-def make_due(informer: SharedInformer[Thing]) -> None:
-    for listener in informer._intake._listeners:
-        listener.timer._next = 0.0
 
 
 @pytest.mark.rule("RT-04")
 def test_resyncs_all_the_time_never_take_a_handler_back(
     source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
+    clock = ShiftedClock()
     source.put(thing("a", 0))
-    informer = informer_of(source, resync_period=3600.0)
+    informer = informer_of(source, clock=clock, resync_period=3600.0)
     heard = Heard()
     registration = informer.add_handler(heard)
     informer.start()
     assert registration.wait_for_sync(LIMIT)
     writer = run(lambda: [source.put(thing("a", n)) for n in range(1, ROUNDS)])
     while writer.is_alive():
-        make_due(informer)
-        informer._intake.resync()
+        resync(informer, clock)
     writer.join(LIMIT)
     source.delete("ns/a")
     assert heard.ended.wait(LIMIT)
@@ -322,11 +331,11 @@ def test_reads_of_own_writes_never_go_back_while_the_watch_catches_up(
     run: Callable[..., Any],
 ) -> None:
     """The moment in which the watch takes over from the overlay shows no older state."""
-    intake = new_intake()
-    overlay = intake._overlay
+    processor = new_processor()
+    overlay = processor._overlay
 
     def put(number: int) -> None:
-        intake.put("ns/a", thing("a", number), ResourceVersion(str(number)))
+        processor.put("ns/a", thing("a", number), ResourceVersion(str(number)))
 
     put(1)
     done = threading.Event()
@@ -397,7 +406,8 @@ def test_a_handler_that_blocks_holds_up_nobody_but_itself(
         entered.set()
         assert gate.wait(LIMIT)
 
-    informer, heard = informer_of(source, resync_period=3600.0), Heard()
+    clock, heard = ShiftedClock(), Heard()
+    informer = informer_of(source, clock=clock, resync_period=3600.0)
     blocked = informer.add_handler(on_add=block)
     informer.add_handler(heard)
     informer.start()
@@ -406,8 +416,7 @@ def test_a_handler_that_blocks_holds_up_nobody_but_itself(
     for number in range(1, ROUNDS):
         source.put(thing("a", number))
     assert informer.catch_up(LIMIT)
-    make_due(informer)
-    informer._intake.resync()
+    resync(informer, clock)
     late = informer.add_handler(Heard())
     assert late.wait_for_sync(LIMIT)
     late.remove()
@@ -448,11 +457,14 @@ class Mirror:
 
 
 class Hammer:
-    """What the threads of the last test do, each with a generator of its own."""
+    """The actions of the last test's threads, each with a separate random generator."""
 
-    def __init__(self, source: FakeSource[Thing], informer: SharedInformer[Thing]) -> None:
+    def __init__(
+        self, source: FakeSource[Thing], informer: SharedInformer[Thing], clock: ShiftedClock
+    ) -> None:
         self.source = source
         self.informer = informer
+        self.clock = clock
         self.mirrors: list[Mirror] = []
 
     def add_mirror(self) -> None:
@@ -481,8 +493,7 @@ class Hammer:
     def look(self, rand: random.Random) -> None:
         match rand.randrange(3):
             case 0:
-                make_due(self.informer)
-                self.informer._intake.resync()
+                resync(self.informer, self.clock)
             case 1:
                 self.informer.add_handler(Mirror()).remove()
             case 2:
@@ -496,8 +507,11 @@ def test_whatever_threads_do_at_once_each_handler_ends_up_right(
     run: Callable[..., Any],
     seed: int,
 ) -> None:
-    informer = informer_of(source, resync_period=3600.0, backoff=Backoff(base=0.001, cap=0.002))
-    hammer = Hammer(source, informer)
+    clock = ShiftedClock()
+    informer = informer_of(
+        source, clock=clock, resync_period=3600.0, backoff=Backoff(base=0.001, cap=0.002)
+    )
+    hammer = Hammer(source, informer, clock)
     hammer.add_mirror()
     informer.start()
 

@@ -109,8 +109,10 @@ class SharedInformer(Generic[T]):
         self.name = self._options.name or f"{self.resource} {self.scope}".strip()
         self._clock = clock
         self._metrics = InformerMetrics(instruments or Instruments(), str(self.resource))
-        self._position = CachePosition(clock=clock, disconnected=self._metrics.disconnected)
-        self._metrics.show_version(lambda: self._position.resume_version)
+        position = CachePosition(clock=clock, disconnected=self._metrics.disconnected)
+        # The registry keeps this function, so it must not refer to the informer.
+        self._metrics.show_version(lambda: position.resume_version)
+        self._position = position
         self._detector = (
             MutationDetector[T](self.name, clock=clock) if mutation_detector_wanted() else None
         )

@@ -12,7 +12,7 @@ from navarchos.client import Client, ClientError, NotFound, Resource, ignore_not
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
-from navarchos.informers import SharedInformer
+from navarchos.informers import InformerOptions, Scope, SharedInformer
 from navarchos.leaderelection.leader_task import InterruptibleSleep
 from navarchos.leaderelection.lock import LEASES
 from navarchos.logs import get_logger
@@ -132,10 +132,9 @@ class Candidacy:
         self._threads = ThreadGroup("candidacy", stop=self._stop, clock=clock)
         self._informer = SharedInformer(
             client.resource(LEASE_CANDIDATES),
-            namespace=namespace,
-            field_selector=f"metadata.name={identity}",
+            Scope(namespace=namespace, field_selector=f"metadata.name={identity}"),
+            InformerOptions(name="candidacy"),
             clock=clock,
-            name="candidacy",
         )
         self._informer.add_handler(
             on_add=lambda found, _: self._answer_ping(found),

@@ -11,7 +11,7 @@ from navarchos.client import Client, DecodeError, Resource
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError, NotStarted
-from navarchos.informers import SharedInformer
+from navarchos.informers import InformerOptions, Scope, SharedInformer
 from navarchos.leaderelection.lease import LeaseRecord, read_record
 
 __all__ = ["LEASES", "LeaseLock", "LeaseWatch", "Lock", "lease_rbac", "unique_identity"]
@@ -210,10 +210,9 @@ class LeaseWatch:
         self._awaited = {"", identity}
         self._informer = SharedInformer(
             client.resource(LEASES),
-            namespace=namespace,
-            field_selector=f"metadata.name={name}",
+            Scope(namespace=namespace, field_selector=f"metadata.name={name}"),
+            InformerOptions(name="lease-watch"),
             clock=clock,
-            name="lease-watch",
         )
         self._informer.add_handler(
             on_add=lambda lease, _: self._check(lease),

@@ -11,7 +11,7 @@ from navarchos.client import Client, Resource
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, Stopped
 from navarchos.events import EventRecorder
-from navarchos.informers import CacheError, InformerFactory, Lister, SharedInformer
+from navarchos.informers import CacheError, FactoryOptions, InformerFactory, Lister, SharedInformer
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
 from navarchos.logs import get_logger
@@ -93,10 +93,12 @@ class Manager:
         self.instruments = instruments or Instruments(registry)
         self.informers = InformerFactory(
             client,
-            resync_period=self.options.sync_period,
-            kinds=self.options.kinds,
-            freeze=self.options.freeze_caches,
-            on_failure=self._fail,
+            FactoryOptions(
+                resync_period=self.options.sync_period,
+                kinds=self.options.kinds,
+                freeze=self.options.freeze_caches,
+                on_failure=self._fail,
+            ),
             clock=clock,
             instruments=self.instruments,
         )

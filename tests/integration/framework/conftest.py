@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.informers import make_informer
 from tests.integration.framework.accounts import Account, account_in
 from tests.integration.framework.defining import defined
 from tests.integration.framework.kinds import (
@@ -128,7 +129,7 @@ def informer_of(
             "backoff": Backoff(base=0.02, cap=0.2),
             **options,
         }
-        made.append(SharedInformer(options.pop("client"), **options))
+        made.append(make_informer(options.pop("client"), **options))
         return made[-1]
 
     yield make

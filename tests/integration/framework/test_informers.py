@@ -12,7 +12,7 @@ from tests.servers import Served
 
 from navarchos.client import Client, ResourceClient, Selector
 from navarchos.client.options import ListOptions
-from navarchos.informers import InformerFactory, SharedInformer, field_index
+from navarchos.informers import FactoryOptions, InformerFactory, SharedInformer, field_index
 from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
 
 Create = Callable[..., ConfigMap]
@@ -105,7 +105,7 @@ def test_catching_up_sees_what_was_written_before(
 
 def test_a_factory_over_http(client: Client, namespace: str, create: Create) -> None:
     create("a")
-    factory = InformerFactory(client, freeze=False)
+    factory = InformerFactory(client, FactoryOptions(freeze=False))
     informer = factory.informer(CONFIG_MAPS)
     factory.start()
     factory.wait_for_sync(LIMIT)

@@ -17,7 +17,7 @@ from tests.servers import IN_PROCESS, Served, serve
 from navarchos.backoff import Backoff
 from navarchos.client import Client
 from navarchos.client.options import ListOptions
-from navarchos.informers import SharedInformer, Tombstone, deletion_key
+from navarchos.informers import InformerOptions, Scope, SharedInformer, Tombstone, deletion_key
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, key_of
 from navarchos.parallel import parallelize
@@ -138,7 +138,9 @@ def shown(informer: SharedInformer[Any]) -> dict[str, tuple[str, str]]:
 @pytest.mark.parametrize("streaming", [True, False], ids=["streaming", "pages"])
 def test_all_of_many_objects_are_cached(crowd: Crowd, streaming: bool) -> None:
     source = GatedWatches(crowd.client.resource(CONFIG_MAPS), from_etcd=True)
-    informer = SharedInformer(source, namespace=NAMESPACE, streaming=streaming, page_size=PAGE)
+    informer = SharedInformer(
+        source, Scope(namespace=NAMESPACE), InformerOptions(streaming=streaming, page_size=PAGE)
+    )
     with running(informer):
         truth = crowd.truth()
         assert len(truth) >= crowd.count
@@ -155,10 +157,10 @@ class Follower:
         self._instruments = Instruments()
         self.informer = SharedInformer(
             self.source,
-            namespace=NAMESPACE,
-            streaming=streaming,
-            page_size=PAGE,
-            backoff=Backoff(base=0.02, cap=0.2),
+            Scope(namespace=NAMESPACE),
+            InformerOptions(
+                streaming=streaming, page_size=PAGE, backoff=Backoff(base=0.02, cap=0.2)
+            ),
             instruments=self._instruments,
         )
         self.informer.add_handler(self.ends)
@@ -211,7 +213,7 @@ def test_an_object_costs_what_its_projection_lists_and_not_what_it_has(crowd: Cr
         tracemalloc.start()
         try:
             with running(
-                SharedInformer(source, namespace=NAMESPACE, label_selector="tenth=9")
+                SharedInformer(source, Scope(namespace=NAMESPACE, label_selector="tenth=9"))
             ) as informer:
                 count = len(informer.store)
             gc.collect()

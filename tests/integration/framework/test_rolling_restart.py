@@ -15,7 +15,7 @@ from tests.integration.framework.waiting import LIMIT, until
 from tests.servers import Served
 
 from navarchos.client import Client, ResourceClient
-from navarchos.informers import SharedInformer
+from navarchos.informers import Scope, SharedInformer
 from navarchos.runtime import (
     Builder,
     CachedClient,
@@ -88,7 +88,7 @@ class Diary:
 def diary(client: Client, maps: ResourceClient[ConfigMap], namespace: str) -> Iterator[Diary]:
     maps.create({"metadata": {"name": DIARY}}, namespace)
     diary = Diary()
-    informer = SharedInformer(maps, namespace=namespace)
+    informer = SharedInformer(maps, Scope(namespace=namespace))
     informer.add_handler(on_update=diary.note)
     informer.start()
     assert informer.wait_for_sync(LIMIT)

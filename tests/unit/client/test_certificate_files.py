@@ -15,7 +15,7 @@ from tests.clocks import JumpingClock
 from navarchos.client import Client, Resource
 from navarchos.client.http.pool import CertificateFiles
 from navarchos.client.options import WatchOptions
-from navarchos.informers import SharedInformer
+from navarchos.informers import InformerOptions, SharedInformer
 from navarchos.meta import Object
 from navarchos.testing import FakeClock
 
@@ -125,7 +125,7 @@ def test_a_watch_goes_on_with_the_new_certificate_and_neither_loses_nor_lists(
     url = serve(server, tls=folder.context()).url
     clock = JumpingClock()  # of the files alone: the watch waits in real time
     client: Client = connect(url, clock=clock, **folder.settings)
-    informer = SharedInformer(client.resource(MAPS), streaming=False)
+    informer = SharedInformer(client.resource(MAPS), options=InformerOptions(streaming=False))
     seen, told = [], threading.Condition()
 
     def note(obj: Object, _: bool) -> None:

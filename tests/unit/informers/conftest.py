@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.informers import make_informer
 
 from navarchos.client import Resource
 from navarchos.informers import CacheMutated, SharedInformer, Tombstone
@@ -89,7 +90,7 @@ def informer_of(fake_clock: FakeClock) -> Iterator[Callable[..., "SharedInformer
 
     def make(source: "FakeSource[Thing]", **options: Any) -> "SharedInformer[Thing]":
         options = {"clock": fake_clock, "rand": lambda: 0.0, **options}
-        made.append(SharedInformer(source, **options))
+        made.append(make_informer(source, **options))
         return made[-1]
 
     yield make

@@ -1,4 +1,4 @@
-"""Asking a server how far it is, when it does not answer."""
+"""Asking a server for its version when it does not answer."""
 
 from typing import Any
 
@@ -6,6 +6,7 @@ import pytest
 from tests.clocks import JumpingClock
 
 from navarchos.client import RequestTimeout
+from navarchos.client.options import ListOptions
 from navarchos.errors import Stopped
 from navarchos.informers.catchup import CatchUp
 from navarchos.informers.position import CachePosition
@@ -13,9 +14,9 @@ from navarchos.stopping import StopToken
 
 
 class Silent:
-    """A server whose answers are lost: who asks waits for as long as it wants to."""
+    """A server whose responses are lost: every request waits for its whole timeout."""
 
-    def page(self, version: str, *, limit: int, timeout: float, stop: StopToken) -> Any:
+    def page(self, options: ListOptions, *, timeout: float, stop: StopToken) -> Any:
         if stop.wait(timeout):
             raise Stopped(stop.reason or "")
         raise RequestTimeout("silence", sent=True)
@@ -33,7 +34,7 @@ def catch_up(clock: JumpingClock) -> CatchUp[Any]:
 
 
 @pytest.mark.parametrize(("timeout", "longest"), [(120.0, 20.0), (None, 20.0), (5.0, 5.0)])
-def test_a_lost_answer_costs_a_few_seconds_and_not_all_the_time_there_is(
+def test_a_lost_response_takes_seconds_and_not_the_whole_timeout(
     catch_up: CatchUp[Any], clock: JumpingClock, timeout: float | None, longest: float
 ) -> None:
     with pytest.raises(RequestTimeout):
@@ -41,17 +42,15 @@ def test_a_lost_answer_costs_a_few_seconds_and_not_all_the_time_there_is(
     assert clock.passed == longest
 
 
-def test_a_stop_frees_whoever_waits_for_the_answer(
-    catch_up: CatchUp[Any], clock: JumpingClock
-) -> None:
+def test_a_stop_ends_the_wait_for_the_response(catch_up: CatchUp[Any], clock: JumpingClock) -> None:
     stop = StopToken(clock=clock)
     clock.meanwhile = lambda passed: stop.stop("enough")
     assert catch_up.wait(120.0, 0, None, stop) is False
 
 
-def test_a_client_that_is_closed_says_so(catch_up: CatchUp[Any], clock: JumpingClock) -> None:
+def test_a_closed_client_raises(catch_up: CatchUp[Any], clock: JumpingClock) -> None:
     class Closed:
-        def page(self, version: str, **options: Any) -> Any:
+        def page(self, options: ListOptions, **more: Any) -> Any:
             raise Stopped("the client was closed")
 
     source: Any = Closed()

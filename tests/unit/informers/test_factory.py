@@ -10,6 +10,7 @@ from navarchos.client import Resource
 from navarchos.errors import AlreadyStopped, ConfigError, NotStarted, Stopped
 from navarchos.informers import (
     NAMESPACE_INDEX,
+    FactoryOptions,
     InformerFactory,
     KindNotCached,
     KindOptions,
@@ -75,7 +76,7 @@ def sources(fake_clock: FakeClock) -> Sources:
 
 @pytest.fixture
 def factory(sources: Sources, fake_clock: FakeClock) -> Iterator[InformerFactory]:
-    factory = InformerFactory(sources, clock=fake_clock, freeze=False)
+    factory = InformerFactory(sources, FactoryOptions(freeze=False), clock=fake_clock)
     yield factory
     assert factory.shutdown()
 
@@ -124,21 +125,31 @@ def test_a_cluster_scoped_kind_takes_no_namespace(factory: InformerFactory) -> N
 
 def options_of(informer: SharedInformer[Any]) -> tuple[str, str, str, float]:
     scope = informer.scope
-    return scope.namespace, scope.label_selector, scope.field_selector, informer._resync_period
+    return (
+        scope.namespace,
+        scope.label_selector,
+        scope.field_selector,
+        informer._options.resync_period,
+    )
 
 
 @pytest.mark.rule("IF-01", "IF-10")
 def test_what_an_asker_leaves_open_the_kind_says_and_then_the_factory(sources: Sources) -> None:
     factory = InformerFactory(
         sources,
-        namespace="everywhere",
-        resync_period=60,
-        kinds={
-            BOXES: KindOptions(
-                namespace="attic", label_selector="kind=1", field_selector="a=1", resync_period=30
-            ),
-            BAGS: KindOptions(namespace="", label_selector="bag=1"),
-        },
+        FactoryOptions(
+            namespace="everywhere",
+            resync_period=60,
+            kinds={
+                BOXES: KindOptions(
+                    namespace="attic",
+                    label_selector="kind=1",
+                    field_selector="a=1",
+                    resync_period=30,
+                ),
+                BAGS: KindOptions(namespace="", label_selector="bag=1"),
+            },
+        ),
     )
     assert options_of(factory.informer(THINGS)) == ("everywhere", "", "", 60)
     assert options_of(factory.informer(BOXES)) == ("attic", "kind=1", "a=1", 30)
@@ -180,10 +191,12 @@ def test_a_kinds_transform_goes_before_the_factorys(
 ) -> None:
     factory = InformerFactory(
         sources,
-        transform=lambda obj: msgspec.structs.replace(obj, colour="grey"),
-        kinds={BOXES: KindOptions(transform=lambda obj: msgspec.structs.replace(obj, size=1))},
+        FactoryOptions(
+            transform=lambda obj: msgspec.structs.replace(obj, colour="grey"),
+            kinds={BOXES: KindOptions(transform=lambda obj: msgspec.structs.replace(obj, size=1))},
+            freeze=False,
+        ),
         clock=fake_clock,
-        freeze=False,
     )
     request.addfinalizer(factory.shutdown)
     found: list[Wide] = []
@@ -202,7 +215,7 @@ def test_a_kind_may_do_without_streaming_lists(
     sources: Sources, fake_clock: FakeClock, request: pytest.FixtureRequest
 ) -> None:
     kinds = {BOXES: KindOptions[Any](streaming=False)}
-    factory = InformerFactory(sources, kinds=kinds, clock=fake_clock, freeze=False)
+    factory = InformerFactory(sources, FactoryOptions(kinds=kinds, freeze=False), clock=fake_clock)
     request.addfinalizer(factory.shutdown)
     for resource in (BOXES, BAGS):
         factory.informer(resource)
@@ -218,7 +231,7 @@ def test_kinds_that_are_cached_differently_share_nothing(sources: Sources) -> No
     trimmed = {BOXES: KindOptions[Wide](transform=lambda obj: obj)}
     often = {BOXES: KindOptions[Wide](resync_period=5)}
     for kinds in (trimmed, often):
-        factory = InformerFactory(sources, kinds=kinds)
+        factory = InformerFactory(sources, FactoryOptions(kinds=kinds))
         wider = factory.informer(BOXES.projected(Wider))
         assert factory.informer(BOXES) is not wider
         assert factory.informer(BOXES.projected(Object)) is wider
@@ -229,7 +242,7 @@ def test_kinds_that_are_cached_differently_share_nothing(sources: Sources) -> No
 def test_the_default_resync_comes_every_ten_hours_or_so(
     sources: Sources, rand: float, hours: float
 ) -> None:
-    factory = InformerFactory(sources, resync_period=None, rand=lambda: rand)
+    factory = InformerFactory(sources, FactoryOptions(resync_period=None, rand=lambda: rand))
     assert options_of(factory.informer(BOXES))[3] == pytest.approx(hours * 3600)
 
 
@@ -471,7 +484,7 @@ class Ring:
 def test_filled_caches_are_taken_out_of_the_collectors_reach_if_wanted_and_garbage_is_not(
     sources: Sources, fake_clock: FakeClock, freeze: bool
 ) -> None:
-    factory = InformerFactory(sources, clock=fake_clock, freeze=freeze)
+    factory = InformerFactory(sources, FactoryOptions(freeze=freeze), clock=fake_clock)
     factory.informer(BOXES)
     factory.start()
     before = gc.get_freeze_count()
@@ -491,7 +504,9 @@ def test_informers_report_to_their_factorys_instruments(
     sources: Sources, fake_clock: FakeClock
 ) -> None:
     instruments = Instruments()
-    factory = InformerFactory(sources, clock=fake_clock, freeze=False, instruments=instruments)
+    factory = InformerFactory(
+        sources, FactoryOptions(freeze=False), clock=fake_clock, instruments=instruments
+    )
     factory.informer(BOXES)
     sources.made["boxes"].put(box("a"))
     factory.start()
@@ -528,6 +543,6 @@ def test_a_factory_that_has_shut_down_needs_nothing_frozen_any_more(
     factory.informer(BOXES)
     factory.start()
     factory.wait_for_sync(None)
-    assert GC_FREEZER.holds_for(factory)
+    assert GC_FREEZER.is_frozen_for(factory)
     assert factory.shutdown()
-    assert not GC_FREEZER.holds_for(factory)
+    assert not GC_FREEZER.is_frozen_for(factory)

@@ -18,6 +18,7 @@ from navarchos.errors import (
 )
 from navarchos.informers import (
     FilteringHandler,
+    HandlerOptions,
     IndexFailed,
     SharedInformer,
     TransformFailed,
@@ -70,7 +71,7 @@ class Lying:
         self.asked += 1
         return self.asked > 1
 
-    def tell(self, handler: Any) -> None: ...
+    def deliver(self, handler: Any) -> None: ...
 
 
 # Life cycle
@@ -246,7 +247,7 @@ def test_synced_means_that_the_list_is_in_the_store_whatever_handlers_do(
     informer: SharedInformer[Any],
 ) -> None:
     gate = Gate()
-    registration = informer.add_handler(gate, name="slow")
+    registration = informer.add_handler(gate, HandlerOptions(name="slow"))
     assert not informer.has_synced()
     assert informer.unsynced() == ["things", "things handler slow"]
     informer.start()
@@ -618,7 +619,7 @@ def test_a_handler_that_fails_loses_that_call_pauses_and_never_syncs(
         if obj.metadata.name == "a":
             raise RuntimeError("cannot stand a")
 
-    failing = informer.add_handler(on_add=fail_on_a, name="picky")
+    failing = informer.add_handler(options=HandlerOptions(name="picky"), on_add=fail_on_a)
     sound = informer.add_handler(recorder)
     informer.start()
     fake_clock.settle()
@@ -652,7 +653,7 @@ def test_a_slow_call_is_logged_when_many_wait(
         source.put(thing(f"t{number}"))
     go = StopToken(clock=fake_clock)
     informer = informer_of(source)
-    informer.add_handler(on_add=lambda obj, initial: go.wait(), name="slow")
+    informer.add_handler(options=HandlerOptions(name="slow"), on_add=lambda obj, initial: go.wait())
     informer.start()
     with structlog.testing.capture_logs() as logs:
         fake_clock.advance(seconds)
@@ -669,7 +670,9 @@ def test_a_handler_that_does_not_return_shows_in_the_metrics_though_nothing_wait
     go = StopToken(clock=fake_clock)
     instruments = Instruments()
     informer = informer_of(source, instruments=instruments)
-    registration = informer.add_handler(on_add=lambda obj, initial: go.wait(), name="stuck")
+    registration = informer.add_handler(
+        options=HandlerOptions(name="stuck"), on_add=lambda obj, initial: go.wait()
+    )
     informer.start()
     fake_clock.advance(3600)
     labels = {"resource": "things", "handler": "stuck"}
@@ -735,7 +738,7 @@ def test_a_count_below_zero_ends_the_informer_loudly(
         informer.add_handler(recorder)
     assert heard == [informer.failure]
     assert isinstance(informer.failure, AssertionError)
-    assert "handled more than it was told" in str(informer.failure)
+    assert "handled more than it was sent" in str(informer.failure)
     assert not registration.has_synced()
     with pytest.raises(ThreadCrashed, match="handle-things"):
         informer.run(StopToken())
@@ -797,9 +800,9 @@ def test_a_handler_that_could_not_be_told_of_everything_is_refused(
 
     partial: Any = Partial()
     for add in (informer.add_handler, lambda each: FilteringHandler(each, passes=bool)):
-        with pytest.raises(ConfigError, match="no method on_add and no on_delete: add it"):
+        with pytest.raises(ConfigError, match="lacks on_add and on_delete; add them"):
             add(partial)
-        with pytest.raises(ConfigError, match="this is a class: pass an instance"):
+        with pytest.raises(ConfigError, match="it must be an instance, not a class"):
             add(Partial)
 
 
@@ -825,7 +828,7 @@ def test_a_handlers_name_is_that_of_the_code_that_runs(
     informer: SharedInformer[Any], recorder: Any
 ) -> None:
     assert informer.add_handler(recorder).name == "Recorder"
-    assert informer.add_handler(recorder, name="mine").name == "mine"
+    assert informer.add_handler(recorder, HandlerOptions(name="mine")).name == "mine"
     assert informer.add_handler(on_add=recorder.on_add).name == "Recorder.on_add"
     filtered = FilteringHandler(recorder, passes=bool)
     assert informer.add_handler(filtered).name == "Recorder"
@@ -863,7 +866,7 @@ def test_updates_that_the_projection_does_not_show_can_be_skipped(
     recorder: Any,
     thing: Make,
 ) -> None:
-    informer.add_handler(recorder, skip_unchanged=True)
+    informer.add_handler(recorder, HandlerOptions(skip_unchanged=True))
     informer.start()
     fake_clock.settle()
     recorder.take()
@@ -889,9 +892,15 @@ def test_resync_replays_the_store_to_each_handler_at_its_period(
     fast: list[Any] = []
     slow: list[Any] = []
     never: list[Any] = []
-    informer.add_handler(on_update=lambda old, new: fast.append(old is new), resync_period=4.0)
+    informer.add_handler(
+        options=HandlerOptions(resync_period=4.0),
+        on_update=lambda old, new: fast.append(old is new),
+    )
     informer.add_handler(on_update=lambda old, new: slow.append(old is new))
-    informer.add_handler(on_update=lambda old, new: never.append(old is new), resync_period=0.0)
+    informer.add_handler(
+        options=HandlerOptions(resync_period=0.0),
+        on_update=lambda old, new: never.append(old is new),
+    )
     informer.start()
     fake_clock.advance(12)
     assert (fast, slow, never) == ([True] * 3, [True], [])
@@ -908,7 +917,9 @@ def test_a_period_below_a_second_is_raised(
     source.put(thing("a", 1))
     informer = informer_of(source, resync_period=10.0)
     seen: list[Any] = []
-    informer.add_handler(on_update=lambda old, new: seen.append(new), resync_period=0.1)
+    informer.add_handler(
+        options=HandlerOptions(resync_period=0.1), on_update=lambda old, new: seen.append(new)
+    )
     informer.start()
     fake_clock.advance(3)
     assert len(seen) == 3
@@ -923,7 +934,9 @@ def test_after_the_start_a_period_is_raised_to_the_check_period(
     informer.start()
     fake_clock.settle()
     seen: list[Any] = []
-    informer.add_handler(on_update=lambda old, new: seen.append(new), resync_period=2.0)
+    informer.add_handler(
+        options=HandlerOptions(resync_period=2.0), on_update=lambda old, new: seen.append(new)
+    )
     fake_clock.advance(20)
     assert len(seen) == 2
 
@@ -933,7 +946,9 @@ def test_an_informer_without_resync_gives_none_to_anybody(
     informer: SharedInformer[Any], fake_clock: FakeClock
 ) -> None:
     seen: list[Any] = []
-    informer.add_handler(on_update=lambda old, new: seen.append(new), resync_period=2.0)
+    informer.add_handler(
+        options=HandlerOptions(resync_period=2.0), on_update=lambda old, new: seen.append(new)
+    )
     informer.start()
     fake_clock.advance(20)
     assert seen == []
@@ -993,7 +1008,9 @@ def test_a_relist_that_changes_nothing_reaches_whom_resyncs_reach(
     fast: list[Any] = []
     slow: list[Any] = []
     informer.add_handler(on_update=lambda old, new: fast.append(new))
-    informer.add_handler(on_update=lambda old, new: slow.append(new), resync_period=100.0)
+    informer.add_handler(
+        options=HandlerOptions(resync_period=100.0), on_update=lambda old, new: slow.append(new)
+    )
     informer.start()
     fake_clock.settle()
     source.fail_watches(RuntimeError("a relist"))
@@ -1194,7 +1211,7 @@ def test_a_started_informer_refuses_every_use_in_a_forked_child(
     informer.start()
     fake_clock.settle()
     lister = informer.lister.with_copies()
-    with informer._state_lock, informer._intake._order_lock:
+    with informer._state_lock, informer._processor._order_lock:
         for use in (
             informer.start,
             informer.stop,

@@ -74,9 +74,9 @@ def test_the_version_is_that_of_the_first_informer_of_a_resource(
     first = InformerMetrics(instruments, RESOURCE["resource"])
     second = InformerMetrics(instruments, RESOURCE["resource"])
     other = InformerMetrics(instruments, "parts.example.org")
-    first.seen("17")
-    second.seen("4")
-    other.seen("99")
+    first.show_version(lambda: "17")
+    second.show_version(lambda: "4")
+    other.show_version(lambda: "99")
     assert sample("last_resource_version") == 17
     name = "navarchos_informer_last_resource_version"
     parts = {"resource": "parts.example.org"}
@@ -88,11 +88,10 @@ def test_a_version_with_more_digits_than_a_sample_holds_keeps_its_last_ones(
     instruments: Instruments, sample: Sample
 ) -> None:
     metrics = InformerMetrics(instruments, RESOURCE["resource"])
-    metrics.seen("12345678901234567891")
+    versions = ["not a number", "12345678901234567892", "12345678901234567891"]
+    metrics.show_version(versions.pop)
     assert sample("last_resource_version") == 678901234567891
-    metrics.seen("12345678901234567892")
     assert sample("last_resource_version") == 678901234567892
-    metrics.seen("not a number")
     assert sample("last_resource_version") == 678901234567892
 
 

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.informers import make_informer
 
 from navarchos.client import Resource
 from navarchos.errors import ThreadCrashed
-from navarchos.informers import CacheMutated, InformerFactory, SharedInformer
+from navarchos.informers import CacheMutated, FactoryOptions, InformerFactory, SharedInformer
 from navarchos.informers.mutation import MUTATION_VARIABLE, MutationDetector, mutation_detection
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
@@ -34,7 +35,7 @@ def informer_of(fake_clock: FakeClock) -> Iterator[Make]:
     made: list[SharedInformer[Any]] = []
 
     def make(source: FakeSource[Any], **options: Any) -> SharedInformer[Any]:
-        made.append(SharedInformer(source, clock=fake_clock, **options))
+        made.append(make_informer(source, clock=fake_clock, **options))
         return made[-1]
 
     yield make
@@ -209,7 +210,9 @@ def test_a_factory_passes_on_what_crashed_an_informer(
 
     failures: list[BaseException] = []
     source.put(thing("a", labels={}))
-    factory = InformerFactory(Client(), on_failure=failures.append, clock=fake_clock, freeze=False)
+    factory = InformerFactory(
+        Client(), FactoryOptions(on_failure=failures.append, freeze=False), clock=fake_clock
+    )
     informer = factory.informer(things)
     factory.start()
     factory.wait_for_sync(None)

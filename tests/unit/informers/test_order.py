@@ -170,30 +170,31 @@ def test_a_relist_does_not_swallow_what_was_made_again_while_its_end_is_yet_to_b
     ]
 
 
-def new_intake() -> tuple[EventProcessor[Any], CachePosition]:
-    store, progress = WritableStore[Any](), CachePosition()
+def new_processor() -> tuple[EventProcessor[Any], CachePosition]:
+    store = WritableStore[Any]()
     gauge = Gauge("objects", "Objects.", registry=None)
-    return EventProcessor(store, Overlay(store), progress, name="things", objects=gauge), progress
+    processor = EventProcessor(store, Overlay(store), name="things", objects=gauge)
+    return processor, store.position
 
 
 @pytest.mark.rule("FQ-07")
 @pytest.mark.parametrize(
     "take",
     [
-        lambda intake, obj: intake.put("ns/a", obj, ResourceVersion("1")),
-        lambda intake, obj: intake.delete("ns/a", obj, ResourceVersion("1")),
-        lambda intake, obj: intake.replace({}, ResourceVersion("1")),
+        lambda processor, obj: processor.put("ns/a", obj, ResourceVersion("1")),
+        lambda processor, obj: processor.delete("ns/a", obj, ResourceVersion("1")),
+        lambda processor, obj: processor.replace({}, ResourceVersion("1")),
     ],
     ids=["put", "delete", "empty list"],
 )
 def test_a_plain_event_or_an_empty_list_is_a_whole_initial_list(
     take: Callable[[EventProcessor[Any], Any], None], thing: Make
 ) -> None:
-    intake, progress = new_intake()
-    intake.bookmark(ResourceVersion("1"))
-    assert not progress.position.synced, "a bookmark brings nothing"
-    take(intake, thing("a"))
-    assert progress.position.synced
+    processor, position = new_processor()
+    processor.bookmark(ResourceVersion("1"))
+    assert not position.synced, "a bookmark brings no objects"
+    take(processor, thing("a"))
+    assert position.synced
 
 
 @pytest.mark.rule("FQ-07", "RT-06")
@@ -280,7 +281,7 @@ def test_a_change_that_takes_long_to_store_is_logged(
     lines = [line for line in logs if line["event"] == "cache_is_slow"]
     assert len(lines) == (seconds > 0.1)
     for line in lines:
-        assert (line["resource"], line["objects"]) == ("things", 1)
+        assert (line["kind"], line["objects"]) == ("things", 1)
         assert line["seconds"] == pytest.approx(seconds)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
+from tests.informers import make_informer
 
 from navarchos.backoff import Backoff
 from navarchos.client import Client, ClientConfig, Resource
@@ -72,7 +73,7 @@ def informer_of(client: Client) -> Iterator[Callable[..., "SharedInformer[Config
 
     def make(**options: Any) -> "SharedInformer[ConfigMap]":
         options = {"namespace": "default", "backoff": Backoff(base=0.02, cap=0.2), **options}
-        made.append(SharedInformer(client.resource(CONFIG_MAPS), **options))
+        made.append(make_informer(client.resource(CONFIG_MAPS), **options))
         return made[-1]
 
     yield make
@@ -94,7 +95,7 @@ def see_a_bookmark(client: Client, informer: SharedInformer[ConfigMap]) -> None:
     version = (
         client.resource(CONFIG_MAPS).create(elsewhere, "kube-system").metadata.resource_version
     )
-    assert informer._progress.wait_for(lambda at: at.version == version, LIMIT)
+    assert informer._position.wait_for(lambda at: at.version == version, LIMIT)
 
 
 @pytest.mark.parametrize(

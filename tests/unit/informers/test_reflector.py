@@ -18,7 +18,7 @@ from navarchos.client import (
 from navarchos.client.errors import error_from_status
 from navarchos.client.status import Status
 from navarchos.informers import SharedInformer
-from navarchos.informers.reflector_backoff import MAX_RETRY_AFTER
+from navarchos.informers.reflector_context import MAX_RETRY_AFTER
 from navarchos.informers.watch_loop import ShortWatch
 from navarchos.instrument import Instruments
 from navarchos.meta import ResourceVersion

@@ -207,5 +207,5 @@ def test_the_store_remembers_the_version_it_absorbed_last(thing: Make) -> None:
     assert store.resource_version == "13"
     store.remove("ns/a")
     assert store.resource_version == "13"
-    store.bookmark(version(11))
+    store.position.advance(version(11))
     assert store.resource_version == "11", "versions are opaque here: no maximum is taken"

@@ -13,7 +13,7 @@ from navarchos.client import Client, ClientConfig, HttpRequest, Resource, Transp
 from navarchos.client.http.pool import PooledTransport
 from navarchos.client.transport import Response
 from navarchos.drain import BUDGETS, PODS
-from navarchos.informers import InformerFactory, SharedInformer
+from navarchos.informers import FactoryOptions, InformerFactory, SharedInformer
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion, format_time
 from navarchos.operator.api.v1alpha1 import (
@@ -255,7 +255,7 @@ class Operator:
 
     def begin(self) -> None:
         """Start with empty caches, like a process that has just become the leader."""
-        self.factory = InformerFactory(self.client, kinds=KINDS)
+        self.factory = InformerFactory(self.client, FactoryOptions(kinds=KINDS))
         self.clients = operator_clients(self)
         pending = self.factory.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
         budgets = self.factory.informer(BUDGETS)

@@ -4,7 +4,7 @@ import pytest
 from tests.unit.runtime.conftest import config_maps
 
 from navarchos.client import Client, ClientConfig, Conflict, NotFound
-from navarchos.informers import SharedInformer
+from navarchos.informers import InformerOptions, SharedInformer
 from navarchos.meta import Object
 from navarchos.runtime import CachedClient, list_all
 from navarchos.testing.apiserver import ApiServer, Fault
@@ -28,7 +28,9 @@ def maps(server: ApiServer) -> Iterator[CachedClient[ConfigMap]]:
     """A client whose cache receives nothing after its first list."""
     server.faults.add(Fault(verb="watch", stall_after=0, times=None))
     with Client(ClientConfig(server.url)) as client:
-        informer = SharedInformer(client.resource(MAPS), streaming=False, idle_timeout=None)
+        informer = SharedInformer(
+            client.resource(MAPS), options=InformerOptions(streaming=False, idle_timeout=None)
+        )
         informer.start()
         assert informer.wait_for_sync(20)
         yield CachedClient(client.resource(MAPS), informer)

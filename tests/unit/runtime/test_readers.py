@@ -7,7 +7,7 @@ import pytest
 from tests.unit.runtime.conftest import config_maps
 
 from navarchos.client import Client, ClientConfig, NotFound, Resource, Selector
-from navarchos.informers import InformerFactory, KindNotCached
+from navarchos.informers import FactoryOptions, InformerFactory, KindNotCached
 from navarchos.meta import Object
 from navarchos.runtime import Manager, ManagerOptions, Reader, ReaderFactory
 from navarchos.testing.apiserver import ApiServer
@@ -39,7 +39,7 @@ def client(server: ApiServer) -> Iterator[Client]:
 
 @pytest.fixture
 def informers(client: Client) -> Iterator[InformerFactory]:
-    factory = InformerFactory(client, freeze=False)
+    factory = InformerFactory(client, FactoryOptions(freeze=False))
     factory.informer(MAPS)
     factory.informer(UNTYPED)
     factory.start()

@@ -5,7 +5,7 @@ import structlog
 from tests.unit.runtime.conftest import THINGS, Thing, make_thing
 
 from navarchos.errors import AlreadyStarted
-from navarchos.informers import SharedInformer, Tombstone
+from navarchos.informers import InformerOptions, SharedInformer, Tombstone
 from navarchos.runtime import (
     LOW_PRIORITY,
     Channel,
@@ -46,7 +46,9 @@ def server(fake_clock: FakeClock) -> FakeSource[Thing]:
 
 @pytest.fixture
 def informer(fake_clock: FakeClock, server: FakeSource[Thing]) -> Iterator[SharedInformer[Thing]]:
-    informer = SharedInformer(server, clock=fake_clock, resync_period=60, rand=lambda: 0.0)
+    informer = SharedInformer(
+        server, options=InformerOptions(resync_period=60, rand=lambda: 0.0), clock=fake_clock
+    )
     yield informer
     informer.stop()
     assert informer.join(10)

@@ -18,7 +18,7 @@ from navarchos.drain import (
     classify,
     pods_on,
 )
-from navarchos.informers import SharedInformer
+from navarchos.informers import InformerOptions, Scope, SharedInformer
 from navarchos.informers.source import informer_rbac
 from navarchos.instrument import Instruments
 from navarchos.operator.api.v1alpha1 import (
@@ -132,10 +132,10 @@ class PodWatches:
     def _make(self, drain: str, node: str) -> SharedInformer[Pod]:
         informer = SharedInformer(
             self._pods,
-            field_selector=pods_on(node),
+            Scope(field_selector=pods_on(node)),
+            InformerOptions(name="drain-pods"),
             clock=self._clock,
             instruments=self._instruments,
-            name="drain-pods",
         )
 
         def changed(*_: object) -> None:

@@ -27,7 +27,7 @@ from navarchos.client import (
     retry_on_conflict,
 )
 from navarchos.client.options import ListOptions, WatchOptions
-from navarchos.informers import SharedInformer
+from navarchos.informers import InformerOptions, SharedInformer
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import COMMON_FAULTS, ApiServer, Fault
 
@@ -195,7 +195,10 @@ def test_an_expired_token_comes_with_a_new_one(
 @pytest.fixture
 def informer(maps: ResourceClient[Any]) -> Iterator[SharedInformer[Any]]:
     found = SharedInformer(
-        maps, streaming=False, idle_timeout=0.5, backoff=Backoff(base=0.02, cap=0.1)
+        maps,
+        options=InformerOptions(
+            streaming=False, idle_timeout=0.5, backoff=Backoff(base=0.02, cap=0.1)
+        ),
     )
     yield found
     found.stop()

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from navarchos.client import ApiError, Conflict, NotFound
-from navarchos.informers import Tombstone
+from navarchos.informers import HandlerOptions, Tombstone
 from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
 from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.kinds import PODS, Node, Pod
@@ -32,16 +32,16 @@ class Scheduler(Reconciler):
         placement = self._placement
         self._feeds = (
             context.nodes.add_handler(
+                options=HandlerOptions(name="scheduler-books"),
                 on_add=lambda node, _initial: placement.set_node(node),
                 on_update=lambda _old, node: placement.set_node(node),
                 on_delete=lambda gone: placement.remove_node(_name_of(gone)),
-                name="scheduler-books",
             ),
             context.pods.add_handler(
+                options=HandlerOptions(name="scheduler-books"),
                 on_add=lambda pod, _initial: placement.set_pod(pod),
                 on_update=self._pod_changed,
                 on_delete=self._pod_gone,
-                name="scheduler-books",
             ),
         )
 

@@ -23,19 +23,19 @@ def test_what_was_frozen_is_thawed_after_the_last_holder() -> None:
     collector, one, two = GcFreezer(), Holder(), Holder()
     collector.freeze(one)
     collector.freeze(two)
-    collector.thaw(one)
+    collector.unfreeze(one)
     assert gc.get_freeze_count() > 0
-    collector.thaw(two)
+    collector.unfreeze(two)
     assert gc.get_freeze_count() == 0
 
 
 def test_whoever_holds_nothing_thaws_nothing() -> None:
     collector, one = GcFreezer(), Holder()
     collector.freeze(one)
-    collector.thaw(Holder())
+    collector.unfreeze(Holder())
     assert gc.get_freeze_count() > 0
-    collector.thaw(one)
-    collector.thaw(one)
+    collector.unfreeze(one)
+    collector.unfreeze(one)
     assert gc.get_freeze_count() == 0
 
 
@@ -43,7 +43,7 @@ def test_what_somebody_else_had_frozen_stays_so() -> None:
     gc.freeze()
     collector, one = GcFreezer(), Holder()
     collector.freeze(one)
-    collector.thaw(one)
+    collector.unfreeze(one)
     assert gc.get_freeze_count() > 0
 
 
@@ -54,5 +54,5 @@ def test_a_holder_is_kept_by_nobody() -> None:
     del one
     gc.collect()
     collector.freeze(two)
-    collector.thaw(two)
+    collector.unfreeze(two)
     assert gc.get_freeze_count() == 0

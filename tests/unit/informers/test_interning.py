@@ -63,7 +63,7 @@ def pod(number: int, **metadata: Any) -> Pod:
 def test_equal_parts_are_one_at_any_depth() -> None:
     sharing, one, other = Interner(Pod), pod(1), pod(2)
     for each in (one, other):
-        sharing.share(each)
+        sharing.intern(each)
     assert other.metadata.namespace is one.metadata.namespace
     assert other.metadata.labels is one.metadata.labels
     assert other.metadata.owner_references is one.metadata.owner_references
@@ -76,26 +76,26 @@ def test_what_is_equal_and_not_the_same_stays_what_it_was() -> None:
     sharing = Interner(Outer)
     objects = [Outer(inner=Inner(number=n), flags=(n,)) for n in (1, True, 1, False, 0)]
     for each in objects:
-        sharing.share(each)
+        sharing.intern(each)
     assert [type(each.inner.number) for each in objects] == [int, bool, int, bool, int]
     assert [type(each.flags[0]) for each in objects] == [int, bool, int, bool, int]
 
 
 def test_a_mapping_that_somebody_has_changed_is_not_handed_on() -> None:
     sharing, spoilt = Interner(Pod), pod(1)
-    sharing.share(spoilt)
+    sharing.intern(spoilt)
     labels: Any = spoilt.metadata.labels
     labels["app"] = "changed"
     for number in (2, 3):
         later = pod(number)
-        sharing.share(later)
+        sharing.intern(later)
         assert later.metadata.labels == {"app": "a-0"}
 
 
 @pytest.mark.parametrize("type_", [dict, Mapping[str, object], int])
 def test_what_is_no_struct_is_left_alone(type_: Any) -> None:
     obj = {"metadata": {"name": "a", "labels": {"app": "a"}}}
-    Interner(type_).share(obj)
+    Interner(type_).intern(obj)
     assert obj == {"metadata": {"name": "a", "labels": {"app": "a"}}}
 
 
@@ -103,7 +103,7 @@ def test_what_is_not_of_its_declared_type_is_left_alone() -> None:
     owners: Any = []
     labels: Any = ["app"]
     obj = Pod(metadata=ObjectMeta(name="a", owner_references=owners, labels=labels))
-    Interner(Pod).share(obj)
+    Interner(Pod).intern(obj)
     assert obj.metadata.owner_references is owners
     assert obj.metadata.labels is labels
 
@@ -115,7 +115,7 @@ def test_parts_that_no_object_has_any_more_are_let_go() -> None:
         for number in range(first, last):
             labels = Labels(app=f"app-{number // 2}")
             ends.append(weakref.ref(labels))
-            sharing.share(Pod(metadata=ObjectMeta(name=f"{number}", labels=labels)))
+            sharing.intern(Pod(metadata=ObjectMeta(name=f"{number}", labels=labels)))
 
     come_and_go(0, 2)
     sharing.end_list()
@@ -125,7 +125,7 @@ def test_parts_that_no_object_has_any_more_are_let_go() -> None:
 
 def test_what_only_one_object_of_a_list_had_is_let_go_at_its_end() -> None:
     sharing, labels = Interner(Pod), Labels(app="only")
-    sharing.share(Pod(metadata=ObjectMeta(name="a", labels=labels)))
+    sharing.intern(Pod(metadata=ObjectMeta(name="a", labels=labels)))
     end = weakref.ref(labels)
     sharing.end_list()
     del labels
@@ -163,7 +163,7 @@ def test_objects_read_the_same_whatever_they_share(objects: list[Outer], ends: s
     for number, each in enumerate(objects):
         if number in ends:
             sharing.end_list()
-        sharing.share(each)
+        sharing.intern(each)
     assert [msgspec.json.encode(each) for each in objects] == before
 
 
