@@ -20,8 +20,7 @@ from tests.informers import make_informer
 from navarchos.backoff import Backoff
 from navarchos.client import Client, ClientConfig, Resource
 from navarchos.informers import InformerOptions, Scope, SharedInformer
-from navarchos.informers.reflector import REFLECTOR_BACKOFF
-from navarchos.informers.scope import IDLE_TIMEOUT
+from navarchos.informers.options import IDLE_TIMEOUT, REFLECTOR_BACKOFF
 from navarchos.instrument import Instruments
 from navarchos.meta import Object
 from navarchos.stopping import StopToken
