@@ -61,10 +61,11 @@ class _ActionResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 @output_option
 @cluster_options
 def pause(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
-    """Pause a rollout: no further node starts and no further pod is evicted.
+    """Pause a rollout.
 
-    Nodes in flight stay cordoned. Pods that were evicted before continue to terminate.
-    Exits with 1 if the rollout is Completed.
+    No further node starts and no further pod is evicted. Nodes in flight stay cordoned.
+    Pods that were evicted before continue to terminate. Exits with 1 if the rollout is
+    Completed.
     """
     with cluster.connect() as client:
         rollout = client.resource(NODE_ROLLOUTS).get(name)
@@ -88,7 +89,7 @@ def pause(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
 @output_option
 @cluster_options
 def resume(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
-    """Resume a rollout that is paused, or that has halted.
+    """Resume a paused or halted rollout.
 
     If the rollout has halted, its failed attempts no longer count, and its failed nodes
     are tried again. Exits with 1 if the rollout is Completed.
@@ -145,10 +146,11 @@ def _refuse_completed(rollout: NodeRollout) -> None:
 @output_option
 @cluster_options
 def abort(*, name: str, timeout: float, as_json: bool, cluster: TargetCluster) -> None:
-    """Delete a rollout, and wait until the nodes that are not drained are uncordoned.
+    """Delete a rollout and release its nodes.
 
-    Drained nodes stay cordoned and labelled. Exits with 1 if the nodes in flight are not
-    released within --timeout.
+    Waits until the nodes in flight that are not drained are uncordoned. Drained nodes
+    stay cordoned and labelled. Exits with 1 if the nodes in flight are not released
+    within --timeout.
     """
     with cluster.connect() as client:
         rollout = client.resource(NODE_ROLLOUTS).get(name)
@@ -265,11 +267,12 @@ class _DrainFlags(msgspec.Struct, frozen=True, kw_only=True):
 @output_option
 @cluster_options
 def drain(*, node: str, as_json: bool, cluster: TargetCluster, **flags: Any) -> int:
-    """Cordon and drain NODE: create a NodeDrain, wait until it has ended, and report.
+    """Cordon and drain NODE.
 
-    Exits with 0 if the node is drained, with 1 if the drain failed. Ctrl-C ends only the
-    command: the NodeDrain stays in the cluster and continues. To end the drain and
-    uncordon the node, delete the NodeDrain.
+    Creates a NodeDrain, waits until it has ended, and reports. Exits with 0 if the node
+    is drained, with 1 if the drain failed. Ctrl-C ends only the command: the NodeDrain
+    stays in the cluster and continues. To end the drain and uncordon the node, delete
+    the NodeDrain.
     """
     with cluster.connect() as client:
         uid = client.resource(NODES).get(node).metadata.uid

@@ -38,11 +38,12 @@ class _PlanResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 def plan(
     *, name: str | None, filenames: tuple[Path, ...], as_json: bool, cluster: TargetCluster
 ) -> int:
-    """Predict what a rollout will do: of a manifest file, or the existing rollout NAME.
+    """Predict the course of a rollout.
 
-    Shows the nodes in order, how many of their pods are evicted, and everything that
-    would block or delay the rollout. Nothing is written: the server validates files in a
-    dry run. Exits with 1 if something would block.
+    The rollout is in a manifest file, or it exists and has the name NAME. The command
+    shows the nodes in order, how many of their pods are evicted, and everything that
+    would block or delay the rollout. Nothing is written: the server validates files in
+    a dry run. Exits with 1 if something would block.
     """
     if (name is None) == (not filenames):
         raise click.UsageError("give either the NAME of a rollout or -f FILE")

@@ -33,7 +33,7 @@ _CLEAR: Final = "\033[H\033[J"
 @output_option
 @cluster_options
 def status(*, name: str, watch: bool, as_json: bool, cluster: TargetCluster) -> int:
-    """Show phase, progress, nodes in flight, blocked pods and next actions.
+    """Show progress, blocked pods and next actions.
 
     With NAME it shows that rollout, otherwise all rollouts and the drains that belong to
     no rollout. With NAME and --watch it ends with the rollout: it exits with 0 if the
