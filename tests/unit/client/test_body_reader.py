@@ -1,4 +1,4 @@
-"""Bodies that come in chunks, and in pieces that are none."""
+"""Chunked bodies, in chunks and in other pieces."""
 
 import gzip
 import socket
@@ -91,7 +91,7 @@ def test_a_connection_is_used_again_after_a_chunked_body(serve: Make, connect: M
         b"0\r\n" + b"Trailer: without end" * 4_000,
     ],
 )
-def test_what_is_no_chunked_body_is_no_answer(
+def test_a_body_without_valid_chunks_breaks_the_connection(
     open_answer: Callable[..., PooledResponse], body: bytes
 ) -> None:
     with pytest.raises(ConnectFailed):
@@ -100,7 +100,7 @@ def test_what_is_no_chunked_body_is_no_answer(
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("body", [b"", b"5", b"5\r\nab", b"5\r\nabcde", b"5\r\nabcde\r\n0\r\n"])
-def test_a_chunked_body_that_ends_early_is_no_answer(
+def test_a_chunked_body_that_ends_early_breaks_the_connection(
     open_answer: Callable[..., PooledResponse], tls: bool, body: bytes
 ) -> None:
     with pytest.raises(ConnectFailed):
@@ -124,7 +124,7 @@ def test_a_chunk_that_trickles_cannot_outlast_the_deadline(serve: Make, connect:
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("batch", [False, True])
-def test_what_has_come_is_handed_out_though_nothing_follows(
+def test_bytes_that_arrived_are_returned_without_waiting_for_more(
     open_answer: Callable[..., PooledResponse], tls: bool, batch: bool
 ) -> None:
     answer = open_answer(HEAD, coded([b"first", b"second"]), tls=tls)
@@ -138,7 +138,7 @@ def test_what_has_come_is_handed_out_though_nothing_follows(
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("length", [3, 5_000, 100_000])
-def test_a_chunk_is_handed_out_whole_however_it_was_cut(
+def test_a_chunk_is_returned_whole_however_it_was_split(
     open_answer: Callable[..., PooledResponse], tls: bool, length: int
 ) -> None:
     """A server cuts a change into what fills its buffer, the rest, and the line end."""
@@ -182,7 +182,7 @@ def test_a_connection_is_used_again_after_a_stream_that_ended(serve: Make) -> No
 
 
 @pytest.mark.parametrize("tls", [False, True])
-def test_a_list_that_is_gathered_is_what_was_sent(
+def test_a_list_that_is_read_in_batches_is_complete(
     open_answer: Callable[..., PooledResponse], tls: bool
 ) -> None:
     chunks = [b"%07d" % number * 1_500 for number in range(300)]
@@ -194,7 +194,9 @@ def test_a_list_that_is_gathered_is_what_was_sent(
 
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
-def test_stop_frees_who_gathers(open_answer: Callable[..., PooledResponse], tls: bool) -> None:
+def test_stop_unblocks_a_batched_read(
+    open_answer: Callable[..., PooledResponse], tls: bool
+) -> None:
     stop = StopToken()
     answer = open_answer(HEAD, coded([b"first"]), tls=tls, stop=stop)
     assert answer.read_some(PATIENCE, batch=True) == b"first"
@@ -206,7 +208,7 @@ def test_stop_frees_who_gathers(open_answer: Callable[..., PooledResponse], tls:
     answer.close()
 
 
-def test_a_body_that_came_with_its_head_can_be_read_in_small_pieces() -> None:
+def test_a_body_that_came_with_its_head_is_read_in_small_pieces() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         theirs.sendall(HEAD + coded([b"abcdefghij" * 50]) + b"0\r\n\r\n")
@@ -218,7 +220,7 @@ def test_a_body_that_came_with_its_head_can_be_read_in_small_pieces() -> None:
     assert response.isclosed()
 
 
-def test_nothing_is_taken_from_behind_the_end() -> None:
+def test_bytes_after_the_end_of_the_body_are_not_read() -> None:
     decoder, data = ChunkDecoder(), bytearray(b"3\r\nabc\r\n0\r\n\r\n3\r\nxyz\r\n")
     assert decoder.feed(data, len(data)) == b"abc"
     assert decoder.ended

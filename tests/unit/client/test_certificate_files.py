@@ -119,7 +119,7 @@ def server() -> Server:
     return Server()
 
 
-def test_a_watch_goes_on_with_the_new_certificate_and_neither_loses_nor_lists(
+def test_a_watch_continues_with_the_new_certificate(
     folder: Folder, server: Server, serve: Make, connect: Make
 ) -> None:
     url = serve(server, tls=folder.context()).url
@@ -175,7 +175,7 @@ def test_requests_show_a_new_certificate_within_a_minute(
     assert running.connections == 2
 
 
-def test_a_watch_that_is_current_is_left_alone(
+def test_a_watch_with_the_current_certificate_is_not_ended(
     folder: Folder, server: Server, serve: Make, connect: Make, fake_clock: FakeClock
 ) -> None:
     url = serve(server, tls=folder.context()).url
@@ -194,7 +194,7 @@ def test_a_watch_that_is_current_is_left_alone(
 # The files
 
 
-def test_a_new_authority_is_a_change_and_the_same_content_is_none(
+def test_a_new_authority_is_a_change_and_equal_content_is_not(
     folder: Folder, tmp_path: Path, fake_clock: FakeClock
 ) -> None:
     files = folder.watched(fake_clock)

@@ -124,7 +124,7 @@ QUICK = ConflictPolicy(5, Backoff(1e-6, factor=1.0))
 
 
 @pytest.mark.rule("CL-09")
-def test_a_conflict_is_tried_again_until_it_is_none() -> None:
+def test_a_conflict_is_retried_until_the_write_succeeds() -> None:
     assert retry_on_conflict(Failing(4, conflict()), policy=QUICK) == 5
 
 
@@ -141,7 +141,7 @@ def test_the_last_conflict_is_raised_when_the_tries_are_used_up() -> None:
     ("error", "expected"),
     [(conflict("AlreadyExists"), AlreadyExists), (conflict("NotFound", 404), NotFound)],
 )
-def test_nothing_but_a_conflict_is_tried_again(error: Exception, expected: type[Exception]) -> None:
+def test_only_a_conflict_is_retried(error: Exception, expected: type[Exception]) -> None:
     work = Failing(1, error)
     with pytest.raises(expected):
         retry_on_conflict(work, policy=QUICK)
@@ -149,7 +149,7 @@ def test_nothing_but_a_conflict_is_tried_again(error: Exception, expected: type[
 
 
 @pytest.mark.rule("CL-09")
-def test_the_two_policies_are_upstreams() -> None:
+def test_the_two_policies_are_those_of_client_go() -> None:
     few, many = FEW_WRITERS, MANY_WRITERS
     assert (few.tries, few.backoff.base, few.backoff.factor, few.backoff.jitter) == (
         5,
@@ -181,7 +181,7 @@ def test_the_waits_grow_as_the_policy_says(fake_clock: FakeClock) -> None:
     assert results == [5]
 
 
-def test_a_stop_ends_the_repetition() -> None:
+def test_a_stop_ends_the_retries() -> None:
     stop = StopToken()
     stop.stop("over")
     work = Failing(9, conflict())
@@ -194,7 +194,7 @@ def thing(name: str, namespace: str = "", uid: str = "u") -> Object:
     return Object(metadata=ObjectMeta(name=name, namespace=namespace, uid=uid))
 
 
-def test_a_reference_holds_what_the_garbage_collector_needs() -> None:
+def test_a_reference_has_the_fields_that_the_garbage_collector_needs() -> None:
     assert owner_reference(thing("a", "web"), SETS) == OwnerReference(
         api_version="apps/v1",
         kind="ReplicaSet",
@@ -222,7 +222,7 @@ def test_one_controller_at_most() -> None:
 
 
 @pytest.mark.rule("CL-04")
-def test_the_same_owner_in_another_version_is_replaced_and_not_doubled() -> None:
+def test_the_same_owner_in_another_version_is_replaced() -> None:
     mine = thing("pod", "web").metadata
     old = OwnerReference(
         api_version="apps/v1beta1", kind="ReplicaSet", name="a", uid="old", controller=True
@@ -234,7 +234,7 @@ def test_the_same_owner_in_another_version_is_replaced_and_not_doubled() -> None
 
 @pytest.mark.rule("CL-04")
 @pytest.mark.parametrize("block", [True, False])
-def test_a_controller_holds_up_its_deletion_unless_told_otherwise(block: bool) -> None:
+def test_a_dependent_blocks_the_deletion_of_its_controller_by_default(block: bool) -> None:
     mine, owner = thing("pod", "web").metadata, thing("a", "web")
     (found,) = controlled_by(mine, (), owner, SETS, block_owner_deletion=block)
     assert (found.controller, found.block_owner_deletion) == (True, block)
@@ -303,7 +303,7 @@ def test_a_reference_is_removed_and_the_others_stay() -> None:
 
 
 @pytest.mark.rule("CL-06")
-def test_removing_a_reference_that_is_not_there_is_an_error() -> None:
+def test_removing_a_missing_reference_is_an_error() -> None:
     mine = thing("pod", "web").metadata
     plain = owned_by(mine, (), thing("a", "web"), SETS)
     with pytest.raises(NotOwned) as caught:

@@ -143,7 +143,7 @@ def test_an_exec_plugin_gives_the_token_and_renewal_runs_it_again(home: Path) ->
     assert header(config) == "Bearer from-plugin-2"
 
 
-def test_an_exec_plugin_that_gives_nothing_is_an_error_that_names_it(home: Path) -> None:
+def test_an_exec_plugin_without_output_is_an_error_that_names_it(home: Path) -> None:
     plugin = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "command": "/nonexistent/plugin",
@@ -184,7 +184,7 @@ def test_the_environments_proxy_is_used_unless_the_host_is_exempt(home: Path) ->
     assert load_config(kubeconfig=path, environ=outside).proxy == "http://proxy.test:3128"
 
 
-def test_nothing_to_talk_to_is_one_line_that_says_what_to_do(home: Path) -> None:
+def test_a_missing_configuration_is_one_line_that_says_what_to_do(home: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_config(environ={})
     assert "\n" not in str(caught.value)
@@ -218,7 +218,7 @@ def test_a_file_that_is_missing_is_named(home: Path) -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"KUBERNETES_SERVICE_PORT": ""}], ids=["none", "empty"])
-def test_a_pod_that_is_not_told_the_servers_port_is_told_so(
+def test_a_pod_without_the_servers_port_gets_an_error(
     service_account: Path, environ: dict[str, str]
 ) -> None:
     environ = environ | {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -226,7 +226,7 @@ def test_a_pod_that_is_not_told_the_servers_port_is_told_so(
         load_config(environ=environ, service_account=service_account)
 
 
-def test_a_pod_in_a_network_of_version_6_has_its_servers_address_in_brackets(
+def test_an_ipv6_address_of_the_server_is_written_in_brackets(
     service_account: Path,
 ) -> None:
     environ = IN_CLUSTER | {"KUBERNETES_SERVICE_HOST": "fd00::1"}
@@ -262,14 +262,14 @@ def test_an_unusable_service_account_is_named(tmp_path: Path) -> None:
         ({"host": "http://a", "qps": 1.0, "burst": 0}, "burst"),
     ],
 )
-def test_settings_that_cannot_work_are_refused(settings: dict[str, object], name: str) -> None:
+def test_invalid_settings_are_refused(settings: dict[str, object], name: str) -> None:
     with pytest.raises(ConfigError) as caught:
         ClientConfig(**settings)  # type: ignore[arg-type]  # wrong on purpose
     assert caught.value.name == name
     assert "secret" not in str(caught.value)
 
 
-def test_secrets_never_show(home: Path) -> None:
+def test_secrets_never_appear(home: Path) -> None:
     path = kubeconfig(home / "k", user={"token": "s3cret"}, **{"proxy-url": "http://u:s3cret@p"})
     config = load_config(kubeconfig=path, environ={})
     assert header(config) == "Bearer s3cret"

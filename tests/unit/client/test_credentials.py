@@ -23,7 +23,7 @@ Make = Callable[..., Any]
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 
-# Prints the answer in a file, with what it was told and given added to another one.
+# Prints the content of a file; appends its arguments and environment to another file.
 PROGRAM = """
 import json, os, pathlib, sys
 answer, seen = map(pathlib.Path, sys.argv[1:3])
@@ -98,7 +98,7 @@ def test_a_token_file_that_cannot_be_read_leaves_the_last_token(
 
 
 @pytest.mark.parametrize("version", [V1, V1BETA1])
-def test_a_plugin_is_told_its_version_and_has_no_terminal(tmp_path: Path, version: str) -> None:
+def test_a_plugin_gets_its_version_and_has_no_terminal(tmp_path: Path, version: str) -> None:
     plugin = Plugin(tmp_path, version)
     plugin.gives(token="t")
     found = ExecPlugin(plugin.settings(env={"EXTRA": "more"}, cluster={"server": "https://c"}))
@@ -108,7 +108,7 @@ def test_a_plugin_is_told_its_version_and_has_no_terminal(tmp_path: Path, versio
     assert plugin.runs == [{"info": info, "extra": "more", "input": ""}]
 
 
-def test_a_plugin_never_reads_what_the_process_is_given(plugin: Plugin) -> None:
+def test_a_plugin_cannot_read_the_input_of_the_process(plugin: Plugin) -> None:
     plugin.gives(token="t")
     program = """
 import sys
@@ -177,7 +177,7 @@ def test_a_plugin_may_give_a_certificate_and_another_one_later(plugin: Plugin) -
         ),
     ],
 )
-def test_output_that_is_no_credential_is_one_line_without_secrets(
+def test_invalid_plugin_output_is_one_line_without_secrets(
     plugin: Plugin, text: str, why: str
 ) -> None:
     plugin.prints(text)
@@ -189,7 +189,7 @@ def test_output_that_is_no_credential_is_one_line_without_secrets(
     assert (caught.value.hint, caught.value.sent) == ("get it from the shop", False)
 
 
-def test_a_plugin_that_fails_is_quoted() -> None:
+def test_the_error_of_a_failed_plugin_is_quoted() -> None:
     program = "import sys; sys.exit('log in\\nfirst')"
     with pytest.raises(CredentialsFailed, match="failed with exit status 1: log in first"):
         ExecPlugin(PluginSettings(sys.executable, V1, args=["-c", program]))
@@ -285,7 +285,7 @@ def test_a_plugin_with_a_folder_is_beside_its_kubeconfig(tmp_path: Path, plugin:
         ({"apiVersion": "v7"}, "exec.apiVersion"),
     ],
 )
-def test_a_plugin_that_cannot_work_is_refused(
+def test_a_plugin_with_invalid_settings_is_refused(
     tmp_path: Path, change: dict[str, str], name: str
 ) -> None:
     given = {"apiVersion": V1, "command": "p", **change}

@@ -7,7 +7,7 @@ from navarchos.errors import Stopped
 
 
 class Line:
-    """A transport that somebody gave to a client."""
+    """A transport that the user of a client provided."""
 
     def __init__(self) -> None:
         self.is_closed = False
@@ -32,7 +32,7 @@ def line() -> Line:
 
 @pytest.fixture
 def client(line: Line) -> Client:
-    config = ClientConfig("http://server", user_agent="somebody", qps=1.0, burst=1)
+    config = ClientConfig("http://server", user_agent="user-transport", qps=1.0, burst=1)
     return Client(config, transport=line)
 
 
@@ -40,10 +40,10 @@ def test_a_transport_that_was_given_carries_the_requests_of_both(
     client: Client, line: Line
 ) -> None:
     client.dedicated().raw("GET", "/a")
-    assert [request.headers["User-Agent"] for request in line.requests] == ["somebody"]
+    assert [request.headers["User-Agent"] for request in line.requests] == ["user-transport"]
 
 
-def test_neither_limit_nor_gate_holds_it_up(client: Client, line: Line) -> None:
+def test_neither_limit_nor_fence_delays_a_dedicated_client(client: Client, line: Line) -> None:
     beside = client.fenced(shut).dedicated()
     assert (beside.config.qps, beside.config.burst) == (None, None)
     for _ in range(5):

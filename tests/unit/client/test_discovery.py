@@ -114,9 +114,7 @@ def test_a_kind_that_is_served_is_asked_for_once_in_a_while(
     assert server.asked == asked * 2
 
 
-def test_who_waits_for_a_kind_asks_for_its_group_alone(
-    connect: Make, fake_clock: FakeClock
-) -> None:
+def test_waiting_for_a_kind_requests_its_group_only(connect: Make, fake_clock: FakeClock) -> None:
     server = Server("aggregated")
     client = connect(server, clock=fake_clock)
     for _ in range(3):
@@ -124,7 +122,7 @@ def test_who_waits_for_a_kind_asks_for_its_group_alone(
     assert server.asked == ["/apis", *["/apis/example.com/v1"] * 3]
 
 
-def test_one_answer_tells_of_all_groups(connect: Make) -> None:
+def test_one_response_describes_all_groups(connect: Make) -> None:
     server = Server("aggregated")
     server.groups["/apis/example.com/v1"] = [{"name": "things", "kind": "Thing"}]
     server.groups["/apis/example.org/v1"] = [{"name": "others", "kind": "Other"}]
@@ -134,7 +132,7 @@ def test_one_answer_tells_of_all_groups(connect: Make) -> None:
     assert server.asked == ["/apis"]
 
 
-def test_an_api_that_could_not_be_reached_is_asked_itself(connect: Make) -> None:
+def test_an_unreachable_aggregated_api_is_requested_directly(connect: Make) -> None:
     server = Server("aggregated")
     server.groups["/apis/example.com/v1"] = [{"name": "things", "kind": "Thing"}]
     server.stale = {"/apis/example.com/v1"}
@@ -156,7 +154,7 @@ def test_a_group_that_is_gone_is_dropped(connect: Make, fake_clock: FakeClock, a
     assert not client.has_kind(PODS)
 
 
-def test_an_answer_that_is_no_discovery_document_says_so(connect: Make) -> None:
+def test_an_invalid_discovery_document_is_a_decode_error(connect: Make) -> None:
     client = connect(lambda _: BufferedResponse(200, {}, b"<html>"))
     with pytest.raises(DecodeError):
         client.server_version()

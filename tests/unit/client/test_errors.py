@@ -64,7 +64,7 @@ def test_reason_then_status_decide_which_error_it_is(
 
 
 @pytest.mark.parametrize("code", [400, 401, 403, 404, 405, 409, 410, 422, 429, 500, 503])
-def test_an_answer_without_a_status_is_known_by_its_number_and_cut_to_a_line(code: int) -> None:
+def test_a_response_without_a_status_is_classified_by_its_code_and_cut_to_a_line(code: int) -> None:
     page = b"<html>\n  <body>" + b"secret " * 1000 + b"</body></html>"
     found = error_from_response(code, {}, page)
     assert found.status == code
@@ -73,7 +73,7 @@ def test_an_answer_without_a_status_is_known_by_its_number_and_cut_to_a_line(cod
     assert "\n" not in found.message
 
 
-def test_details_and_causes_are_facts() -> None:
+def test_details_and_causes_are_attributes() -> None:
     found = error(
         422,
         reason="Invalid",
@@ -141,7 +141,7 @@ def test_a_resource_version_from_the_future_is_recognised(status: dict[str, Any]
 
 
 @pytest.mark.rule("RF-07")
-def test_other_timeouts_are_not_taken_for_a_resource_version_from_the_future() -> None:
+def test_other_timeouts_are_not_a_resource_version_from_the_future() -> None:
     assert not is_resource_version_too_large(error(504, reason="Timeout", message="busy"))
     assert not is_resource_version_too_large(ValueError("Too large resource version"))
     assert not is_resource_version_too_large(error(400, message="Too large resource version: 9"))

@@ -1,4 +1,4 @@
-"""Retries, limits, deadlines, credentials, metrics: what every request gets."""
+"""The executor of requests: retries, limits, deadlines, credentials, metrics."""
 
 import threading
 from collections.abc import Callable
@@ -71,7 +71,7 @@ def in_thread(clock: FakeClock, call: Callable[[], object]) -> Callable[[], obje
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_read_comes_back_when_the_server_says_so(
+def test_a_read_is_repeated_when_the_server_says_so(
     connect: Make, fake_clock: FakeClock, status: int
 ) -> None:
     script = Script(busy(3, status))
@@ -165,7 +165,7 @@ def test_a_server_that_cannot_be_reached_is_reported_at_once(
     assert len(script.requests) == 1
 
 
-def test_a_watch_that_breaks_before_it_is_open_is_for_its_caller_to_repeat(
+def test_a_watch_that_breaks_before_it_is_open_is_not_repeated(
     connect: Make, fake_clock: FakeClock
 ) -> None:
     script = Script(ConnectFailed("reset", sent=True))
@@ -199,7 +199,7 @@ def test_stop_ends_the_wait_for_another_try(connect: Make, fake_clock: FakeClock
     assert isinstance(collect(), Stopped)
 
 
-def test_the_token_is_asked_for_every_request(connect: Make) -> None:
+def test_the_token_is_read_for_every_request(connect: Make) -> None:
     tokens = iter(["Bearer one", "Bearer two", ""])
     script = Script()
     client = connect(script, authorization=lambda: next(tokens))
@@ -238,7 +238,7 @@ def test_a_renewal_that_outlasts_the_deadline_ends_the_call(
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_requests_that_were_refused_at_once_renew_once(connect: Make, fails: bool) -> None:
-    """All are refused with the first token; nobody renews it again once it is replaced."""
+    """All are refused with the first token; after its replacement it is not renewed again."""
     together = threading.Barrier(4)
     tokens, renewed = ["old"], []
 
@@ -287,7 +287,7 @@ def test_requests_beyond_the_burst_wait_for_their_turn(
     assert collect() == 200
 
 
-def test_a_place_beyond_the_deadline_is_not_taken(connect: Make, fake_clock: FakeClock) -> None:
+def test_a_wait_beyond_the_deadline_reserves_nothing(connect: Make, fake_clock: FakeClock) -> None:
     script = Script()
     client = connect(script, clock=fake_clock, qps=0.1, burst=1)
     client.raw("GET", "/1")
@@ -346,7 +346,7 @@ def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
 
 
 @pytest.mark.rule("CL-17")
-def test_a_server_with_ever_new_warnings_does_not_fill_the_memory(connect: Make) -> None:
+def test_the_number_of_remembered_warnings_is_limited(connect: Make) -> None:
     answers = [BufferedResponse(200, {"warning": f'299 - "{n}"'}, b"{}") for n in range(1_002)]
     client = connect(Script(*answers))
     with capture_logs() as logs:
@@ -377,7 +377,7 @@ def test_every_try_is_counted_without_names_of_objects(connect: Make) -> None:
     assert sample("navarchos_client_request_duration_seconds_count", labels) == 1
 
 
-def test_every_request_says_who_asks_and_for_what(connect: Make) -> None:
+def test_every_request_has_a_user_agent_and_an_accept_header(connect: Make) -> None:
     script = Script()
     connect(script, user_agent="me/1").raw("GET", "/x")
     headers = script.requests[0].headers

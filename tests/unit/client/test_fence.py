@@ -31,7 +31,7 @@ def echo(peer: Any) -> None:
         peer.answer(f"{request.method} {request.body.decode()}".encode())
 
 
-def test_writes_pass_an_open_gate_and_reads_any(serve: Make, connect: Make) -> None:
+def test_writes_pass_an_open_fence_and_reads_pass_any_fence(serve: Make, connect: Make) -> None:
     fence = Fence(opens=100)
     client: Client = connect(serve(echo).url).fenced(fence)
     assert client.raw("POST", "/a", body=b"x").body == b"POST x"
@@ -43,7 +43,7 @@ def test_writes_pass_an_open_gate_and_reads_any(serve: Make, connect: Make) -> N
         shut.raw("DELETE", "/a")
 
 
-def test_the_client_itself_has_no_gate(serve: Make, connect: Make) -> None:
+def test_the_original_client_has_no_fence(serve: Make, connect: Make) -> None:
     client: Client = connect(serve(echo).url)
     client.fenced(Fence(opens=0))
     assert client.raw("POST", "/a", body=b"x").body == b"POST x"
@@ -51,7 +51,7 @@ def test_the_client_itself_has_no_gate(serve: Make, connect: Make) -> None:
 
 @pytest.mark.rule("RT-20")
 @pytest.mark.parametrize("opens", [1, 2])
-def test_a_gate_that_shuts_after_the_decision_still_holds_the_bytes_back(
+def test_a_fence_that_closes_late_still_prevents_the_write(
     serve: Make, connect: Make, opens: int
 ) -> None:
     """Shut while connecting, or between head and body: the server never gets a request."""
@@ -62,7 +62,7 @@ def test_a_gate_that_shuts_after_the_decision_still_holds_the_bytes_back(
             request = peer.receive()
         except (OSError, ValueError):
             return
-        # A body that is shorter than was promised is no request.
+        # A body that is shorter than its announced length is not a request.
         promised = int(request.headers["content-length"]) if request else 0
         if request and len(request.body) == promised:
             seen.append(request)
@@ -76,7 +76,7 @@ def test_a_gate_that_shuts_after_the_decision_still_holds_the_bytes_back(
     assert [request.body for request in seen] == [b"y"]  # type: ignore[attr-defined]  # as received
 
 
-def test_a_write_waits_no_longer_than_the_gate_allows(connect: Make) -> None:
+def test_a_write_waits_no_longer_than_the_fence_allows(connect: Make) -> None:
     timeouts = []
 
     def answer(request: HttpRequest) -> BufferedResponse:
@@ -93,10 +93,10 @@ def test_a_write_waits_no_longer_than_the_gate_allows(connect: Make) -> None:
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_what_got_no_answer_is_dropped_and_not_delivered_late(
+def test_a_write_without_a_response_is_dropped_and_not_delivered_late(
     serve: Make, connect: Make, fenced: bool
 ) -> None:
-    """A reset empties the kernel's buffer; an ordinary end would deliver what is in it."""
+    """A reset empties the buffer of the kernel; a normal end would deliver its content."""
     ends: list[str] = []
 
     def silent(peer: Any) -> None:
@@ -116,7 +116,7 @@ def test_what_got_no_answer_is_dropped_and_not_delivered_late(
     assert ends == ["reset" if fenced else "closed"]
 
 
-def test_an_idle_connection_is_closed_as_ever(serve: Make, connect: Make) -> None:
+def test_an_idle_connection_is_closed_normally(serve: Make, connect: Make) -> None:
     ends: list[bytes] = []
 
     def answer_then_wait(peer: Any) -> None:

@@ -1,4 +1,4 @@
-"""Acting as somebody else."""
+"""Impersonation: requests act as another user."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -48,13 +48,11 @@ def sent(serve: Make, connect: Make, **headers: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_every_group_and_extra_value_is_a_header_field_of_its_own(
-    serve: Make, connect: Make
-) -> None:
+def test_every_group_and_extra_value_is_a_separate_header_field(serve: Make, connect: Make) -> None:
     assert sent(serve, connect) == [(name, value.lower()) for name, value in LINES]
 
 
-def test_a_call_that_names_a_user_says_all_of_it(serve: Make, connect: Make) -> None:
+def test_a_call_with_a_user_replaces_the_whole_impersonation(serve: Make, connect: Make) -> None:
     assert sent(serve, connect, **{"impersonate-USER": "eve"}) == [("impersonate-user", "eve")]
 
 
@@ -68,7 +66,7 @@ def test_a_call_that_names_a_user_says_all_of_it(serve: Make, connect: Make) -> 
         {"user": "a", "extra": {"k": ["a\n"]}},
     ],
 )
-def test_what_no_header_can_hold_is_refused(wrong: dict[str, Any]) -> None:
+def test_values_that_do_not_fit_a_header_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ConfigError):
         Impersonation(**wrong)
 
@@ -106,7 +104,7 @@ def test_a_kubeconfig_says_whom_to_act_for(full: Path) -> None:
     assert found == Impersonation("eve", uid="7", groups=["g", "h"], extra={"k": ["1", "2"]})
 
 
-def test_the_caller_decides_before_the_kubeconfig(full: Path) -> None:
+def test_an_argument_has_precedence_over_the_kubeconfig(full: Path) -> None:
     with Client.from_config(kubeconfig=full, impersonate=BUILDER) as client:
         assert client.config.impersonate == BUILDER
     with Client.from_config(kubeconfig=full) as client:
@@ -127,7 +125,7 @@ def test_the_caller_decides_before_the_kubeconfig(full: Path) -> None:
         {"as": "eve", "as-something-new": "x"},
     ],
 )
-def test_impersonation_that_cannot_be_followed_is_refused_and_not_left_out(
+def test_unsupported_impersonation_is_refused_and_not_ignored(
     tmp_path: Path, user: dict[str, object]
 ) -> None:
     with pytest.raises(ConfigError):

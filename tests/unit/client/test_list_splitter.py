@@ -52,19 +52,19 @@ def parts_of(data: bytes, lengths: list[int]) -> Iterator[bytes]:
 
 
 def items_in_pieces(parts: Iterator[bytes]) -> tuple[list[Any], Any]:
-    """Return the items that were cut off in a stream, and what was left of the list."""
-    cutter, items = ListSplitter(SMALL), []
+    """Return the items that were split off in a stream, and the remaining list."""
+    splitter, items = ListSplitter(SMALL), []
     for part in parts:
-        cutter.feed(part)
-        while (guess := cutter.next_guess()) is not None:
+        splitter.feed(part)
+        while (guess := splitter.next_guess()) is not None:
             try:
                 found = json.loads(bytes(guess))
             except ValueError:
-                cutter.confirm(right=False)
+                splitter.confirm(right=False)
             else:
                 items += found
-                cutter.confirm(right=True)
-    return items, json.loads(cutter.remainder())
+                splitter.confirm(right=True)
+    return items, json.loads(splitter.remainder())
 
 
 @given(head=ENDS, items=ITEMS, tail=ENDS, lengths=st.lists(st.integers(1, 60), max_size=40))
@@ -77,23 +77,23 @@ def test_a_list_in_pieces_is_the_list(
     assert {**left, "items": items} == json.loads(whole)
 
 
-def test_items_are_taken_off_as_soon_as_they_are_much() -> None:
-    cutter = ListSplitter(SMALL)
-    cutter.feed(b'{"kind":"XList","items":[{"a":1},{"a":2}')
-    assert cutter.next_guess() == b'[{"a":1}]'
-    cutter.confirm(right=True)
-    assert cutter.next_guess() is None
-    assert cutter.remainder() == b'{"kind":"XList","items":[{"a":2}'
+def test_items_are_split_off_at_the_minimum_size() -> None:
+    splitter = ListSplitter(SMALL)
+    splitter.feed(b'{"kind":"XList","items":[{"a":1},{"a":2}')
+    assert bytes(splitter.next_guess() or b"") == b'[{"a":1}]'
+    splitter.confirm(right=True)
+    assert splitter.next_guess() is None
+    assert splitter.remainder() == b'{"kind":"XList","items":[{"a":2}'
 
 
-def test_a_cut_within_an_item_is_followed_by_one_before_it() -> None:
-    cutter = ListSplitter(SMALL)
-    cutter.feed(b'{"items":[{"a":1},{"a":2},{"a":[{"a":3},{"a":4')
-    assert cutter.next_guess() == b'[{"a":1},{"a":2},{"a":[{"a":3}]'
-    cutter.confirm(right=False)
-    assert cutter.next_guess() == b'[{"a":1},{"a":2}]'
-    cutter.confirm(right=True)
-    assert cutter.remainder() == b'{"items":[{"a":[{"a":3},{"a":4'
+def test_a_wrong_guess_is_followed_by_an_earlier_one() -> None:
+    splitter = ListSplitter(SMALL)
+    splitter.feed(b'{"items":[{"a":1},{"a":2},{"a":[{"a":3},{"a":4')
+    assert bytes(splitter.next_guess() or b"") == b'[{"a":1},{"a":2},{"a":[{"a":3}]'
+    splitter.confirm(right=False)
+    assert bytes(splitter.next_guess() or b"") == b'[{"a":1},{"a":2}]'
+    splitter.confirm(right=True)
+    assert splitter.remainder() == b'{"items":[{"a":[{"a":3},{"a":4'
 
 
 @pytest.mark.parametrize(
@@ -107,25 +107,25 @@ def test_a_cut_within_an_item_is_followed_by_one_before_it() -> None:
     ],
     ids=["blanks", "table", "numbers", "empty", "no JSON"],
 )
-def test_what_is_not_written_as_servers_write_lists_is_left_whole(data: bytes) -> None:
-    cutter = ListSplitter(SMALL)
+def test_a_list_in_another_form_is_not_split(data: bytes) -> None:
+    splitter = ListSplitter(SMALL)
     for part in parts_of(data, [30, 10, 10]):
-        cutter.feed(part)
-        assert cutter.next_guess() is None
-    assert cutter.remainder() == data
+        splitter.feed(part)
+        assert splitter.next_guess() is None
+    assert splitter.remainder() == data
 
 
-def test_a_list_that_cannot_be_cut_is_not_searched_with_each_part() -> None:
-    cutter, guesses = ListSplitter(SMALL), 0
-    cutter.feed(b'{"items":[{"a":[{"a":3},{"a":4')
+def test_a_list_that_cannot_be_split_is_not_searched_for_each_part() -> None:
+    splitter, guesses = ListSplitter(SMALL), 0
+    splitter.feed(b'{"items":[{"a":[{"a":3},{"a":4')
     for _ in range(1_000):
-        cutter.feed(b"x" * 9)
-        while cutter.next_guess() is not None:
-            cutter.confirm(right=False)
+        splitter.feed(b"x" * 9)
+        while splitter.next_guess() is not None:
+            splitter.confirm(right=False)
             guesses += 1
     # Each time that it is twice as long: from 40 bytes to 9 KB that is eight times.
     assert 1 <= guesses <= 8
-    assert cutter.remainder() == b'{"items":[{"a":[{"a":3},{"a":4' + b"x" * 9_000
+    assert splitter.remainder() == b'{"items":[{"a":[{"a":3},{"a":4' + b"x" * 9_000
 
 
 def thing(number: int, **more: object) -> dict[str, object]:
@@ -133,21 +133,21 @@ def thing(number: int, **more: object) -> dict[str, object]:
     return {"metadata": {**meta, "resourceVersion": str(number)}, "filling": "x" * 10_000, **more}
 
 
-def test_a_long_list_is_decoded_in_pieces_that_are_forgotten() -> None:
+def test_a_long_list_is_decoded_in_pieces_that_are_freed() -> None:
     body = compact({"kind": "ThingList", "items": [thing(number) for number in range(1_000)]})
-    cutter, found, most = ListSplitter(), 0, 0
+    splitter, found, most = ListSplitter(), 0, 0
     for part in parts_of(body, [100_000] * 200):
-        cutter.feed(part)
-        most = max(most, len(cutter.remainder()))
-        while (guess := cutter.next_guess()) is not None:
+        splitter.feed(part)
+        most = max(most, len(splitter.remainder()))
+        while (guess := splitter.next_guess()) is not None:
             found += len(json.loads(bytes(guess)))
-            cutter.confirm(right=True)
-    assert found + len(json.loads(cutter.remainder())["items"]) == 1_000
+            splitter.confirm(right=True)
+    assert found + len(json.loads(splitter.remainder())["items"]) == 1_000
     assert most < 1 << 21 < len(body) // 4
 
 
 @pytest.mark.parametrize("resource", [THINGS, DICTS], ids=["typed", "dicts"])
-def test_objects_in_pieces_are_those_of_the_whole(resource: Resource[Any]) -> None:
+def test_a_list_in_pieces_has_the_same_objects(resource: Resource[Any]) -> None:
     about = {"resourceVersion": "77", "continue": "more", "remainingItemCount": 5}
     items = [thing(number) for number in range(500)]
     body = compact({"kind": "ThingList", "metadata": about, "items": items})
@@ -158,7 +158,7 @@ def test_objects_in_pieces_are_those_of_the_whole(resource: Resource[Any]) -> No
     assert found.items == [codec.decode(compact(item)) for item in items]
 
 
-def test_one_object_that_does_not_fit_costs_nobody_else() -> None:
+def test_one_object_that_does_not_fit_does_not_affect_others() -> None:
     items = [thing(number) for number in range(500)]
     items[7] = thing(7, metadata={"name": "bad", "namespace": "a", "uid": 5})
     items[499] = thing(499, metadata={"name": "worse", "namespace": "a", "uid": 5})
@@ -170,7 +170,7 @@ def test_one_object_that_does_not_fit_costs_nobody_else() -> None:
 
 
 @pytest.mark.parametrize("missing", [1, 2, 3_000_000])
-def test_a_list_that_ends_early_is_no_list(missing: int) -> None:
+def test_a_list_that_ends_early_is_a_decode_error(missing: int) -> None:
     body = compact({"kind": "ThingList", "items": [thing(number) for number in range(500)]})
     with pytest.raises(DecodeError, match="not a list"):
         Codec(THINGS).decode_parts(parts_of(body[:-missing], [70_000] * 60))
@@ -184,7 +184,7 @@ class Broken(BufferedResponse):
         raise ConnectFailed("reset", kept=True, sent=True)
 
 
-def test_a_list_that_breaks_off_is_asked_for_again_from_its_beginning(connect: Make) -> None:
+def test_a_list_that_breaks_off_is_requested_again_from_its_beginning(connect: Make) -> None:
     numbers = range(500)
     body = compact({"kind": "ThingList", "items": [thing(number) for number in numbers]})
     answers: list[BufferedResponse] = [Broken(200, {}, body), BufferedResponse(200, {}, body)]
@@ -201,7 +201,7 @@ def test_a_list_that_breaks_off_is_asked_for_again_from_its_beginning(connect: M
     assert answers == []
 
 
-def test_an_answer_that_is_no_list_is_counted_by_its_status(connect: Make) -> None:
+def test_an_undecodable_list_is_counted_by_its_status(connect: Make) -> None:
     instruments = Instruments()
     client = connect(lambda _: BufferedResponse(200, {}, b"<html>"), instruments=instruments)
     with pytest.raises(DecodeError, match="not a list"):

@@ -1,4 +1,4 @@
-"""What a client tells only where somebody asked for it."""
+"""The detailed metrics of a client."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -35,7 +35,7 @@ CONTAINER = {"name": "app", "image": "registry.example/app:1"}
 
 
 @pytest.mark.rule("MT-08")
-def test_sizes_and_durations_of_requests_can_be_asked_for() -> None:
+def test_sizes_and_durations_of_requests_can_be_enabled() -> None:
     registry, host = requested(detailed=True)
     families = {family.name: family for family in registry.collect()}
     for name, (labels, bounds) in OPT_IN.items():
@@ -45,10 +45,10 @@ def test_sizes_and_durations_of_requests_can_be_asked_for() -> None:
         told = sorted({float(s.labels["le"]) for s in samples})[:-1]
         assert told == (bounds or SIZES), name
     for method in ("GET", "POST"):
-        labels = {"verb": method, "host": host}
+        request = {"verb": method, "host": host}
         for name in ("duration_seconds", "size_bytes"):
-            assert registry.get_sample_value(f"rest_client_request_{name}_count", labels) == 1
-        received = registry.get_sample_value("rest_client_response_size_bytes_sum", labels)
+            assert registry.get_sample_value(f"rest_client_request_{name}_count", request) == 1
+        received = registry.get_sample_value("rest_client_response_size_bytes_sum", request)
         assert received is not None
         assert received > 100
     post, get = ({"verb": method, "host": host} for method in ("POST", "GET"))
@@ -63,14 +63,14 @@ def test_sizes_and_durations_of_requests_can_be_asked_for() -> None:
 
 
 @pytest.mark.rule("MT-08")
-def test_nothing_of_it_is_registered_where_nobody_asked() -> None:
+def test_detailed_metrics_are_not_registered_by_default() -> None:
     registry, _ = requested(detailed=False)
     names = {family.name for family in registry.collect()}
     assert names & set(OPT_IN) == {"rest_client_rate_limiter_duration_seconds"}
 
 
 @pytest.mark.rule("MT-08")
-def test_no_label_holds_the_name_of_an_object() -> None:
+def test_no_label_contains_the_name_of_an_object() -> None:
     registry, _ = requested(detailed=True)
     values = {
         value

@@ -26,7 +26,7 @@ PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 
 
 class Pages:
-    """A server with pages of two pods each, which notes what it is asked for."""
+    """A server with pages of two pods each, which records its requests."""
 
     def __init__(self, count: int, *, expired: int = -1, broken: int = -1) -> None:
         self.asked: list[dict[str, list[str]]] = []
@@ -60,7 +60,9 @@ def threads() -> list[str]:
 
 
 @pytest.mark.rule("RF-11")
-def test_all_objects_come_in_order_and_pages_are_asked_for_by_token_alone(connect: Make) -> None:
+def test_objects_come_in_order_and_later_pages_by_token_only(
+    connect: Make,
+) -> None:
     pages = Pages(30)
     client: Client = connect(pages)
     with client.resource(PODS).each(
@@ -130,7 +132,7 @@ def test_a_reader_that_fails_ends_the_fetching(connect: Make) -> None:
     assert len(pages.asked) == asked
 
 
-def test_a_client_that_is_closed_frees_the_reader(connect: Make) -> None:
+def test_closing_the_client_unblocks_the_reader(connect: Make) -> None:
     reached, release = threading.Event(), threading.Event()
 
     def hang(request: HttpRequest) -> BufferedResponse:
@@ -152,7 +154,7 @@ def test_a_client_that_is_closed_frees_the_reader(connect: Make) -> None:
     assert threads() == []
 
 
-def test_objects_that_do_not_fit_are_left_out_and_named(connect: Make) -> None:
+def test_objects_that_do_not_fit_are_left_out_and_reported(connect: Make) -> None:
     client: Client = connect(Pages(3, broken=1))
     with client.resource(PODS).each() as found:
         assert [pod.metadata.name for pod in found] == ["p0", "p1", "p2", "p4", "p5"]

@@ -56,12 +56,12 @@ def test_requests_share_a_kept_connection(serve: Make, connect: Make) -> None:
     assert server.connections == 1
 
 
-def test_a_path_in_the_host_comes_before_every_other(serve: Make, connect: Make) -> None:
+def test_a_path_in_the_host_is_a_prefix_of_every_path(serve: Make, connect: Make) -> None:
     client = connect(serve(echo).url + "/k8s/clusters/c-1/")
     assert client.raw("GET", "/api", query={"a": "b c"}).body == b"GET /k8s/clusters/c-1/api?a=b+c"
 
 
-def test_a_refused_connection_says_that_nothing_was_sent(connect: Make) -> None:
+def test_a_refused_connection_reports_that_nothing_was_sent(connect: Make) -> None:
     error = failure_of(connect(f"http://127.0.0.1:{unused_port()}"))
     assert isinstance(error, ConnectFailed)
     assert error.refused
@@ -109,7 +109,7 @@ def test_a_write_on_a_fresh_connection_that_breaks_is_reported_and_not_repeated(
     assert server.connections == 1
 
 
-def test_a_body_that_ends_early_is_no_answer(serve: Make, connect: Make) -> None:
+def test_a_body_that_ends_early_breaks_the_connection(serve: Make, connect: Make) -> None:
     def cut(peer: Any) -> None:
         peer.receive()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
@@ -184,7 +184,7 @@ def test_a_certificate_for_another_name_is_not_trusted(serve: Make, connect: Mak
         {"verify": False},
     ],
 )
-def test_trust_can_be_a_file_another_name_or_waived(
+def test_trust_can_use_a_file_or_another_name_or_be_disabled(
     serve: Make, connect: Make, settings: dict[str, Any]
 ) -> None:
     client = connect(serve(echo, tls=True).url, **settings)
@@ -198,9 +198,7 @@ def test_a_missing_certificate_file_fails_as_tls(serve: Make, connect: Make) -> 
 
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
-def test_stop_frees_a_request_whose_answer_has_not_begun(
-    serve: Make, connect: Make, tls: bool
-) -> None:
+def test_stop_unblocks_a_request_before_its_response(serve: Make, connect: Make, tls: bool) -> None:
     """The server sets the token when the request is there, and never answers."""
     stop = StopToken()
 
@@ -218,7 +216,7 @@ def test_stop_frees_a_request_whose_answer_has_not_begun(
 
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
-def test_stop_frees_a_request_whose_body_is_not_complete(
+def test_stop_unblocks_a_request_with_an_incomplete_body(
     serve: Make, connect: Make, tls: bool
 ) -> None:
     stop = StopToken()
@@ -235,7 +233,7 @@ def test_stop_frees_a_request_whose_body_is_not_complete(
         client.raw("GET", "/x", timeout=60.0)
 
 
-def test_stop_frees_a_read_until_the_end_of_the_connection(serve: Make, connect: Make) -> None:
+def test_stop_unblocks_a_read_until_the_end_of_the_connection(serve: Make, connect: Make) -> None:
     """After `Connection: close` only the answer still knows the socket."""
     stop = StopToken()
 
@@ -251,7 +249,7 @@ def test_stop_frees_a_read_until_the_end_of_the_connection(serve: Make, connect:
 
 
 @pytest.mark.rule("RT-24")
-def test_stop_frees_a_request_whose_connection_is_not_accepted_at_any_moment(
+def test_stop_unblocks_a_request_while_it_connects(
     connect: Make,
 ) -> None:
     """The server's queue of new connections is full, so it does not answer one more."""
@@ -293,9 +291,7 @@ def full_queue() -> Iterator[int]:
 
 
 @pytest.mark.rule("RT-24")
-def test_stop_frees_a_request_in_the_middle_of_the_tls_handshake(
-    serve: Make, connect: Make
-) -> None:
+def test_stop_unblocks_a_request_in_the_tls_handshake(serve: Make, connect: Make) -> None:
     stop = StopToken()
     ends: list[bytes] = []
 
@@ -321,7 +317,7 @@ def test_the_next_address_of_a_name_is_tried_when_the_first_refuses(
     assert connect(f"http://localhost:{server.port}").raw("GET", "/a").body == b"GET /a"
 
 
-def test_a_name_that_nobody_knows_says_that_nothing_was_sent(connect: Make) -> None:
+def test_an_unknown_host_name_reports_that_nothing_was_sent(connect: Make) -> None:
     error = failure_of(connect("http://no-such-host.invalid"))
     assert isinstance(error, ConnectFailed)
     assert (error.sent, error.refused) == (False, False)
@@ -338,7 +334,7 @@ def test_a_stopped_client_sends_nothing(serve: Make, connect: Make) -> None:
     assert server.connections == 0
 
 
-def test_closing_a_client_frees_who_waits_in_it(serve: Make, connect: Make) -> None:
+def test_closing_a_client_unblocks_its_requests(serve: Make, connect: Make) -> None:
     clients: list[Client] = []
 
     def close(peer: Any) -> None:
@@ -375,7 +371,7 @@ def test_a_late_stop_does_not_harm_the_next_user_of_the_connection(
     assert server.connections == 2
 
 
-def test_lists_come_compressed_only_if_asked(serve: Make, connect: Make) -> None:
+def test_lists_are_compressed_only_on_request(serve: Make, connect: Make) -> None:
     import gzip
 
     from navarchos.client import Resource
@@ -397,7 +393,7 @@ def test_lists_come_compressed_only_if_asked(serve: Make, connect: Make) -> None
     assert encodings == ["identity", "gzip"]
 
 
-def test_a_proxy_that_is_no_url_is_refused_at_once(connect: Make) -> None:
+def test_a_proxy_that_is_not_a_url_is_refused(connect: Make) -> None:
     with pytest.raises(ConfigError) as caught:
         connect("http://127.0.0.1:1", proxy="socks9://nowhere")
     assert caught.value.name == "proxy"
@@ -409,9 +405,7 @@ def test_requests_go_through_the_proxy(serve: Make, connect: Make) -> None:
     assert client.raw("GET", "/version").body == b"GET http://api.test/version"
 
 
-def test_https_goes_through_a_tunnel_and_the_proxy_learns_no_credentials(
-    serve: Make, connect: Make
-) -> None:
+def test_https_uses_a_tunnel_and_the_proxy_sees_no_credentials(serve: Make, connect: Make) -> None:
     heard: list[Any] = []
 
     def refuse(peer: Any) -> None:

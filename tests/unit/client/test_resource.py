@@ -44,7 +44,7 @@ def test_a_path_that_would_mean_something_else_is_refused(
     assert caught.value.name == setting
 
 
-def test_it_is_called_as_kubectl_calls_it() -> None:
+def test_the_name_is_that_of_kubectl() -> None:
     assert str(PODS) == "pods"
     assert str(ROLLOUTS) == "rollouts.example.com"
     assert PODS.api_version == "v1"
@@ -55,4 +55,5 @@ def test_a_projection_is_the_same_kind_with_another_type() -> None:
     projected = NODES.projected(str)
     assert projected.type is str
     assert projected.path() == NODES.path()
-    assert projected != NODES
+    kinds: set[object] = {NODES, projected}
+    assert len(kinds) == 2, "two types are two resources"

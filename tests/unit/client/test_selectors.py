@@ -81,7 +81,7 @@ def test_it_matches_as_the_server_does(text: str, expected: bool) -> None:
         "(",
     ],
 )
-def test_what_does_not_follow_the_grammar_is_refused_with_its_place(text: str) -> None:
+def test_a_grammar_error_is_refused_with_its_place(text: str) -> None:
     with pytest.raises(ConfigError) as caught:
         Selector.parse(text)
     assert caught.value.value is not None
@@ -92,7 +92,7 @@ def test_the_error_says_where_and_what_was_expected() -> None:
         Selector.parse("app=web,tier(")
 
 
-def test_the_text_is_what_the_api_takes() -> None:
+def test_the_text_is_the_form_of_the_api() -> None:
     text = "a=1,b in (x,y),c notin (x,y),d!=2,e,!f,g>3,h<4"
     assert str(Selector.parse(text)) == text
 
@@ -123,7 +123,7 @@ def test_a_spec_of_an_object_becomes_a_selector() -> None:
         LabelSelectorRequirement(key="a", operator="In", values=("b c",)),
     ],
 )
-def test_a_spec_that_cannot_be_is_refused(entry: LabelSelectorRequirement) -> None:
+def test_an_invalid_spec_is_refused(entry: LabelSelectorRequirement) -> None:
     with pytest.raises(ConfigError):
         Selector.from_spec(LabelSelectorSpec(match_expressions=(entry,)))
 

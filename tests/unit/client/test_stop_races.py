@@ -1,7 +1,7 @@
 """Stopping a watch at every moment of its life.
 
-Invariants: the reader ends with `Stopped`, whatever it was doing; nothing but
-whole events was delivered; the client is as good as new for the next request.
+Invariants: the reader always ends with `Stopped`; only whole events were delivered; the
+client can send the next request.
 """
 
 import random

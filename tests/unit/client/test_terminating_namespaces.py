@@ -1,4 +1,4 @@
-"""What cannot be created in a namespace that ends is no error, if one says so."""
+"""Errors of creations in a terminating namespace can be ignored."""
 
 from collections.abc import Iterator
 
@@ -26,7 +26,7 @@ def server() -> Iterator[ApiServer]:
 
 
 @pytest.fixture
-def maps(server: ApiServer) -> Iterator[ResourceClient[object]]:
+def maps(server: ApiServer) -> Iterator[ResourceClient[dict[str, object]]]:
     """A client; the namespace `brief` is about to end."""
     with Client(server.client_config()) as client:
         namespaces = client.resource(NAMESPACES)
@@ -36,8 +36,8 @@ def maps(server: ApiServer) -> Iterator[ResourceClient[object]]:
 
 
 @pytest.mark.parametrize("namespace", ["brief", "never-was"])
-def test_a_namespace_that_ends_or_is_gone_takes_what_would_be_in_it(
-    maps: ResourceClient[object], namespace: str
+def test_errors_of_a_terminating_or_deleted_namespace_can_be_ignored(
+    maps: ResourceClient[dict[str, object]], namespace: str
 ) -> None:
     with pytest.raises((Forbidden, NotFound)):
         maps.create(MAP, namespace)
@@ -45,7 +45,9 @@ def test_a_namespace_that_ends_or_is_gone_takes_what_would_be_in_it(
         maps.create(MAP, namespace)
 
 
-def test_all_else_is_raised(server: ApiServer, maps: ResourceClient[object]) -> None:
+def test_other_errors_are_raised(
+    server: ApiServer, maps: ResourceClient[dict[str, object]]
+) -> None:
     with pytest.raises(NotFound), ignore_terminating_namespace():
         maps.delete("map", "default")
     server.faults.add(Fault(verb="create", status=403, times=1))

@@ -1,4 +1,4 @@
-"""What each verb puts on the wire, and what it makes of the answer."""
+"""The requests that verbs send, and the results of the responses."""
 
 import json
 from collections.abc import Callable
@@ -45,7 +45,7 @@ NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=dict)
 
 
 class Recorder:
-    """Answers with what it is given, in order; then with the last for ever."""
+    """Sends the given responses in order, and then the last one for ever."""
 
     def __init__(self, *answers: object) -> None:
         self.requests: list[HttpRequest] = []
@@ -79,7 +79,7 @@ def pods(connect: Make, server: Recorder) -> ResourceClient[Pod]:
     return client
 
 
-def test_get_asks_for_one_object(server: Recorder, pods: ResourceClient[Pod]) -> None:
+def test_get_requests_one_object(server: Recorder, pods: ResourceClient[Pod]) -> None:
     assert pods.get("a", "web", resource_version="0").metadata.name == "a"
     assert server.line == "GET /api/v1/namespaces/web/pods/a?resourceVersion=0"
 
@@ -172,7 +172,7 @@ def test_create_fills_in_the_kind_and_finds_the_namespace(
     assert server.line.endswith("?fieldManager=me&fieldValidation=Strict")
 
 
-def test_what_is_asked_by_creating_it_needs_no_metadata(connect: Make, server: Recorder) -> None:
+def test_a_review_needs_no_metadata(connect: Make, server: Recorder) -> None:
     reviews = Resource(
         "authorization.k8s.io",
         "v1",
@@ -241,9 +241,7 @@ def test_a_status_patch_goes_to_the_subresource(
 
 
 @pytest.mark.rule("CL-14")
-def test_an_object_of_which_only_the_metadata_is_known_is_not_created(
-    connect: Make, server: Recorder
-) -> None:
+def test_an_object_with_only_metadata_is_not_created(connect: Make, server: Recorder) -> None:
     pods = connect(server).resource(PODS).projected(Object)
     with pytest.raises(ConfigError, match="nothing but metadata"):
         pods.create(Object(metadata=ObjectMeta(name="a")), "web")
@@ -311,7 +309,7 @@ def test_evict_posts_an_eviction(server: Recorder, pods: ResourceClient[Pod]) ->
     }
 
 
-def test_a_refused_eviction_goes_straight_to_the_caller(connect: Make) -> None:
+def test_a_refused_eviction_is_not_repeated(connect: Make) -> None:
     status = {
         "code": 429,
         "reason": "TooManyRequests",
@@ -341,7 +339,7 @@ def test_a_refusal_names_verb_resource_and_key(
     assert (error.verb, error.resource, error.key) == ("patch", "pods", "web/a")
 
 
-def test_an_answer_that_is_no_object_is_named_with_its_verb(connect: Make) -> None:
+def test_an_undecodable_object_is_reported_with_its_verb(connect: Make) -> None:
     with pytest.raises(DecodeError) as caught:
         connect(Recorder(["no", "object"])).resource(PODS).get("a", "web")
     assert caught.value.verb == "get"
@@ -364,14 +362,14 @@ def test_a_redirect_is_a_refusal_and_is_not_followed(connect: Make, status: int)
     assert len(server.requests) == 1
 
 
-def test_raw_hands_out_any_status(connect: Make) -> None:
+def test_raw_returns_any_status(connect: Make) -> None:
     server = Recorder((503, {"x": 1}))
     answer = connect(server).raw("GET", "/readyz?verbose", query={"exclude": "etcd"})
     assert (answer.status, answer.body) == (503, b'{"x": 1}')
     assert server.line == "GET /readyz?verbose&exclude=etcd"
 
 
-def test_raw_sends_bytes_as_they_are_and_the_rest_as_json(connect: Make) -> None:
+def test_raw_sends_bytes_unchanged_and_other_values_as_json(connect: Make) -> None:
     server = Recorder({})
     client = connect(server)
     client.raw("POST", "/x", body=b"a: b", headers={"Content-Type": "application/yaml"})
@@ -407,9 +405,7 @@ def test_options_for_every_write_can_be_given_once(
 
 
 @pytest.mark.rule("CL-13")
-def test_nothing_that_is_dry_by_default_is_deleted_or_evicted(
-    connect: Make, server: Recorder
-) -> None:
+def test_a_dry_run_client_deletes_and_evicts_nothing(connect: Make, server: Recorder) -> None:
     dry = connect(server).resource(PODS).with_defaults(dry_run=True)
     dry.delete("a", "web")
     assert server.body["dryRun"] == ["All"]
@@ -429,14 +425,14 @@ def test_a_scale_is_set_with_the_options_of_all_writes(connect: Make, server: Re
 
 
 @pytest.mark.parametrize("status", [None, {}, {"token": "t", "expirationTimestamp": "soon"}])
-def test_an_answer_without_a_token_says_so_and_not_what_it_is(connect: Make, status: Any) -> None:
+def test_a_response_without_a_token_is_an_error_without_secrets(connect: Make, status: Any) -> None:
     pods = connect(Recorder({"status": status})).resource(PODS)
     with pytest.raises(DecodeError, match="not a TokenRequest") as caught:
         pods.request_token("a", "web")
     assert caught.value.resource == "pods/token"
 
 
-def test_a_token_is_asked_for_as_named(connect: Make) -> None:
+def test_a_token_request_has_the_given_options(connect: Make) -> None:
     answer = {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}
     server = Recorder({"status": answer})
     pods = connect(server).resource(PODS)
@@ -450,7 +446,7 @@ def test_a_token_is_asked_for_as_named(connect: Make) -> None:
 
 
 @pytest.mark.rule("CL-13")
-def test_an_option_at_the_call_wins(connect: Make, server: Recorder) -> None:
+def test_an_option_of_a_call_has_precedence(connect: Make, server: Recorder) -> None:
     pods = connect(server).resource(PODS)
     wrapped = pods.with_defaults(field_manager="me", field_validation="Strict")
     wrapped.patch("a", {}, "web", field_manager="you", field_validation="Warn")
@@ -498,12 +494,13 @@ def test_a_client_of_one_namespace_never_leaves_it(
 def test_an_object_of_another_namespace_is_refused(connect: Make, server: Recorder) -> None:
     team = connect(server).resource(PODS).in_namespace("team")
     foreign = {"metadata": {"name": "a", "namespace": "web"}}
-    for write in (
+    writes: list[Callable[[], object]] = [
         lambda: team.create(foreign),
         lambda: team.create(foreign, "team"),
         lambda: team.replace("a", foreign),
         lambda: team.apply("a", foreign, field_manager="m"),
-    ):
+    ]
+    for write in writes:
         with pytest.raises(ConfigError, match="limited to namespace team"):
             write()
     assert server.requests == []
@@ -517,7 +514,7 @@ def test_an_object_of_another_namespace_is_refused(connect: Make, server: Record
 @pytest.mark.rule("CL-01")
 @pytest.mark.rule("CL-03")
 @pytest.mark.parametrize("upsert", [create_or_update, create_or_patch])
-def test_no_write_is_sent_for_an_object_that_is_as_wanted_or_cannot_be_read(
+def test_an_object_in_the_wanted_state_or_unreadable_is_not_written(
     connect: Make, upsert: Any
 ) -> None:
     same = Recorder({"metadata": {"name": "a", "labels": None}, "spec": {"replicas": 1}})

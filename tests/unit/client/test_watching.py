@@ -74,7 +74,7 @@ def watch(client: Client, *, stop: StopToken | None = None, **options: Any) -> W
     return client.resource(PODS).watch(options=WatchOptions(**options), stop=stop)
 
 
-def test_events_come_typed_in_order_and_the_end_is_an_end(serve: Make, connect: Make) -> None:
+def test_events_are_typed_and_in_order(serve: Make, connect: Make) -> None:
     server = serve(
         streaming(
             line("ADDED", "a", "1", spec={"n": "1"}) + line("MODIFIED", "a", "2"),
@@ -94,7 +94,7 @@ def test_events_come_typed_in_order_and_the_end_is_an_end(serve: Make, connect: 
     assert found[0].object.spec == {"n": "1"}
 
 
-def test_the_request_asks_for_what_a_reflector_needs(connect: Make, json_answer: Make) -> None:
+def test_the_request_has_the_parameters_of_a_reflector(connect: Make, json_answer: Make) -> None:
     targets = []
 
     def answer(request: Any) -> Any:
@@ -121,7 +121,7 @@ def test_the_request_asks_for_what_a_reflector_needs(connect: Make, json_answer:
 
 
 @pytest.mark.rule("RF-14")
-def test_without_a_time_the_server_is_asked_to_end_it_in_five_to_ten_minutes(
+def test_by_default_the_server_ends_a_watch_after_five_to_ten_minutes(
     connect: Make, json_answer: Make
 ) -> None:
     targets = []
@@ -180,7 +180,7 @@ def test_an_event_of_unknown_type_is_skipped(serve: Make, connect: Make) -> None
         (["no status"], WatchBroken),
     ],
 )
-def test_an_error_event_is_raised_as_what_it_means(
+def test_an_error_event_is_raised_as_its_error(
     serve: Make, connect: Make, status: object, expected: type[Exception]
 ) -> None:
     event = json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
@@ -217,7 +217,7 @@ def test_an_error_instead_of_a_stream_is_raised_on_opening_and_not_retried(
         ([b"<html>\n"], hold),
     ],
 )
-def test_a_stream_that_is_cut_or_garbled_is_broken(
+def test_a_stream_that_breaks_or_is_unreadable_is_a_broken_watch(
     serve: Make, connect: Make, chunks: list[bytes], then: Callable[[Any], object]
 ) -> None:
     server = serve(streaming(*chunks, then=then))
@@ -242,10 +242,10 @@ def test_silence_after_a_bookmark_breaks_the_watch(serve: Make, connect: Make) -
 
 
 @pytest.mark.rule("RF-14")
-def test_a_server_that_has_shown_bookmarks_is_trusted_to_send_them(
+def test_a_server_that_has_sent_a_bookmark_is_expected_to_send_more(
     serve: Make, connect: Make
 ) -> None:
-    """A watch that is resumed does not wait for a bookmark of its own to be armed."""
+    """A resumed watch has the short limit at once, before its first bookmark."""
 
     def script(peer: Any) -> None:
         peer.receive()
@@ -312,7 +312,7 @@ def test_reads_are_batched_until_the_initial_events_end(connect: Make) -> None:
 
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
-def test_stop_frees_a_blocked_watch(serve: Make, connect: Make, tls: bool) -> None:
+def test_stop_unblocks_a_watch(serve: Make, connect: Make, tls: bool) -> None:
     server = serve(streaming(line("ADDED", "a", "1"), then=hold), tls=tls)
     client = connect(server.url, ca_file=CERTIFICATE if tls else None)
     stop = StopToken()
@@ -334,7 +334,7 @@ def test_stop_frees_a_blocked_watch(serve: Make, connect: Make, tls: bool) -> No
 
 
 @pytest.mark.rule("RT-24")
-def test_stop_frees_a_watch_that_is_being_opened(serve: Make, connect: Make) -> None:
+def test_stop_unblocks_a_watch_that_is_being_opened(serve: Make, connect: Make) -> None:
     stop = StopToken()
 
     def stop_then_wait(peer: Any) -> None:
@@ -347,7 +347,7 @@ def test_stop_frees_a_watch_that_is_being_opened(serve: Make, connect: Make) -> 
 
 
 @pytest.mark.rule("RT-24")
-def test_stop_frees_a_list_that_is_not_answered(serve: Make, connect: Make) -> None:
+def test_stop_unblocks_a_list_without_a_response(serve: Make, connect: Make) -> None:
     stop = StopToken()
 
     def stop_then_wait(peer: Any) -> None:
@@ -360,7 +360,7 @@ def test_stop_frees_a_list_that_is_not_answered(serve: Make, connect: Make) -> N
 
 
 @pytest.mark.rule("RF-03")
-def test_a_token_that_is_set_already_opens_nothing(serve: Make, connect: Make) -> None:
+def test_a_set_token_opens_no_watch(serve: Make, connect: Make) -> None:
     server = serve(streaming())
     stop = StopToken()
     stop.stop("before")
@@ -370,7 +370,7 @@ def test_a_token_that_is_set_already_opens_nothing(serve: Make, connect: Make) -
     assert server.connections == 0
 
 
-def test_closing_from_another_thread_frees_the_reader(serve: Make, connect: Make) -> None:
+def test_closing_from_another_thread_unblocks_the_reader(serve: Make, connect: Make) -> None:
     server = serve(streaming(line("ADDED", "a", "1"), then=hold))
     events = watch(connect(server.url), timeout_seconds=600)
     next(events)
@@ -417,7 +417,7 @@ def test_the_connection_is_closed_on_every_way_out(serve: Make, connect: Make, e
     assert server.connections == 2
 
 
-def test_a_finished_watch_gives_its_connection_back_and_leaves_no_callback(
+def test_a_finished_watch_returns_its_connection_and_leaves_no_callback(
     serve: Make, connect: Make
 ) -> None:
     server = serve(streaming(line("ADDED", "a", "1")))
@@ -450,10 +450,10 @@ def test_a_server_that_is_gone_refuses_the_watch(connect: Make) -> None:
     ],
     ids=lambda other: "/".join(other.values()),
 )
-def test_an_event_of_another_kind_is_a_failure_that_names_nobody(
+def test_an_event_of_another_kind_is_a_failure_without_a_name(
     serve: Make, connect: Make, other: dict[str, str]
 ) -> None:
-    """Its name would be that of another kind's object: a deletion would hit the wrong one."""
+    """An object of the watched kind may have the same name, and would be deleted instead."""
     deleted = {"type": "DELETED", "object": {**other, "metadata": {"name": "a"}}}
     lines = json.dumps(deleted).encode() + b"\n", line("ADDED", "b", "8")
     server = serve(streaming(*lines))
@@ -467,7 +467,7 @@ def test_an_event_of_another_kind_is_a_failure_that_names_nobody(
 
 
 @pytest.mark.parametrize("order", [("kind", "apiVersion"), ("apiVersion", "kind"), ("kind",), ()])
-def test_an_event_of_the_kind_asked_for_is_read_whatever_it_says_of_itself_first(
+def test_an_event_of_the_kind_is_decoded_with_its_fields_in_any_order(
     serve: Make, connect: Make, order: tuple[str, ...]
 ) -> None:
     about = {"kind": "Pod", "apiVersion": "v1"}

@@ -95,7 +95,7 @@ def test_a_watch_that_goes_wrong_is_broken_and_can_be_resumed(
     assert labels == ["a", "b", "c"]
 
 
-def test_refusals_and_resets_are_what_they_are(server: ApiServer, client: Client) -> None:
+def test_refusals_and_resets_raise_the_documented_errors(server: ApiServer, client: Client) -> None:
     maps = client.resource(MAPS)
     server.faults.add(Fault(verb="create", status=429, retry_after=7))
     with pytest.raises(TooManyRequests) as caught:
@@ -113,7 +113,7 @@ def test_refusals_and_resets_are_what_they_are(server: ApiServer, client: Client
     assert maps.list("default").items == []
 
 
-def test_a_read_waits_as_long_as_it_is_told(server: ApiServer, client: Client) -> None:
+def test_a_read_waits_until_its_timeout(server: ApiServer, client: Client) -> None:
     server.faults.add(Fault(verb="get", status=429, retry_after=1))
     assert client.resource(NODES).get("n0").metadata.name == "n0"
     assert server.requests["get"] == 2

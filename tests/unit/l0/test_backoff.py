@@ -23,7 +23,7 @@ def test_jitter_at_most_doubles_a_delay(attempt: int, share: float) -> None:
 
 
 @pytest.mark.rule("RF-02")
-def test_the_count_starts_over_two_minutes_after_the_last_reset(fake_clock: FakeClock) -> None:
+def test_the_count_resets_two_minutes_after_the_last_reset(fake_clock: FakeClock) -> None:
     timer = BackoffTimer(REFLECTOR, clock=fake_clock, rand=lambda: 0.0)
     assert [timer.next(), timer.next()] == [0.8, 1.6]
     fake_clock.advance(119)
@@ -35,7 +35,7 @@ def test_the_count_starts_over_two_minutes_after_the_last_reset(fake_clock: Fake
 @pytest.mark.parametrize(
     "bad", [{"base": 0.0}, {"base": 1, "factor": 0.5}, {"base": 1, "jitter": -1}]
 )
-def test_a_policy_that_cannot_work_is_refused(bad: dict[str, float]) -> None:
+def test_an_invalid_policy_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
         Backoff(**bad)
 
@@ -52,7 +52,7 @@ def test_each_key_doubles_its_own_delay_up_to_the_cap(fake_clock: FakeClock) -> 
 
 
 @pytest.mark.rule("WQ-32")
-def test_a_key_starts_over_after_more_than_twice_the_cap(fake_clock: FakeClock) -> None:
+def test_a_key_resets_after_more_than_twice_the_cap(fake_clock: FakeClock) -> None:
     backoff = KeyedBackoff[str](1.0, 5.0, clock=fake_clock)
     backoff.next("a")
     fake_clock.advance(10)
@@ -63,7 +63,7 @@ def test_a_key_starts_over_after_more_than_twice_the_cap(fake_clock: FakeClock) 
 
 
 @pytest.mark.rule("WQ-32")
-def test_the_random_share_is_one_of_the_delay_before(fake_clock: FakeClock) -> None:
+def test_the_random_share_is_relative_to_the_previous_delay(fake_clock: FakeClock) -> None:
     backoff = KeyedBackoff[str](1.0, 100.0, jitter=0.5, clock=fake_clock, rand=lambda: 0.5)
     assert [backoff.next("a") for _ in range(3)] == [1.25, 2.8125, 6.328125]
     capped = KeyedBackoff[str](8.0, 10.0, jitter=1.0, clock=fake_clock, rand=lambda: 0.99)
@@ -71,7 +71,7 @@ def test_the_random_share_is_one_of_the_delay_before(fake_clock: FakeClock) -> N
 
 
 @pytest.mark.rule("WQ-32")
-def test_whether_a_key_is_in_backoff_is_told_since_an_event_or_its_last_failure(
+def test_a_key_is_in_backoff_since_an_event_or_its_last_failure(
     fake_clock: FakeClock,
 ) -> None:
     backoff = KeyedBackoff[str](2.0, 60.0, clock=fake_clock)
@@ -93,7 +93,7 @@ def test_whether_a_key_is_in_backoff_is_told_since_an_event_or_its_last_failure(
 
 
 @pytest.mark.rule("WQ-32")
-def test_collecting_forgets_only_keys_that_would_start_over(fake_clock: FakeClock) -> None:
+def test_collect_forgets_only_keys_that_would_reset(fake_clock: FakeClock) -> None:
     backoff = KeyedBackoff[str](1.0, 5.0, clock=fake_clock)
     backoff.next("old")
     fake_clock.advance(6)
@@ -104,6 +104,6 @@ def test_collecting_forgets_only_keys_that_would_start_over(fake_clock: FakeCloc
 
 
 @pytest.mark.parametrize("bad", [{"initial": 0.0}, {"initial": 1.0, "jitter": -1.0}])
-def test_a_backoff_by_key_that_cannot_work_is_refused(bad: dict[str, float]) -> None:
+def test_an_invalid_keyed_backoff_is_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ConfigError):
-        KeyedBackoff[str](cap=5.0, **bad)
+        KeyedBackoff[str](bad["initial"], 5.0, jitter=bad.get("jitter", 0.0))

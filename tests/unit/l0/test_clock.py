@@ -29,7 +29,7 @@ def test_time_passes_while_the_machine_is_suspended() -> None:
     assert passed == pytest.approx(_DAY, abs=60)
 
 
-def test_the_clock_goes_on_and_knows_the_date() -> None:
+def test_the_clock_advances_and_has_the_date() -> None:
     before, now = SYSTEM_CLOCK.monotonic(), SYSTEM_CLOCK.now()
     assert SYSTEM_CLOCK.monotonic() > before
     assert now.utcoffset() == timedelta(0)

@@ -13,29 +13,32 @@ def test_two_components_share_a_family() -> None:
     assert instruments.counter("jobs_total", "Jobs.", ("name",)) is first
 
 
-def test_a_family_lands_in_the_given_registry_only() -> None:
+def test_a_family_is_registered_in_the_given_registry_only() -> None:
     registry = CollectorRegistry()
     Instruments(registry).gauge("depth", "Depth.").set(3)
     assert registry.get_sample_value("depth") == 3
 
 
 @pytest.mark.parametrize(("kind", "labels"), [("gauge", ("name",)), ("counter", ("other",))])
-def test_a_family_asked_for_in_another_shape_is_refused(kind: str, labels: tuple[str, ...]) -> None:
+def test_a_family_of_another_type_is_refused(kind: str, labels: tuple[str, ...]) -> None:
     instruments = Instruments()
     instruments.counter("jobs_total", "Jobs.", ("name",))
     with pytest.raises(ConfigError):
         getattr(instruments, kind)("jobs_total", "Jobs.", labels)
 
 
-def test_a_sum_adds_up_its_parts_when_it_is_scraped_and_forgets_those_that_are_gone() -> None:
+def test_a_sum_is_computed_at_each_scrape_over_the_existing_parts() -> None:
     class Part:
         size = 1
+
+    def size(part: Part) -> float:
+        return part.size
 
     instruments = Instruments()
     labels = {"name": "a"}
     parts = [Part(), Part()]
     for part in parts:
-        instruments.sum("sizes", "Sizes.", labels, lambda each: each.size).add(part)
+        instruments.sum("sizes", "Sizes.", labels, size).add(part)
     parts[0].size = 5
     assert instruments.registry.get_sample_value("sizes", labels) == 6
     del part, parts[0]

@@ -1,4 +1,4 @@
-"""What log lines show, and what they keep to themselves."""
+"""The content of log lines, and the facts that they must not contain."""
 
 import io
 import json
@@ -39,7 +39,7 @@ def _line_of_a_failure(style: LogFormat) -> str:
 
 
 @pytest.mark.parametrize("style", get_args(LogFormat))
-def test_a_traceback_says_where_and_nothing_of_what_variables_held(style: LogFormat) -> None:
+def test_a_traceback_has_places_and_no_variables(style: LogFormat) -> None:
     line = _line_of_a_failure(style)
 
     assert "-".join(_PARTS) not in line
@@ -47,7 +47,7 @@ def test_a_traceback_says_where_and_nothing_of_what_variables_held(style: LogFor
     assert "_fail" in line
 
 
-def test_a_line_for_machines_is_one_object_with_its_fields() -> None:
+def test_a_json_line_is_one_object_with_its_fields() -> None:
     line = json.loads(_line_of_a_failure("json"))
 
     assert line["event"] == "request_failed"

@@ -69,7 +69,7 @@ def test_times_are_written_in_utc_with_whole_seconds() -> None:
     assert format_time(at) == "2026-01-02T01:04:05Z"
 
 
-def test_metadata_keeps_the_names_of_the_wire() -> None:
+def test_metadata_uses_the_names_of_the_api() -> None:
     meta = ObjectMeta(
         name="n",
         owner_references=(
@@ -88,7 +88,7 @@ def test_a_cached_object_cannot_be_changed() -> None:
         Object().metadata = ObjectMeta(name="x")  # type: ignore[misc]  # that is the point
 
 
-def test_the_controller_is_the_owner_that_says_so() -> None:
+def test_the_controller_is_the_owner_with_that_flag() -> None:
     plain = OwnerReference(api_version="v1", kind="Node", name="n", uid="1")
     manager = OwnerReference(
         api_version="apps/v1", kind="ReplicaSet", name="r", uid="2", controller=True

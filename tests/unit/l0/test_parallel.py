@@ -11,7 +11,7 @@ from navarchos.stopping import StopToken
 @pytest.mark.parametrize("pieces", [0, 1, 10, 1_000])
 @pytest.mark.parametrize("workers", [1, 3, 50])
 @pytest.mark.parametrize("chunk", [1, 7, 1_000])
-def test_every_piece_is_worked_on_once(pieces: int, workers: int, chunk: int) -> None:
+def test_every_piece_is_processed_once(pieces: int, workers: int, chunk: int) -> None:
     done = Counter[int]()
     lock = threading.Lock()
 
@@ -24,7 +24,7 @@ def test_every_piece_is_worked_on_once(pieces: int, workers: int, chunk: int) ->
 
 
 @pytest.mark.rule("WQ-34")
-def test_pieces_are_worked_on_side_by_side_by_no_more_threads_than_there_are_chunks() -> None:
+def test_pieces_are_processed_concurrently_by_at_most_one_thread_per_chunk() -> None:
     together = threading.Barrier(3)
     names: set[str] = set()
 
@@ -47,7 +47,7 @@ def test_pieces_are_worked_on_side_by_side_by_no_more_threads_than_there_are_chu
 
 @pytest.mark.rule("WQ-34")
 @pytest.mark.parametrize("chunk", [1, 100])
-def test_a_stop_begins_no_further_piece(chunk: int) -> None:
+def test_after_a_stop_no_further_piece_is_started(chunk: int) -> None:
     stop = StopToken()
     done: list[int] = []
 
@@ -60,7 +60,7 @@ def test_a_stop_begins_no_further_piece(chunk: int) -> None:
     assert done == [0, 1, 2, 3]
 
 
-def test_a_failure_begins_no_further_piece_and_is_raised() -> None:
+def test_after_a_failure_no_further_piece_is_started_and_it_is_raised() -> None:
     done: list[int] = []
     stop = StopToken()
 

@@ -26,7 +26,7 @@ def test_a_child_stops_with_its_parent_and_for_its_reason() -> None:
     assert child.reason == "shutdown"
 
 
-def test_stopping_a_child_leaves_the_parent_alone() -> None:
+def test_stopping_a_child_does_not_affect_the_parent() -> None:
     parent = StopToken()
     parent.child().stop("done")
     assert not parent.is_set()
@@ -48,7 +48,7 @@ def test_a_callback_runs_once_even_when_it_comes_late() -> None:
     assert calls == ["early", "late"]
 
 
-def test_a_withdrawn_callback_does_not_run() -> None:
+def test_a_removed_callback_does_not_run() -> None:
     stop, calls = StopToken(), []
     withdraw = stop.on_stop(lambda: calls.append("ran"))
     withdraw()
@@ -57,7 +57,7 @@ def test_a_withdrawn_callback_does_not_run() -> None:
     assert calls == []
 
 
-def test_a_callback_may_ask_the_token_that_called_it() -> None:
+def test_a_callback_may_use_the_token_that_called_it() -> None:
     stop, seen = StopToken(), []
     stop.on_stop(lambda: seen.append(stop.reason))
     stop.stop("no deadlock")
@@ -96,5 +96,5 @@ def test_waiting_ends_when_the_token_is_set(fake_clock: FakeClock) -> None:
     assert answers == [True]
 
 
-def test_a_wait_of_zero_only_looks() -> None:
+def test_a_wait_of_zero_does_not_wait() -> None:
     assert StopToken().wait(0) is False

@@ -21,7 +21,7 @@ def test_threads_are_named_after_their_group() -> None:
     assert names == ["nav-test-part"]
 
 
-def test_join_tells_threads_that_still_run(fake_clock: FakeClock) -> None:
+def test_join_reports_threads_that_still_run(fake_clock: FakeClock) -> None:
     stop = StopToken(clock=fake_clock)
     threads = ThreadGroup("test", stop=stop, clock=fake_clock)
     threads.start("loop", stop.wait)
@@ -59,7 +59,7 @@ def test_cancellation_is_a_normal_end() -> None:
 
 
 @pytest.mark.rule("RT-09")
-def test_a_thread_that_would_join_itself_is_told_so() -> None:
+def test_a_thread_that_would_join_itself_gets_an_error() -> None:
     caught: list[BaseException] = []
     threads = group()
 
@@ -88,10 +88,10 @@ class Turns(FakeClock):
 
     def __init__(self) -> None:
         super().__init__()
-        self.waiting: list[threading.Thread] = []
+        self.unstarted: list[threading.Thread] = []
 
     def thread(self, name: str, run: Callable[[], None]) -> threading.Thread:
-        made = self.waiting
+        made = self.unstarted
 
         class Held(threading.Thread):
             def start(self) -> None:
@@ -100,12 +100,12 @@ class Turns(FakeClock):
         return Held(name=name)
 
 
-def test_a_clock_that_owns_turns_makes_the_threads() -> None:
+def test_a_scheduler_clock_creates_the_threads() -> None:
     clock, ran = Turns(), []
     threads = ThreadGroup("test", stop=StopToken(clock=clock), clock=clock)
     threads.start("part", lambda: ran.append(threading.current_thread().name))
     assert not ran
-    (held,) = clock.waiting
+    (held,) = clock.unstarted
     held.start()
     held.join()
     assert ran == ["nav-test-part"]

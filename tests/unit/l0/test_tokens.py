@@ -30,7 +30,7 @@ def test_a_burst_passes_at_once_and_then_a_token_per_period(fake_clock: FakeCloc
 
 
 @pytest.mark.rule("WQ-33")
-def test_fractions_do_not_add_up_to_a_lost_token(fake_clock: FakeClock) -> None:
+def test_rounding_errors_do_not_lose_a_token(fake_clock: FakeClock) -> None:
     period = 1.031425
     bucket = TokenBucket(1 / period, 1, clock=fake_clock)
     for _ in range(1_000):
@@ -66,7 +66,7 @@ def test_a_deadline_that_cannot_be_met_fails_at_once_and_takes_no_token(
 
 
 @pytest.mark.rule("WQ-33")
-def test_a_stop_ends_the_wait_and_gives_the_token_back(
+def test_a_stop_ends_the_wait_and_returns_the_token(
     fake_clock: FakeClock, group: ThreadGroup
 ) -> None:
     bucket = TokenBucket(1, 1, clock=fake_clock)
@@ -91,6 +91,6 @@ def test_a_stop_ends_the_wait_and_gives_the_token_back(
 
 
 @pytest.mark.parametrize(("qps", "burst"), [(0, 1), (float("nan"), 1), (1, 0)])
-def test_a_bucket_that_never_has_a_token_is_refused(qps: float, burst: int) -> None:
+def test_a_bucket_without_tokens_is_refused(qps: float, burst: int) -> None:
     with pytest.raises(ConfigError):
         TokenBucket(qps, burst)
