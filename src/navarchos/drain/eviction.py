@@ -1,6 +1,6 @@
 """Evicting one pod, what the response means, and when to retry.
 
-The rules are those of the API server's eviction handler; `eviction_result` has the table.
+The rules follow the eviction handler of the API server; `eviction_result` has the table.
 No function here waits, and none retries.
 """
 

@@ -1,4 +1,4 @@
-"""Pods by their wire form, and servers that are a function."""
+"""Pods as the server sends them, and servers that are a function."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -46,7 +46,7 @@ def test_a_status_of_an_older_generation_allows_nothing() -> None:
     assert not budget("b", {}, disruptionsAllowed=0, observedGeneration=2).allows_one
 
 
-def test_a_budget_that_wants_every_pod_can_never_allow_one() -> None:
+def test_a_budget_that_requires_every_pod_never_allows_an_eviction() -> None:
     assert budget("b", {}, desiredHealthy=3, expectedPods=3).can_never_allow
     assert not budget("b", {}, desiredHealthy=2, expectedPods=3).can_never_allow
     assert not budget("b", {}).can_never_allow

@@ -31,7 +31,7 @@ def test_without_an_annotation_every_cordon_is_foreign() -> None:
 
 @pytest.mark.rule("OP-41")
 @pytest.mark.rule("N-20")
-def test_uncordoning_gives_back_exactly_what_cordoning_took() -> None:
+def test_uncordoning_undoes_exactly_the_changes_of_cordoning() -> None:
     node = {
         "metadata": {"name": "n1", "annotations": {"other": "x"}},
         "spec": {"taints": [{"key": "t"}]},

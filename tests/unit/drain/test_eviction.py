@@ -1,4 +1,4 @@
-"""What the server's answers to an eviction mean, over the wire form of each."""
+"""What each response to an eviction means, as the server sends it."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -124,7 +124,7 @@ CASES: list[tuple[str, BufferedResponse, EvictionOutcome, str]] = [
         "web",
     ),
     (
-        "no right",
+        "no permission",
         status(
             403,
             "Forbidden",
@@ -175,7 +175,7 @@ CASES: list[tuple[str, BufferedResponse, EvictionOutcome, str]] = [
 @pytest.mark.parametrize(
     ("answer", "expected", "budget"), [case[1:] for case in CASES], ids=[case[0] for case in CASES]
 )
-def test_every_answer_has_one_meaning(
+def test_every_response_has_one_outcome(
     make_pod: Callable[..., Pod],
     client_of: ClientOf,
     answer: BufferedResponse,
@@ -190,14 +190,14 @@ def test_every_answer_has_one_meaning(
 
 @pytest.mark.rule("OP-43")
 @pytest.mark.rule("N-19")
-def test_no_answer_is_no_answer() -> None:
+def test_an_eviction_without_a_response_is_retried() -> None:
     assert eviction_result(ConnectFailed("refused")).outcome is EvictionOutcome.RETRY
 
 
 @pytest.mark.rule("OP-43")
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
 @pytest.mark.rule("N-19")
-def test_the_eviction_speaks_the_servers_version_and_names_the_pods_uid(
+def test_an_eviction_has_the_version_of_the_server_and_the_uid_of_the_pod(
     make_pod: Callable[..., Pod], client_of: ClientOf, version: str
 ) -> None:
     server = Server(CREATED, {**V1, "version": version})
@@ -229,7 +229,7 @@ def test_a_server_without_evictions_gets_deletions(
     [status(503, "ServiceUnavailable", "later"), BufferedResponse(200, {}, b"<html>")],
     ids=["refused", "garbled"],
 )
-def test_a_server_that_does_not_say_what_it_has_is_asked_again_and_nothing_is_deleted(
+def test_a_server_that_does_not_name_its_eviction_version_gets_no_deletions(
     make_pod: Callable[..., Pod], client_of: ClientOf, answer: BufferedResponse
 ) -> None:
     methods: list[str] = []
@@ -244,7 +244,7 @@ def test_a_server_that_does_not_say_what_it_has_is_asked_again_and_nothing_is_de
 
 
 @pytest.mark.rule("OP-43")
-def test_the_servers_advice_wins_over_our_own_delay() -> None:
+def test_retry_after_of_the_server_replaces_the_usual_delay() -> None:
     result = EvictionResult(EvictionOutcome.IN_PROGRESS, retry_after=10.0)
     assert retry_delay(result, 7, base=5, rand=lambda: 0.0) == 10.0
 
@@ -260,5 +260,5 @@ def test_delays_grow_to_half_a_minute_with_a_random_part() -> None:
     assert retry_delay(result, 9, base=60, rand=lambda: 0.0) == 60.0
 
 
-def test_a_pod_on_its_way_is_asked_again_at_the_base_delay() -> None:
+def test_an_evicted_pod_gets_another_request_after_the_base_delay() -> None:
     assert retry_delay(EvictionResult(EvictionOutcome.EVICTED), 5, base=5, rand=lambda: 0.0) == 5.0

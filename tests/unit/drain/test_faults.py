@@ -1,6 +1,6 @@
-"""What a drain does with answers that only a scripted fault of our server gives.
+"""Drains whose requests fail, by faults that only the in-process server can inject.
 
-All else is in `tests/integration/framework/test_drain.py`.
+All other tests of `drain_node` are in `tests/integration/framework/test_drain.py`.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ POD = {
 }
 
 
-def test_a_missing_right_ends_the_drain_with_the_servers_words(
+def test_a_missing_permission_fails_the_drain_with_the_message_of_the_server(
     server: ApiServer, client: Client, clock: JumpingClock
 ) -> None:
     server.install(POD)
@@ -59,7 +59,7 @@ def test_a_missing_right_ends_the_drain_with_the_servers_words(
         drain_node(client, "n1", clock=clock)
 
 
-def test_a_cordon_that_loses_a_race_is_tried_again(
+def test_a_cordon_with_a_conflict_is_retried(
     server: ApiServer, client: Client, clock: JumpingClock
 ) -> None:
     server.faults.add(Fault(verb="patch", resource="nodes", status=409))

@@ -13,7 +13,7 @@ from navarchos.errors import ConfigError
         {"skip_wait_for_delete_timeout": -1},
     ],
 )
-def test_options_that_cannot_work_are_refused_by_name(options: dict[str, int]) -> None:
+def test_invalid_options_are_refused_by_name(options: dict[str, int]) -> None:
     with pytest.raises(ConfigError) as error:
         DrainOptions(**options)  # type: ignore[arg-type]  # the point of the test
     assert error.value.name in options

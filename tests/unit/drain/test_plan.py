@@ -1,4 +1,4 @@
-"""What happens to each pod: kubectl's rules, without its faults."""
+"""What happens to each pod: the rules of kubectl, without its faults."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -23,10 +23,10 @@ def gone(namespace: str, name: str) -> bool:
     return False
 
 
-def verdict(
-    pod: Pod, found: Callable[[str, str], bool] = exists, **options: Any
-) -> tuple[Any, Any]:
-    plan = classify([pod], DrainOptions(**options), found, now=NOW)
+def finding(
+    pod: Pod, options: DrainOptions, found: Callable[[str, str], bool] = exists
+) -> tuple[PodAction, PodReason]:
+    plan = classify([pod], options, found, now=NOW)
     (planned,) = (*plan.evict, *plan.wait, *plan.ignore, *plan.refuse)
     return planned.finding.action, planned.finding.reason
 
@@ -51,14 +51,14 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], PodAction, PodReason]] = 
     ),
     ("local data", {"empty_dir": True}, {}, PodAction.REFUSE, PodReason.LOCAL_STORAGE),
     (
-        "local data, given up",
+        "local data whose loss is accepted",
         {"empty_dir": True},
         {"delete_empty_dir_data": True},
         PodAction.EVICT,
         PodReason.LOCAL_STORAGE,
     ),
     (
-        "local data of a bare pod, only the data given up",
+        "local data of a bare pod, only its loss accepted",
         {"empty_dir": True, "owner": None},
         {"delete_empty_dir_data": True},
         PodAction.REFUSE,
@@ -73,7 +73,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], PodAction, PodReason]] = 
         PodReason.MIRROR,
     ),
     (
-        "a bare pod that terminates needs nobody's leave",
+        "a bare pod that terminates needs no option",
         {"owner": None, "terminating_at": "2026-01-01T12:00:30Z"},
         {},
         PodAction.WAIT,
@@ -87,7 +87,7 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], PodAction, PodReason]] = 
         PodReason.TERMINATING,
     ),
     (
-        "terminating for longer than anybody waits",
+        "terminating for longer than the drain waits",
         {"terminating_at": "2026-01-01T11:59:49Z"},
         {"skip_wait_for_delete_timeout": 10.0},
         PodAction.IGNORE,
@@ -110,14 +110,14 @@ TABLE: list[tuple[str, dict[str, Any], dict[str, Any], PodAction, PodReason]] = 
     [row[1:] for row in TABLE],
     ids=[row[0] for row in TABLE],
 )
-def test_each_pod_meets_the_fate_kubectl_gives_it(
+def test_each_pod_gets_the_action_that_kubectl_gives_it(
     make_pod: MakePod,
     facts: dict[str, Any],
     options: dict[str, Any],
     action: PodAction,
     reason: PodReason,
 ) -> None:
-    assert verdict(make_pod(**facts), **options) == (action, reason)
+    assert finding(make_pod(**facts), DrainOptions(**options)) == (action, reason)
 
 
 @pytest.mark.rule("OP-42")
@@ -143,7 +143,7 @@ def test_each_pod_meets_the_fate_kubectl_gives_it(
         (gone, {}, "Failed", (PodAction.EVICT, PodReason.FINISHED)),
     ],
 )
-def test_a_daemon_sets_pod_is_left_alone_unless_nobody_would_bring_it_back(
+def test_a_pod_of_a_daemon_set_stays_unless_the_daemon_set_is_gone(
     make_pod: MakePod,
     daemon_set: Any,
     found: Callable[[str, str], bool],
@@ -152,23 +152,26 @@ def test_a_daemon_sets_pod_is_left_alone_unless_nobody_would_bring_it_back(
     expected: tuple[PodAction, PodReason],
 ) -> None:
     pod = make_pod(owner=daemon_set, phase=phase)
-    assert verdict(pod, found, **options) == expected
+    assert finding(pod, DrainOptions(**options), found) == expected
 
 
-def test_a_pod_that_follows_its_daemon_set_is_waited_for(
+def test_a_terminating_pod_of_a_deleted_daemon_set_is_waited_for(
     make_pod: MakePod, daemon_set: Any
 ) -> None:
     pod = make_pod(owner=daemon_set, terminating_at="2026-01-01T12:00:30Z")
-    assert verdict(pod, gone, ignore_daemon_sets=True) == (PodAction.WAIT, PodReason.TERMINATING)
-    assert verdict(pod, exists, ignore_daemon_sets=True) == (PodAction.IGNORE, PodReason.DAEMON_SET)
+    options = DrainOptions(ignore_daemon_sets=True)
+    assert finding(pod, options, gone) == (PodAction.WAIT, PodReason.TERMINATING)
+    assert finding(pod, options, exists) == (PodAction.IGNORE, PodReason.DAEMON_SET)
 
 
-def test_a_controller_that_is_only_called_daemon_set_is_none(make_pod: MakePod) -> None:
+def test_only_a_daemon_set_of_apps_v1_counts_as_one(make_pod: MakePod) -> None:
     owner = {"apiVersion": "example.org/v1", "kind": "DaemonSet", "name": "x", "uid": "x"}
-    assert verdict(make_pod(owner=owner)) == (PodAction.EVICT, PodReason.ORDINARY)
+    assert finding(make_pod(owner=owner), DrainOptions()) == (PodAction.EVICT, PodReason.ORDINARY)
 
 
-def test_a_look_up_that_fails_fails_the_plan(make_pod: MakePod, daemon_set: Any) -> None:
+def test_a_failed_look_up_of_a_daemon_set_fails_the_plan(
+    make_pod: MakePod, daemon_set: Any
+) -> None:
     def broken(namespace: str, name: str) -> bool:
         raise RuntimeError
 
@@ -177,15 +180,17 @@ def test_a_look_up_that_fails_fails_the_plan(make_pod: MakePod, daemon_set: Any)
 
 
 @pytest.mark.rule("OP-42")
-def test_the_selector_limits_what_is_looked_at_even_where_it_would_refuse(
+def test_the_pod_selector_also_excludes_pods_that_would_be_refused(
     make_pod: MakePod,
 ) -> None:
-    only = {"pod_selector": Selector.parse("app=web")}
-    assert verdict(make_pod(owner=None), **only) == (PodAction.IGNORE, PodReason.NOT_SELECTED)
-    assert verdict(make_pod(labels={"app": "web"}), **only) == (PodAction.EVICT, PodReason.ORDINARY)
+    only = DrainOptions(pod_selector=Selector.parse("app=web"))
+    assert finding(make_pod(owner=None), only) == (PodAction.IGNORE, PodReason.NOT_SELECTED)
+    assert finding(make_pod(labels={"app": "web"}), only) == (PodAction.EVICT, PodReason.ORDINARY)
 
 
-def test_a_refusal_names_the_field_that_would_lift_it(make_pod: MakePod, daemon_set: Any) -> None:
+def test_a_refusal_names_the_field_that_would_allow_the_eviction(
+    make_pod: MakePod, daemon_set: Any
+) -> None:
     pods = [
         make_pod("bare", owner=None),
         make_pod("data", empty_dir=True),
@@ -199,7 +204,7 @@ def test_a_refusal_names_the_field_that_would_lift_it(make_pod: MakePod, daemon_
 
 
 @pytest.mark.rule("N-19")
-def test_pods_that_the_cluster_needs_come_last_and_the_order_is_stable(make_pod: MakePod) -> None:
+def test_system_critical_pods_come_last_and_the_order_is_stable(make_pod: MakePod) -> None:
     pods = [
         make_pod("dns", "a", priority_class="system-cluster-critical"),
         make_pod("b", "z"),
@@ -246,8 +251,8 @@ def test_every_pod_is_in_exactly_one_group(
     grouped = [*plan.evict, *plan.wait, *plan.ignore, *plan.refuse]
     assert sorted(planned.uid for planned in grouped) == sorted(pod.metadata.uid for pod in pods)
     assert plan.is_drained == (len(plan.to_go) == 0)
-    # Whatever the options: what only its kubelet can end is never touched, and what
-    # terminates is never asked twice.
+    # With any options: a static pod, which only its kubelet can end, is never evicted, and
+    # neither is a pod that terminates.
     for planned in plan.evict:
         assert not planned.pod.is_terminating
         assert not planned.pod.is_mirror

@@ -6,7 +6,7 @@ NodeDrain ──> reconciler.py   observe ──> decide ──> act ──> per
                 status.py     the status, its conditions and reasons; batch.py  the next evictions
                 cordon.py     the node; pods.py  its pods; evictions.py  requests and responses
                 memory.py     hints that save requests; settings.py  the parsed spec
-                events.py, metrics.py            what is recorded
+                events.py, metrics.py            what it records
 requeued by:  the drain, its node, its node's pods (a watch per drain), a budget that allows more
 ```
 """

@@ -42,7 +42,7 @@ __all__ = [
 _TIMEOUT: Final = 10.0
 
 RBAC: Final = (PolicyRule(NODES, ("get", "patch")),)
-"""The permissions (RBAC) of the cordoner, besides those of the node cache."""
+"""The permissions (RBAC) to cordon; the cache of nodes needs others."""
 
 
 class CordonStep(Enum):

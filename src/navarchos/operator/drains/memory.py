@@ -22,7 +22,7 @@ _STATUS_INTERVAL: Final = 1.0
 
 _MAX_COUNT_DELAY: Final = 5.0
 """Maximum seconds by which the number of remaining pods in status may be late. The pods of a node
-that terminate at about the same time then cost one write: that of the drain's end."""
+that terminate at about the same time then cost one write, together with the end of the drain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class DrainMemory:
         self._released: dict[str, int] = {}
 
     def of(self, drain: str) -> Remembered:
-        """Return what is remembered about a drain."""
+        """Return the memory about one drain."""
         now = self._clock.monotonic()
         with self._memory_lock:
             cordoned_at = self._cordoned_at.get(drain)

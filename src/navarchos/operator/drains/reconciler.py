@@ -56,7 +56,7 @@ RBAC: Final = (
     PolicyRule(NODE_DRAINS, ("patch",)),  # finalizer and nodeUID
     PolicyRule(NODE_DRAINS, ("patch",), subresource="status"),
 )
-"""The permissions (RBAC) for the drains themselves, besides those of their cache."""
+"""The permissions (RBAC) to write drains; the cache of drains needs others."""
 
 _log = get_logger(__name__)
 
@@ -145,7 +145,7 @@ class DrainReconciler(Reconciler):
     # Observe
 
     def _observe(self, drain: NodeDrain) -> Observation:
-        """Return what is known without a request."""
+        """Return the observation as far as it needs no request."""
         remembered = self._memory.of(drain.metadata.name)
         clock, is_suspended = self._parts.clock, self._parts.is_suspended
         try:

@@ -1,4 +1,4 @@
-"""The status of a drain, computed from what is observed. Pure; nothing is written here."""
+"""The status of a drain, computed from an observation. Pure; nothing is written here."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

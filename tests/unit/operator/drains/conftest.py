@@ -1,4 +1,4 @@
-"""A cluster on a server, and runs of the manager that the test drives pass by pass."""
+"""A cluster on a server, and processes whose reconciles the test starts one by one."""
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -130,7 +130,7 @@ PATIENCE = 20.0
 
 
 class Process:
-    """One run of the manager: caches, reconciler, memory. Time and server outlive it."""
+    """One process: caches, reconciler, memory. Time and server outlive it."""
 
     def __init__(self, server: ApiServer, client: Client, clock: ManualClock) -> None:
         self._server = server
@@ -178,11 +178,11 @@ class Process:
         return self.reconciler.reconcile(Request("", name))
 
     def wait_for_wake(self) -> None:
-        """Wait until something has asked for a look at a drain."""
+        """Wait until a reconcile of a drain has been requested."""
         limit = SYSTEM_CLOCK.monotonic() + PATIENCE
         waiting = StopToken()
         while not self.woken:
-            assert SYSTEM_CLOCK.monotonic() < limit, "nobody woke the drain"
+            assert SYSTEM_CLOCK.monotonic() < limit, "no reconcile of the drain was requested"
             waiting.wait(0.002)
 
     def catch_up(self) -> None:
@@ -216,7 +216,7 @@ class Process:
         limit: float = 60.0,
         most: float = 1.0,
     ) -> float:
-        """Pass after pass, time moving as each pass asks, until `done`; return the time."""
+        """Reconcile until `done`, moving time as each result asks; return the time that passed."""
         began = self.clock.passed
         while not done():
             assert self.clock.passed - began < limit, "not done in time"
@@ -346,7 +346,7 @@ class World:
         )
 
     def blocked_drain(self, **spec: Any) -> None:
-        """Make a node, a pod that its budget keeps there until `allow`, and the node's drain."""
+        """Make a node, a pod whose budget allows no eviction until `allow`, and a drain."""
         self.node()
         self.pod("a")
         self.budget(0)
@@ -358,8 +358,9 @@ class World:
     def delete_drain(self, name: str = "d") -> None:
         assert self.client.raw("DELETE", f"/apis/{GROUP}/v1alpha1/nodedrains/{name}").status == 200
 
-    def cordon(self, closed: bool) -> None:
-        self.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": closed or None}})
+    def cordon(self, cordoned: bool) -> None:
+        """Cordon or uncordon the node as another client."""
+        self.patch("/api/v1/nodes/n1", {"spec": {"unschedulable": cordoned or None}})
 
     def patch(self, path: str, body: Mapping[str, Any]) -> None:
         headers = {"Content-Type": "application/merge-patch+json"}
@@ -367,14 +368,14 @@ class World:
         assert answer.status == 200, answer.body
 
     def kubelet(self) -> None:
-        """End the pods that terminate."""
+        """Finish the termination of all terminating pods."""
         for pod in self.server.list("pods"):
             meta = pod["metadata"]
             if meta.get("deletionTimestamp"):
                 self.end(meta["name"], meta["namespace"])
 
     def end(self, pod: str, namespace: str = "default") -> None:
-        """End a pod."""
+        """Delete a pod at once."""
         path = f"/api/v1/namespaces/{namespace}/pods/{pod}"
         self.client.raw("DELETE", path, body={"gracePeriodSeconds": 0})
 
@@ -408,7 +409,6 @@ class World:
     def node_now(self) -> Any:
         return self.server.get("nodes", "n1")
 
-    @property
     def is_cordoned(self) -> bool:
         return bool(self.node_now["spec"].get("unschedulable"))
 

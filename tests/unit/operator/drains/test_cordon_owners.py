@@ -1,46 +1,57 @@
-"""Whose cordon survives, whoever cordons when, whatever happens to us and to our object."""
+"""Which cordons survive a drain, its deletion and a crash."""
 
-from typing import Any, Final
+from enum import Enum
+from typing import Final
 
 import pytest
+from tests.unit.operator.drains.conftest import GROUP, Process, World
 
-GROUP: Final = "navarchos.pusher.com"
 MINUTE: Final = 60.0
 
 
-@pytest.mark.rule("OP-41")
-@pytest.mark.parametrize("crashes", [False, True], ids=["we live", "we crash"])
-@pytest.mark.parametrize("end", ["in the middle", "when it is drained", "when it is given up"])
-@pytest.mark.parametrize("somebody", ["nobody", "before", "during", "when it is over", "after"])
-def test_the_cordon_of_others_survives_and_ours_is_gone_a_minute_after_the_end(
-    world: Any, process: Any, somebody: str, end: str, crashes: bool
-) -> None:
-    """Somebody cordons before, during or after the drain; our object is deleted at its end."""
+class Other(Enum):
+    """When another client cordons the node."""
 
-    def going_on() -> Any:
+    NEVER = "never"
+    BEFORE = "before"
+    DURING = "during"
+    AT_THE_END = "when the drain has ended"
+    AFTER = "after the deletion"
+
+
+@pytest.mark.rule("OP-41")
+@pytest.mark.parametrize("crashes", [False, True], ids=["no crash", "crash"])
+@pytest.mark.parametrize("end", ["in the middle", "when it has completed", "when it has failed"])
+@pytest.mark.parametrize("other", Other, ids=[other.value for other in Other])
+def test_foreign_cordons_survive_and_ours_is_gone_a_minute_after_the_end(
+    world: World, process: Process, other: Other, end: str, crashes: bool
+) -> None:
+    """Another client cordons before, during or after the drain, which is deleted at its end."""
+
+    def running() -> Process:
         return world.process() if crashes else process
 
     world.node()
-    if somebody == "before":
+    if other is Other.BEFORE:
         world.cordon(True)
     world.pod("a")
-    world.budget(1 if end == "when it is drained" else 0)
+    world.budget(1 if end == "when it has completed" else 0)
     world.drain(timeoutSeconds=30)
     process.step()
-    assert world.is_cordoned
-    if somebody == "during":
+    assert world.is_cordoned()
+    if other is Other.DURING:
         world.cordon(False)
         world.cordon(True)
     if end != "in the middle":
-        going_on().run(world.is_over, meanwhile=world.kubelet)
-    if somebody == "when it is over":
+        running().run(world.is_over, meanwhile=world.kubelet)
+    if other is Other.AT_THE_END:
         world.cordon(False)
         world.cordon(True)
     world.delete_drain()
-    going_on().run(lambda: not world.server.list("nodedrains", group=GROUP), limit=MINUTE)
-    if somebody == "after":
-        assert not world.is_cordoned
+    running().run(lambda: not world.server.list("nodedrains", group=GROUP), limit=MINUTE)
+    if other is Other.AFTER:
+        assert not world.is_cordoned()
         world.cordon(True)
-        going_on().step()
-    assert world.is_cordoned is (somebody != "nobody")
+        running().step()
+    assert world.is_cordoned() is (other is not Other.NEVER)
     assert world.mark == ""

@@ -1,4 +1,4 @@
-"""kill -9 after any single write: the next process ends where this one would have."""
+"""kill -9 after any single write: the next process has the same result."""
 
 from collections.abc import Iterator
 
@@ -11,11 +11,11 @@ from navarchos.client.transport import Response
 
 
 class Killed(BaseException):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class KillingTransport:
-    """Dies after so many writes have reached the server; their answers are lost."""
+    """Dies when this many writes have reached the server; the last response is lost."""
 
     def __init__(self, config: ClientConfig, writes: int) -> None:
         self._inner = PooledTransport(config)
@@ -38,7 +38,7 @@ class KillingTransport:
 
 
 @pytest.fixture
-def doomed(world: World, writes: int) -> Iterator[Client]:
+def crashing_client(world: World, writes: int) -> Iterator[Client]:
     config = ClientConfig(host=world.server.url)
     with Client(config, transport=KillingTransport(config, writes)) as client:
         yield client
@@ -57,17 +57,17 @@ def run_until_killed(world: World, client: Client) -> None:
 @pytest.mark.rule("OP-26")
 @pytest.mark.parametrize("writes", range(1, 9))
 def test_a_drain_ends_the_same_after_a_kill_at_any_write(
-    world: World, doomed: Client, writes: int
+    world: World, crashing_client: Client, writes: int
 ) -> None:
     world.node()
     world.pod("a")
     world.pod("b")
     world.drain()
-    run_until_killed(world, doomed)
+    run_until_killed(world, crashing_client)
     world.clock.passed += 3
 
-    heir = world.process()
-    heir.run(world.is_over, meanwhile=world.kubelet)
+    successor = world.process()
+    successor.run(world.is_over, meanwhile=world.kubelet)
 
     status = world.status()
     assert (status["phase"], status["reason"]) == ("Completed", "NodeDrained")
@@ -80,11 +80,11 @@ def test_a_drain_ends_the_same_after_a_kill_at_any_write(
 
 @pytest.mark.rule("OP-26")
 @pytest.mark.parametrize("writes", range(1, 5))
-def test_a_deleted_drain_gives_its_node_back_after_a_kill_at_any_write(
-    world: World, doomed: Client, writes: int
+def test_a_deleted_drain_uncordons_its_node_after_a_kill_at_any_write(
+    world: World, crashing_client: Client, writes: int
 ) -> None:
     world.blocked_drain()
-    process = world.process(doomed)
+    process = world.process(crashing_client)
     try:
         process.step()
         world.delete_drain()
@@ -98,6 +98,6 @@ def test_a_deleted_drain_gives_its_node_back_after_a_kill_at_any_write(
             world.delete_drain()
         world.process().step()
     assert world.server.list("nodedrains", group=GROUP) == []
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
     assert world.mark == ""
     assert world.terminating() == []

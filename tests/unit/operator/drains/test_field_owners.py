@@ -7,8 +7,8 @@ import pytest
 
 from navarchos.operator.drains.cordon import OwnedNode, is_cordoned_by_others
 
-CORDON = {"f:spec": {"f:unschedulable": {}}}
-LABELS = {"f:metadata": {"f:labels": {"f:a": {}}}}
+CORDON: dict[str, Any] = {"f:spec": {"f:unschedulable": {}}}
+LABELS: dict[str, Any] = {"f:metadata": {"f:labels": {"f:a": {}}}}
 
 
 def node(*owners: tuple[str, dict[str, Any]]) -> OwnedNode:

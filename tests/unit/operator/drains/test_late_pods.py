@@ -1,9 +1,10 @@
-"""Pods that are bound after a node had been empty (A13)."""
+"""Pods that are bound after a node has been drained (A13)."""
 
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from tests.unit.operator.drains.conftest import Process, World
 
 from navarchos.operator.api.v1alpha1 import (
     GROUP,
@@ -16,8 +17,8 @@ from navarchos.runtime import DONE
 pytestmark = pytest.mark.rule("OP-44")
 
 
-def emptied(world: Any, process: Any) -> None:
-    """A node whose drain is Completed, and long enough for the first look."""
+def drained_node(world: World, process: Process) -> None:
+    """Drain a node, and move time past the first check for late pods."""
     world.node()
     world.pod("a")
     world.drain()
@@ -26,8 +27,8 @@ def emptied(world: Any, process: Any) -> None:
     world.clock.passed += 5
 
 
-def hand_over(world: Any, **spec: Any) -> None:
-    """Let a replacement take over the drain's report."""
+def hand_over(world: World, **spec: Any) -> None:
+    """Let a replacement copy the report of the drain."""
     owner = {
         "apiVersion": "example.org/v1",
         "kind": "Replacement",
@@ -40,10 +41,10 @@ def hand_over(world: Any, **spec: Any) -> None:
     world.edit(uncordonOnDelete=False, **spec)
 
 
-def test_a_pod_that_is_bound_after_the_drain_was_completed_is_moved_too(
-    world: Any, process: Any
+def test_a_pod_that_is_bound_after_the_drain_has_completed_is_evicted_too(
+    world: World, process: Process
 ) -> None:
-    emptied(world, process)
+    drained_node(world, process)
     world.pod("late")
     process.step()
     assert (world.phase(), world.condition("NodeDrained")) == (
@@ -59,8 +60,8 @@ def test_a_pod_that_is_bound_after_the_drain_was_completed_is_moved_too(
     assert world.status()["evictedPods"] == ["default/a", "default/late"]
 
 
-def test_it_is_found_by_a_process_that_has_not_seen_the_drain_before(world: Any) -> None:
-    emptied(world, world.process())
+def test_a_late_pod_is_found_by_a_process_that_is_new_to_the_drain(world: World) -> None:
+    drained_node(world, world.process())
     world.pod("late")
     process = world.process()
     process.step()
@@ -68,20 +69,24 @@ def test_it_is_found_by_a_process_that_has_not_seen_the_drain_before(world: Any)
     assert world.pods() == []
 
 
-def test_an_empty_node_is_looked_at_for_a_minute_without_a_write(world: Any, process: Any) -> None:
-    emptied(world, process)
+def test_an_empty_node_is_checked_for_a_minute_without_a_write(
+    world: World, process: Process
+) -> None:
+    drained_node(world, process)
     version = world.get()["metadata"]["resourceVersion"]
-    looks = 0
+    checks = 0
     while (result := process.step()) != DONE:
-        looks += 1
-        world.clock.passed += result.requeue_after
-    assert looks == 2
+        checks += 1
+        world.clock.passed += result.requeue_after or 0.0
+    assert checks == 2
     assert world.clock.passed < 90
     assert world.get()["metadata"]["resourceVersion"] == version
 
 
-def test_pods_that_come_after_a_person_opened_the_node_stay(world: Any, process: Any) -> None:
-    emptied(world, process)
+def test_pods_that_arrive_after_a_user_uncordoned_the_node_stay(
+    world: World, process: Process
+) -> None:
+    drained_node(world, process)
     world.cordon(False)
     world.pod("welcome")
     process.step()
@@ -89,18 +94,16 @@ def test_pods_that_come_after_a_person_opened_the_node_stay(world: Any, process:
     assert (world.pods(), world.terminating()) == (["welcome"], [])
 
 
-def test_a_late_pod_that_nobody_would_bring_back_is_left_to_who_made_it(
-    world: Any, process: Any
-) -> None:
-    """Such as a person's debugging pod."""
-    emptied(world, process)
+def test_a_late_pod_without_a_controller_stays(world: World, process: Process) -> None:
+    """For example a debugging pod of a user."""
+    drained_node(world, process)
     world.pod("debug", owner="")
     process.step()
     assert (world.phase(), world.terminating()) == ("Completed", [])
 
 
-def test_nothing_is_evicted_while_the_rollout_is_paused(world: Any, process: Any) -> None:
-    emptied(world, process)
+def test_nothing_is_evicted_while_the_rollout_is_paused(world: World, process: Process) -> None:
+    drained_node(world, process)
     hand_over(world)
     process.is_suspended = True
     world.pod("late")
@@ -112,20 +115,20 @@ def test_nothing_is_evicted_while_the_rollout_is_paused(world: Any, process: Any
 
 
 @pytest.mark.rule("OP-07")
-def test_a_pause_that_was_left_in_the_drain_of_a_finished_replacement_holds_nobody_up(
-    world: Any, process: Any
+def test_a_pause_left_in_the_drain_of_a_finished_replacement_does_not_suspend_it(
+    world: World, process: Process
 ) -> None:
-    emptied(world, process)
+    drained_node(world, process)
     hand_over(world, paused=True)
     world.pod("late")
     process.run(lambda: not world.pods() and world.phase() == "Completed", meanwhile=world.kubelet)
 
 
 @pytest.mark.rule("OP-07")
-def test_late_pods_stay_while_those_above_are_paused_and_go_on_soon_after(
-    world: Any, process: Any
+def test_late_pods_stay_while_the_rollout_is_paused_and_are_evicted_soon_after(
+    world: World, process: Process
 ) -> None:
-    emptied(world, process)
+    drained_node(world, process)
     hand_over(world)
     world.pod("late")
     process.step()
@@ -136,7 +139,7 @@ def test_late_pods_stay_while_those_above_are_paused_and_go_on_soon_after(
         world.clock.passed += 2
     assert (world.pods(), world.terminating()) == (["late"], [])
     process.is_suspended = False
-    assert 0 < result.requeue_after <= 5, "nothing else wakes it"
+    assert 0 < (result.requeue_after or 0.0) <= 5, "no event causes the next reconcile"
     process.run(world.is_over, meanwhile=world.kubelet)
     assert world.pods() == []
 
@@ -145,7 +148,7 @@ def test_late_pods_stay_while_those_above_are_paused_and_go_on_soon_after(
     ("elapsed", "due", "ahead"),
     [(0, False, 3), (3, True, 12), (20, True, 40), (60, True, None), (600, False, None)],
 )
-def test_looks_follow_from_the_status_alone(
+def test_rechecks_follow_from_the_status_alone(
     now: datetime, elapsed: float, due: bool, ahead: float | None
 ) -> None:
     status = NodeDrainStatus(
@@ -154,7 +157,7 @@ def test_looks_follow_from_the_status_alone(
     assert next_recheck(status, now + timedelta(seconds=elapsed)) == (due, ahead)
 
 
-def test_a_node_that_is_gone_is_not_looked_at(now: datetime) -> None:
+def test_a_node_that_is_gone_is_not_checked_again(now: datetime) -> None:
     status = NodeDrainStatus(
         phase=DrainPhase.COMPLETED, reason="NodeGone", completion_timestamp=now
     )

@@ -1,6 +1,6 @@
 """The drain controller inside a manager, with its threads, in real time."""
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from tests.unit.operator.drains.conftest import GROUP, World
@@ -13,7 +13,7 @@ from navarchos.threads import ThreadGroup
 
 @pytest.mark.rule("OP-40")
 @pytest.mark.rule("OP-64")
-def test_a_manager_drains_a_node_and_gives_it_back(world: World) -> None:
+def test_a_manager_drains_a_node_and_uncordons_it(world: World) -> None:
     world.node()
     for number in range(12):
         world.pod(f"p{number}")
@@ -26,13 +26,13 @@ def test_a_manager_drains_a_node_and_gives_it_back(world: World) -> None:
     try:
         world.drain()
         wait(stop, lambda: len(world.terminating()) == 6)
-        world.allow(6)  # nothing but the budget's change tells the manager to go on
+        world.allow(6)  # only the change of the budget makes the manager continue
         wait(stop, lambda: len(world.terminating()) == 12)
-        wait(stop, lambda: world.kubelet() or world.is_over())
+        wait(stop, lambda: is_over_after_kubelet(world))
         assert world.phase() == "Completed"
         world.delete_drain()
         wait(stop, lambda: not world.server.list("nodedrains", group=GROUP))
-        assert not world.is_cordoned
+        assert not world.is_cordoned()
     finally:
         stop.stop("the test is over")
         assert group.join(30)
@@ -41,7 +41,12 @@ def test_a_manager_drains_a_node_and_gives_it_back(world: World) -> None:
     assert {"NodeCordoned", "PodEvicted", "NodeDrained", "NodeUncordoned"} <= reasons
 
 
-def wait(stop: StopToken, done: Any) -> None:
+def is_over_after_kubelet(world: World) -> bool:
+    world.kubelet()
+    return world.is_over()
+
+
+def wait(stop: StopToken, done: Callable[[], bool]) -> None:
     for _ in range(3000):
         if done():
             return

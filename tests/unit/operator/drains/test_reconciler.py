@@ -1,4 +1,4 @@
-"""Drains against a server, pass by pass, on a clock that the test moves."""
+"""Drains against a server, reconcile by reconcile, on a clock that the test moves."""
 
 from itertools import pairwise
 from typing import Any
@@ -17,7 +17,7 @@ from navarchos.testing.apiserver import Change, Fault
 
 
 @pytest.mark.rule("N-26")
-def test_a_node_is_cordoned_emptied_and_reported(world: World, process: Process) -> None:
+def test_a_node_is_cordoned_drained_and_reported(world: World, process: Process) -> None:
     uid = world.node()
     world.pod("a")
     world.pod("b")
@@ -47,12 +47,12 @@ def test_a_node_is_cordoned_emptied_and_reported(world: World, process: Process)
     drain = world.get()
     assert drain["spec"]["nodeUID"] == uid
     assert drain["metadata"]["finalizers"] == [DRAIN_FINALIZER]
-    assert world.is_cordoned
+    assert world.is_cordoned()
     assert world.mark == f"d/{drain['metadata']['uid']}"
     assert process.recorder.reasons == ["NodeCordoned", "PodEvicted", "NodeDrained"]
     assert process.metric("navarchos_drain_evictions_total", outcome="Evicted") == 2
     assert process.metric("navarchos_drain_duration_seconds_count", result="Completed") == 1
-    assert took >= 2, "a pod that was being bound during the cordon must have had its time"
+    assert took >= 2, "the drain must wait for pods that were being bound during the cordon"
     version = drain["metadata"]["resourceVersion"]
     process.step()
     assert world.get()["metadata"]["resourceVersion"] == version
@@ -61,7 +61,7 @@ def test_a_node_is_cordoned_emptied_and_reported(world: World, process: Process)
 
 @pytest.mark.rule("OP-40")
 @pytest.mark.rule("OP-41")
-def test_nothing_happens_before_the_claim_and_no_eviction_before_the_record(
+def test_the_adoption_comes_first_and_no_eviction_comes_before_the_record(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -82,7 +82,7 @@ def test_nothing_happens_before_the_claim_and_no_eviction_before_the_record(
     assert writes[2][2] == "status"
 
 
-def test_an_empty_node_is_drained_after_the_time_of_a_late_binding(
+def test_an_empty_node_is_drained_after_the_wait_for_late_bindings(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -106,7 +106,7 @@ def test_a_pod_that_arrives_late_is_drained_too(world: World, process: Process) 
 
 
 @pytest.mark.rule("OP-44")
-def test_an_empty_watch_is_not_believed_without_a_list(world: World, process: Process) -> None:
+def test_an_empty_watch_does_not_end_a_drain_without_a_list(world: World, process: Process) -> None:
     world.node()
     world.pod("a")
     world.drain()
@@ -114,7 +114,7 @@ def test_an_empty_watch_is_not_believed_without_a_list(world: World, process: Pr
     world.kubelet()
     world.clock.passed += 5
     process.catch_up()
-    world.pod("unseen")  # the watch may not have it yet; the list does
+    world.pod("unseen")  # the watch may not show it yet; the list does
     process.reconciler.reconcile(Request("", "d"))
     assert world.phase() == "Draining"
     process.run(world.is_over, meanwhile=world.kubelet)
@@ -126,7 +126,7 @@ def test_an_empty_watch_is_not_believed_without_a_list(world: World, process: Pr
 
 @pytest.mark.rule("OP-41")
 @pytest.mark.rule("OP-20")
-def test_a_node_of_another_uid_is_not_touched(world: World, process: Process) -> None:
+def test_a_node_of_another_uid_is_not_changed(world: World, process: Process) -> None:
     world.node()
     world.pod("a")
     world.drain(nodeUID="another")
@@ -138,7 +138,7 @@ def test_a_node_of_another_uid_is_not_touched(world: World, process: Process) ->
     assert world.terminating() == []
 
 
-def test_a_missing_node_is_gone(world: World, process: Process) -> None:
+def test_a_drain_of_a_missing_node_completes(world: World, process: Process) -> None:
     world.drain()
     process.step()
     assert (world.phase(), world.status()["reason"]) == ("Completed", "NodeGone")
@@ -157,21 +157,21 @@ def test_a_node_that_is_replaced_during_its_drain_keeps_its_pods(
     world.node()
     world.allow(1)
     world.clock.passed += 60
-    # Even on caches that have seen nothing of it.
+    # Also on caches that have not seen the new node yet.
     process.reconciler.reconcile(Request("", "d"))
     assert world.evictions == 1
     process.run(world.is_over)
     assert world.status()["reason"] == "NodeGone"
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
     assert world.terminating() == []
 
 
-# Whose cordon
+# The cordon
 
 
 @pytest.mark.rule("OP-41")
 @pytest.mark.rule("N-20")
-def test_a_foreign_cordon_survives_whatever_happens_to_the_drain(
+def test_a_foreign_cordon_survives_the_drain_and_its_deletion(
     world: World, process: Process
 ) -> None:
     world.node(spec={"unschedulable": True})
@@ -181,7 +181,7 @@ def test_a_foreign_cordon_survives_whatever_happens_to_the_drain(
     assert world.mark == ""
     world.delete_drain()
     process.step()
-    assert world.is_cordoned
+    assert world.is_cordoned()
     assert world.server.list("nodedrains", group=GROUP) == []
     assert "NodeUncordoned" not in process.recorder.reasons
     assert "NodeCordoned" not in process.recorder.reasons
@@ -192,12 +192,12 @@ def test_a_foreign_cordon_survives_whatever_happens_to_the_drain(
 def test_deleting_a_drain_stops_it_and_undoes_its_cordon(world: World, process: Process) -> None:
     world.blocked_drain()
     process.step()
-    assert world.is_cordoned
+    assert world.is_cordoned()
     world.delete_drain()
     world.allow(1)
     world.clock.passed += 60
     process.step()
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
     assert world.mark == ""
     assert world.terminating() == []
     assert world.server.list("nodedrains", group=GROUP) == []
@@ -206,14 +206,16 @@ def test_deleting_a_drain_stops_it_and_undoes_its_cordon(world: World, process: 
     assert len(process.runtime.watches) == 0
 
 
-def test_a_drain_that_keeps_its_cordon_leaves_it_marked(world: World, process: Process) -> None:
+def test_a_drain_that_keeps_its_cordon_leaves_the_annotation(
+    world: World, process: Process
+) -> None:
     world.node()
     world.drain(uncordonOnDelete=False)
     process.run(world.is_over)
     mark = world.mark
     world.delete_drain()
     process.step()
-    assert world.is_cordoned
+    assert world.is_cordoned()
     assert world.mark == mark != ""
     assert world.server.list("nodedrains", group=GROUP) == []
 
@@ -227,14 +229,14 @@ def test_deleting_a_drain_leaves_the_cordon_of_another_one(world: World, process
     assert world.condition("NodeCordoned", "e") == ("True", "CordonedBefore")
     world.delete_drain("e")
     process.step("e")
-    assert world.is_cordoned
+    assert world.is_cordoned()
     world.delete_drain("d")
     process.step("d")
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
 
 
 @pytest.mark.rule("OP-41")
-def test_whoever_uncordons_is_contradicted_once_and_then_obeyed(
+def test_a_node_that_another_client_uncordons_is_recordoned_once(
     world: World, process: Process
 ) -> None:
     world.blocked_drain()
@@ -242,13 +244,13 @@ def test_whoever_uncordons_is_contradicted_once_and_then_obeyed(
     world.cordon(False)
     world.clock.passed += 2
     process.step()
-    assert world.is_cordoned
+    assert world.is_cordoned()
     assert process.recorder.reasons.count("NodeCordoned") == 2
     assert world.condition("NodeCordoned") == ("True", "CordonedAgain")
     world.cordon(False)
     world.clock.passed += 2
     process.step()
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
     assert world.mark == ""
     assert world.condition("NodeCordoned") == ("False", "UncordonedByOthers")
     asked = world.evictions
@@ -261,14 +263,14 @@ def test_whoever_uncordons_is_contradicted_once_and_then_obeyed(
     assert world.pods() == []
     world.delete_drain()
     process.step()
-    assert world.is_cordoned, "this cordon is the person's"
+    assert world.is_cordoned(), "another client owns this cordon"
 
 
 @pytest.mark.rule("OP-41")
-def test_a_node_that_was_opened_and_closed_while_nobody_looked_stays_closed(
+def test_a_node_that_was_uncordoned_and_cordoned_between_two_reconciles_stays_cordoned(
     world: World, process: Process
 ) -> None:
-    """The annotation is still ours then; the server knows who closed the node."""
+    """The annotation is still ours then; `managedFields` name the other client."""
     world.blocked_drain()
     process.step()
     world.cordon(False)
@@ -277,14 +279,14 @@ def test_a_node_that_was_opened_and_closed_while_nobody_looked_stays_closed(
     process.step()
     world.delete_drain()
     process.step()
-    assert world.is_cordoned
+    assert world.is_cordoned()
     assert world.mark == ""
     assert world.server.list("nodedrains", group=GROUP) == []
 
 
 @pytest.mark.rule("OP-41")
 @pytest.mark.rule("OP-47")
-def test_who_uncordons_just_after_a_status_was_written_is_not_contradicted_twice(
+def test_a_node_that_is_uncordoned_just_after_a_status_write_is_recordoned_once(
     world: World, process: Process
 ) -> None:
     world.blocked_drain()
@@ -293,40 +295,40 @@ def test_who_uncordons_just_after_a_status_was_written_is_not_contradicted_twice
     first = process.step()
     assert first.requeue_after is not None
     assert 0 < first.requeue_after <= 1, "the status may be written once a second"
-    assert not world.is_cordoned, "nothing is done that cannot be told yet"
+    assert not world.is_cordoned(), "the node is not cordoned before the status can be written"
     world.clock.passed += first.requeue_after
     process.step()
-    assert world.is_cordoned
+    assert world.is_cordoned()
     assert world.condition("NodeCordoned") == ("True", "CordonedAgain")
     world.cordon(False)
     world.clock.passed += 1
     process.step()
     assert world.condition("NodeCordoned") == ("False", "UncordonedByOthers")
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
 
 
-def test_a_cordon_that_is_refused_is_told_in_status_and_tried_again(
-    world: World, process: Process
-) -> None:
+def test_a_refused_cordon_is_reported_in_status_and_retried(world: World, process: Process) -> None:
     world.node()
     world.drain()
-    refusal = Fault(verb="patch", resource="nodes", status=403, message="no right to patch nodes")
+    refusal = Fault(
+        verb="patch", resource="nodes", status=403, message="no permission to patch nodes"
+    )
     world.server.faults.add(refusal)
     with pytest.raises(Forbidden):
         process.step()
     assert world.condition("NodeCordoned") == ("False", "ErrorCordoningNode")
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
     world.clock.passed += 2
     process.run(world.is_over)
     assert world.condition("NodeCordoned") == ("True", "NodeCordoned")
 
 
-# Who may not go
+# Refused pods
 
 
 @pytest.mark.rule("OP-42")
 @pytest.mark.rule("N-8")
-def test_one_pod_that_may_not_go_refuses_the_drain_before_any_eviction(
+def test_one_refused_pod_fails_the_drain_before_any_eviction(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -365,7 +367,7 @@ def test_other_refusals_name_their_reason(
     assert world.status()["blockers"][0]["reason"] == reason
 
 
-def test_a_pod_that_arrives_late_and_may_not_go_blocks_and_is_told(
+def test_a_refused_pod_that_arrives_late_blocks_and_is_reported(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -384,19 +386,19 @@ def test_a_pod_that_arrives_late_and_may_not_go_blocks_and_is_told(
     assert world.phase() == "Completed"
 
 
-def test_a_selector_that_cannot_be_read_fails_the_drain(world: World, process: Process) -> None:
+def test_an_invalid_selector_fails_the_drain(world: World, process: Process) -> None:
     world.node()
     world.drain(podSelector={"matchLabels": {"-no-": "x"}})
     process.step()
     assert (world.phase(), world.status()["reason"]) == ("Failed", "InvalidSpec")
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
 
 
 # Blocked
 
 
 @pytest.mark.rule("OP-43")
-def test_a_budget_blocks_until_it_is_free_and_the_drain_is_woken_at_once(
+def test_a_budget_blocks_until_it_allows_an_eviction_and_then_the_drain_continues_at_once(
     world: World, process: Process
 ) -> None:
     world.blocked_drain()
@@ -418,7 +420,7 @@ def test_a_budget_blocks_until_it_is_free_and_the_drain_is_woken_at_once(
     world.allow(1)
     process.wait_for_wake()
     process.step()
-    assert world.evictions == 2, "nobody waits for the retry when the budget is free again"
+    assert world.evictions == 2, "the eviction is retried as soon as the budget allows it"
     process.run(world.is_over, meanwhile=world.kubelet)
     assert world.phase() == "Completed"
     assert "blockers" not in world.status()
@@ -447,7 +449,7 @@ def test_a_budget_blocks_until_it_is_free_and_the_drain_is_woken_at_once(
     ],
 )
 @pytest.mark.rule("N-18")
-def test_any_other_answer_blocks_with_its_message_and_is_tried_again(
+def test_any_other_response_blocks_with_its_message_and_is_retried(
     world: World, process: Process, fault: dict[str, Any], reason: str
 ) -> None:
     world.node()
@@ -465,7 +467,9 @@ def test_any_other_answer_blocks_with_its_message_and_is_tried_again(
 
 
 @pytest.mark.rule("OP-43")
-def test_two_budgets_on_one_pod_are_named_and_not_spun_on(world: World, process: Process) -> None:
+def test_two_budgets_on_one_pod_are_named_and_retried_slowly(
+    world: World, process: Process
+) -> None:
     world.node()
     world.pod("a")
     world.budget(1, "one")
@@ -507,7 +511,7 @@ def test_unchanged_facts_cause_no_write_and_changed_ones_one_a_second(
 
 
 @pytest.mark.rule("OP-47")
-def test_a_node_whose_pods_leave_together_is_three_writes_of_its_drain(
+def test_a_drain_whose_pods_leave_together_writes_its_status_three_times(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -516,14 +520,16 @@ def test_a_node_whose_pods_leave_together_is_three_writes_of_its_drain(
     world.drain()
     process.run(lambda: world.clock.passed >= 3)
     assert status_writes(world.server, "nodedrains") == 2, (
-        "what is there, before the first eviction; what was evicted"
+        "the pods of the node before the first eviction; then the evicted pods"
     )
     process.run(world.is_over, meanwhile=world.kubelet)
     assert status_writes(world.server, "nodedrains") == 3
 
 
 @pytest.mark.rule("OP-47")
-def test_how_many_pods_are_left_is_told_within_five_seconds(world: World, process: Process) -> None:
+def test_the_number_of_remaining_pods_is_written_within_five_seconds(
+    world: World, process: Process
+) -> None:
     world.node()
     for name in "abc":
         world.pod(name)
@@ -545,7 +551,7 @@ def test_how_many_pods_are_left_is_told_within_five_seconds(world: World, proces
 
 
 @pytest.mark.rule("OP-47")
-def test_what_blocks_is_told_at_once_with_all_that_could_have_waited(
+def test_blocked_pods_are_written_at_once_together_with_late_counts(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -567,7 +573,7 @@ def test_what_blocks_is_told_at_once_with_all_that_could_have_waited(
 
 @pytest.mark.rule("OP-40")
 @pytest.mark.rule("N-5")
-def test_many_blocked_pods_keep_a_pass_short(world: World, process: Process) -> None:
+def test_a_reconcile_of_many_blocked_pods_is_short(world: World, process: Process) -> None:
     world.node()
     for number in range(100):
         world.pod(f"p{number:03}")
@@ -597,17 +603,17 @@ def test_system_critical_pods_are_evicted_when_the_others_have_left_or_are_block
     for name in ordinary:
         world.pod(name)
     critical = {"priorityClassName": "system-cluster-critical"}
-    # By its name it would be the first.
+    # Sorted by name alone, this pod would be the first.
     world.pod("a-dns", spec=critical, metadata={"labels": {"app": "dns"}})
     world.budget(0 if blocked else 2)
     world.drain()
     process.step()
     process.step()
     if blocked:
-        assert world.terminating() == ["a-dns"], "a pod that is blocked stops nobody"
+        assert world.terminating() == ["a-dns"], "a blocked pod delays no other pod"
         world.allow(2)
     else:
-        assert sorted(world.terminating()) == ordinary, "at once, and nothing else"
+        assert sorted(world.terminating()) == ordinary, "ordinary pods at once, and no other pod"
         world.kubelet()
         process.step()
         assert world.terminating() == ["a-dns"]
@@ -620,7 +626,7 @@ def test_system_critical_pods_are_evicted_when_the_others_have_left_or_are_block
 
 
 @pytest.mark.rule("OP-46")
-def test_a_drain_whose_time_is_up_fails_and_keeps_its_blockers(
+def test_a_drain_that_times_out_fails_and_keeps_its_blockers(
     world: World, process: Process
 ) -> None:
     world.blocked_drain(timeoutSeconds=30)
@@ -630,7 +636,7 @@ def test_a_drain_whose_time_is_up_fails_and_keeps_its_blockers(
     assert 29 <= took <= 32
     assert [b["pod"] for b in status["blockers"]] == ["a"]
     assert [note["name"] for note in status["failedPods"]] == ["default/a"]
-    assert world.is_cordoned, "the cordon is given back with the drain, not before"
+    assert world.is_cordoned(), "the node is uncordoned when the drain is deleted, not before"
     asked = world.evictions
     assert process.step() == DONE
     assert world.evictions == asked
@@ -638,7 +644,7 @@ def test_a_drain_whose_time_is_up_fails_and_keeps_its_blockers(
 
 @pytest.mark.rule("OP-46")
 @pytest.mark.parametrize("policy", ["Fail", "Hold"])
-def test_time_that_is_up_while_an_empty_node_awaits_late_pods_fails_nothing(
+def test_a_timeout_while_an_empty_node_waits_for_late_pods_fails_nothing(
     world: World, process: Process, policy: str
 ) -> None:
     world.node()
@@ -656,7 +662,7 @@ def test_time_that_is_up_while_an_empty_node_awaits_late_pods_fails_nothing(
 
 
 @pytest.mark.rule("OP-46")
-def test_a_drain_that_holds_keeps_trying(world: World, process: Process) -> None:
+def test_a_drain_with_on_timeout_hold_keeps_trying(world: World, process: Process) -> None:
     world.blocked_drain(
         timeoutSeconds=30,
         onTimeout="Hold",
@@ -673,7 +679,7 @@ def test_a_drain_that_holds_keeps_trying(world: World, process: Process) -> None
 
 @pytest.mark.rule("OP-46")
 @pytest.mark.rule("OP-64")
-def test_a_stage_deletes_past_the_budget_and_says_so(world: World, process: Process) -> None:
+def test_a_stage_bypasses_the_budget_and_records_an_event(world: World, process: Process) -> None:
     world.blocked_drain(escalation=[{"afterSeconds": 20, "action": "Delete"}])
     took = process.run(world.is_over, meanwhile=world.kubelet)
     assert world.phase() == "Completed"
@@ -687,7 +693,7 @@ def test_a_stage_deletes_past_the_budget_and_says_so(world: World, process: Proc
 
 
 @pytest.mark.rule("OP-64")
-def test_deletions_in_place_of_evictions_say_which_budget_they_pass(
+def test_deletions_instead_of_evictions_record_which_budget_they_bypass(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -711,7 +717,7 @@ def test_a_pod_that_terminates_for_too_long_no_longer_counts(
     world.node()
     world.pod("a", spec={"terminationGracePeriodSeconds": 1})
     world.drain(skipWaitForDeleteTimeoutSeconds=10)
-    took = process.run(world.is_over)  # no kubelet confirms anything
+    took = process.run(world.is_over)  # no kubelet confirms the termination
     assert world.phase() == "Completed"
     assert 10 <= took <= 14
     assert world.status()["evictedPods"] == ["default/a"]
@@ -728,7 +734,7 @@ def test_disable_eviction_deletes(world: World, process: Process) -> None:
 
 
 @pytest.mark.rule("OP-07")
-def test_a_paused_drain_sends_nothing_and_goes_on_when_resumed(
+def test_a_paused_drain_evicts_nothing_and_continues_when_resumed(
     world: World, process: Process
 ) -> None:
     world.blocked_drain(timeoutSeconds=60)
@@ -746,7 +752,7 @@ def test_a_paused_drain_sends_nothing_and_goes_on_when_resumed(
     assert world.condition("Paused") == ("False", "Resumed")
 
 
-def test_a_drain_that_is_paused_from_the_start_touches_no_node(
+def test_a_drain_that_is_paused_from_the_start_changes_no_node(
     world: World, process: Process
 ) -> None:
     world.node()
@@ -754,7 +760,7 @@ def test_a_drain_that_is_paused_from_the_start_touches_no_node(
     world.drain(paused=True)
     assert process.step() == DONE
     assert world.phase() == "Pending"
-    assert not world.is_cordoned
+    assert not world.is_cordoned()
     world.edit(paused=False)
     process.run(world.is_over, meanwhile=world.kubelet)
     assert world.phase() == "Completed"
@@ -764,7 +770,7 @@ def test_a_drain_that_is_paused_from_the_start_touches_no_node(
 
 
 @pytest.mark.rule("OP-26")
-def test_a_new_process_goes_on_where_the_old_one_died(world: World, process: Process) -> None:
+def test_a_new_process_continues_where_the_old_one_died(world: World, process: Process) -> None:
     world.node()
     world.pod("a")
     world.pod("b")
@@ -777,18 +783,18 @@ def test_a_new_process_goes_on_where_the_old_one_died(world: World, process: Pro
     world.kubelet()
     world.clock.passed += 10
 
-    heir = world.process()
-    heir.step()
+    successor = world.process()
+    successor.step()
     world.allow(1)
-    heir.run(world.is_over, meanwhile=world.kubelet)
+    successor.run(world.is_over, meanwhile=world.kubelet)
     status = world.status()
     assert status["startTimestamp"] == began
     assert (status["total"], status["evicted"]) == (2, 2)
     assert status["evictedPods"] == ["default/a", "default/b"]
-    assert "NodeCordoned" not in heir.recorder.reasons
+    assert "NodeCordoned" not in successor.recorder.reasons
 
 
-def test_an_overtaken_write_is_decided_again(world: World, process: Process) -> None:
+def test_a_write_with_a_conflict_is_decided_again(world: World, process: Process) -> None:
     world.node()
     world.pod("a")
     world.drain()
@@ -804,10 +810,10 @@ def test_an_overtaken_write_is_decided_again(world: World, process: Process) -> 
 
 
 @pytest.mark.rule("OP-63")
-def test_nothing_is_sent_once_the_process_has_been_told_to_stop(
+def test_no_eviction_is_sent_after_the_process_was_asked_to_stop(
     world: World, process: Process
 ) -> None:
-    """Another process may lead by then."""
+    """Another process may lead then."""
     world.node()
     world.pod("a")
     world.pod("b")

@@ -29,7 +29,7 @@ def first_plan(plan_pod: PlanPod, now: datetime) -> NodeDrainStatus:
     return statuses.with_pods(NodeDrainStatus(), plan, now=now)
 
 
-def test_the_first_plan_records_what_is_on_the_node(plan_pod: PlanPod, now: datetime) -> None:
+def test_the_first_plan_records_the_pods_of_the_node(plan_pod: PlanPod, now: datetime) -> None:
     status = first_plan(plan_pod, now)
     assert status.phase == "Draining"
     assert status.start_timestamp == now
@@ -131,8 +131,8 @@ def test_a_drain_that_was_never_paused_has_no_condition_about_it(now: datetime) 
 
 
 @pytest.mark.parametrize("report", Report)
-def test_every_report_makes_a_status(now: datetime, report: Report) -> None:
-    """No report fails or leaves the status as it was, whatever was read before it."""
+def test_every_report_changes_the_status(now: datetime, report: Report) -> None:
+    """Each report computes a status that differs from the stored one."""
     seen = observation(NodeDrainStatus(), now, plan=DrainPlan())
     if report is Report.CORDON:
         return
