@@ -260,7 +260,7 @@ def test_a_definition_with_taken_names_fails_immediately(
         control_plane.install(of("others"))
     assert caught.value.name == "others.taken.example.com"
     with control_plane.client() as client:
-        with pytest.raises(DefinitionNotReady, match="names that are taken"):
+        with pytest.raises(DefinitionNotReady, match="names that are in use"):
             install_definitions(client, of("others"))
         uninstall_definitions(client, of("others"), of("things"))
 

@@ -35,8 +35,8 @@ __all__ = [
     "DefinitionNotReady",
     "Source",
     "install_definitions",
-    "lacks",
     "load_definitions",
+    "not_ready_reason",
     "uninstall_definitions",
 ]
 
@@ -56,7 +56,7 @@ DEFINITIONS: Final = Resource(
 _TIMEOUT: Final = 10.0  # as envtest, like the period (TE-02)
 _PERIOD: Final = 0.1
 _READ: Final = frozenset({".yaml", ".yml", ".json"})
-_GIVEN: Final = "an object given"
+_GIVEN: Final = "a given object"
 
 _Definitions: TypeAlias = ResourceClient[dict[str, Any]]
 _Json: TypeAlias = Mapping[str, Any]
@@ -102,7 +102,7 @@ def load_definitions(*sources: Source, missing_ok: bool = False) -> list[Manifes
             name = _name(origin, definition)
             first, other = found.setdefault(name, (origin, definition))
             if other != definition:
-                why = f"{name} differs from the one of the same name of {first}: give one of them"
+                why = f"{name} is defined differently in {first}: keep one of the two"
                 raise ManifestError(origin, why)
     return [definition for _, definition in found.values()]
 
@@ -158,7 +158,7 @@ def install_definitions(
         )
     for definition in wanted:
         name = str(_part(definition, "metadata")["name"])
-        wait.until(name, partial(lacks, client, definition))
+        wait.until(name, partial(not_ready_reason, client, definition))
     return written
 
 
@@ -201,7 +201,7 @@ def uninstall_definitions(
         wait.until(name, partial(_present, definitions, name))
 
 
-def lacks(client: Client, definition: Manifest) -> str:
+def not_ready_reason(client: Client, definition: Manifest) -> str:
     """Return why the kind of a definition cannot be used yet; `""` if it can be used.
 
     Every call asks the server.
@@ -213,11 +213,11 @@ def lacks(client: Client, definition: Manifest) -> str:
     try:
         found = client.resource(DEFINITIONS).get(name)
     except NotFound:
-        return "is not there"
+        return "does not exist"
     status = found.get("status") or {}  # null until the server has processed the definition
     conditions = {each["type"]: each for each in status.get("conditions") or ()}
     if conditions.get("NamesAccepted", {}).get("status") == "False":
-        why = f"has names that are taken: {conditions['NamesAccepted'].get('message', '')}"
+        why = f"has names that are in use: {conditions['NamesAccepted'].get('message', '')}"
         raise DefinitionNotReady(name, why, 0.0)
     if conditions.get("Established", {}).get("status") != "True":
         return "is not established"
@@ -269,8 +269,8 @@ def _present(definitions: _Definitions, name: str) -> str:
     found = _find(definitions, name)
     if found is None:
         return ""
-    held = ", ".join(found["metadata"].get("finalizers", ())) or "nothing"
-    return f"is still there, held by {held}"
+    held = ", ".join(found["metadata"].get("finalizers", ())) or "none"
+    return f"still exists; its finalizers: {held}"
 
 
 def _find(definitions: _Definitions, name: str) -> _Json | None:
@@ -304,7 +304,7 @@ def _definitions_of(source: Source, *, missing_ok: bool) -> Iterator[tuple[str, 
     if not path.exists():
         if missing_ok:
             return
-        raise ManifestError(str(path), "there is no such file or folder")
+        raise ManifestError(str(path), "the file or folder does not exist")
     found = [
         (str(file), document)
         for file in _files(path)
@@ -312,7 +312,7 @@ def _definitions_of(source: Source, *, missing_ok: bool) -> Iterator[tuple[str, 
         if document["kind"] == DEFINITIONS.kind
     ]
     if not found:
-        raise ManifestError(str(path), f"holds no {DEFINITIONS.kind}")
+        raise ManifestError(str(path), f"contains no {DEFINITIONS.kind}")
     yield from found
 
 
@@ -326,11 +326,12 @@ def _name(origin: str, definition: Manifest) -> str:
     """Check the parts of a definition that this module uses; return the name."""
     kind = definition.get("apiVersion"), definition.get("kind")
     if kind != (DEFINITIONS.api_version, DEFINITIONS.kind):
-        why = f"holds a {kind[0]} {kind[1]}: only {DEFINITIONS.api_version} can be installed"
+        allowed = f"{DEFINITIONS.api_version} {DEFINITIONS.kind}"
+        why = f"contains {kind[0]} {kind[1]}: only {allowed} can be installed"
         raise ManifestError(origin, why)
     name = _part(definition, "metadata").get("name")
     if not isinstance(name, str) or not name:
-        raise ManifestError(origin, f"a {DEFINITIONS.kind} without metadata.name")
+        raise ManifestError(origin, f"a {DEFINITIONS.kind} has no metadata.name")
     if not _part(definition, "spec"):
         raise ManifestError(origin, f"{name} has no spec")
     return name

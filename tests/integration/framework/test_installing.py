@@ -225,7 +225,7 @@ def test_one_that_is_being_removed_is_waited_for(
     install_definitions(client, wanted)
     apples = client.resource(resource("apples"))
     apples.create({"metadata": {"name": "a", "finalizers": [f"{GROUP}/held"]}}, namespace)
-    with pytest.raises(DefinitionNotReady, match="is still there, held by custom") as caught:
+    with pytest.raises(DefinitionNotReady, match="still exists; its finalizers: custom") as caught:
         uninstall_definitions(client, wanted, timeout=0.2)
     assert (caught.value.name, caught.value.seconds) == (f"apples.{GROUP}", 0.2)
     before = stored(client, "apples")["metadata"]["uid"]
@@ -245,7 +245,7 @@ def test_nothing_is_written_when_anything_cannot_be_read(
     client: Client, tmp_path: Path, mine: Callable[..., dict[str, Any]]
 ) -> None:
     missing = tmp_path / "crds"
-    with pytest.raises(ManifestError, match="there is no such file or folder") as caught:
+    with pytest.raises(ManifestError, match="the file or folder does not exist") as caught:
         install_definitions(client, mine("apples"), missing)
     assert caught.value.file == str(missing)
     with pytest.raises(NotFound):

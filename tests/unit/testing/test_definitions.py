@@ -25,7 +25,7 @@ def names(*sources: Any, **options: Any) -> list[str]:
     return [str(found["metadata"]["name"]) for found in load_definitions(*sources, **options)]  # type: ignore[index]  # objects
 
 
-def test_a_folder_is_read_by_the_names_of_its_files_and_not_below(tmp_path: Path) -> None:
+def test_a_folder_is_read_in_the_order_of_file_names_and_not_below(tmp_path: Path) -> None:
     (tmp_path / "b.yml").write_text(to_yaml([definition("b1"), definition("b2")]))
     (tmp_path / "a.json").write_text(json.dumps({"kind": "List", "items": [definition("a")]}))
     (tmp_path / "c.yaml").write_text("apiVersion: v1\nkind: Service\n---\n---\n")
@@ -39,7 +39,7 @@ def test_a_folder_is_read_by_the_names_of_its_files_and_not_below(tmp_path: Path
 
 
 @pytest.mark.rule("TE-02")
-def test_the_same_definition_twice_counts_once_and_two_of_one_name_are_refused(
+def test_equal_definitions_count_once_and_different_ones_of_one_name_are_refused(
     tmp_path: Path,
 ) -> None:
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
@@ -50,19 +50,19 @@ def test_the_same_definition_twice_counts_once_and_two_of_one_name_are_refused(
     with pytest.raises(ManifestError) as caught:
         load_definitions(tmp_path)
     assert str(caught.value) == (
-        f"{second}: b differs from the one of the same name of {first}: give one of them"
+        f"{second}: b is defined differently in {first}: keep one of the two"
     )
 
 
 @pytest.mark.rule("TE-02")
-def test_a_path_without_anything_is_an_error_unless_that_is_all_right(tmp_path: Path) -> None:
+def test_a_missing_path_is_an_error_unless_allowed(tmp_path: Path) -> None:
     missing = tmp_path / "crds"
-    with pytest.raises(ManifestError, match="crds: there is no such file or folder"):
+    with pytest.raises(ManifestError, match="crds: the file or folder does not exist"):
         load_definitions(definition("a"), missing)
     assert names(definition("a"), missing, missing_ok=True) == ["a"]
     missing.mkdir()
     for missing_ok in (False, True):  # an existing folder must contain a definition
-        with pytest.raises(ManifestError, match="crds: holds no CustomResourceDefinition"):
+        with pytest.raises(ManifestError, match="crds: contains no CustomResourceDefinition"):
             load_definitions(missing, missing_ok=missing_ok)
 
 
@@ -74,11 +74,11 @@ def test_a_path_without_anything_is_an_error_unless_that_is_all_right(tmp_path: 
         ("kind: CustomResourceDefinition", "an object has no apiVersion"),
         (
             "apiVersion: apiextensions.k8s.io/v1beta1\nkind: CustomResourceDefinition\n",
-            "holds a apiextensions.k8s.io/v1beta1 CustomResourceDefinition: only",
+            "contains apiextensions.k8s.io/v1beta1 CustomResourceDefinition: only",
         ),
         (
             V1,
-            "without metadata.name",
+            "has no metadata.name",
         ),
         (
             f"{V1}metadata: {{name: a}}\n",
@@ -90,9 +90,7 @@ def test_a_path_without_anything_is_an_error_unless_that_is_all_right(tmp_path: 
         ),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said_with_its_name(
-    tmp_path: Path, text: str, why: str
-) -> None:
+def test_an_error_in_a_file_names_the_file(tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "crd.yaml"
     file.write_text(text)
     with pytest.raises(ManifestError, match=why) as caught:
@@ -100,6 +98,6 @@ def test_what_is_wrong_with_a_file_is_said_with_its_name(
     assert caught.value.file == str(file)
 
 
-def test_an_object_that_is_none_is_refused() -> None:
-    with pytest.raises(ManifestError, match="an object given: holds a v1 Pod"):
+def test_an_object_of_another_kind_is_refused() -> None:
+    with pytest.raises(ManifestError, match="a given object: contains v1 Pod"):
         load_definitions({"apiVersion": "v1", "kind": "Pod"})

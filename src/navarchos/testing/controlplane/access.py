@@ -11,7 +11,7 @@ import msgspec
 from navarchos.client import Client, RawResponse, Resource, TransportError
 from navarchos.testing.apiserver import BucketId, StatusError
 from navarchos.testing.controlplane.health import ReadinessCheck
-from navarchos.testing.definitions import DEFINITIONS, lacks
+from navarchos.testing.definitions import DEFINITIONS, not_ready_reason
 
 __all__ = ["Access"]
 
@@ -141,7 +141,7 @@ class Access:
         if obj["kind"] == DEFINITIONS.kind:
             with self._known_lock:
                 self._known.clear()
-            self._wait(lambda: lacks(self._client, obj))
+            self._wait(lambda: not_ready_reason(self._client, obj))
         elif obj["kind"] == "Namespace" and self._service_accounts:
             self._wait(lambda: self.missing(_ACCOUNTS, obj["metadata"]["name"], "default"))
 

@@ -1,6 +1,7 @@
 """The effect of each fault on our own client, and on code that uses it."""
 
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -28,7 +29,6 @@ from navarchos.client import (
 )
 from navarchos.client.options import ListOptions, WatchOptions
 from navarchos.informers import InformerOptions, SharedInformer
-from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import COMMON_FAULTS, ApiServer, Fault
 
 LIMIT = 30.0
@@ -210,8 +210,15 @@ def holds(informer: SharedInformer[Any], *wanted: str) -> bool:
 
 
 def until_it_holds(informer: SharedInformer[Any], *wanted: str) -> None:
-    nobody = StopToken()
-    assert any(holds(informer, *wanted) or nobody.wait(0.02) for _ in range(int(LIMIT / 0.02)))
+    changed = threading.Event()
+    informer.add_handler(
+        on_add=lambda *_: changed.set(),
+        on_update=lambda *_: changed.set(),
+        on_delete=lambda *_: changed.set(),
+    )
+    while not holds(informer, *wanted):
+        assert changed.wait(LIMIT), "the informer never held them"
+        changed.clear()
 
 
 def test_a_watch_corrects_a_stale_list(server: ApiServer, informer: SharedInformer[Any]) -> None:
