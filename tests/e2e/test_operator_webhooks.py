@@ -54,7 +54,7 @@ def test_the_denial_of_a_webhook_is_reported_until_the_webhook_allows_the_evicti
         found = wait_for_blockers(case, node, "WebhookDenied", message)
         assert len(found) == 2
         assert {each["nextAction"] for each in found} == {
-            "tried again; the webhook may move the pod itself"
+            "retried; the webhook may move the pod itself"
         }
         # The codes that the server also uses for an overload and for a budget.
         for code in (429, 500):
@@ -94,7 +94,7 @@ def test_pods_of_a_terminating_namespace_are_deleted_with_it(case: Case, tmp_pat
         wait_for_blockers(case, node, "BlockedByBudget", "web")
         case.target.of("Namespace").delete(case.name)
         found = wait_for_blockers(case, node, "NamespaceTerminating", case.name)
-        assert {each["nextAction"] for each in found} == {"waits for the deletion of its namespace"}
+        assert {each["nextAction"] for each in found} == {"deleted together with its namespace"}
         hook.behaviour = Allow()
         case.wait_for_phase("Completed")
     assert case.checker.evictions(case.name) == 0

@@ -122,7 +122,7 @@ def test_a_person_who_opens_a_node_twice_and_then_closes_it_owns_its_cordon(case
     assert is_marked(case, name)
     case.target.patch("Node", name, {"spec": {"unschedulable": None}})
     yielded = wait_for_cordon("UncordonedByOthers")
-    assert "nothing is evicted until somebody cordons it" in yielded["message"]
+    assert "to continue the drain, cordon the node" in yielded["message"]
     assert not case.is_cordoned(name)
     assert not is_marked(case, name)
     case.target.patch("Node", name, {"spec": {"unschedulable": True}})

@@ -56,7 +56,7 @@ def test_a_pod_without_a_controller_halts_the_rollout_until_force_is_said(case: 
     halted = case.wait_for_phase("Halted")
     assert halted["replacementsFailed"] == [name]
     (condition,) = [each for each in halted["conditions"] if each["type"] == "Halted"]
-    assert condition["message"] == ("1 nodes failed for good, which is more than maxFailures (0)")
+    assert condition["message"] == "1 nodes failed, which is more than maxFailures (0)"
     failed = case.status("NodeReplacement", case.replacement(name))
     (failure,) = failed["failures"]
     assert failure["reason"] == "PodsRefused"
