@@ -41,7 +41,7 @@ class _Reservation:
 
 
 @dataclass(slots=True)
-class _NodeSlot:
+class _ScheduledNode:
     """The pods of a node. Pods can be known before their node exists and after it is deleted."""
 
     node: Node | None = None
@@ -67,7 +67,7 @@ class Placement:
         self._lock = threading.Lock()
         self._pod_index = PodIndex()  # guarded by _lock
         self._nodes: dict[str, Node] = {}  # guarded by _lock; existing nodes only
-        self._slots: dict[str, _NodeSlot] = defaultdict(_NodeSlot)  # guarded by _lock
+        self._slots: dict[str, _ScheduledNode] = defaultdict(_ScheduledNode)  # guarded by _lock
         self._reservations: dict[str, _Reservation] = {}  # guarded by _lock; by pod uid
         # Names of existing nodes by number of pods. guarded by _lock
         self._levels: dict[int, dict[str, None]] = defaultdict(dict)
@@ -137,9 +137,9 @@ class Placement:
         with self._lock:
             return self._slots[node].pods if node in self._slots else 0
 
-    def _candidates_locked(self, pod: Pod) -> Sequence[_NodeSlot]:
-        preferred: list[_NodeSlot] = []
-        others: list[_NodeSlot] = []
+    def _candidates_locked(self, pod: Pod) -> Sequence[_ScheduledNode]:
+        preferred: list[_ScheduledNode] = []
+        others: list[_ScheduledNode] = []
         for slot in self._feasible_locked(pod):
             assert slot.node is not None
             (others if _is_avoided(pod, slot.node) else preferred).append(slot)
@@ -147,7 +147,7 @@ class Placement:
                 break
         return preferred or others[:_SAMPLE]
 
-    def _feasible_locked(self, pod: Pod) -> Iterator[_NodeSlot]:
+    def _feasible_locked(self, pod: Pod) -> Iterator[_ScheduledNode]:
         """Yield the nodes that a pod fits on, the least loaded first."""
         wanted = reservation_of(pod)
         spec, index = pod.spec, self._pod_index
@@ -219,7 +219,7 @@ def _is_avoided(pod: Pod, node: Node) -> bool:
     return any(untolerated_taints(node.spec.taints, pod.spec.tolerations, soft=True))
 
 
-def _rank(slot: _NodeSlot, owner: str) -> tuple[int, float, str]:
+def _rank(slot: _ScheduledNode, owner: str) -> tuple[int, float, str]:
     assert slot.node is not None
     metadata = slot.node.metadata
     created = metadata.creation_timestamp

@@ -14,8 +14,8 @@ __all__ = [
     "RUNS_FOR",
     "STARTS_AFTER",
     "TERMINATES_AFTER",
-    "Stage",
-    "StageTimers",
+    "PodStage",
+    "PodStageTimers",
     "annotated_span",
     "next_stage",
 ]
@@ -32,7 +32,7 @@ TERMINATES_AFTER: Final = "kwok.x-k8s.io/terminates-after"
 """Annotation of a pod: how long it takes to end."""
 
 
-class Stage(StrEnum):
+class PodStage(StrEnum):
     """A stage that a pod enters by itself after some time."""
 
     START = "start"
@@ -42,7 +42,7 @@ class Stage(StrEnum):
     """Its node does not exist, so no kubelet reports its end."""
 
 
-def next_stage(pod: Pod, *, node_exists: bool) -> Stage | None:
+def next_stage(pod: Pod, *, node_exists: bool) -> PodStage | None:
     """Return the next stage of a pod, or `None` if the pod does not change by itself.
 
     Args:
@@ -52,24 +52,24 @@ def next_stage(pod: Pod, *, node_exists: bool) -> Stage | None:
     if not pod.spec.node_name:
         return None
     if not node_exists:
-        return Stage.COLLECT
+        return PodStage.COLLECT
     if pod.is_terminating:
-        return Stage.TERMINATE
+        return PodStage.TERMINATE
     if pod.status.phase == "Pending":
-        return Stage.START
+        return PodStage.START
     owner = pod.owner
     runs_to_its_end = owner is not None and owner.kind == "Job"
-    return Stage.FINISH if pod.status.phase == "Running" and runs_to_its_end else None
+    return PodStage.FINISH if pod.status.phase == "Running" and runs_to_its_end else None
 
 
-_ANNOTATIONS: Final[Mapping[Stage, str]] = {
-    Stage.START: STARTS_AFTER,
-    Stage.FINISH: RUNS_FOR,
-    Stage.TERMINATE: TERMINATES_AFTER,
+_ANNOTATIONS: Final[Mapping[PodStage, str]] = {
+    PodStage.START: STARTS_AFTER,
+    PodStage.FINISH: RUNS_FOR,
+    PodStage.TERMINATE: TERMINATES_AFTER,
 }
 
 
-def annotated_span(pod: Pod, stage: Stage) -> Span | None:
+def annotated_span(pod: Pod, stage: PodStage) -> Span | None:
     """Return the duration of a stage from the pod's annotations, in simulated seconds.
 
     kwok uses the same annotations (`navarchos.testing.controlplane.kwok`), so a pod has
@@ -88,11 +88,11 @@ def annotated_span(pod: Pod, stage: Stage) -> Span | None:
 @dataclass(frozen=True, slots=True)
 class _Timer:
     uid: str
-    stage: Stage
+    stage: PodStage
     due: float
 
 
-class StageTimers(Generic[K]):
+class PodStageTimers(Generic[K]):
     """The times at which the next stage of each pod is due.
 
     A timer starts at the first request for it. It starts again for another pod of the same
@@ -105,7 +105,7 @@ class StageTimers(Generic[K]):
         self._timers_lock = threading.Lock()
         self._timers: dict[K, _Timer] = {}  # guarded by _timers_lock
 
-    def due(self, key: K, uid: str, stage: Stage, at: float) -> float:
+    def due(self, key: K, uid: str, stage: PodStage, at: float) -> float:
         """Return when the stage is due: `at` for the first request."""
         with self._timers_lock:
             timer = self._timers.get(key)

@@ -22,7 +22,7 @@ from navarchos.testing.controlplane.errors import (
     PartNotReady,
 )
 from navarchos.testing.controlplane.kwok import STARTS_AFTER, TERMINATES_AFTER
-from navarchos.testing.controlplane.tools import KUBECTL, TOOLS, Tool, Version
+from navarchos.testing.controlplane.tools import KUBECTL, TOOLS, Tool, ToolVersion
 
 __all__ = [
     "KUBECTL",
@@ -41,6 +41,6 @@ __all__ = [
     "PartFailed",
     "PartNotReady",
     "Tool",
-    "Version",
+    "ToolVersion",
     "find_binaries",
 ]

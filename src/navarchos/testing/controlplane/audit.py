@@ -15,7 +15,7 @@ import msgspec
 from navarchos.structs import make_decoder
 from navarchos.testing.apiserver import AuditRecord
 
-__all__ = ["AuditEvent", "AuditLog", "ObjectReference", "ResponseStatus", "User"]
+__all__ = ["AuditEvent", "AuditLogFile", "AuditUser", "ObjectReference", "ResponseStatus"]
 
 _KEPT: Final = 10_000
 _DECISION: Final = "authorization.k8s.io/decision"
@@ -33,7 +33,7 @@ _VERBS: Final = (
 )
 
 
-class User(msgspec.Struct, frozen=True):
+class AuditUser(msgspec.Struct, frozen=True):
     """The user who sent a request."""
 
     username: str = ""
@@ -84,7 +84,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     stage: str
     verb: str
     request_uri: str = msgspec.field(name="requestURI", default="")
-    user: User = User()
+    user: AuditUser = AuditUser()
     user_agent: str = ""
     object_ref: ObjectReference | None = None
     response_status: ResponseStatus | None = None
@@ -107,7 +107,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
         return self.verb == "create" and ref is not None and ref.subresource == "eviction"
 
 
-class AuditLog:
+class AuditLogFile:
     """The audit log of one API server, which may still be writing it.
 
     Does not promise: that a request is logged when its response arrives. The server

@@ -15,7 +15,13 @@ from pathlib import Path
 from typing import Final
 
 from navarchos.testing.controlplane.errors import BinariesMissing
-from navarchos.testing.controlplane.tools import CONTROL_PLANE, PINS, Tool, Version, parse_version
+from navarchos.testing.controlplane.tools import (
+    CONTROL_PLANE,
+    PINS,
+    Tool,
+    ToolVersion,
+    parse_version,
+)
 
 __all__ = [
     "ASSETS",
@@ -118,10 +124,10 @@ class Binary:
     tool: Tool
     path: Path
     source: str
-    version: Version | None
+    version: ToolVersion | None
 
 
-def installed_version(tool: Tool, path: Path) -> Version | None:
+def installed_version(tool: Tool, path: Path) -> ToolVersion | None:
     """Return the version that a program reports, or `None`."""
     try:
         done = subprocess.run(  # noqa: S603 - a program that is about to be run anyway
@@ -155,7 +161,7 @@ class Lookup:
         *,
         environ: Mapping[str, str] | None = None,
         cache: Cache | None = None,
-        version_of: Callable[[Tool, Path], Version | None] = installed_version,
+        version_of: Callable[[Tool, Path], ToolVersion | None] = installed_version,
     ) -> None:
         self._environ = os.environ if environ is None else environ
         self.version_of = version_of

@@ -23,7 +23,7 @@ from navarchos.testing.controlplane.arguments import (
     kwok_arguments,
     scheduler_arguments,
 )
-from navarchos.testing.controlplane.audit import AuditLog
+from navarchos.testing.controlplane.audit import AuditLogFile
 from navarchos.testing.controlplane.binaries import Binary
 from navarchos.testing.controlplane.credentials import (
     Authority,
@@ -153,7 +153,7 @@ class RunningControlPlane:
             "administrator", "kubernetes-admin", [_ADMINISTRATORS]
         )
         self._users = count(1)
-        self.audit = AuditLog(self.layout.audit_log)
+        self.audit = AuditLogFile(self.layout.audit_log)
         self.client = Client(self.client_config(self.administrator, _AGENT))
         self.access = Access(
             self.client,

@@ -21,7 +21,7 @@ __all__ = [
     "SCHEDULER",
     "TOOLS",
     "Tool",
-    "Version",
+    "ToolVersion",
     "find_tools",
     "parse_version",
 ]
@@ -35,7 +35,7 @@ PINS: Final = {"kubernetes": "1.36.3", "etcd": "3.6.8", "kwok": "0.8.0", "kind":
 _VERSION: Final = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
 
-class Version(NamedTuple):
+class ToolVersion(NamedTuple):
     """A released version; versions compare by number."""
 
     major: int
@@ -45,15 +45,15 @@ class Version(NamedTuple):
     def __str__(self) -> str:
         return f"v{self.major}.{self.minor}.{self.patch}"
 
-    def is_at_least_the_minor_of(self, other: "Version") -> bool:
+    def is_at_least_the_minor_of(self, other: "ToolVersion") -> bool:
         """Return whether this minor release is the other's or a later one."""
         return self[:2] >= other[:2]
 
 
-def parse_version(text: str) -> Version | None:
+def parse_version(text: str) -> ToolVersion | None:
     """Return the first version in the output of a program, or `None`."""
     found = _VERSION.search(text)
-    return Version(*map(int, found.groups())) if found else None
+    return ToolVersion(*map(int, found.groups())) if found else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Tool:
     version_arguments: tuple[str, ...] = ("--version",)
 
     @property
-    def pinned(self) -> Version:
+    def pinned(self) -> ToolVersion:
         """The version that the tests expect."""
         version = parse_version(PINS[self.project])
         assert version is not None

@@ -14,8 +14,8 @@ from navarchos.testing.cluster.pod_lifecycle import (
     RUNS_FOR,
     STARTS_AFTER,
     TERMINATES_AFTER,
-    Stage,
-    StageTimers,
+    PodStage,
+    PodStageTimers,
     annotated_span,
     next_stage,
 )
@@ -28,53 +28,53 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
     ("options", "expected"),
     [
         ({"node": "", "phase": "Pending"}, None),
-        ({"phase": "Pending"}, Stage.START),
+        ({"phase": "Pending"}, PodStage.START),
         ({"phase": "Running"}, None),
-        ({"phase": "Running", "owner": ("Job", "batch")}, Stage.FINISH),
+        ({"phase": "Running", "owner": ("Job", "batch")}, PodStage.FINISH),
         ({"phase": "Succeeded", "owner": ("Job", "batch")}, None),
-        ({"phase": "Running", "terminating": True}, Stage.TERMINATE),
-        ({"phase": "Pending", "terminating": True}, Stage.TERMINATE),
+        ({"phase": "Running", "terminating": True}, PodStage.TERMINATE),
+        ({"phase": "Pending", "terminating": True}, PodStage.TERMINATE),
     ],
 )
 def test_a_pod_goes_through_its_stages(
-    make_pod: MakePod, options: Mapping[str, Any], expected: Stage | None
+    make_pod: MakePod, options: Mapping[str, Any], expected: PodStage | None
 ) -> None:
     assert next_stage(make_pod(**options), node_exists=True) is expected
 
 
 def test_a_pod_without_its_node_is_collected_whatever_it_does(make_pod: MakePod) -> None:
-    assert next_stage(make_pod(), node_exists=False) is Stage.COLLECT
-    assert next_stage(make_pod(terminating=True), node_exists=False) is Stage.COLLECT
+    assert next_stage(make_pod(), node_exists=False) is PodStage.COLLECT
+    assert next_stage(make_pod(terminating=True), node_exists=False) is PodStage.COLLECT
 
 
 @pytest.mark.parametrize(
     ("stage", "annotation"),
     [
-        (Stage.START, STARTS_AFTER),
-        (Stage.FINISH, RUNS_FOR),
-        (Stage.TERMINATE, TERMINATES_AFTER),
+        (PodStage.START, STARTS_AFTER),
+        (PodStage.FINISH, RUNS_FOR),
+        (PodStage.TERMINATE, TERMINATES_AFTER),
     ],
 )
 def test_a_pod_may_tell_how_long_a_stage_takes(
-    make_pod: MakePod, stage: Stage, annotation: str
+    make_pod: MakePod, stage: PodStage, annotation: str
 ) -> None:
     told = make_pod(annotations={annotation: "1m500ms"})
     assert annotated_span(told, stage) == Span(60.5, 60.5)
-    assert [other for other in Stage if annotated_span(told, other)] == [stage]
+    assert [other for other in PodStage if annotated_span(told, other)] == [stage]
     assert annotated_span(make_pod(), stage) is None
 
 
 def test_a_pace_that_is_no_duration_is_refused(make_pod: MakePod) -> None:
     with pytest.raises(ValueError, match="'soon' is not a duration"):
-        annotated_span(make_pod(annotations={STARTS_AFTER: "soon"}), Stage.START)
+        annotated_span(make_pod(annotations={STARTS_AFTER: "soon"}), PodStage.START)
 
 
 def test_a_timer_keeps_its_first_time_until_the_stage_or_the_pod_is_another() -> None:
-    timers: StageTimers[str] = StageTimers()
-    assert timers.due("web", "u1", Stage.START, 10.0) == 10.0
-    assert timers.due("web", "u1", Stage.START, 99.0) == 10.0
-    assert timers.due("web", "u1", Stage.TERMINATE, 20.0) == 20.0
-    assert timers.due("web", "u2", Stage.TERMINATE, 30.0) == 30.0
+    timers: PodStageTimers[str] = PodStageTimers()
+    assert timers.due("web", "u1", PodStage.START, 10.0) == 10.0
+    assert timers.due("web", "u1", PodStage.START, 99.0) == 10.0
+    assert timers.due("web", "u1", PodStage.TERMINATE, 20.0) == 20.0
+    assert timers.due("web", "u2", PodStage.TERMINATE, 30.0) == 30.0
     timers.forget("web")
     assert len(timers) == 0
 

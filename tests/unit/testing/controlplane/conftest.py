@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from navarchos.testing.controlplane.tools import Tool, Version, parse_version
+from navarchos.testing.controlplane.tools import Tool, ToolVersion, parse_version
 
 
 @pytest.fixture
@@ -23,6 +23,6 @@ def make_program() -> Callable[[Path, str, str], Path]:
 
 
 @pytest.fixture
-def version_in_file() -> Callable[[Tool, Path], Version | None]:
+def version_in_file() -> Callable[[Tool, Path], ToolVersion | None]:
     """Return the version that a fake program reports."""
     return lambda _, path: parse_version(path.read_text())

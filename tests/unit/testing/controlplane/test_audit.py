@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from navarchos.testing.apiserver import AuditRecord
-from navarchos.testing.controlplane.audit import AuditLog
+from navarchos.testing.controlplane.audit import AuditLogFile
 
 
 class Writer:
@@ -69,17 +69,17 @@ def writer(path: Path) -> Writer:
 
 
 @pytest.fixture
-def log(path: Path) -> AuditLog:
-    return AuditLog(path)
+def log(path: Path) -> AuditLogFile:
+    return AuditLogFile(path)
 
 
-def test_a_log_that_is_not_there_yet_is_empty(log: AuditLog) -> None:
+def test_a_log_that_is_not_there_yet_is_empty(log: AuditLogFile) -> None:
     assert log.records == ()
     assert list(log.events()) == []
     assert set(log.requests_by("").values()) == {0}
 
 
-def test_records_look_as_those_of_the_in_process_server(log: AuditLog, writer: Writer) -> None:
+def test_records_look_as_those_of_the_in_process_server(log: AuditLogFile, writer: Writer) -> None:
     writer.event("1", "create", resource="pods", subresource="eviction", code=429)
     assert log.records == (
         AuditRecord("evict", "pods", "eviction", "shop", "web", "manager/v1", 429),
@@ -92,13 +92,13 @@ def test_records_look_as_those_of_the_in_process_server(log: AuditLog, writer: W
     ids=["granted", "a webhook said no", "no right", "unknown user"],
 )
 def test_what_admission_refuses_is_no_want_of_a_right(
-    log: AuditLog, writer: Writer, code: int, decision: str, lacks_the_right: bool
+    log: AuditLogFile, writer: Writer, code: int, decision: str, lacks_the_right: bool
 ) -> None:
     writer.event("1", "create", code=code, decision=decision)
     assert [event.is_unauthorized for event in log.events()] == [lacks_the_right]
 
 
-def test_what_comes_later_is_added(log: AuditLog, writer: Writer) -> None:
+def test_what_comes_later_is_added(log: AuditLogFile, writer: Writer) -> None:
     writer.event("1")
     assert len(log.records) == 1
     writer.event("2", "list")
@@ -106,7 +106,9 @@ def test_what_comes_later_is_added(log: AuditLog, writer: Writer) -> None:
     assert len(list(log.events())) == 2
 
 
-def test_half_a_line_waits_for_its_other_half(log: AuditLog, writer: Writer, path: Path) -> None:
+def test_half_a_line_waits_for_its_other_half(
+    log: AuditLogFile, writer: Writer, path: Path
+) -> None:
     writer.event("1")
     whole = path.read_text()
     path.write_text("")
@@ -117,7 +119,7 @@ def test_half_a_line_waits_for_its_other_half(log: AuditLog, writer: Writer, pat
 
 
 def test_a_watch_is_counted_when_it_begins_and_recorded_when_it_ends(
-    log: AuditLog, writer: Writer
+    log: AuditLogFile, writer: Writer
 ) -> None:
     writer.event("1", "watch", stage="ResponseStarted")
     assert log.requests_by("")["watch"] == 1
@@ -127,7 +129,7 @@ def test_a_watch_is_counted_when_it_begins_and_recorded_when_it_ends(
     assert len(log.records) == 1
 
 
-def test_requests_are_told_apart_by_user_agent(log: AuditLog, writer: Writer) -> None:
+def test_requests_are_told_apart_by_user_agent(log: AuditLogFile, writer: Writer) -> None:
     writer.event("1", agent="manager/v1")
     writer.event("2", agent="kube-scheduler/v1.36")
     assert log.requests_by("manager")["get"] == 1
@@ -135,14 +137,16 @@ def test_requests_are_told_apart_by_user_agent(log: AuditLog, writer: Writer) ->
     assert log.requests_by("manager")["evict"] == 0
 
 
-def test_requests_on_no_resource_are_events_but_no_records(log: AuditLog, writer: Writer) -> None:
+def test_requests_on_no_resource_are_events_but_no_records(
+    log: AuditLogFile, writer: Writer
+) -> None:
     writer.event("1", resource="", url="/version")
     assert log.records == ()
     [event] = log.events()
     assert (event.request_uri, event.object_ref) == ("/version", None)
 
 
-def test_events_tell_who_asked(log: AuditLog, writer: Writer) -> None:
+def test_events_tell_who_asked(log: AuditLogFile, writer: Writer) -> None:
     writer.event("1", code=403)
     [event] = log.events()
     assert event.user.username == "system:serviceaccount:a:b"

@@ -12,10 +12,10 @@ from navarchos.testing.controlplane.binaries import (
     installed_version,
 )
 from navarchos.testing.controlplane.errors import BinariesMissing
-from navarchos.testing.controlplane.tools import APISERVER, ETCD, KIND, KWOK, Tool, Version
+from navarchos.testing.controlplane.tools import APISERVER, ETCD, KIND, KWOK, Tool, ToolVersion
 
 MakeProgram = Callable[[Path, str, str], Path]
-VersionOf = Callable[[Tool, Path], Version | None]
+VersionOf = Callable[[Tool, Path], ToolVersion | None]
 
 PINNED = str(ETCD.pinned)
 
@@ -45,7 +45,7 @@ def test_assets_may_be_of_any_version(
     tmp_path: Path, lookup: Lookup, make_program: MakeProgram
 ) -> None:
     make_program(tmp_path / "assets", "etcd", "v3.4.0")
-    assert found(lookup).version == Version(3, 4, 0)
+    assert found(lookup).version == ToolVersion(3, 4, 0)
 
 
 def test_what_is_older_on_the_path_is_passed_over(
@@ -60,7 +60,7 @@ def test_what_is_newer_on_the_path_is_taken(
     tmp_path: Path, lookup: Lookup, make_program: MakeProgram
 ) -> None:
     make_program(tmp_path / "path", "etcd", "v3.7.0")
-    assert found(lookup).version == Version(3, 7, 0)
+    assert found(lookup).version == ToolVersion(3, 7, 0)
 
 
 def test_a_file_that_cannot_be_run_is_no_program(
@@ -87,7 +87,7 @@ def test_what_is_missing_is_told_with_every_way_that_was_tried(
 
 def test_a_program_is_asked_for_its_version(tmp_path: Path, make_program: MakeProgram) -> None:
     program = make_program(tmp_path, "etcd", "v3.6.8")
-    assert installed_version(ETCD, program) == Version(3, 6, 8)
+    assert installed_version(ETCD, program) == ToolVersion(3, 6, 8)
 
 
 def test_a_program_that_fails_tells_no_version(tmp_path: Path) -> None:

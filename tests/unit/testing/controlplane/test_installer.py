@@ -13,10 +13,10 @@ from navarchos.testing.controlplane.binaries import Cache, Lookup
 from navarchos.testing.controlplane.errors import BinariesMissing, CacheUnusable
 from navarchos.testing.controlplane.installer import BuildFailed, ToolInstaller
 from navarchos.testing.controlplane.releases import ReleaseUnusable
-from navarchos.testing.controlplane.tools import ETCD, KWOK, Tool, Version
+from navarchos.testing.controlplane.tools import ETCD, KWOK, Tool, ToolVersion
 from navarchos.threads import ThreadGroup
 
-VersionOf = Callable[[Tool, Path], Version | None]
+VersionOf = Callable[[Tool, Path], ToolVersion | None]
 
 
 class World:

@@ -9,7 +9,7 @@ from navarchos.testing.controlplane.tools import (
     KUBECTL,
     PINS,
     TOOLS,
-    Version,
+    ToolVersion,
     find_tools,
     parse_version,
 )
@@ -20,25 +20,27 @@ GO_MOD = Path(__file__).parents[3] / "e2e" / "controlplane" / "go.mod"
 @pytest.mark.parametrize(
     ("said", "version"),
     [
-        ("Kubernetes v1.36.3\n", Version(1, 36, 3)),
-        ("etcd Version: 3.6.8\nGit SHA: none\nGo Version: go1.26.8\n", Version(3, 6, 8)),
-        ("Client Version: v1.36.3\nKustomize Version: v5.8.1\n", Version(1, 36, 3)),
-        ("Client Version: v1.32.4-dispatcher\n", Version(1, 32, 4)),
-        ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", Version(0, 8, 0)),
-        ("kind v0.33.0 go1.26.8 linux/amd64\n", Version(0, 33, 0)),
+        ("Kubernetes v1.36.3\n", ToolVersion(1, 36, 3)),
+        ("etcd Version: 3.6.8\nGit SHA: none\nGo Version: go1.26.8\n", ToolVersion(3, 6, 8)),
+        ("Client Version: v1.36.3\nKustomize Version: v5.8.1\n", ToolVersion(1, 36, 3)),
+        ("Client Version: v1.32.4-dispatcher\n", ToolVersion(1, 32, 4)),
+        ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", ToolVersion(0, 8, 0)),
+        ("kind v0.33.0 go1.26.8 linux/amd64\n", ToolVersion(0, 33, 0)),
         ("no idea", None),
     ],
 )
-def test_the_version_is_the_first_one_a_program_names(said: str, version: Version | None) -> None:
+def test_the_version_is_the_first_one_a_program_names(
+    said: str, version: ToolVersion | None
+) -> None:
     assert parse_version(said) == version
 
 
 def test_a_later_minor_will_do_and_an_older_one_will_not() -> None:
-    pinned = Version(1, 36, 3)
-    assert Version(1, 36, 0).is_at_least_the_minor_of(pinned)
-    assert Version(1, 37, 0).is_at_least_the_minor_of(pinned)
-    assert Version(2, 0, 0).is_at_least_the_minor_of(pinned)
-    assert not Version(1, 35, 9).is_at_least_the_minor_of(pinned)
+    pinned = ToolVersion(1, 36, 3)
+    assert ToolVersion(1, 36, 0).is_at_least_the_minor_of(pinned)
+    assert ToolVersion(1, 37, 0).is_at_least_the_minor_of(pinned)
+    assert ToolVersion(2, 0, 0).is_at_least_the_minor_of(pinned)
+    assert not ToolVersion(1, 35, 9).is_at_least_the_minor_of(pinned)
 
 
 def test_the_go_module_builds_the_pinned_versions() -> None:

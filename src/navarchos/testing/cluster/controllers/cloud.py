@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(slots=True)
-class _Place:
+class _MachineSlot:
     """The slot of one machine, which runs or whose replacement boots.
 
     `generation` counts the machines of this slot. `due` is the end of the current
@@ -48,7 +48,7 @@ class Cloud(Reconciler):
     def __init__(self, context: SimulatorContext, machines: Sequence[Machine]) -> None:
         self._context = context
         self._nodes = context.writer(Agent.CLOUD, NODES)
-        self._places = {m.name: _Place(m) for m in machines}
+        self._places = {m.name: _MachineSlot(m) for m in machines}
         self._last_number = max((m.number for m in machines), default=0)
         self._replaced_lock = threading.Lock()
         self._replaced = 0  # guarded by _replaced_lock
@@ -72,7 +72,7 @@ class Cloud(Reconciler):
             return DONE
         return self._terminate(node, place)
 
-    def _terminate(self, node: Node, place: _Place) -> Result:
+    def _terminate(self, node: Node, place: _MachineSlot) -> Result:
         left = self._left(place, "terminate")
         if left > 0:
             return Result(requeue_after=left)
@@ -84,7 +84,7 @@ class Cloud(Reconciler):
         place.is_gone, place.due = True, None
         return Result(requeue_after=self._left(place, "boot"))
 
-    def _boot(self, name: str, place: _Place) -> Result:
+    def _boot(self, name: str, place: _MachineSlot) -> Result:
         left = self._left(place, "boot")
         if left > 0:
             return Result(requeue_after=left)
@@ -94,13 +94,13 @@ class Cloud(Reconciler):
         with ignore_already_exists():
             self._context.nodes.observe_write(self._nodes.create(manifest))
         del self._places[name]
-        self._places[machine.name] = _Place(machine, generation)
+        self._places[machine.name] = _MachineSlot(machine, generation)
         self._last_number = machine.number
         with self._replaced_lock:
             self._replaced += 1
         return DONE
 
-    def _left(self, place: _Place, stage: str) -> float:
+    def _left(self, place: _MachineSlot, stage: str) -> float:
         """Return the seconds until the stage ends; the first call starts the stage."""
         options, now = self._context.options, self._context.clock.monotonic()
         if place.due is None:

@@ -15,7 +15,12 @@ from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Requ
 from navarchos.testing.cluster.context import BY_NODE, SimulatorContext
 from navarchos.testing.cluster.kinds import NODES, PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent, Span
-from navarchos.testing.cluster.pod_lifecycle import Stage, StageTimers, annotated_span, next_stage
+from navarchos.testing.cluster.pod_lifecycle import (
+    PodStage,
+    PodStageTimers,
+    annotated_span,
+    next_stage,
+)
 from navarchos.testing.cluster.pods import finished_status, mirror_pod, running_status
 
 __all__ = ["Kubelets", "Serves", "StaticPods", "install"]
@@ -34,7 +39,7 @@ class Kubelets(Reconciler):
         self._serves = serves
         self._collects = collects
         self._pods = context.writer(Agent.KUBELET, PODS)
-        self._timers: StageTimers[Request] = StageTimers()
+        self._timers: PodStageTimers[Request] = PodStageTimers()
         self._addresses_lock = threading.Lock()
         self._addresses = itertools.count(_FIRST_POD_ADDRESS)  # guarded by _addresses_lock
 
@@ -64,7 +69,7 @@ class Kubelets(Reconciler):
         for pod in self._context.pods.lister.by_index(BY_NODE, node.metadata.name):
             yield from self.requests_for(pod)
 
-    def _stage(self, pod: Pod) -> Stage | None:
+    def _stage(self, pod: Pod) -> PodStage | None:
         node = self._context.nodes.lister.find(pod.spec.node_name)
         if node is None and not self._collects:
             return None
@@ -72,25 +77,25 @@ class Kubelets(Reconciler):
             return None
         return next_stage(pod, node_exists=node is not None)
 
-    def _duration(self, pod: Pod, stage: Stage) -> float:
+    def _duration(self, pod: Pod, stage: PodStage) -> float:
         options, grace = self._context.options, pod.metadata.deletion_grace_period_seconds
-        spans: dict[Stage, Span] = {
-            Stage.START: options.pod_start,
-            Stage.FINISH: options.job_pod_run,
-            Stage.TERMINATE: options.pod_termination,
-            Stage.COLLECT: options.pod_quarantine,
+        spans: dict[PodStage, Span] = {
+            PodStage.START: options.pod_start,
+            PodStage.FINISH: options.job_pod_run,
+            PodStage.TERMINATE: options.pod_termination,
+            PodStage.COLLECT: options.pod_quarantine,
         }
-        limit = grace if stage is Stage.TERMINATE else None
+        limit = grace if stage is PodStage.TERMINATE else None
         key = f"{stage}/{pod.metadata.namespace}/{pod.metadata.name}"
         span = annotated_span(pod, stage) or spans[stage]
         return self._context.durations.draw(span, key, limit=limit)
 
-    def _act(self, pod: Pod, stage: Stage) -> None:
+    def _act(self, pod: Pod, stage: PodStage) -> None:
         try:
             match stage:
-                case Stage.START:
+                case PodStage.START:
                     self._start(pod)
-                case Stage.FINISH:
+                case PodStage.FINISH:
                     self._finish(pod)
                 case _:
                     self._remove(pod)

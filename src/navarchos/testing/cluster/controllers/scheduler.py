@@ -12,13 +12,13 @@ from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.placement import Placement
 from navarchos.testing.cluster.pods import unschedulable_status
 
-__all__ = ["Scheduler", "install"]
+__all__ = ["PodScheduler", "install"]
 
 _RETRY_AFTER: Final = 0.5
 """Seconds until an unschedulable pod is tried again."""
 
 
-class Scheduler(Reconciler):
+class PodScheduler(Reconciler):
     """Binds pods to nodes that `Placement` selects.
 
     Separate event handlers update the placement, independent of the controller's queue, so
@@ -126,7 +126,7 @@ def _name_of(gone: Node | Tombstone[Node]) -> str:
 
 def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    reconciler = Scheduler(context)
+    reconciler = PodScheduler(context)
     (
         Builder(context.manager, "scheduler", options=ControllerOptions(workers=2))
         .watches(PODS, map=reconciler.requests_for)
