@@ -63,7 +63,6 @@ def stream(events: int) -> WatchStream[Thing]:
     return WatchStream(
         cast("Any", Response(iter(list(changes(events))))),
         Codec(THINGS),
-        resource="things",
         stop=StopToken(),
         silence=lambda: None,
         on_bookmark=lambda: None,

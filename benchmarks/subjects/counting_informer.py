@@ -20,7 +20,7 @@ from typing import Any, Final
 
 from benchmarks.subjects.reporting import Reporter
 from navarchos import Client, InformerFactory, logs
-from navarchos.client import ResourceClient
+from navarchos.client import ClientSettings, ResourceClient
 from navarchos.drain import PODS
 from navarchos.drain.pods import Pod
 from navarchos.informers import FactoryOptions, HandlerOptions, Tombstone
@@ -99,8 +99,12 @@ def main() -> None:
     calls = Calls()
     reporter = Reporter()
     with (
-        Client.from_config(kubeconfig=kubeconfig, user_agent="guard-informer") as client,
-        Client.from_config(kubeconfig=kubeconfig, user_agent="guard-writer") as writer,
+        Client.from_config(
+            kubeconfig=kubeconfig, settings=ClientSettings(user_agent="guard-informer")
+        ) as client,
+        Client.from_config(
+            kubeconfig=kubeconfig, settings=ClientSettings(user_agent="guard-writer")
+        ) as writer,
     ):
         # Imports and preparations of the first informer must not be counted for the second.
         warm = InformerFactory(writer, FactoryOptions(namespace="ns-0"))

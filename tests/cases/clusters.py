@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.cases.machines import PACE
 from tests.cases.target import CONFIG, Target
 
-from navarchos.client import Client
+from navarchos.client import Client, ClientSettings
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import Cluster
 from navarchos.testing.controlplane import ControlPlane
@@ -28,7 +28,9 @@ def in_process(directory: Path) -> Iterator[Target]:
         cluster.start()
         assert cluster.wait_until_ready(30)
         server.write_kubeconfig(kubeconfig)
-        with Client.from_config(kubeconfig=kubeconfig, user_agent=_AGENT) as client:
+        with Client.from_config(
+            kubeconfig=kubeconfig, settings=ClientSettings(user_agent=_AGENT)
+        ) as client:
             yield Target(kubeconfig, client, has_accounts=False, runs_kwok=False)
 
 
@@ -37,12 +39,16 @@ def real(plane: ControlPlane, directory: Path) -> Iterator[Target]:
     """Use a control plane that runs, and kwok."""
     kubeconfig = directory / "kubeconfig"
     plane.write_kubeconfig(kubeconfig)
-    with Client.from_config(kubeconfig=kubeconfig, user_agent=_AGENT) as client:
+    with Client.from_config(
+        kubeconfig=kubeconfig, settings=ClientSettings(user_agent=_AGENT)
+    ) as client:
         yield Target(kubeconfig, client, plane.audit_events)
 
 
 @contextmanager
 def foreign(kubeconfig: Path) -> Iterator[Target]:
     """Use somebody's cluster, whose kubelets are not for nodes that cases make."""
-    with Client.from_config(kubeconfig=kubeconfig, user_agent=_AGENT) as client:
+    with Client.from_config(
+        kubeconfig=kubeconfig, settings=ClientSettings(user_agent=_AGENT)
+    ) as client:
         yield Target(kubeconfig, client, runs_kwok=False, lacks_kubelets=True)

@@ -9,7 +9,7 @@ from typing import Any, Final
 import yaml
 from tests.cases.waiting import wait_for
 
-from navarchos.client import Client, NotFound, Resource, ResourceClient
+from navarchos.client import Client, ClientSettings, NotFound, Resource, ResourceClient
 from navarchos.client.options import ListOptions
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.testing.controlplane import AuditEvent
@@ -124,7 +124,9 @@ class Target:
 
     def connect(self, user_agent: str) -> Client:
         """Return another client of the administrator, to be closed by its user."""
-        return Client.from_config(kubeconfig=self.kubeconfig, user_agent=user_agent)
+        return Client.from_config(
+            kubeconfig=self.kubeconfig, settings=ClientSettings(user_agent=user_agent)
+        )
 
     def write_account_kubeconfig(self, path: Path, namespace: str, name: str) -> None:
         """Write a kubeconfig with a token of a service account, and nothing else's."""

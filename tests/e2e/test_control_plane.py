@@ -17,7 +17,7 @@ import pytest
 import yaml
 from tests.cases.waiting import wait_for
 
-from navarchos.client import Client, Forbidden, RequestTimeout, Resource
+from navarchos.client import Client, ClientSettings, Forbidden, RequestTimeout, Resource
 from navarchos.clock import SYSTEM_CLOCK
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer, BucketId, Change, StatusError
@@ -296,7 +296,7 @@ def reader(control_plane: ControlPlane, tmp_path: Path) -> Client:
     )
     path = tmp_path / "kubeconfig"
     path.write_text(json.dumps(control_plane.service_account_kubeconfig("guarded", "reader")))
-    return Client.from_config(kubeconfig=path, user_agent="reader/1")
+    return Client.from_config(kubeconfig=path, settings=ClientSettings(user_agent="reader/1"))
 
 
 def test_a_service_account_is_limited_to_its_permissions_and_audited(
@@ -529,7 +529,7 @@ def test_either_server_counts_requests_by_user_agent(server: Server, tmp_path: P
     server.write_kubeconfig(path)
     assert path.stat().st_mode & 0o777 == 0o600
     agent = "either/1"
-    with Client.from_config(kubeconfig=path, user_agent=agent) as client:
+    with Client.from_config(kubeconfig=path, settings=ClientSettings(user_agent=agent)) as client:
         maps = client.resource(CONFIG_MAPS)
         maps.create(config_map("either"), "default")
         maps.get("either", "default")

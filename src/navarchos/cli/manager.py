@@ -13,7 +13,7 @@ from navarchos import logs
 from navarchos._version import __version__
 from navarchos.cli.errors import CommandError
 from navarchos.cli.options import ADDRESS, DURATION, GO_BOOL
-from navarchos.client import Client
+from navarchos.client import Client, ClientSettings
 from navarchos.errors import ConfigError
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost, LeaseTiming
@@ -204,10 +204,10 @@ def manager(**flags: Any) -> None:
     with Client.from_config(
         kubeconfig=settings.kubeconfig,
         context=settings.context,
-        qps=settings.qps,
-        burst=settings.burst,
         instruments=instruments,
-        user_agent=f"navarchos-manager/{__version__}",
+        settings=ClientSettings(
+            qps=settings.qps, burst=settings.burst, user_agent=f"navarchos-manager/{__version__}"
+        ),
     ) as client:
         options = _manager_options(settings, client)
         process = Manager(client, options=options, instruments=instruments)

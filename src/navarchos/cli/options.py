@@ -11,7 +11,7 @@ import click
 
 from navarchos._version import __version__
 from navarchos.cli.errors import CommandError, ExitStatus
-from navarchos.client import BadRequest, Client, ClientError, Invalid, NotFound
+from navarchos.client import BadRequest, Client, ClientError, ClientSettings, Invalid, NotFound
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS
 from navarchos.runtime.durations import parse_duration
 
@@ -97,7 +97,7 @@ class TargetCluster:
         with Client.from_config(
             kubeconfig=self.kubeconfig,
             context=self.context,
-            user_agent=f"navarchos-cli/{__version__}",
+            settings=ClientSettings(user_agent=f"navarchos-cli/{__version__}"),
         ) as client:
             try:
                 yield client

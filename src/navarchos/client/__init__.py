@@ -13,7 +13,7 @@ from navarchos.client.bodies import (
     remove_finalizer,
 )
 from navarchos.client.client import Client
-from navarchos.client.config import ClientConfig, load_config
+from navarchos.client.config import ClientConfig, ClientSettings, load_config
 from navarchos.client.credentials import CredentialsFailed, Impersonation
 from navarchos.client.decoding import ResourceList
 from navarchos.client.discovery import ApiResource
@@ -106,6 +106,7 @@ __all__ = [
     "Client",
     "ClientConfig",
     "ClientError",
+    "ClientSettings",
     "Conflict",
     "ConflictPolicy",
     "ConnectFailed",

@@ -4,12 +4,11 @@ import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import msgspec
 
-from navarchos.client.config import ClientConfig, load_config
-from navarchos.client.credentials import Impersonation
+from navarchos.client.config import ClientConfig, ClientSettings, load_config
 from navarchos.client.discovery import ApiResource, Discovery
 from navarchos.client.executor import RequestExecutor
 from navarchos.client.resource import Resource
@@ -22,6 +21,8 @@ from navarchos.stopping import StopToken
 __all__ = ["Client"]
 
 T = TypeVar("T")
+
+_DEFAULTS: Final = ClientSettings()
 
 
 class Client:
@@ -74,11 +75,7 @@ class Client:
         *,
         kubeconfig: str | Path | None = None,
         context: str | None = None,
-        qps: float | None = None,
-        burst: int | None = None,
-        user_agent: str | None = None,
-        timeout: float | None = 30.0,
-        impersonate: Impersonation | None = None,
+        settings: ClientSettings = _DEFAULTS,
         clock: Clock = SYSTEM_CLOCK,
         instruments: Instruments | None = None,
         stop: StopToken | None = None,
@@ -86,7 +83,15 @@ class Client:
         """Return a client for the configured cluster.
 
         The order is: an explicit kubeconfig, the variable `KUBECONFIG`, the service account
-        of the pod, `~/.kube/config`. For the other arguments see `ClientConfig`.
+        of the pod, `~/.kube/config`.
+
+        Args:
+            kubeconfig: A kubeconfig file.
+            context: The context in it; `None` for its current context.
+            settings: Settings that a kubeconfig does not have, or that replace it.
+            clock: As for the constructor.
+            instruments: As for the constructor.
+            stop: As for the constructor.
 
         Raises:
             ConfigError: No cluster is configured, or its configuration is invalid.
@@ -94,11 +99,11 @@ class Client:
         found = load_config(kubeconfig=kubeconfig, context=context)
         config = replace(
             found,
-            qps=qps,
-            burst=burst,
-            user_agent=user_agent or found.user_agent,
-            timeout=timeout,
-            impersonate=impersonate or found.impersonate,
+            qps=settings.qps,
+            burst=settings.burst,
+            user_agent=settings.user_agent or found.user_agent,
+            timeout=settings.timeout,
+            impersonate=settings.impersonate or found.impersonate,
         )
         return cls(config, clock=clock, instruments=instruments, stop=stop)
 

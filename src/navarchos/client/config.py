@@ -30,7 +30,7 @@ from navarchos.client.credentials import (
 )
 from navarchos.errors import ConfigError
 
-__all__ = ["ClientConfig", "load_config"]
+__all__ = ["ClientConfig", "ClientSettings", "load_config"]
 
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _DEFAULT_KUBECONFIG: Final = "~/.kube/config"
@@ -102,6 +102,25 @@ class ClientConfig:
             raise ConfigError("qps", self.qps, "it must be above 0, or None for no limit")
         if self.burst is not None and self.burst < 1:
             raise ConfigError("burst", self.burst, "it must be at least 1")
+
+
+@dataclass(frozen=True)
+class ClientSettings:
+    """Settings of a client beside a kubeconfig, see `Client.from_config`.
+
+    Attributes:
+        qps: See `ClientConfig`.
+        burst: See `ClientConfig`.
+        user_agent: See `ClientConfig`; `None` for its default.
+        timeout: See `ClientConfig`.
+        impersonate: Replaces the impersonation of the kubeconfig; `None` keeps it.
+    """
+
+    qps: float | None = None
+    burst: int | None = None
+    user_agent: str | None = None
+    timeout: float | None = 30.0
+    impersonate: Impersonation | None = None
 
 
 def load_config(

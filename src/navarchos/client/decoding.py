@@ -100,11 +100,14 @@ class Codec(Generic[T]):
             if the server leaves them out, as in lists of built-in kinds.
         keep_managed_fields: Keep `metadata.managedFields` of untyped objects; typed
             objects have it only if their type declares it.
+
+    Attributes:
+        name: The resource as `plural.group`, for errors.
     """
 
     def __init__(self, resource: Resource[T], *, keep_managed_fields: bool = False) -> None:
+        self.name = str(resource)
         self._resource = resource
-        self._name = str(resource)
         self._keep_managed_fields = keep_managed_fields
         self._untyped = is_untyped(resource.type)
         self._type: Any = dict[str, object] if self._untyped else resource.type
@@ -113,14 +116,14 @@ class Codec(Generic[T]):
         self._beginnings = (f"{{{kind},{version}".encode(), f"{{{version},{kind}".encode())
         item: Any = self._type
         self._objects: msgspec.json.Decoder[Any] = make_decoder(item)
-        self._lists: msgspec.json.Decoder[Any] = make_decoder(_list_type(self._name, item))
+        self._lists: msgspec.json.Decoder[Any] = make_decoder(_list_type(self.name, item))
         self._items: msgspec.json.Decoder[Any] = make_decoder(list[item])
         self._change_beginnings = tuple(
             f'{{"type":"{change}","object":'.encode() + beginning
             for change in get_args(ChangeType)
             for beginning in self._beginnings
         )
-        self._changes: msgspec.json.Decoder[Any] = make_decoder(_change_type(self._name, item))
+        self._changes: msgspec.json.Decoder[Any] = make_decoder(_change_type(self.name, item))
 
     def decode(self, data: bytes | msgspec.Raw, *, verb: str = "get") -> T:
         """Decode one object.
@@ -173,7 +176,7 @@ class Codec(Generic[T]):
         wanted = (self._resource.kind, self._resource.api_version)
         if found.kind is not None and (found.kind, found.api_version) != wanted:
             why = f"the object is a {found.kind} of {found.api_version}"
-            raise DecodeError(why, verb=verb, resource=self._name)
+            raise DecodeError(why, verb=verb, resource=self.name)
 
     def decode_list(self, data: bytes) -> ResourceList[T]:
         """Decode a complete page, as `decode_parts` does."""
@@ -209,7 +212,7 @@ class Codec(Generic[T]):
         if failures:
             _log.warning(
                 "objects_not_decoded",
-                resource=self._name,
+                resource=self.name,
                 count=len(failures),
                 first=failures[0].key,
                 error=failures[0].why,
@@ -251,7 +254,7 @@ class Codec(Generic[T]):
             found: _RawList = _RAW_LISTS.decode(data)
         except msgspec.DecodeError as error:
             why = f"the response is not a list: {error}"
-            raise DecodeError(why, verb="list", resource=self._name) from error
+            raise DecodeError(why, verb="list", resource=self.name) from error
         return found
 
     def _add_one_by_one(
@@ -269,7 +272,7 @@ class Codec(Generic[T]):
     def _refuse_table(self, page: Any) -> None:
         if page.kind == "Table" and (page.api_version or "").startswith("meta.k8s.io/"):
             why = "the response is a Table: a proxy or a header requested one"
-            raise DecodeError(why, verb="list", resource=self._name)
+            raise DecodeError(why, verb="list", resource=self.name)
 
     def _decode_leniently(self, data: bytes | msgspec.Raw, verb: str) -> object:
         try:
@@ -284,7 +287,7 @@ class Codec(Generic[T]):
         return DecodeError(
             f"the object does not fit {getattr(self._type, '__name__', self._type)}: {error}",
             verb=verb,
-            resource=self._name,
+            resource=self.name,
             namespace=found.get("namespace", ""),
             name=found.get("name", ""),
             uid=found.get("uid", ""),

@@ -228,7 +228,6 @@ class ResourceReader(Generic[T]):
         return WatchStream(
             answer,
             self._codec,
-            resource=str(self.resource),
             stop=token,
             silence=silence,
             on_bookmark=self._bookmark_seen,

@@ -8,7 +8,7 @@ objects without the key (LS-03).
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated, Final
+from typing import Annotated, Final, assert_never
 
 import msgspec
 from msgspec import Meta
@@ -85,6 +85,8 @@ class Requirement(msgspec.Struct, frozen=True):
                 return f"{self.key}>{self.values[0]}"
             case Operator.LESS_THAN:
                 return f"{self.key}<{self.values[0]}"
+            case _:
+                assert_never(self.operator)
 
     def matches(self, labels: Mapping[str, str]) -> bool:
         """Return whether labels match the requirement."""
@@ -102,6 +104,8 @@ class Requirement(msgspec.Struct, frozen=True):
                 return _is_integer(value) and int(value or "") > int(self.values[0])
             case Operator.LESS_THAN:
                 return _is_integer(value) and int(value or "") < int(self.values[0])
+            case _:
+                assert_never(self.operator)
 
     @property
     def _single(self) -> bool:
@@ -109,17 +113,17 @@ class Requirement(msgspec.Struct, frozen=True):
 
     def _check_count(self) -> None:
         match self.operator:
-            case Operator.IN | Operator.NOT_IN if not self.values:
-                raise ConfigError(self.key, self.values, f"{self.operator} requires values")
-            case Operator.EXISTS | Operator.DOES_NOT_EXIST if self.values:
-                raise ConfigError(self.key, self.values, f"{self.operator} does not accept values")
+            case Operator.IN | Operator.NOT_IN:
+                is_valid, wanted = bool(self.values), "requires values"
+            case Operator.EXISTS | Operator.DOES_NOT_EXIST:
+                is_valid, wanted = not self.values, "does not accept values"
             case Operator.GREATER_THAN | Operator.LESS_THAN:
-                if not self._single or not _is_integer(self.values[0]):
-                    raise ConfigError(
-                        self.key, self.values, f"{self.operator} requires one integer"
-                    )
+                is_valid = self._single and _is_integer(self.values[0])
+                wanted = "requires one integer"
             case _:
-                pass
+                assert_never(self.operator)
+        if not is_valid:
+            raise ConfigError(self.key, self.values, f"{self.operator} {wanted}")
 
 
 # Written into schemas, so that servers refuse other operators; parsing accepts more.

@@ -109,7 +109,6 @@ class WatchStream(Generic[T]):
         answer: Response,
         codec: Codec[T],
         *,
-        resource: str,
         stop: StopToken,
         silence: Callable[[], float | None],
         on_bookmark: Callable[[], None],
@@ -117,7 +116,7 @@ class WatchStream(Generic[T]):
     ) -> None:
         self._answer = answer
         self._codec = codec
-        self._resource = resource
+        self._resource = codec.name
         self._stop = stop
         self._silence = silence
         self._on_bookmark = on_bookmark

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from navarchos.client import Client, ClientConfig, load_config
+from navarchos.client import Client, ClientConfig, ClientSettings, load_config
 from navarchos.errors import ConfigError
 
 
@@ -279,7 +279,9 @@ def test_secrets_never_appear(home: Path) -> None:
 
 def test_a_client_from_a_file_takes_the_settings_given(home: Path) -> None:
     path = kubeconfig(home / "k")
-    with Client.from_config(kubeconfig=path, qps=5.0, burst=9, user_agent="me", timeout=3.0) as c:
+    with Client.from_config(
+        kubeconfig=path, settings=ClientSettings(qps=5.0, burst=9, user_agent="me", timeout=3.0)
+    ) as c:
         found = c.config
     assert (found.qps, found.burst, found.user_agent, found.timeout) == (5.0, 9, "me", 3.0)
     assert found.namespace == "team"

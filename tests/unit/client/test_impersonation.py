@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from navarchos.client import Client, ClientConfig, Impersonation, load_config
+from navarchos.client import Client, ClientConfig, ClientSettings, Impersonation, load_config
 from navarchos.errors import ConfigError
 
 Make = Callable[..., Any]
@@ -105,7 +105,9 @@ def test_a_kubeconfig_says_whom_to_act_for(full: Path) -> None:
 
 
 def test_an_argument_has_precedence_over_the_kubeconfig(full: Path) -> None:
-    with Client.from_config(kubeconfig=full, impersonate=BUILDER) as client:
+    with Client.from_config(
+        kubeconfig=full, settings=ClientSettings(impersonate=BUILDER)
+    ) as client:
         assert client.config.impersonate == BUILDER
     with Client.from_config(kubeconfig=full) as client:
         assert client.config.impersonate is not None

@@ -56,7 +56,6 @@ def stream() -> WatchStream[Thing]:
     return WatchStream(
         answer,
         Codec(THINGS),
-        resource="things",
         stop=StopToken(),
         silence=lambda: None,
         on_bookmark=lambda: None,

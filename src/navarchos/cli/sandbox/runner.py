@@ -17,7 +17,7 @@ from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.cli.manifest_files import Manifest
 from navarchos.cli.sandbox.observer import Observer, Snapshot
 from navarchos.cli.sandbox.view import View
-from navarchos.client import Client
+from navarchos.client import Client, ClientSettings
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
@@ -368,7 +368,8 @@ class Sandbox:
         stack.callback(self._server.subscribe(self._observer.on_change))
         self._kubeconfig = self._write_kubeconfig(stack, directory)
         self._client = Client.from_config(
-            kubeconfig=self._kubeconfig, user_agent=f"navarchos-sandbox/{__version__}"
+            kubeconfig=self._kubeconfig,
+            settings=ClientSettings(user_agent=f"navarchos-sandbox/{__version__}"),
         )
         stack.callback(self._client.close)
         self._cluster.populate()
