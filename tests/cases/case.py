@@ -1,4 +1,4 @@
-"""One case: nodes, workloads and objects of its own, watched from beginning to end."""
+"""One case: its nodes, workloads and objects, checked from beginning to end."""
 
 import hashlib
 import os
@@ -25,19 +25,19 @@ _WORKLOADS: Final = ("Deployment", "StatefulSet", "DaemonSet", "Job")
 
 
 def case_name(test: str) -> str:
-    """Return a name for objects from the name of a test: of no other one, nor another run's."""
+    """Return a unique name for the objects of a test."""
     words = re.sub(r"[^a-z0-9]+", "-", test.lower().removeprefix("test_"))
     unique = hashlib.sha256(f"{test} {os.getpid()}".encode()).hexdigest()
     return f"{words[:30].strip('-')}-{unique[:4]}"
 
 
 class Case:
-    """What a case does to the cluster, and what it waits for.
+    """Changes the cluster for one case and waits for results.
 
     Attributes:
-        name: Of its namespace and its rollout; the beginning of its nodes' names.
+        name: The name of its namespace and rollout, and the beginning of its nodes' names.
         target: The cluster.
-        checker: Watches everything; fails the case on any excess.
+        checker: Checks all changes; fails the case on any violation.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class Case:
         self._managers: list[ManagerProcess] = []
         self._has_namespace = False
 
-    # What it makes.
+    # Creating and changing objects.
 
     def add_nodes(self, count: int, *, first: int = 1, **labels: str) -> list[str]:
         """Make nodes and wait until they are ready."""
@@ -70,7 +70,7 @@ class Case:
             wait_for(f"node {name} to be ready", lambda: self._takes_pods(name))  # noqa: B023 - called at once
 
     def add(self, *made: JsonObject) -> None:
-        """Make objects in the case's namespace, and wait until they have settled."""
+        """Create objects in the case's namespace and wait until their pods are ready."""
         if not self._has_namespace:
             self.target.create(manifests.namespace(self.name))
             self._has_namespace = True
@@ -78,7 +78,7 @@ class Case:
         self.settle()
 
     def settle(self) -> None:
-        """Wait until workloads have the pods they want, and budgets know them."""
+        """Wait until workloads have all their pods and budgets count them."""
         lacking: list[str] = []
 
         def is_ready() -> bool:
@@ -88,61 +88,61 @@ class Case:
         try:
             wait_for(f"the workloads of {self.name}", is_ready)
         except AssertionError as error:
-            error.add_note(f"still lacking: {lacking}")
+            error.add_note(f"still missing: {lacking}")
             raise
 
     def create(self, manifest: JsonObject) -> JsonObject:
-        """Make one object of ours."""
+        """Create one object of the operator's kinds."""
         (made,) = self.target.create(manifest)
         return made
 
     def roll(self, **spec: object) -> JsonObject:
-        """Make a rollout over the nodes of the case."""
+        """Create a rollout of the nodes of the case."""
         return self.create(manifests.rollout(self.name, **spec))
 
     def change_budget(self, name: str, **spec: object) -> None:
-        """Change what a budget asks for; the checker knows of it first."""
+        """Change a budget, after announcing it to the checker."""
         budgets, body = self.target.of("PodDisruptionBudget"), {"spec": spec}
         self.checker.expect(budgets.patch(name, body, self.name, dry_run=True))
         budgets.patch(name, body, self.name)
 
     def delete(self, kind: str) -> None:
-        """Delete the object of that kind that bears the case's name, as kubectl does.
+        """Delete the object of this kind with the case's name, as kubectl does.
 
-        What it owns follows it later.
+        The garbage collector deletes its dependents later.
         """
         self.target.of(kind).delete(self.name, propagation=Propagation.BACKGROUND)
 
     def manager(self, *arguments: str, name: str = "") -> ManagerProcess:
-        """Start a manager, with the shipped lease, and wait until it is ready."""
+        """Start a manager with the default lease durations and wait until it is ready."""
         name = f"{self.name}-{name or 'manager'}"
         process = ManagerProcess(self._guard, name, self._account, *arguments)
         self._managers.append(process)
         process.start()
         return process
 
-    # What it looks at.
+    # Reading.
 
     def status(self, kind: str = "NodeRollout", name: str = "") -> dict[str, Any]:
-        """Return the status of an object; empty while there is none."""
+        """Return the status of an object; empty if it does not exist."""
         found = self.target.find(kind, name or self.name)
         return (found or {}).get("status") or {}
 
     def phase(self, kind: str = "NodeRollout", name: str = "") -> str:
-        """Return the phase of an object; empty while there is none."""
+        """Return the phase of an object; empty if it does not exist."""
         phase = self.status(kind, name).get("phase", "")
         assert isinstance(phase, str)
         return phase
 
     def condition(self, type_: str, kind: str = "NodeRollout", name: str = "") -> dict[str, Any]:
-        """Return a condition of an object; empty while it does not have it."""
+        """Return a condition of an object; empty if it does not exist."""
         conditions = self.status(kind, name).get("conditions", ())
         return next((each for each in conditions if each["type"] == type_), {})
 
     def wait_for_phase(
         self, phase: str, kind: str = "NodeRollout", name: str = "", timeout: float = LATE
     ) -> dict[str, Any]:
-        """Wait for a phase; returns the status then."""
+        """Wait for a phase and return the status."""
         what = f"{kind} {name or self.name} to be {phase}"
         try:
             wait_for(what, lambda: self.phase(kind, name) == phase, timeout)
@@ -156,7 +156,7 @@ class Case:
         return self.target.get("Node", name)
 
     def is_cordoned(self, name: str) -> bool:
-        """Tell whether no new pod may come to a node."""
+        """Return whether a node is cordoned."""
         return bool(self.node(name)["spec"].get("unschedulable"))
 
     def pods(self, node: str = "") -> list[JsonObject]:
@@ -169,7 +169,7 @@ class Case:
         return f"{self.name}-{node}"
 
     def events(self, name: str) -> dict[str, list[JsonObject]]:
-        """Return the events about an object of ours, by reason."""
+        """Return the events about an object of the operator, by reason."""
         found: dict[str, list[JsonObject]] = {}
         for event in self.target.list("Event", "default"):
             if event["regarding"]["name"] == name:
@@ -177,28 +177,28 @@ class Case:
         return found
 
     def logs(self) -> dict[str, str]:
-        """Return what the managers have logged, by name."""
+        """Return the logs of the managers, by name."""
         return {manager.name: manager.log() for manager in self._managers}
 
-    # Its end.
+    # The end of the case.
 
     def judge(self) -> None:
-        """Fail on anything that must never happen."""
+        """Fail on any violation."""
         self.checker.settle()
         self.checker.judge_the_end()
         violations = self.checker.violations
         assert not violations, "\n".join(map(str, violations))
 
     def end(self) -> None:
-        """Stop the managers, and take away what the case made."""
+        """Stop the managers and delete everything that the case created."""
         with ExitStack() as stack:
-            # The last one first, and all of them however the others fail.
+            # In reverse order; each step runs even if others fail.
             stack.callback(self._remove)
             for manager in self._managers:
                 stack.callback(self._stop, manager)
 
     def _describe(self) -> str:
-        """Return all that matters, for people who ask why nothing goes on."""
+        """Return the state of the case as a text, to explain a failure."""
         kinds = {kind: self.target.list(kind) for kind in _OURS}
         kinds["Pod"] = self.pods()
         for each in (each for found in kinds.values() for each in found):
@@ -214,7 +214,7 @@ class Case:
         for kind in _OURS:
             for each in self.target.list(kind):
                 self._remove_ours(kind, each)
-        wait_for("the end of our objects", lambda: not any(map(self.target.list, _OURS)))
+        wait_for("the deletion of objects", lambda: not any(map(self.target.list, _OURS)))
         for node in self._nodes():
             self.target.patch("Node", node, {"spec": {"unschedulable": None}})
         if self._has_namespace:
@@ -225,7 +225,7 @@ class Case:
     def _remove_ours(self, kind: str, each: JsonObject) -> None:
         name = each["metadata"]["name"]
         with ignore_not_found():
-            # Nobody is left who would undo its cordon.
+            # No manager is left to undo its cordon.
             self.target.patch(kind, name, {"metadata": {"finalizers": None}})
             self.target.of(kind).delete(name, propagation=Propagation.BACKGROUND)
 
@@ -237,7 +237,7 @@ class Case:
                 with ignore_not_found():
                     name = each["metadata"]["name"]
                     self.target.of(kind).delete(name, self.name, propagation=Propagation.BACKGROUND)
-        wait_for(f"the end of the pods of {self.name}", self._no_pods)
+        wait_for(f"the deletion of the pods of {self.name}", self._no_pods)
 
     def _no_pods(self) -> bool:
         pods = self.pods()
@@ -261,7 +261,7 @@ class Case:
         return ready and "node.kubernetes.io/not-ready" not in keys
 
     def _unsettled(self) -> list[str]:
-        """Return what does not have its pods yet."""
+        """Return the workloads and budgets that are not ready yet."""
         lacking = []
         for kind in _WORKLOADS:
             for each in self.target.list(kind, self.name):
@@ -290,7 +290,7 @@ def _replicas(kind: str, workload: JsonObject) -> tuple[int, int]:
         case "StatefulSet":
             return spec["replicas"], status.get("readyReplicas", 0)
         case "DaemonSet":
-            # Before its controller has seen it, it wants -1.
+            # Before its controller has processed it, the number is -1.
             seen = "observedGeneration" in status
             return status["desiredNumberScheduled"] if seen else -1, status.get("numberReady", 0)
         case _:

@@ -1,19 +1,18 @@
-"""No violation, ever: an observer of its own that sees every change of a case.
+"""Check every change of a case for violations, independently of the operator.
 
-It talks to the server on a connection of its own and knows nothing but watch events.
-The rules, besides those of `navarchos.testing.cluster.invariants`:
+The checker has a separate connection to the server and uses watch events only. Its rules,
+in addition to the ones of `navarchos.testing.cluster.invariants`:
 
-- **In flight.** Never are more nodes reserved, cordoned or drained at once than the
-  case declares: counted by replacements, and again by the cordons of the nodes
-  themselves. Each count is of one kind, so events of two kinds that overtake one
-  another do not disturb it.
-- **Cordons.** When a case ends, no node bears a cordon of ours whose drain is gone,
-  unless the node has been drained.
+- **In flight.** No more nodes are reserved, cordoned or drained at once than the case
+  declares. They are counted by replacements, and again by the cordons of the nodes. Each
+  count uses one kind, so the order of events of different kinds does not matter.
+- **Cordons.** When a case ends, no node has a cordon of the operator whose drain does
+  not exist any more, unless the node has been drained.
 
-Who ended a pod is not in a watch event, but the API server says on the pod that it
-was evicted. A pod that ends without such a mark was deleted, which passes over its
-budget and is judged as strictly; except for what the cluster itself does to pods
-whose node is gone.
+A watch event does not say which client removed a pod, but the API server marks an evicted
+pod. A pod without this mark was deleted, which bypasses its budget and is checked as
+strictly. Pods whose node does not exist any more are excepted, because the cluster itself
+deletes them.
 """
 
 import threading
@@ -42,7 +41,7 @@ def _resource(group: str, plural: str, kind: str, *, namespaced: bool) -> Resour
     return Resource(group, version, plural, kind, namespaced=namespaced, type=dict)
 
 
-# In the order in which they are entered at the start: what is judged comes last.
+# In the order in which they are read at the start: the checked kinds come last.
 WATCHED: Final = (
     _resource("", "nodes", "Node", namespaced=False),
     _resource("policy", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True),
@@ -54,21 +53,21 @@ WATCHED: Final = (
     NODE_DRAINS.projected(dict),
     _resource("", "pods", "Pod", namespaced=True),
 )
-"""The kinds whose changes are seen."""
+"""The kinds whose changes are checked."""
 
 _BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
 
-# What the cluster itself does to pods is nobody's voluntary disruption.
+# Deletions by the cluster itself are not voluntary disruptions.
 _OF_THE_CLUSTER: Final = frozenset({"DeletionByTaintManager", "DeletionByPodGC"})
 
 LATE_BINDING: Final = 30.0
-"""Seconds for which a scheduler may not have heard of a cordon yet. A real one was seen to
-bind four seconds after it on a busy machine; what is ours is to move such pods (OP-44)."""
+"""Seconds after a cordon in which a scheduler may not know it yet. A real one was seen to
+bind four seconds after a cordon on a busy machine. The operator drains such pods (OP-44)."""
 
 
 @dataclass(frozen=True)
 class Violation:
-    """Something that must never happen, and did."""
+    """An invariant was violated."""
 
     what: str
     about: str
@@ -76,16 +75,16 @@ class Violation:
 
 
 class Checker:
-    """Watches one case from its beginning to its end.
+    """Checks one case from its beginning to its end.
 
-    Lifecycle: a context manager; its watches have begun when it is entered. `settle`
-    waits until all that has happened is known, `violations` is the verdict.
+    Lifecycle: a context manager; its watches are open when it is entered. `settle`
+    waits until all events have arrived, `violations` has the result.
 
     Threads: safe from any thread.
 
     Args:
-        client: A connection of the checker's own. Closed with it.
-        in_flight: How many nodes may be in flight; `None` is any number.
+        client: A separate client, closed with the checker.
+        in_flight: The largest number of nodes in flight; `None` for no limit.
         late_binding: Seconds after a cordon in which a pod may still be bound.
     """
 
@@ -116,30 +115,30 @@ class Checker:
 
     @property
     def cordoned(self) -> Sequence[str]:
-        """The nodes that we cordoned, in the order in which that happened."""
+        """The nodes that the operator cordoned, in this order."""
         with self._seen_lock:
             return tuple(self._cordoned)
 
     @property
     def drained(self) -> Sequence[str]:
-        """The nodes that were labelled as drained, in the order in which that happened."""
+        """The nodes that were labelled as drained, in this order."""
         with self._seen_lock:
             return tuple(self._drained)
 
     @property
     def most_in_flight(self) -> int:
-        """The most nodes that were in flight at one moment."""
+        """The largest number of nodes that were in flight at once."""
         with self._seen_lock:
             return self._most
 
     def evictions(self, namespace: str) -> int:
-        """Return how many pods of a namespace were evicted."""
+        """Return the number of evicted pods of a namespace."""
         with self._seen_lock:
             return self._evictions[namespace]
 
     @property
     def violations(self) -> list[Violation]:
-        """What was broken so far."""
+        """The violations so far."""
         of_pods = [
             Violation(found.what, found.object, found.detail)
             for found in self._invariants.violations
@@ -149,12 +148,12 @@ class Checker:
             return [*of_pods, *self._found]
 
     def settle(self) -> None:
-        """Wait until the watches have told all that has happened."""
+        """Wait until all events have arrived."""
         for resource in WATCHED:
             wait_for(f"the last events of {resource}", lambda: self._knows_all(resource))  # noqa: B023 - called at once
 
     def judge_the_end(self) -> None:
-        """Look for cordons that nobody will undo. Call `settle` first."""
+        """Check for cordons that nothing will undo. Call `settle` first."""
         with self._seen_lock:
             drains = {
                 f"{drain['metadata']['name']}/{uid}"
@@ -166,14 +165,14 @@ class Checker:
                     self._report_locked(
                         "CordonLeft",
                         node["metadata"]["name"],
-                        f"it was cordoned by drain {owner}, which is gone",
+                        f"it was cordoned by drain {owner}, which does not exist any more",
                     )
 
     def expect(self, budget: JsonObject) -> None:
-        """Judge by a budget as somebody is about to make it.
+        """Use a budget that is about to be changed.
 
-        The watch of pods may tell what a change allowed before that of budgets tells of
-        the change.
+        The watch of pods may deliver the effects of the change before the watch of budgets
+        delivers the change.
         """
         self._invariants.observe(
             Change(
@@ -187,7 +186,7 @@ class Checker:
         )
 
     def observe(self, change: Change) -> None:
-        """Enter a change, and judge it."""
+        """Record a change and check it."""
         with self._seen_lock:
             kind = change.resource.plural
             origin = self._origin_locked(change) if kind == "pods" else None
@@ -214,7 +213,7 @@ class Checker:
         )
 
     def _origin_locked(self, change: Change) -> Origin | None:
-        """Tell who ends a pod, as far as the pod shows it."""
+        """Return the origin of a pod's deletion, as far as the pod shows it."""
         pod = change.object
         mark = next(
             (
@@ -227,10 +226,10 @@ class Checker:
         if mark == "EvictionByEvictionAPI":
             if change.type == "MODIFIED" and _begins_to_end(change):
                 self._evictions[pod["metadata"]["namespace"]] += 1
-            return Origin("evict", "somebody")
+            return Origin("evict", "unknown")
         if mark in _OF_THE_CLUSTER or not self._node_exists(pod):
             return None
-        return Origin("delete", "somebody")
+        return Origin("delete", "unknown")
 
     def _node_exists(self, pod: Mapping[str, Any]) -> bool:
         name = pod["spec"].get("nodeName", "")
@@ -293,7 +292,7 @@ def _begins_to_end(change: Change) -> bool:
 
 
 def _cordoned_by(node: Mapping[str, Any]) -> str:
-    """Return the drain whose cordon the node bears; empty when it is not ours."""
+    """Return the drain that cordoned the node; empty if no drain did."""
     if not node.get("spec", {}).get("unschedulable"):
         return ""
     annotations: Mapping[str, str] = node["metadata"].get("annotations") or {}

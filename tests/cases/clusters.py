@@ -1,4 +1,4 @@
-"""The clusters that cases run on: in this process, started for this, or anybody's."""
+"""The clusters for cases: in this process, started for the tests, or an existing one."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,7 +21,7 @@ _AGENT = "cases/1"
 def in_process(directory: Path) -> Iterator[Target]:
     """Run the simulator on an API server in this process, with the definitions installed.
 
-    It knows no rights: the manager is nobody in particular there.
+    It has no authorization, so the manager has no account there.
     """
     kubeconfig = directory / "kubeconfig"
     with ApiServer(crds=[CONFIG / "crds"]) as server, Cluster(server, options=PACE) as cluster:
@@ -36,7 +36,7 @@ def in_process(directory: Path) -> Iterator[Target]:
 
 @contextmanager
 def real(plane: ControlPlane, directory: Path) -> Iterator[Target]:
-    """Use a control plane that runs, and kwok."""
+    """Use a running control plane with kwok."""
     kubeconfig = directory / "kubeconfig"
     plane.write_kubeconfig(kubeconfig)
     with Client.from_config(
@@ -47,7 +47,7 @@ def real(plane: ControlPlane, directory: Path) -> Iterator[Target]:
 
 @contextmanager
 def foreign(kubeconfig: Path) -> Iterator[Target]:
-    """Use somebody's cluster, whose kubelets are not for nodes that cases make."""
+    """Use an existing cluster, whose kubelets do not serve the nodes of cases."""
     with Client.from_config(
         kubeconfig=kubeconfig, settings=ClientSettings(user_agent=_AGENT)
     ) as client:

@@ -1,4 +1,4 @@
-"""How often a server was asked for something."""
+"""Count the requests of a server."""
 
 from navarchos.testing.apiserver import ApiServer
 
@@ -6,7 +6,7 @@ __all__ = ["status_writes"]
 
 
 def status_writes(server: ApiServer, plural: str) -> int:
-    """Return how many patches of the status of this kind there have been, of the latest 10,000."""
+    """Return the number of status patches of a kind among the latest 10,000 requests."""
     return sum(
         (record.verb, record.resource, record.subresource) == ("patch", plural, "status")
         for record in server.audit

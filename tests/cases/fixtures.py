@@ -1,8 +1,8 @@
-"""What cases of the operator are given, wherever they stand: a cluster, and themselves.
+"""Fixtures for cases of the operator: the cluster, and the case.
 
-`--server` says which cluster: one in this process, or a real one, which is started for
-this unless `NAVARCHOS_E2E_KUBECONFIG` names one that runs. Nothing is ever skipped
-because a program is missing: `make controlplane` gets it.
+`--server` selects the cluster: one in this process, or a real one, which is started for
+the tests unless `NAVARCHOS_E2E_KUBECONFIG` names a running one. No test is skipped because
+a program is missing: `make controlplane` gets it.
 """
 
 from collections.abc import Iterator
@@ -39,13 +39,13 @@ __all__ = [
 
 
 def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["function", "session"]:
-    """Tell how long a cluster lasts: one in this process is made for each case anew."""
+    """Return the scope of a cluster: one in this process is created for each case."""
     return "function" if config.getoption("--server") == IN_PROCESS else "session"
 
 
 @pytest.fixture(scope="session")
 def control_plane(control_plane: ControlPlane) -> ControlPlane:
-    """That of `navarchos.testing.pytest`, with fake kubelets for marked nodes."""
+    """The fixture of `navarchos.testing.pytest`, with fake kubelets for marked nodes."""
     control_plane.kwok()
     return control_plane
 
@@ -54,7 +54,7 @@ def control_plane(control_plane: ControlPlane) -> ControlPlane:
 def target(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Target]:
-    """The cluster that cases run on, often one for all of them: use names of your own."""
+    """The cluster for cases. It may be shared, so names of objects must be unique."""
     directory = tmp_path_factory.mktemp("target")
     if request.config.getoption("--server") == IN_PROCESS:
         cluster = clusters.in_process(directory)
@@ -82,16 +82,16 @@ def kubectl(
 
 @pytest.fixture(scope=_as_long)
 def installed(kubectl: Kubectl) -> Installed:
-    """Install the operator as the README says, but for the replicas of its Deployment.
+    """Install the operator as the README says, without replicas of its Deployment.
 
-    Cases run managers of their own, as the ServiceAccount that is installed.
+    Cases run their managers themselves, as the installed ServiceAccount.
     """
     return install(kubectl)
 
 
 @pytest.fixture(scope="session")
 def guard() -> Iterator[Guard]:
-    """What ends the managers when the tests end, however they end."""
+    """Ends the managers when the tests end, also after a crash."""
     keeper = Guard()
     try:
         yield keeper
@@ -114,7 +114,7 @@ def account(
 
 @pytest.fixture
 def kubelets(target: Target, account: Path) -> Iterator[None]:
-    """Somebody who runs the pods of the nodes that cases make."""
+    """Kubelets for the nodes of cases."""
     with Machines(target, (), kubelets=True) if target.lacks_kubelets else nullcontext():
         yield
 
@@ -123,7 +123,7 @@ def kubelets(target: Target, account: Path) -> Iterator[None]:
 def case(
     request: pytest.FixtureRequest, target: Target, account: Path, guard: Guard, kubelets: None
 ) -> Iterator[Case]:
-    """A case of its own; it fails when anything happened that must never happen."""
+    """A new case, which fails on any violation."""
     with run_case(request.node, target, guard, account) as running:
         yield running
 
@@ -137,7 +137,7 @@ def run_case(
     *,
     late_binding: float = LATE_BINDING,
 ) -> Iterator[Case]:
-    """Watch a case on some cluster; judge it when it is over, and clear up after it."""
+    """Run a case on a cluster, check it at its end, and clean up."""
     client = target.connect("e2e-checker/1")
     with Checker(client, late_binding=late_binding) as checker:
         running = Case(case_name(item.name), target, checker, guard, account)

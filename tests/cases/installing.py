@@ -11,11 +11,11 @@ __all__ = ["Installed", "install"]
 
 @dataclass(frozen=True)
 class Installed:
-    """What kubectl said.
+    """The output of kubectl.
 
     Attributes:
-        definitions: To `kubectl create -f config/crds`.
-        deployment: To `kubectl create -f config/deploy`.
+        definitions: The output of `kubectl create -f config/crds`.
+        deployment: The output of `kubectl create -f config/deploy`.
     """
 
     definitions: str
@@ -23,9 +23,9 @@ class Installed:
 
 
 def install(kubectl: Kubectl) -> Installed:
-    """Create `config/crds` and `config/deploy`, as they are; then scale the manager down.
+    """Create `config/crds` and `config/deploy` unchanged, then scale the manager down.
 
-    kubectl must not warn: that is how the server says what it dislikes about a schema.
+    kubectl must not print warnings, by which the server reports problems of a schema.
     """
     if kubectl("api-resources", f"--api-group={GROUP}", "--no-headers"):
         _clear(kubectl)
@@ -35,14 +35,14 @@ def install(kubectl: Kubectl) -> Installed:
     # Cases count pods and lease holders: only their own managers may run.
     kubectl("scale", "deployment/navarchos", "--namespace=kube-system", "--replicas=0")
     pods = ("get", "pods", "--namespace=kube-system", "--selector=app=navarchos", "-o", "name")
-    wait_for("the shipped managers to end", lambda: not kubectl(*pods))
+    wait_for("the end of the installed managers", lambda: not kubectl(*pods))
     return Installed(definitions, deployment)
 
 
 def _clear(kubectl: Kubectl) -> None:
-    """Remove an installation that nobody uses."""
+    """Remove an unused installation."""
     kinds = f"noderollouts.{GROUP},nodereplacements.{GROUP},nodedrains.{GROUP}"
     used = kubectl.run("get", kinds, "-o", "name").stdout
-    assert not used, f"the cluster has rollouts of its own, use another one: {used}"
+    assert not used, f"the cluster has rollouts, use another one: {used}"
     for folder in ("deploy", "crds"):
         kubectl("delete", "-f", str(CONFIG / folder), "--ignore-not-found", "--wait=true")

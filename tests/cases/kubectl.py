@@ -1,4 +1,4 @@
-"""The real kubectl, as somebody at a terminal uses it."""
+"""Run the real kubectl as a user does."""
 
 import os
 import subprocess
@@ -10,14 +10,14 @@ __all__ = ["Kubectl"]
 
 @dataclass(frozen=True)
 class Kubectl:
-    """The real kubectl, with a configuration and a cache of its own."""
+    """The real kubectl, with a separate configuration and cache."""
 
     path: Path
     kubeconfig: Path
     home: Path
 
     def run(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
-        """Run it; `text` is its standard input."""
+        """Run a command; `text` is its standard input."""
         return subprocess.run(
             [str(self.path), *words],
             input=text,
@@ -34,14 +34,14 @@ class Kubectl:
         )
 
     def __call__(self, *words: str, text: str | None = None) -> str:
-        """Run it; return what it prints. It must succeed, without a warning."""
+        """Run a command that must succeed without a warning, and return its output."""
         done = self.run(*words, text=text)
         assert done.returncode == 0, f"kubectl {' '.join(words)}: {done.stderr}"
-        assert not done.stderr, f"kubectl {' '.join(words)} warns: {done.stderr}"
+        assert not done.stderr, f"kubectl {' '.join(words)} printed a warning: {done.stderr}"
         return done.stdout
 
     def refused(self, *words: str, text: str | None = None) -> str:
-        """Run it; return what it complains about. It must fail."""
+        """Run a command that must fail, and return its errors."""
         done = self.run(*words, text=text)
-        assert done.returncode != 0, f"kubectl {' '.join(words)} says: {done.stdout}"
+        assert done.returncode != 0, f"kubectl {' '.join(words)} succeeded: {done.stdout}"
         return done.stderr

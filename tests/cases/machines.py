@@ -1,7 +1,7 @@
-"""The simulator's kubelets and cloud at work on a real server.
+"""Run the simulator's kubelets and cloud on a real server.
 
-They are written on this framework, so a case that uses them runs two programs of
-ours against the real thing: the operator, and these.
+They are written with this framework, so a case with them runs two of its programs against
+a real server.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from navarchos.threads import ThreadGroup
 __all__ = ["PACE", "Machines"]
 
 PACE: Final = ClusterOptions(
-    speed=1.0,  # pods may say in seconds how long they take
+    speed=1.0,  # pods may state their durations in seconds
     terminate_label=DRAIN_COMPLETED_LABEL,
     pod_start=Span(0.1, 0.2),
     pod_termination=Span(0.1, 0.3),
@@ -34,19 +34,19 @@ PACE: Final = ClusterOptions(
     machine_termination=Span(0.4, 0.6),
     machine_boot=Span(1.7, 2.2),
 )
-"""How fast the simulator is in cases."""
+"""The speed of the simulator in cases."""
 
 _STOP_TIMEOUT: Final = 20.0
 
 
 class Machines:
-    """Replaces drained nodes, and runs the pods of cases when told to.
+    """Replaces drained nodes and, on request, runs the pods of cases.
 
     Args:
-        target: Where.
-        machines: Those that run now. The cloud replaces each that is drained.
+        target: The cluster.
+        machines: The present machines. The cloud replaces each drained one.
         kubelets: Whether the simulator's kubelets run the pods of the nodes of cases.
-            Nobody else must then.
+            No other kubelets may do so then.
 
     Lifecycle: a context manager; on exit every thread has ended.
     """
@@ -62,7 +62,7 @@ class Machines:
 
     @property
     def replaced(self) -> int:
-        """How many machines have been replaced so far."""
+        """The number of machines that have been replaced."""
         return self._cloud.replaced if self._cloud is not None else 0
 
     def __enter__(self) -> Self:
@@ -88,5 +88,5 @@ class Machines:
 
 
 def _is_of_a_case(node: Node) -> bool:
-    """Tell a node that a case made from those that have a kubelet of their own."""
+    """Return whether a node was created by a case and has no kubelet."""
     return CASE_LABEL in node.metadata.labels

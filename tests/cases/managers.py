@@ -1,4 +1,4 @@
-"""The manager as a process of its own, as the shipped Deployment runs it."""
+"""Run the manager as a separate process, as its Deployment does."""
 
 import http.client
 import json
@@ -20,14 +20,14 @@ LEASE: Final = "navarchos-leader-election"
 LEASE_NAMESPACE: Final = "kube-system"
 
 QUICK_LEASE: Final = ("--lease-duration=3s", "--renew-deadline=2s", "--retry-period=500ms")
-"""For cases that kill its holder: they would wait for a lease as it is shipped.
+"""Lease durations for cases that kill the holder, which would wait long for the default.
 
-For no others: on a busy machine a healthy manager loses such a lease, and ends.
+Other cases must not use them: on a busy machine a healthy manager loses such a lease.
 """
 
 
 def shipped_arguments() -> list[str]:
-    """Return the arguments that the shipped Deployment gives to the manager."""
+    """Return the arguments of the manager in its Deployment."""
     text = (CONFIG / "deploy" / "deployment.yaml").read_text(encoding="utf-8")
     deployment: Any = yaml.safe_load(text)
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -35,15 +35,15 @@ def shipped_arguments() -> list[str]:
 
 
 class ManagerProcess:
-    """One replica: `navarchos manager` with a kubeconfig of the shipped ServiceAccount.
+    """One replica: `navarchos manager` with a kubeconfig of the installed ServiceAccount.
 
-    It runs under a guard, so that it ends with the tests however they end.
+    A guard ends it with the tests, also after a crash.
 
     Args:
-        guard: Whose child it is.
-        name: Of the process; its log bears it.
-        kubeconfig: Whom it is.
-        arguments: More arguments; they win over the shipped ones.
+        guard: The parent of the process.
+        name: The name of the process and of its log.
+        kubeconfig: The kubeconfig of its account.
+        arguments: Additional arguments, which override the Deployment's.
     """
 
     def __init__(self, guard: Guard, name: str, kubeconfig: Path, *arguments: str) -> None:
@@ -63,12 +63,12 @@ class ManagerProcess:
         self._logged_before = 0
 
     def start(self) -> None:
-        """Start it, or start it again after its end, and wait until it is ready."""
+        """Start the manager, also again after its end, and wait until it is ready."""
         self.launch()
         wait_for(f"{self.name} to be ready\n{self.log()}", self.is_ready)
 
     def launch(self) -> None:
-        """Start it, or start it again after its end, ready or not."""
+        """Start the manager, also again after its end, without waiting."""
         self._logged_before = len(self.log())
         self._guard.start(self.name, *self._command)
         self.is_started = True
@@ -89,7 +89,7 @@ class ManagerProcess:
         return self._guard.status()[self.name]
 
     def is_ready(self) -> bool:
-        """Whether it says that it is ready. Fails when it has ended."""
+        """Whether `/readyz` answers 200. Fails if the process has ended."""
         assert self.exit_status() is None, f"{self.name} ended:\n{self.log()}"
         try:
             return self._get("health", "/readyz")[0] == 200
@@ -97,7 +97,7 @@ class ManagerProcess:
             return False
 
     def is_leader(self) -> bool:
-        """Whether it holds the lease, by its own account."""
+        """Whether it holds the lease, by its metrics."""
         return 'leader_election_master_status{name="' + LEASE + '"} 1.0' in self.metrics()
 
     def metrics(self) -> str:
@@ -105,12 +105,12 @@ class ManagerProcess:
         return self._get("metrics", "/metrics")[1]
 
     def log(self) -> str:
-        """Return all it has logged."""
+        """Return its log."""
         path = self._guard.directory / f"{self.name}.log"
         return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
 
     def port(self, server: str) -> int:
-        """Return the port that one of its servers got in its present life."""
+        """Return the present port of one of its servers."""
         for line in self.log()[self._logged_before :].splitlines(keepends=True):
             if '"http_listening"' in line and line.endswith("\n"):
                 entry = json.loads(line)

@@ -1,4 +1,4 @@
-"""Manifests of nodes and workloads, as small as the real server accepts them."""
+"""The smallest manifests of nodes and workloads that a real server accepts."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -27,7 +27,7 @@ __all__ = [
 JsonObject = dict[str, Any]
 
 CASE_LABEL: Final = "navarchos-e2e"
-"""On nodes: the case that they belong to. Its pods go nowhere else."""
+"""Label of nodes: the case that they belong to. Its pods run nowhere else."""
 
 API_VERSION: Final = "navarchos.pusher.com/v1alpha1"
 
@@ -37,7 +37,7 @@ def namespace(name: str) -> JsonObject:
 
 
 def node(name: str, case: str, **labels: str) -> JsonObject:
-    """Return a node that kwok runs, where it runs nodes."""
+    """Return a node, marked for kwok where kwok runs."""
     metadata = {
         "name": name,
         "annotations": {"kwok.x-k8s.io/node": "fake"},
@@ -112,7 +112,7 @@ def job(case: str, name: str, count: int, *, runs_for: str = "300s") -> JsonObje
 
 
 def pod(case: str, name: str, node_name: str = "", **metadata: object) -> JsonObject:
-    """Return a pod without a controller; bound right away where a node is given."""
+    """Return a pod without a controller, bound to a node if one is given."""
     made = template(case, name)
     if node_name:
         made["spec"]["nodeName"] = node_name

@@ -1,4 +1,4 @@
-"""A cluster that cases run on, as its administrator sees it."""
+"""A cluster for cases, with an administrator's access."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -58,21 +58,21 @@ KINDS: Final[Mapping[str, Resource[JsonObject]]] = {
         NODE_DRAINS.projected(dict),
     )
 }
-"""Every kind that cases write or read, by name; objects are plain dictionaries."""
+"""The kinds that cases write or read, by name; objects are plain dictionaries."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A cluster, as its administrator sees it.
+    """A cluster with an administrator's access.
 
     Attributes:
-        kubeconfig: The administrator's.
-        client: The administrator's, for what cases do to the cluster.
-        audit: Reads the audit log from its beginning; `None` where we cannot see it.
-        has_accounts: Whether a pod needs a service account, and a manager rights.
+        kubeconfig: The administrator's kubeconfig.
+        client: The administrator's client, for changes that cases make.
+        audit: Reads the audit log from its beginning; `None` where it cannot be read.
+        has_accounts: Whether pods need a service account, and managers permissions.
         runs_kwok: Whether kwok is the kubelet of nodes that are marked for it.
-        lacks_kubelets: Whether nobody runs the nodes of cases, so that each case has to
-            bring kubelets.
+        lacks_kubelets: Whether nodes of cases have no kubelets, so that each case must
+            bring them.
     """
 
     kubeconfig: Path
@@ -83,11 +83,11 @@ class Target:
     lacks_kubelets: bool = False
 
     def of(self, kind: str) -> ResourceClient[JsonObject]:
-        """Return the verbs of a kind."""
+        """Return the client of a kind."""
         return self.client.resource(KINDS[kind])
 
     def create(self, *manifests: JsonObject) -> list[JsonObject]:
-        """Create objects; a namespace is waited for until pods can be made in it."""
+        """Create objects. After a namespace, wait until pods can be created in it."""
         made = []
         for manifest in manifests:
             namespace = manifest["metadata"].get("namespace", "")
@@ -123,13 +123,13 @@ class Target:
         return self.of(kind).patch(name, body, namespace, subresource=subresource)
 
     def connect(self, user_agent: str) -> Client:
-        """Return another client of the administrator, to be closed by its user."""
+        """Return another client of the administrator. The caller must close it."""
         return Client.from_config(
             kubeconfig=self.kubeconfig, settings=ClientSettings(user_agent=user_agent)
         )
 
     def write_account_kubeconfig(self, path: Path, namespace: str, name: str) -> None:
-        """Write a kubeconfig with a token of a service account, and nothing else's."""
+        """Write a kubeconfig with a token of a service account."""
         body = {"spec": {"expirationSeconds": 3600}}
         accounts = self.of("ServiceAccount")
         answer: Any = accounts.create_subresource(name, "token", body, namespace)

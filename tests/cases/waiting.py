@@ -1,4 +1,4 @@
-"""Waiting for what happens in other processes, which takes looking again and again."""
+"""Wait for changes in other processes by polling."""
 
 import time
 from collections.abc import Callable
@@ -11,13 +11,13 @@ __all__ = ["LATE", "wait_for"]
 T = TypeVar("T")
 
 LATE = 100.0
-"""Seconds after which what was waited for is given up: far more than it takes."""
+"""Seconds after which a wait fails: far more than it usually takes."""
 
 _PERIOD = 0.05
 
 
 def wait_for(what: str, look: Callable[[], T], timeout: float = LATE) -> T:
-    """Return what `look` returns once that is true; fail the test when it never is."""
+    """Return the first true result of `look`; fail the test if there is none in time."""
     deadline, nobody = time.monotonic() + timeout, StopToken()
     while not (found := look()):
         if time.monotonic() >= deadline:

@@ -1,4 +1,4 @@
-"""An admission webhook of a case's own: a TLS server here, and its registration there."""
+"""Run an admission webhook for a case: a TLS server, and its registration."""
 
 import base64
 import json
@@ -33,12 +33,12 @@ _LATE: Final = 20.0
 
 @dataclass(frozen=True)
 class Allow:
-    """Everything may happen."""
+    """Allow every request."""
 
 
 @dataclass(frozen=True)
 class Deny:
-    """Nothing may happen, for this reason."""
+    """Deny every request with this reason."""
 
     message: str
     code: int = 403
@@ -46,27 +46,27 @@ class Deny:
 
 @dataclass(frozen=True)
 class Break:
-    """The webhook answers nonsense: a status of HTTP, and no review."""
+    """Answer with an HTTP status and without a review."""
 
     status: int = 500
 
 
 @dataclass(frozen=True)
 class Hang:
-    """The webhook takes the question and does not answer."""
+    """Accept the request and do not answer."""
 
 
 Behaviour = Allow | Deny | Break | Hang
 
 
 class Webhook:
-    """What decides, and how often it was asked.
+    """Decides on requests and counts them.
 
     Threads: safe from any thread; the behaviour is one reference.
 
     Attributes:
-        behaviour: What happens to requests from now on.
-        name: By which the API server's errors call it.
+        behaviour: The answer to requests from now on.
+        name: The name in errors of the API server.
     """
 
     def __init__(self, case: Case, asked: tuple[str, str]) -> None:
@@ -77,7 +77,7 @@ class Webhook:
         self._over = StopToken()
 
     def register(self, url: str, authority: bytes, *, policy: str, seconds: int) -> None:
-        """Let the API server ask; returns when it does."""
+        """Register the webhook; return when the API server calls it."""
         operation, resource = self._asked
         rule = {
             "apiGroups": [""],
@@ -89,7 +89,7 @@ class Webhook:
             "name": self.name,
             "rules": [rule],
             "clientConfig": {"url": url, "caBundle": base64.b64encode(authority).decode()},
-            # Of the case only: others run beside it.
+            # Only for this case, because others run beside it.
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": self._case.name}},
             "sideEffects": "None",
             "admissionReviewVersions": ["v1"],
@@ -103,21 +103,21 @@ class Webhook:
             "webhooks": [ours],
         }
         self._case.target.create(configuration)
-        self.behaviour = Deny("a rehearsal")
-        wait_for("the API server to ask the webhook", self._is_asked)
+        self.behaviour = Deny("a dry run")
+        wait_for("the API server to call the webhook", self._is_asked)
 
     def fail(self, policy: str) -> None:
-        """Change what the API server makes of a webhook that fails."""
+        """Change the failure policy of the webhook."""
         path = [{"op": "replace", "path": "/webhooks/0/failurePolicy", "value": policy}]
         self._registrations.patch(self.name, path, type=PatchType.JSON)
 
     def withdraw(self) -> None:
-        """Let the API server ask no more, and whoever waits for an answer go."""
+        """Remove the registration and release requests that wait for an answer."""
         self._registrations.delete(self.name)
         self._over.stop("the webhook is withdrawn")
 
     def answer(self, review: JsonObject) -> JsonObject | int | None:
-        """Return the answer to a review; a number is a status of HTTP, `None` is nothing."""
+        """Return the answer to a review: an HTTP status, a review, or `None` for no answer."""
         behaviour = self.behaviour
         match behaviour:
             case Break(status):
@@ -143,7 +143,7 @@ class Webhook:
             else:
                 pods.delete(self._case.pods()[0]["metadata"]["name"], self._case.name, dry_run=True)
         except ApiError as error:
-            return "a rehearsal" in error.message
+            return "a dry run" in error.message
         return False
 
 
@@ -156,7 +156,7 @@ def webhook(
     policy: str = "Fail",
     seconds: int = 10,
 ) -> Iterator[Webhook]:
-    """Register a webhook for the pods of a case; it denies until it is told otherwise."""
+    """Register a webhook for the pods of a case. It denies requests at first."""
     authority = Authority(directory)
     pair = authority.issue_server("webhook", [HOST])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -164,7 +164,7 @@ def webhook(
     hook = Webhook(case, asked)
     threads = ThreadGroup("webhook", stop=StopToken())
     with _Server((HOST, 0), _handler(hook)) as server:
-        # Hands are shaken on the thread of the connection, not on the one that accepts.
+        # The TLS handshake runs on the thread of the connection, not on the accepting one.
         server.socket = context.wrap_socket(
             server.socket, server_side=True, do_handshake_on_connect=False
         )
@@ -209,6 +209,6 @@ def _handler(hook: Webhook) -> type[BaseHTTPRequestHandler]:
                 self.wfile.write(body)
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base's
-            """Say nothing."""
+            """Log nothing."""
 
     return Handler
