@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from navarchos.client import Resource
 from navarchos.errors import AlreadyStarted
@@ -57,7 +57,7 @@ class EnqueueOwners:
         controller_only: Only the owner that controls the object.
     """
 
-    def __init__(self, owner: Resource[object], *, controller_only: bool = True) -> None:
+    def __init__(self, owner: Resource[Any], *, controller_only: bool = True) -> None:
         self._owner = owner
         self._controller_only = controller_only
 

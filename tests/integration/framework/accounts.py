@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from tests.integration.framework.waiting import until
@@ -27,7 +28,7 @@ _REVIEWS = _json("authorization.k8s.io", "subjectaccessreviews", "SubjectAccessR
 
 
 class Account:
-    """A service account, which may do nothing until told otherwise.
+    """A service account without permissions, until a test grants some.
 
     Attributes:
         namespace: Where it lives.
@@ -51,21 +52,21 @@ class Account:
         self._grant({"apiGroups": [group], "resources": [resource], "verbs": list(verbs)})
         for verb in verbs:
             asked = {"group": group, "resource": resource, "verb": verb}
-            until(lambda asked=asked: self._is_allowed(resourceAttributes=asked))
+            until(partial(self._is_allowed, resourceAttributes=asked))
 
     def may_get(self, path: str) -> None:
-        """Grant to `get` a path that is no resource; returns once the authorizer knows it."""
+        """Grant to `get` a path outside the resources; returns once the authorizer knows it."""
         self._grant({"nonResourceURLs": [path], "verbs": ["get"]})
         asked = {"path": path, "verb": "get"}
         until(lambda: self._is_allowed(nonResourceAttributes=asked))
 
     def token(self) -> str:
-        """Return a token of its own."""
+        """Return a new token."""
         accounts = self._client.resource(_ACCOUNTS)
         return accounts.request_token(self.name, self.namespace, expiration_seconds=600).token
 
     def config(self, token: str = "") -> ClientConfig:
-        """Return how a client reaches the server as this account, by a token of its own."""
+        """Return how a client reaches the server as this account, by a new token."""
         header = f"Bearer {token or self.token()}"
         return replace(
             self._config, cert_file=None, key_file=None, authorization=lambda: header, renew=None

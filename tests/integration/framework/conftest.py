@@ -1,4 +1,4 @@
-"""What the framework's tests get: a client of whichever server it is, and room of their own.
+"""Fixtures of the framework's tests: a client of the server, and a namespace for each test.
 
 Everything here holds for each API server (`--server`). Objects of cluster-wide kinds are
 named after the test's namespace, so that no two tests meet.
@@ -50,7 +50,7 @@ def served(pytestconfig: pytest.Config) -> Iterator[Served]:
 
 @pytest.fixture
 def client(served: Served) -> Iterator[Client]:
-    """A client of somebody who may do everything."""
+    """A client with all permissions."""
     with Client(served.config) as client:
         yield client
 
@@ -64,9 +64,9 @@ def namespace(client: Client) -> Iterator[str]:
 
 @pytest.fixture
 def our_server(served: Served) -> Served:
-    """The server, if this run has started it: nobody else's is restarted."""
+    """The server, if this run has started it; other servers must not be restarted."""
     if served.server is None:
-        pytest.skip("the server is somebody else's: it is not restarted")
+        pytest.skip("the server does not belong to this run: it must not be restarted")
     return served
 
 
@@ -124,7 +124,7 @@ def informer_of(
             "namespace": namespace,
             "streaming": request.param,
             "client": maps,
-            # Clusters put a map of their own into every namespace.
+            # Clusters create a config map in every namespace.
             "label_selector": "test=yes",
             "backoff": Backoff(base=0.02, cap=0.2),
             **options,

@@ -20,12 +20,12 @@ WATCH_ALL = WatchOptions()
 
 
 class GatedWatches:
-    """A kind with a gate before each watch, and a count of what is asked for.
+    """A kind with a gate before each watch, and a count of the requests.
 
     Args:
         maps: Where it comes from.
         seconds: After which the server ends a watch; `None` for the client's own.
-        from_etcd: Ask for lists in such a way that the server heeds the size of pages.
+        from_etcd: Ask for lists in such a way that the server honours the page size.
 
     Attributes:
         pages: How many were asked for, each list one or more.

@@ -2,6 +2,7 @@
 
 import threading
 from itertools import islice
+from typing import Any
 
 import msgspec
 import pytest
@@ -163,7 +164,7 @@ def test_selectors_choose_on_the_server(maps: ResourceClient[ConfigMap], namespa
     for name, labels in {"a": {"tier": "web"}, "b": {"tier": "db"}, "c": {}}.items():
         maps.create({"metadata": {"name": name, "labels": labels}}, namespace)
 
-    def names(**selectors: str) -> str:
+    def names(**selectors: Any) -> str:
         return "".join(
             each.metadata.name for each in maps.list(namespace, ListOptions(**selectors)).items
         )

@@ -1,4 +1,4 @@
-"""Ways to find a server and to be somebody there: kubeconfigs, tokens, a pod's files."""
+"""Ways to configure server and identity: kubeconfigs, tokens, a pod's files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -88,7 +88,8 @@ def test_the_servers_own_kubeconfig_leads_to_it(
     our_server.server.write_kubeconfig(path)
     assert path.stat().st_mode & 0o077 == 0
     with Client.from_config(kubeconfig=path) as client:
-        assert client.resource(CONFIG_MAPS).create({"metadata": {"name": "a"}}, namespace)
+        created = client.resource(CONFIG_MAPS).create({"metadata": {"name": "a"}}, namespace)
+        assert created.metadata.name == "a"
 
 
 def test_a_kubeconfig_says_who_and_where(served: Served, namespace: str, kubeconfig: Write) -> None:
@@ -127,7 +128,7 @@ def test_a_pod_finds_its_server_by_its_files(
 def test_a_token_that_the_server_does_not_take_is_read_again(
     served: Served, account: Account, namespace: str, pod_files: Path
 ) -> None:
-    """Tokens rotate: after a 401 the file is read anew, and the call is made once more."""
+    """Tokens rotate: after a 401 the file is read again, and the request is sent again."""
     account.may("", "configmaps", "list")
     good = (pod_files / "token").read_text()
     (pod_files / "token").write_text("stale")

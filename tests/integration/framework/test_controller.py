@@ -1,4 +1,4 @@
-"""A whole controller: a custom kind, what it owns, finalizer, status and events."""
+"""A whole controller: a custom kind, owned objects, finalizer, status and events."""
 
 from collections.abc import Callable
 from typing import Any
@@ -100,7 +100,7 @@ def running(served: Served, gizmos_served: None, manager: StartManager) -> Manag
 
 @pytest.fixture
 def names(maps: ResourceClient[ConfigMap], namespace: str) -> Callable[[], set[str]]:
-    """The gizmo's config maps; clusters put one of their own into every namespace."""
+    """The gizmo's config maps; clusters create another one in every namespace."""
     return lambda: {
         found.metadata.name
         for found in maps.list(namespace).items

@@ -273,7 +273,7 @@ def test_a_stop_ends_the_drain(scene: Scene, client: Client, clock: JumpingClock
 def test_pods_are_deleted_past_their_budget_when_asked_to(
     scene: Scene, client: Client, clock: JumpingClock
 ) -> None:
-    """An eviction would be refused, so what goes was deleted."""
+    """An eviction would be refused, so the removed pods were deleted."""
     scene.pod("a")
     scene.budget()
     clock.meanwhile = lambda _: scene.end_terminating()

@@ -1,4 +1,4 @@
-"""The server of a test run, whichever it is; somebody's cluster is the one of `--server`."""
+"""The server of a test run; an existing cluster is the one of `--server`."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_an_existing_cluster_is_used_and_left_as_it_was(
 
         with environment(kubeconfig, crds=wanted):
             pass
-        assert served_as(client, "apples") == {"v1"}  # nobody asked for it to be removed
+        assert served_as(client, "apples") == {"v1"}  # the test did not ask for its removal
     finally:
         uninstall_definitions(client, *wanted)
 

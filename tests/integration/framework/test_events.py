@@ -36,7 +36,7 @@ def recorder(client: Client, instruments: Instruments) -> Iterator[EventRecorder
 
 @pytest.fixture
 def about(client: Client, node: str) -> Iterator[dict[str, Any]]:
-    """The node; what was recorded of it is removed, as it lies outside the test's namespace."""
+    """The node; its events are removed, because they are outside the test's namespace."""
     yield client.resource(NODES).get(node)
     for event in described(client, node):
         client.resource(EVENTS).delete(event["metadata"]["name"], event["metadata"]["namespace"])
@@ -112,7 +112,7 @@ def test_other_reasons_begin_series_of_their_own(
 def test_nothing_of_it_is_refused(
     client: Client, recorder: EventRecorder, instruments: Instruments, namespace: str
 ) -> None:
-    """Long notes, odd names, namespaces: whatever users record, the server takes it."""
+    """Long notes, odd names, namespaces: the server accepts every recorded event."""
     pod = {"metadata": {"name": "system:odd", "namespace": namespace, "uid": "u"}}
     recorder.record(PODS, pod, EventType.NORMAL, "Seen", "ä" * 5000)
     assert recorder.close(LIMIT)

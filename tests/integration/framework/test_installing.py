@@ -180,7 +180,7 @@ def test_whoever_else_writes_the_definition_meanwhile_is_overtaken(
     assert "annotations" not in stored(client, "apples")["metadata"]
     assert served_as(client, "apples") == {"v1", "v2"}
 
-    with pytest.raises(Conflict):  # who always loses is told
+    with pytest.raises(Conflict):  # a client that always loses gets an error
         install_definitions(client.fenced(Rival(100, annotate)), mine("apples"))
 
 
@@ -210,7 +210,7 @@ def test_what_is_uninstalled_is_gone_and_can_be_installed_again(
     for plural in ("apples", "pears"):
         with pytest.raises(NotFound):
             stored(client, plural)
-    uninstall_definitions(client, file)  # of what is not there: nothing
+    uninstall_definitions(client, file)  # a missing object: nothing
     assert [each.outcome for each in install_definitions(client, file)] == [
         UpsertOutcome.CREATED
     ] * 2

@@ -28,7 +28,7 @@ LEASE = "elected"
 
 
 class Member:
-    """An elector with a client of its own, named in its user agent."""
+    """An elector with a separate client, named in its user agent."""
 
     def __init__(self, config: ClientConfig, namespace: str, identity: str) -> None:
         self.identity = identity
@@ -145,7 +145,7 @@ def test_two_electors_hand_over_to_and_fro(member: MakeMember, lease: Callable[[
 def test_the_lease_of_one_that_vanished_is_taken_when_it_is_over(
     client: Client, namespace: str, member: MakeMember, lease: Callable[[], Any]
 ) -> None:
-    """What counts is how long nobody renewed it, whatever time stands in it."""
+    """The time since the last renewal counts, not the timestamp in the lease."""
     spec = {
         "holderIdentity": "gone",
         "leaseDurationSeconds": 1,

@@ -293,7 +293,7 @@ def test_pages_of_one_s_own_stand_beside_the_metrics_and_never_in_their_place(
 def test_a_manager_leaves_the_settings_of_its_client_alone(
     replica: MakeReplica, served: Served
 ) -> None:
-    """The election has a client of its own, without limits; ours keeps those it was given."""
+    """The election has a separate client, without limits; the given client keeps its limits."""
     one = replica("one", election=True)
     before = one.client.config
     kept = replace(before)

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.framework.kinds import CONFIG_MAPS
+from tests.integration.framework.kinds import CONFIG_MAPS, ConfigMap
 from tests.integration.framework.sources import GatedWatches
 from tests.integration.framework.waiting import LIMIT, until
 from tests.servers import IN_PROCESS, Served, serve
@@ -98,24 +98,24 @@ def crowd(pytestconfig: pytest.Config) -> Iterator[Crowd]:
     """A server that is filled once; what one test changes, the next one finds changed."""
     with serve(pytestconfig.getoption("--server")) as served, Client(served.config) as client:
         if served.server is None:
-            pytest.skip("the server is somebody else's: it gets no crowd")
+            pytest.skip("the server does not belong to this run: it must not get so many objects")
         crowd = Crowd(served, client)
         crowd.fill()
         yield crowd
 
 
 class Ends:
-    """A handler that notes what ended, and how."""
+    """A handler that records deletions, and whether they were watched."""
 
     def __init__(self) -> None:
         self.seen: list[str] = []
         self.missed: list[str] = []
 
-    def on_add(self, obj: Object, is_in_initial_list: bool) -> None: ...
+    def on_add(self, obj: ConfigMap, is_in_initial_list: bool) -> None: ...
 
-    def on_update(self, old: Object, new: Object) -> None: ...
+    def on_update(self, old: ConfigMap, new: ConfigMap) -> None: ...
 
-    def on_delete(self, obj: Object | Tombstone[Object]) -> None:
+    def on_delete(self, obj: ConfigMap | Tombstone[ConfigMap]) -> None:
         (self.missed if isinstance(obj, Tombstone) else self.seen).append(deletion_key(obj))
 
 
@@ -149,7 +149,7 @@ def test_all_of_many_objects_are_cached(crowd: Crowd, streaming: bool) -> None:
 
 
 class Follower:
-    """An informer behind a gate, and what it was told and says of itself."""
+    """An informer behind a gate, with its events and its metrics."""
 
     def __init__(self, client: Client, *, streaming: bool) -> None:
         self.source = GatedWatches(client.resource(CONFIG_MAPS), from_etcd=True)
@@ -201,9 +201,9 @@ def test_many_objects_are_right_after_a_relist_that_forgotten_history_made_neces
 
 @pytest.mark.usefixtures("no_detector")  # it keeps a copy of each
 def test_an_object_costs_what_its_projection_lists_and_not_what_it_has(crowd: Crowd) -> None:
-    """Measured beside what is on the wire: a thousand bytes of text and the metadata.
+    """Measured against the bytes on the wire: a thousand bytes of text and the metadata.
 
-    The least of three counts: a server in this process lets go of its answers meanwhile.
+    The least of three counts: a server in this process frees its responses meanwhile.
     """
     raw = crowd.raw_size()
 

@@ -24,7 +24,7 @@ Serve = Callable[[ClientConfig], Scrape]
 
 @pytest.fixture
 def serve(tmp_path: Path) -> Iterator[Serve]:
-    """Runs a manager with secure metrics as somebody; returns a way to ask it."""
+    """Run a manager with secure metrics as an account; return a function that requests a page."""
     authority = Authority(tmp_path)
     pair = authority.issue_server("metrics", [HOST])
     options = ManagerOptions(
@@ -66,7 +66,9 @@ def test_an_account_gets_the_paths_that_it_may_get_and_the_manager_needs_the_dec
 ) -> None:
     token = account.token()
     before = serve(account.config())
-    assert before(token) == (500, "Authentication failed\n"), "who cannot ask lets nobody pass"
+    assert before(token) == (500, "Authentication failed\n"), (
+        "a server that cannot ask refuses every client"
+    )
     for rule in RBAC:
         account.may(rule.resource.group, rule.target, *rule.verbs)
     assert before(token) == (403, f"Authorization denied for user {account.user}\n")

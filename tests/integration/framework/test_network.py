@@ -16,7 +16,6 @@ from tests.servers import IN_PROCESS, Served
 from navarchos.client import Client, ResourceClient
 from navarchos.client.options import ListOptions
 from navarchos.informers import SharedInformer
-from navarchos.stopping import StopToken
 from navarchos.testing.faultproxy import Direction, FaultProxy, WireFault, WireFaultKind
 
 MakeInformer = Callable[..., SharedInformer[Any]]
@@ -32,7 +31,7 @@ WIDE: Final = 8_000
 
 @dataclass
 class Setting:
-    """A client behind the network, and somebody who writes past it."""
+    """A client behind the network, and a client that writes directly to the server."""
 
     network: FaultProxy
     client: Client
@@ -156,7 +155,7 @@ def test_a_compressed_list_that_breaks_in_the_middle_is_listed_again(
     informer_of: MakeInformer,
     kind: WireFaultKind,
 ) -> None:
-    """Of half a list nothing is stored, whatever of it could be unpacked."""
+    """An incomplete list is not stored, not even its complete objects."""
     rand = random.Random(0)
     for number in range(LONG):
         metadata = {"name": f"c{number:02}", "labels": {"test": "yes"}}
@@ -194,7 +193,7 @@ def is_compressed(client: Client, namespace: str) -> bool:
 def test_a_stop_frees_an_informer_whose_network_is_dead_within_a_second(
     setting: Setting, informer_of: MakeInformer, when: str
 ) -> None:
-    """In a request for a watch or list, and in the read of a watch, of which nobody hears."""
+    """The thread may wait in a request for a watch or list, or in the read of a silent watch."""
     network = setting.network
     if when == "in the request":
         network.strike_new(WireFault(WireFaultKind.DROP, Direction.TO_SERVER))
@@ -206,8 +205,10 @@ def test_a_stop_frees_an_informer_whose_network_is_dead_within_a_second(
             assert network.wait_for_strikes(1, LIMIT)
         else:
             assert informer.wait_for_sync(LIMIT)
+            # A delivered change proves that the informer reads its watch.
+            setting.change(0)
+            until(lambda: setting.is_right(informer))
             for direction in Direction:
                 network.strike(WireFault(WireFaultKind.DROP, direction))
-            assert not StopToken().wait(0.2)
         informer.stop()
         assert informer.join(1.0)

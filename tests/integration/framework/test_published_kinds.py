@@ -1,4 +1,4 @@
-"""The published definitions on an API server: what it fills in, and what it refuses."""
+"""The published definitions on an API server: its defaults and its refusals."""
 
 import json
 from collections.abc import Iterator
@@ -12,6 +12,7 @@ from tests.servers import Served
 
 import navarchos.cli
 from navarchos.client import Client, Invalid
+from navarchos.meta import identity_of
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.operator.api.v1alpha1.definitions import manifests
 
@@ -24,7 +25,7 @@ KINDS = (NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS)
 @pytest.fixture(scope="module", autouse=True)
 def kinds(served: Served) -> Iterator[None]:
     """Let the server serve them."""
-    by_name = {manifest["metadata"]["name"]: manifest for manifest in manifests()}
+    by_name = {identity_of(manifest).name: manifest for manifest in manifests()}
     definitions = {kind: by_name[str(kind)] for kind in KINDS}
     with Client(served.config) as client, defined(client, definitions):
         yield

@@ -1,6 +1,6 @@
 """A server that goes away and comes back, under everything that talks to it.
 
-These tests have a server of their own, as others would not like it.
+These tests use a separate server, because they restart it.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,14 +21,14 @@ Create = Callable[..., ConfigMap]
 MakeInformer = Callable[..., "SharedInformer[Any]"]
 
 
-def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
-    """Tell how long a server lasts: one in this process starts threads when it comes back."""
+def _as_long(fixture_name: str, config: pytest.Config) -> Literal["function", "module"]:
+    """Return how long a server is used: a server in this process starts threads on a restart."""
     return "function" if config.getoption("--server") == IN_PROCESS else "module"
 
 
 @pytest.fixture(scope=_as_long)
 def served(pytestconfig: pytest.Config) -> Iterator[Served]:
-    """A server that goes away in every test, and so has none but these."""
+    """A server that is stopped in every test, so that other tests do not use it."""
     with serve(pytestconfig.getoption("--server")) as server:
         yield server
 
@@ -46,13 +46,13 @@ def test_a_server_that_comes_back_is_followed_again(
     create("b")
     seen.wait(("add", "b"))
     assert ("gone", "a") not in seen.calls
-    assert seen.names("initial") == ["a"], "nothing is told twice"
+    assert seen.names("initial") == ["a"], "no event is delivered twice"
 
 
 def test_a_client_goes_on_with_a_server_that_comes_back(
     our_server: Served, maps: ResourceClient[ConfigMap], namespace: str, create: Create
 ) -> None:
-    """The connections that it kept are of no use any more, which nobody notices."""
+    """The kept connections are broken, and no request has noticed that yet."""
     created = create("a")
     our_server.restart()
     assert maps.get("a", namespace).metadata.uid == created.metadata.uid
@@ -92,7 +92,7 @@ def test_what_ended_while_a_server_was_away_is_told_once(
     informer_of: MakeInformer,
     network: FaultProxy,
 ) -> None:
-    """The informer misses the end, and comes back with a version that nobody knows."""
+    """The informer misses the end, and resumes from a version that the server does not know."""
     for name in ("a", "b"):
         create(name)
     with Client(replace(our_server.config, host=network.url)) as client:

@@ -1,4 +1,4 @@
-"""A rolling restart, told from what the server was asked to write."""
+"""A rolling restart, seen from the writes that the server received."""
 
 import threading
 import time
@@ -22,6 +22,7 @@ from navarchos.runtime import (
     LeaderElectionOptions,
     Manager,
     ManagerOptions,
+    Predicate,
     Reconciler,
     Request,
     Result,
@@ -49,7 +50,9 @@ class Writer(Reconciler):
         for step in ("begin", "end"):
             data = {"by": self._name, "number": str(number), "step": step}
             self._maps.patch_any_version(found, {"data": data})
-            StopToken().wait(0.03)  # a stop that cut it short would come here
+            StopToken().wait(
+                0.03
+            )  # simulated work: a stop must not interrupt it between the two writes
         return Result(requeue_after=0.01)
 
 
@@ -113,7 +116,9 @@ class Replicas:
         lease = LeaderElectionOptions("rolling", self._namespace, identity=name)
 
         def set_up(manager: Manager) -> None:
-            ours = when(lambda found: found.metadata.key == (self._namespace, DIARY))
+            ours: Predicate[ConfigMap] = when(
+                lambda found: found.metadata.key == (self._namespace, DIARY)
+            )
             writer = Writer(manager.cached_client(CONFIG_MAPS), name)
             Builder(manager, "writer").for_(CONFIG_MAPS, when=ours).build(writer)
 
@@ -165,6 +170,6 @@ def judge(entries: list[Entry]) -> None:
     pauses = {True: [0.0], False: [0.0]}
     for before, after in pairwise(entries):
         pauses[before.by == after.by].append(after.at - before.at)
-    assert len(pauses[False]) > 2, "nobody has taken over"
+    assert len(pauses[False]) > 2, "no other process has taken over"
     # A machine that keeps a leader waiting in the middle of its work may keep us, too.
     assert max(pauses[False]) <= PROMISED + max(pauses[True]), pauses[False]

@@ -1,5 +1,6 @@
 """Subresources that are objects of another kind, on either server."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -46,11 +47,12 @@ def test_a_scale_is_read_and_set_as_a_scale(deployments: ResourceClient[Object])
 
 def test_a_scale_is_never_taken_for_the_workload(deployments: ResourceClient[Object]) -> None:
     body = {"spec": {"replicas": 5}}
-    for write in (
+    writes: tuple[Callable[[], object], ...] = (
         lambda: deployments.patch("d", body, subresource="scale"),
         lambda: deployments.replace("d", body, subresource="scale"),
         lambda: deployments.apply("d", body, subresource="scale", field_manager="m"),
-    ):
+    )
+    for write in writes:
         with pytest.raises(ConfigError, match="set_scale"):
             write()
     assert deployments.get_scale("d").spec.replicas == 3

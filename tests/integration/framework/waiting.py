@@ -37,7 +37,7 @@ class Seen:
         self._note("gone" if isinstance(obj, Tombstone) else "delete", name)
 
     def names(self, what: str) -> list[str]:
-        """Return what was heard of like this, in order."""
+        """Return the matching events, in order."""
         with self._changed:
             return [name for call, name in self.calls if call == what]
 

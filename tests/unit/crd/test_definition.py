@@ -1,4 +1,4 @@
-"""Definitions: what is written, and what is refused before anything is."""
+"""Definitions: the manifests that they give, and the mistakes that they refuse."""
 
 from dataclasses import replace
 from typing import Any

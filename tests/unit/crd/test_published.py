@@ -1,4 +1,4 @@
-"""The operator's kinds keep what was published in 2019, and files match the types."""
+"""The operator's kinds keep the fields published in 2019, and files match the types."""
 
 from pathlib import Path
 from typing import Any

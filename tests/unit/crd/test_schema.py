@@ -22,7 +22,7 @@ class Colour(StrEnum):
 
 class Inner(msgspec.Struct, frozen=True, rename="camel"):
     """An inner thing,
-    told over two lines.
+    described in two lines.
 
     And a paragraph for programmers.
     """
@@ -128,7 +128,7 @@ def test_an_enumeration_lists_its_values() -> None:
 
 
 def test_the_first_paragraph_of_a_docstring_is_the_description() -> None:
-    assert type_schema(Inner)["description"] == "An inner thing, told over two lines."
+    assert type_schema(Inner)["description"] == "An inner thing, described in two lines."
 
 
 def test_an_inherited_docstring_describes_only_the_base() -> None:

@@ -31,9 +31,10 @@ def job(name: str = "sweep", version: str = "7") -> Object:
     return Object(metadata=meta)
 
 
-def facts(**given: str) -> EventFacts:
-    said = {"type_": "Normal", "reason": "Swept", "note": "all clean", "action": ""} | given
-    return EventFacts.of(Reference.to(JOBS, job()), **said)
+def facts(
+    type_: str = "Normal", reason: str = "Swept", note: str = "all clean", action: str = ""
+) -> EventFacts:
+    return EventFacts.of(Reference.to(JOBS, job()), type_, reason, note, action)
 
 
 def test_a_reference_carries_what_finds_the_object_again() -> None:

@@ -32,7 +32,7 @@ def node(name: str = "n1") -> Object:
 
 
 class Server:
-    """Keeps events as an API server would; says in its turn what a test tells it to."""
+    """Stores events as an API server would; fails when a test asks for it."""
 
     def __init__(self) -> None:
         self.events: dict[str, dict[str, Any]] = {}
@@ -335,7 +335,7 @@ def test_closing_without_a_start_counts_what_is_lost(bench: Bench) -> None:
 
 
 def test_closing_waits_no_longer_than_it_may(started: Bench) -> None:
-    """A server that hangs is told apart from one that is done."""
+    """A flush distinguishes a server that hangs from a server that has answered."""
     started.server.gate.clear()
     started.record()
     assert not started.recorder.close(0)

@@ -35,7 +35,7 @@ class Scribe:
         return self.book.record(event, at=START + timedelta(seconds=self.now), now=self.now)
 
     def write(self) -> list[int]:
-        """Write whatever there is; return the counts written."""
+        """Write all waiting series; return the written counts."""
         counts = []
         while (event := self.book.next(self.now)) is not None:
             counts.append(event.count)
@@ -155,7 +155,7 @@ def test_an_event_without_room_is_refused(scribe: Scribe) -> None:
 
 @pytest.mark.rule("EV-07")
 def test_a_repeat_is_known_before_the_limit_is_asked(scribe: Scribe) -> None:
-    """So what is one event costs its object one token, however often it occurs."""
+    """So a series costs its object one token, however often it occurs."""
     for _ in range(100):
         scribe.record(facts("R0"))
     fresh = [scribe.record(facts(f"R{n}")) for n in range(1, 26)]

@@ -83,7 +83,7 @@ class FakeLock:
 
 @dataclass
 class Candidate:
-    """An elector on a thread, and what it told."""
+    """An elector on a thread, and its callbacks."""
 
     lock: FakeLock
     clock: FakeClock

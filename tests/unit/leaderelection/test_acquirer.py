@@ -208,7 +208,7 @@ def test_a_release_reads_before_it_writes_and_repeats_on_conflict(desk: Desk) ->
 @pytest.mark.rule("LE-18")
 @pytest.mark.rule("RT-18")
 def test_a_release_never_blanks_the_lease_of_a_successor(desk: Desk) -> None:
-    """What we remember still names us; what is on the server does not."""
+    """The observed record still names this process; the one on the server does not."""
     desk.attempt()
     desk.lease.write(OTHERS)
     assert desk.elector.is_leader()

@@ -110,7 +110,7 @@ def test_who_gives_the_lease_back_withdraws_first(desk: Desk) -> None:
     calls = len(desk.lock.calls)
     assert desk.claim.release()
     assert desk.withdrawn == [calls]
-    # A lease that names nobody ends the API server of Kubernetes 1.36.
+    # A lease without a holder makes the API server of Kubernetes 1.36 panic.
     assert desk.lease.record.holder_identity == "a"
     assert desk.lease.record.lease_duration_seconds == 1
     with pytest.raises(NotLeading):

@@ -383,7 +383,7 @@ def test_never_two_at_work_whoever_is_cut_off(candidate: Make, fake_clock: FakeC
         fake_clock.advance(1)
         fake_clock.settle()
         assert sum(each.leads for each in candidates) <= 1
-    # Each was cut off for longer than a leader can bear, and said so.
+    # Each was cut off for longer than the renew deadline, and raised LeaseLost.
     assert any(isinstance(each.outcome, LeaseLost) for each in candidates)
 
 

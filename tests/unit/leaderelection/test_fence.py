@@ -1,4 +1,4 @@
-"""The fence: no write leaves while the lease could be somebody else's."""
+"""The fence: no write leaves while another process could hold the lease."""
 
 from collections.abc import Callable
 from typing import Any
@@ -121,12 +121,11 @@ def test_to_read_one_s_own_name_is_no_renewal(
 def test_a_lease_whose_confirmation_comes_after_its_time_is_not_led_on(
     candidate: Make, fake_clock: FakeClock
 ) -> None:
-    answer = StopToken(clock=fake_clock)
+    answer, late = StopToken(clock=fake_clock), StopToken(clock=fake_clock)
     a = candidate()
     a.lock.before = lambda _verb: answer.wait() and None
     a.start()
     a.lock.before = lambda verb: late.wait() and None if verb == "create" else None
-    late = StopToken(clock=fake_clock)
     answer.stop()
     fake_clock.settle()
     fake_clock.advance(13)
@@ -187,13 +186,17 @@ def test_work_that_outstays_its_time_can_write_no_more(
 def test_a_renewal_counts_no_more_once_another_name_is_seen_or_written(
     fake_clock: FakeClock,
 ) -> None:
-    renewed_record = LeaseRecord(holder_identity="a", lease_duration_seconds=15)
-    known = ObservedLease("a", 15.0, fake_clock)
-    known.wrote(renewed_record, sent_at=1.0)
-    known.saw(renewed_record)
-    assert known.renewed_at == 1.0
-    known.saw(LeaseRecord(holder_identity="b"))
-    assert known.renewed_at is None
-    known.wrote(renewed_record, sent_at=2.0)
-    known.wrote(LeaseRecord(), sent_at=3.0)
-    assert known.renewed_at is None
+    ours = LeaseRecord(holder_identity="a", lease_duration_seconds=15)
+
+    def renewed_at(lease: ObservedLease) -> float | None:
+        return lease.renewed_at
+
+    observed = ObservedLease("a", 15.0, fake_clock)
+    observed.wrote(ours, sent_at=1.0)
+    observed.saw(ours)
+    assert renewed_at(observed) == 1.0
+    observed.saw(LeaseRecord(holder_identity="b"))
+    assert renewed_at(observed) is None
+    observed.wrote(ours, sent_at=2.0)
+    observed.wrote(LeaseRecord(), sent_at=3.0)
+    assert renewed_at(observed) is None

@@ -157,7 +157,7 @@ def test_events_carry_the_lease_if_anybody_listens(client: Client) -> None:
     lock.record_event("before")
     lock.create(RECORD, timeout=1)
     lock.record_event("after")
-    LeaseLock(client, "ns", "l", "me").record_event("nobody listens")
+    LeaseLock(client, "ns", "l", "me").record_event("no callback")
     assert [(lease["metadata"]["name"], text) for lease, text in told] == [
         ("l", "before"),
         ("l", "after"),

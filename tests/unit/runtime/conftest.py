@@ -32,20 +32,25 @@ THINGS = Resource("example.org", "v1", "things", "Thing", namespaced=True, type=
 PARTS = Resource("example.org", "v1", "parts", "Part", namespaced=True, type=Thing)
 
 
-def make_thing(name: str, *, size: int = 0, version: str = "1", **metadata: object) -> Thing:
-    fields = {"namespace": "ns", **metadata}
-    meta = ObjectMeta(name=name, resource_version=ResourceVersion(version), **fields)  # type: ignore[arg-type]  # as given
+def make_thing(name: str, *, size: int = 0, version: str = "1", **metadata: Any) -> Thing:
+    fields: dict[str, Any] = {"namespace": "ns", **metadata}
+    meta = ObjectMeta(name=name, resource_version=ResourceVersion(version), **fields)
     return Thing(metadata=meta, spec=ThingSpec(size))
 
 
-def owner(name: str, *, controller: bool = True, **fields: str) -> OwnerReference:
-    values = {"api_version": "example.org/v1", "kind": "Thing", "uid": f"uid-{name}", **fields}
+def owner(name: str, *, controller: bool = True, **fields: Any) -> OwnerReference:
+    values: dict[str, Any] = {
+        "api_version": "example.org/v1",
+        "kind": "Thing",
+        "uid": f"uid-{name}",
+        **fields,
+    }
     return OwnerReference(name=name, controller=controller, **values)
 
 
 @dataclass
 class Script(Reconciler):
-    """Answers with what the script holds, in order; then with DONE."""
+    """Returns the answers of the script in order; then DONE."""
 
     answers: list[object] = field(default_factory=list)
     calls: list[Request] = field(default_factory=list)
@@ -94,7 +99,7 @@ class Feed:
 
 
 class Running:
-    """Something that runs on a thread until told to stop."""
+    """Runs a function on a thread until it is stopped."""
 
     def __init__(self, run: Callable[[StopToken], object], clock: FakeClock) -> None:
         self.stop = StopToken(clock=clock)
@@ -116,7 +121,7 @@ class Running:
         return self
 
     def end(self) -> BaseException | None:
-        """Stop it, wait, and return what it raised."""
+        """Stop it, wait, and return its exception."""
         self.stop.stop("the test is over")
         return self.join().error
 

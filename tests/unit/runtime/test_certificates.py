@@ -75,7 +75,7 @@ def serve(mounted: Mounted) -> Iterator[Callable[..., HttpServer]]:
 
 @pytest.fixture
 def get(mounted: Mounted) -> Callable[..., tuple[int, str, bytes]]:
-    """Asks under TLS; returns what was answered and the certificate that was shown."""
+    """Send a request over TLS; return the response and the certificate of the server."""
     context = ssl.create_default_context(cafile=str(mounted.authority.files.certificate))
 
     def ask(server: HttpServer, path: str = "/", token: str = "") -> tuple[int, str, bytes]:
@@ -148,7 +148,7 @@ def test_who_does_not_speak_tls_harms_nobody_and_learns_nothing(
     with socket.create_connection((HOST, server.port), timeout=20) as plain:
         plain.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         heard = b""
-        with contextlib.suppress(ConnectionResetError):  # what it did not read resets it
+        with contextlib.suppress(ConnectionResetError):  # unread bytes reset the connection
             heard = plain.makefile("rb").read()
     assert b"HTTP" not in heard
     assert get(server)[0] == 200

@@ -9,7 +9,7 @@ from tests.unit.runtime.conftest import Thing, make_thing
 from navarchos.errors import ConfigError
 from navarchos.runtime import Cleanup, FinalizerRegistry, FinalizersFailed
 
-DELETED = {"deletion_timestamp": datetime(2026, 1, 2, tzinfo=UTC)}
+DELETED: dict[str, Any] = {"deletion_timestamp": datetime(2026, 1, 2, tzinfo=UTC)}
 
 
 def registry(**finalizers: Any) -> FinalizerRegistry[Thing]:

@@ -9,7 +9,7 @@ from navarchos.testing import FakeClock
 
 
 class Task:
-    """Counts its runs; runs until told to stop, or until its end."""
+    """Counts its runs; runs until it is stopped, or until its end."""
 
     def __init__(self, end: Callable[[StopToken], object] = StopToken.wait) -> None:
         self.runs = 0

@@ -66,5 +66,7 @@ def test_owners_of_undecoded_objects_are_found_too() -> None:
 
 @pytest.mark.rule("CT-23")
 def test_a_function_names_what_it_likes() -> None:
-    mapping = EnqueueMapped(lambda thing: [Request("", thing.metadata.name), Request("x", "y")])
+    mapping: EnqueueMapped[Thing] = EnqueueMapped(
+        lambda thing: [Request("", thing.metadata.name), Request("x", "y")]
+    )
     assert list(mapping(make_thing("a"))) == [Request("", "a"), Request("x", "y")]

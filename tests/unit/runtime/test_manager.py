@@ -53,7 +53,7 @@ class Diary:
 
 
 class Task:
-    """Runs until told to stop; then until its gate opens."""
+    """Runs until it is stopped and its gate is open."""
 
     def __init__(self, diary: Diary, name: str, gate: StopToken | None) -> None:
         self._diary = diary
@@ -63,7 +63,7 @@ class Task:
     def run(self, stop: StopToken) -> None:
         self._diary.lines.append(f"{self._name} runs")
         stop.wait()
-        self._diary.lines.append(f"{self._name} told")
+        self._diary.lines.append(f"{self._name} stopped")
         if self._gate is not None:
             self._gate.wait()
         self._diary.lines.append(f"{self._name} ends")
@@ -136,7 +136,7 @@ def test_runnables_start_when_caches_are_filled_and_leaders_come_last(world: Wor
 def test_without_election_a_manager_is_elected_once_what_needs_it_has_started(
     world: World,
 ) -> None:
-    """What the signal wakes finds the leaders' group open: what it adds runs there and then."""
+    """A thread that waits for the signal can add a runnable, which starts at once."""
     manager = world.manager()
     ran = threading.Event()
     in_time: list[bool] = []
@@ -164,10 +164,10 @@ def test_groups_end_one_after_the_other_while_caches_still_serve(world: World) -
     running = world.start(manager)
     running.stop.stop()
     world.clock.settle()
-    assert world.diary.lines[2:] == ["plain told"]
+    assert world.diary.lines[2:] == ["plain stopped"]
     plain.stop()
     world.clock.settle()
-    assert world.diary.lines[3:] == ["plain ends", "leading told"]
+    assert world.diary.lines[3:] == ["plain ends", "leading stopped"]
     source.put(make_thing("late"))
     world.clock.settle()
     assert [thing.metadata.name for thing in lister.list()] == ["late"]
@@ -316,9 +316,9 @@ def test_the_grace_period_is_named_with_what_exceeded_it(world: World) -> None:
     world.advance(29)
     assert running.error is None
     world.clock.advance(1)
-    running.join()
-    assert isinstance(running.error, GracePeriodExceeded)
-    assert (running.error.seconds, running.error.running) == (30.0, ("nav-lead-slow",))
+    error = running.join().error
+    assert isinstance(error, GracePeriodExceeded)
+    assert (error.seconds, error.running) == (30.0, ("nav-lead-slow",))
     gate.stop()
 
 
@@ -355,7 +355,7 @@ def test_a_negative_grace_period_waits_for_ever(world: World) -> None:
     running.stop.stop()
     world.clock.settle()
     world.advance(1e6)
-    assert world.diary.lines == ["slow runs", "slow told"]
+    assert world.diary.lines == ["slow runs", "slow stopped"]
     gate.stop()
     assert running.join().error is None
 
@@ -464,7 +464,7 @@ def test_a_crash_inside_of_a_cache_ends_the_process(world: World) -> None:
     lister = manager.lister(THINGS)
     running = world.start(manager)
     labels: Any = lister.get("a", "ns").metadata.labels
-    labels["somebody"] = "was here"
+    labels["another-process"] = "was here"
     world.advance(1)
     assert isinstance(running.join().error, CacheMutated)
 

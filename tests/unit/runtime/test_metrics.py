@@ -41,7 +41,7 @@ DEFINED: dict[str, tuple[str, set[str]]] = {
 OF_REQUESTS: dict[str, tuple[str, set[str]]] = {
     "rest_client_requests_total": ("counter", {"code", "method", "host"}),
 }
-"""What exists from the first request on: nobody knows which codes a server answers."""
+"""Series that exist from the first request on, because their status codes are not known before."""
 
 VALUES = {
     "name": {"thing", "our-lease"},

@@ -57,7 +57,7 @@ def test_a_profile_counts_folded_stacks(profiling: Profiling) -> None:
     (ours,) = [stack for stack in counts if "waits_for_the_gate" in stack]
     assert ours.startswith("somebody, waiting;threading.Thread._bootstrap;")
     assert ours.endswith("threading.Condition.wait")
-    # Threads that stand in the same place count together: those of a pool may exceed ours.
+    # Threads with equal stacks are counted together: a pool may have more of them than this test.
     assert 1 < counts[ours] <= max(counts.values())
     assert not any("_sample" in stack for stack in counts), "who looks is not seen"
 

@@ -1,4 +1,4 @@
-"""Roles grant what was declared: all of it, once, and nothing else."""
+"""Roles grant exactly the declared permissions, each once."""
 
 import itertools
 
@@ -153,7 +153,9 @@ def test_a_role_without_a_namespace_is_one_of_the_cluster() -> None:
 def test_a_binding_refers_to_the_role_of_its_name_and_scope() -> None:
     cluster = role_binding("w", Subject("account", "tools"))
     assert cluster["kind"] == "ClusterRoleBinding"
-    assert cluster["roleRef"]["kind"] == "ClusterRole"
+    role_ref = cluster["roleRef"]
+    assert isinstance(role_ref, dict)
+    assert role_ref["kind"] == "ClusterRole"
     local = role_binding("w", Subject("account", "tools"), namespace="apps")
     assert local["kind"] == "RoleBinding"
     assert local["metadata"] == {"name": "w", "namespace": "apps"}

@@ -49,7 +49,7 @@ def informers(client: Client) -> Iterator[InformerFactory]:
 
 
 def asks_the_server(server: ApiServer, reader: Reader[Any]) -> bool:
-    """Read in every way; tell whether the server heard of each of them, or of none."""
+    """Read in every way; return whether the server got all of the reads, or none."""
     before = sum(server.requests_by(AGENT).values())
     reader.get("a", "default")
     found = reader.list(Selector.parse("name=b"), "default")

@@ -15,6 +15,7 @@ from navarchos.runtime import (
     InformerSource,
     Predicate,
     Request,
+    RequestMap,
     all_of,
     any_of,
     resource_version_changed,
@@ -26,7 +27,7 @@ from navarchos.testing.source import FakeSource
 
 
 class Queue:
-    """Writes down what is asked for."""
+    """Records requests."""
 
     def __init__(self) -> None:
         self.added: list[tuple[str, int]] = []
@@ -59,12 +60,13 @@ def queue() -> Queue:
     return Queue()
 
 
+Start = Callable[..., InformerSource[Thing]]
+
+
 @pytest.fixture
-def started(
-    fake_clock: FakeClock, informer: SharedInformer[Thing], queue: Queue
-) -> Callable[..., InformerSource[Thing]]:
-    def start(mapping: Callable, *predicates: object) -> InformerSource[Thing]:
-        source = InformerSource(informer, mapping, *predicates)  # type: ignore[arg-type]  # as given
+def started(fake_clock: FakeClock, informer: SharedInformer[Thing], queue: Queue) -> Start:
+    def start(mapping: RequestMap[Thing], *predicates: Predicate[Thing]) -> InformerSource[Thing]:
+        source = InformerSource(informer, mapping, *predicates)
         source.start(queue)
         informer.start()
         fake_clock.settle()
@@ -75,7 +77,7 @@ def started(
 
 @pytest.mark.rule("CT-17")
 def test_what_no_change_stands_behind_has_low_priority(
-    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Callable
+    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Start
 ) -> None:
     server.put(make_thing("old"))
     started(EnqueueObject())
@@ -110,14 +112,14 @@ def test_a_source_has_synced_when_every_first_object_was_mapped(
     assert (source.name, source.resource) == ("things.example.org", THINGS)
 
 
-def test_a_source_is_started_once(started: Callable, queue: Queue) -> None:
+def test_a_source_is_started_once(started: Start, queue: Queue) -> None:
     source = started(EnqueueObject())
     with pytest.raises(AlreadyStarted):
         source.start(queue)
 
 
 def test_a_stopped_source_feeds_no_more(
-    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Callable
+    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Start
 ) -> None:
     started(EnqueueObject()).stop()
     server.put(make_thing("a"))
@@ -127,9 +129,9 @@ def test_a_stopped_source_feeds_no_more(
 
 @pytest.mark.rule("CT-20")
 def test_every_predicate_must_agree(
-    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Callable
+    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Start
 ) -> None:
-    is_big = when(lambda thing: thing.spec.size > 5)
+    is_big: Predicate[Thing] = when(lambda thing: thing.spec.size > 5)
     started(EnqueueObject(), resource_version_changed, is_big)
     server.put(make_thing("big", size=7))
     server.put(make_thing("small"))
@@ -146,7 +148,7 @@ def test_every_predicate_must_agree(
 
 @pytest.mark.rule("CT-23")
 def test_an_update_asks_for_what_old_and_new_name_once_each(
-    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Callable
+    fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Start
 ) -> None:
     started(EnqueueMapped(lambda thing: [Request("", "all"), Request("", str(thing.spec.size))]))
     server.put(make_thing("a", size=1))
@@ -171,7 +173,7 @@ def test_a_tombstone_counts_as_the_object_it_holds(
 
 
 class Ends:
-    """A predicate that writes down what it is told of deletions."""
+    """A predicate that records deletions."""
 
     def __init__(self) -> None:
         self.told: list[tuple[str, bool]] = []
@@ -194,7 +196,7 @@ def test_predicates_are_told_when_the_last_state_is_unknown(
     fake_clock: FakeClock,
     server: FakeSource[Thing],
     queue: Queue,
-    started: Callable,
+    started: Start,
 ) -> None:
     for name in ("seen", "missed"):
         server.put(make_thing(name))
@@ -203,7 +205,7 @@ def test_predicates_are_told_when_the_last_state_is_unknown(
     queue.take()
     server.delete("ns/seen")
     fake_clock.settle()
-    # It goes while nobody watches; the next list is without it.
+    # It is deleted while no watch is open; the next list is without it.
     server.delete("ns/missed", notify=False)
     server.compact()
     server.break_watches()

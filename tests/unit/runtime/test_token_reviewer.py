@@ -17,7 +17,7 @@ UNKNOWN = {"user": {}, "error": "invalid bearer token"}
 
 
 class Reviews:
-    """An API server that reviews, and remembers what it was asked."""
+    """An API server that reviews, and records the reviews."""
 
     def __init__(self) -> None:
         self.tokens: dict[str, Mapping[str, Any]] = {}
@@ -151,7 +151,7 @@ def test_answers_are_remembered_for_a_while(
     assert ask("/metrics", "/metrics", "/state", "/state") == (2, 2)
     clock.advance(31)  # a no
     assert ask("/metrics", "/state") == (0, 1)
-    clock.advance(31)  # who a token is, or that it is nobody's
+    clock.advance(31)  # the user of a token, or that the token is unknown
     assert ask("/metrics", "/metrics") == (2, 0)
     clock.advance(239)  # a yes
     assert ask("/metrics") == (2, 1)
