@@ -33,7 +33,7 @@ from navarchos.testing.apiserver.ownership.managed_fields import (
     encode_managed_fields,
 )
 from navarchos.testing.apiserver.ownership.typed_values import (
-    ElementFault,
+    ListItemError,
     compare,
     element_of,
     fields_of,
@@ -46,12 +46,12 @@ from navarchos.testing.apiserver.status import Cause, StatusError, bad_request, 
 from navarchos.testing.apiserver.store import Entry, entry_key
 from navarchos.testing.apiserver.writes import Api, create, modify
 
-__all__ = ["apply", "apply_to", "faults_of", "read_configuration"]
+__all__ = ["apply", "apply_to", "configuration_errors", "read_configuration"]
 
 _GO_TYPES: Final = {str: "string", bool: "bool", int: "int64", float: "float64"}
 
 
-def faults_of(config: JsonObject, schema: Schema) -> str:
+def configuration_errors(config: JsonObject, schema: Schema) -> str:
     """Return the errors of a configuration as one text; empty if there are none."""
     found = [f"{path}: {text}" if path else text for path, text in _check(config, schema, "")]
     if len(found) < 2:
@@ -66,13 +66,13 @@ def _check(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, s
         yield from _check_map(value, schema, path)
     elif schema.type == "array":
         yield from _check_list(value, schema, path)
-    elif text := _wrong_scalar(value, schema):
+    elif text := _scalar_error(value, schema):
         yield path, text
 
 
 def _check_map(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, dict):
-        yield path, f"expected map, got {_shown(value)}"
+        yield path, f"expected map, got {_go_wrapper(value)}"
         return
     for key, item in value.items():
         at = path + path_text((field(key),))
@@ -84,7 +84,7 @@ def _check_map(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[st
 
 def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, list):
-        yield path, f"expected list, got {_shown(value)}"
+        yield path, f"expected list, got {_go_wrapper(value)}"
         return
     seen: set[str] = set()
     for index, item in enumerate(value):
@@ -92,7 +92,7 @@ def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[s
         if is_granular_list(schema):
             try:
                 element = element_of(item, schema)
-            except ElementFault as fault:
+            except ListItemError as fault:
                 yield path, f"element {index}: {fault}"
                 return
             at = path_text((element,))
@@ -103,7 +103,7 @@ def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[s
             yield from _check(item, schema.items, path + at)
 
 
-def _wrong_scalar(value: JsonValue, schema: Schema) -> str:
+def _scalar_error(value: JsonValue, schema: Schema) -> str:
     wanted = schema.type
     if wanted in {"integer", "number"} and (
         isinstance(value, bool) or not isinstance(value, int | float)
@@ -112,23 +112,23 @@ def _wrong_scalar(value: JsonValue, schema: Schema) -> str:
     if wanted == "string" and not isinstance(value, str):
         return f"expected string, got &value.valueUnstructured{{Value:{encode(value).decode()}}}"
     if wanted == "boolean" and not isinstance(value, bool):
-        return f"expected boolean, got {_shown(value)}"
+        return f"expected boolean, got {_go_wrapper(value)}"
     if wanted == "int-or-string" and schema.format and isinstance(value, dict | list):
-        return f"expected any scalar, got {_shown(value)}"
+        return f"expected any scalar, got {_go_wrapper(value)}"
     return ""
 
 
-def _shown(value: JsonValue) -> str:
+def _go_wrapper(value: JsonValue) -> str:
     """Return a value as Go prints structured-merge-diff's wrapper of it."""
-    return f"&{{{_printed(value)}}}"
+    return f"&{{{_go_value(value)}}}"
 
 
-def _printed(value: JsonValue) -> str:
+def _go_value(value: JsonValue) -> str:
     if isinstance(value, dict):
-        pairs = (f"{key}:{_printed(item)}" for key, item in sorted(value.items()))
+        pairs = (f"{key}:{_go_value(item)}" for key, item in sorted(value.items()))
         return f"map[{' '.join(pairs)}]"
     if isinstance(value, list):
-        return f"[{' '.join(map(_printed, value))}]"
+        return f"[{' '.join(map(_go_value, value))}]"
     return value if isinstance(value, str) else encode(value).decode()
 
 
@@ -269,7 +269,7 @@ def apply_to(write: FieldWrite, live: JsonObject, config: JsonObject, *, force: 
     try:
         outcome = after_apply(write, managed, live, config, force=force)
     except ApplyConflicts as conflicts:
-        rest = _not_from_before(write, live, conflicts.fields)
+        rest = _without_client_side_conflicts(write, live, conflicts.fields)
         if rest:
             raise _conflict(rest) from conflicts
         outcome = after_apply(write, managed, live, config, force=True)
@@ -299,7 +299,7 @@ def _last_applied(config: JsonObject) -> str:
     return text + "\n"
 
 
-def _not_from_before(
+def _without_client_side_conflicts(
     write: FieldWrite, live: JsonObject, conflicts: dict[Manager, FieldSet]
 ) -> dict[Manager, FieldSet]:
     """Return the conflicts without the remains of client-side apply.
@@ -315,7 +315,7 @@ def _not_from_before(
     except msgspec.DecodeError:
         return conflicts
     kind = write.kind
-    if before.get("apiVersion") != kind.api_version or faults_of(before, kind.schema):
+    if before.get("apiVersion") != kind.api_version or configuration_errors(before, kind.schema):
         return conflicts
     since = compare(before, live, kind.schema)
     own = difference(fields_of(before, kind.schema), union(since.written, since.removed))
@@ -330,7 +330,7 @@ def _check_configuration(kind: Kind, config: JsonObject) -> None:
         raise bad_request(f"invalid object type: {shown}")
     if meta(config).get("managedFields") is not None:
         raise bad_request("metadata.managedFields must be nil")
-    if faults := faults_of(config, kind.schema):
+    if faults := configuration_errors(config, kind.schema):
         place = f"{meta(config).get('namespace') or ''}/{meta(config).get('name') or ''}"
         raise StatusError(
             500, "", f"failed to create typed patch object ({place}; {shown}): {faults}"

@@ -19,7 +19,7 @@ from navarchos.testing.apiserver.status import (
     invalid,
     required,
 )
-from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_open_namespace
+from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_active_namespace
 
 __all__ = ["bind"]
 
@@ -39,7 +39,7 @@ def bind(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> Js
     if not node:
         raise invalid("Binding", "", target.name, [required("target.name")])
     with api.store.transaction():
-        require_open_namespace(api, target.kind, target.namespace, target.name)
+        require_active_namespace(api, target.kind, target.namespace, target.name)
         entry = require(api, target)
         uid = meta(body).get("uid")
         if uid and uid != entry.uid:

@@ -37,7 +37,7 @@ from navarchos.testing.apiserver.store import Origin
 from navarchos.testing.apiserver.types import TYPES
 
 __all__ = [
-    "DecodeFault",
+    "BodyDecodeError",
     "WriteOptions",
     "check_types",
     "drop_empty",
@@ -69,12 +69,12 @@ _ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "boolean":
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 
 
-class DecodeFault(Exception):
+class BodyDecodeError(Exception):
     """A value of the wrong JSON type; the text comes from Go's decoder."""
 
 
 def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str = "") -> None:
-    """Raise `DecodeFault` if the type of a value does not fit its field.
+    """Raise `BodyDecodeError` if the type of a value does not fit its field.
 
     Null fits every field: it means that there is no value.
     """
@@ -112,14 +112,14 @@ def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> No
     if not fits and schema.format != "quantity":
         raise _mismatch(value, _go_type(schema), owner, path)
     if schema.format == "date-time" and not is_rfc3339(value):
-        raise DecodeFault(
+        raise BodyDecodeError(
             f'parsing time "{value}" as "{TIME_LAYOUT}": cannot parse "{value}" as "2006"'
         )
     if schema.format == "micro-time" and not is_micro_time(value):
-        raise DecodeFault(_micro_text(value))
+        raise BodyDecodeError(_micro_text(value))
     if schema.format == "quantity" and not (fits and _QUANTITY.match(str(value))):
         pattern = _QUANTITY.pattern
-        raise DecodeFault(f"quantities must match the regular expression '{pattern}'")
+        raise BodyDecodeError(f"quantities must match the regular expression '{pattern}'")
 
 
 def _go_type(schema: Schema | None) -> str:
@@ -143,12 +143,12 @@ def json_name(value: JsonValue) -> str:
     return found.get(type(value), "object")
 
 
-def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> DecodeFault:
+def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> BodyDecodeError:
     name = json_name(value)
     if isinstance(value, float) and written.startswith("int"):
         name = f"number {value}"  # Go shows the number if it is not an integer
     where = f"Go struct field {owner}.{path}" if owner else "Go value"
-    return DecodeFault(f"json: cannot unmarshal {name} into {where} of type {written}")
+    return BodyDecodeError(f"json: cannot unmarshal {name} into {where} of type {written}")
 
 
 def fill_required(value: JsonValue, schema: Schema) -> None:
@@ -271,7 +271,7 @@ def read_object(kind: Kind, body: JsonValue, options: WriteOptions) -> JsonObjec
         _check_types(kind, obj)
         if managers is not None:
             check_types(managers, _MANAGERS, owner="ObjectMeta", path="metadata.managedFields")
-    except DecodeFault as fault:
+    except BodyDecodeError as fault:
         raise _undecodable(kind, obj, str(fault), options) from fault
     _drop_unknown(kind, obj, options)
     if kind.custom is None:

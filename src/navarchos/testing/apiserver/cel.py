@@ -13,7 +13,7 @@ from navarchos.testing.apiserver.objects import JsonValue, is_rfc3339
 from navarchos.testing.apiserver.schema import Schema
 from navarchos.testing.apiserver.status import FieldError, quote
 
-__all__ = ["ABSENT", "compile_fault", "correlate", "looks_back", "rule_errors"]
+__all__ = ["ABSENT", "compile_error", "correlate", "rule_errors", "uses_old_self"]
 
 _MISSING: Final = re.compile(r"no such member in mapping: '([^']*)'")
 _OLD: Final = re.compile(r"\boldSelf\b")
@@ -37,10 +37,10 @@ def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = ABSENT) -> li
         old: The object before the change. Without it, rules with `oldSelf` are skipped. With it,
             other rules are skipped for values that have not changed.
     """
-    return list(_visit(_seen(value), schema, _seen(old), ""))
+    return list(_visit(_visible(value), schema, _visible(old), ""))
 
 
-def _seen(obj: JsonValue) -> JsonValue:
+def _visible(obj: JsonValue) -> JsonValue:
     """Return an object as its rules see it: of the metadata they see only the names."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         return obj
@@ -91,20 +91,20 @@ def _evaluate(
     path: str,
 ) -> Iterator[FieldError]:
     text = rule["rule"]
-    if looks_back(text) and old is ABSENT and not rule.get("optionalOldSelf"):
+    if uses_old_self(text) and old is ABSENT and not rule.get("optionalOldSelf"):
         return
-    if not looks_back(text) and old is not ABSENT and value == old:
+    if not uses_old_self(text) and old is not ABSENT and value == old:
         return
     context = {"self": _to_cel(value, schema)}
     if rule.get("optionalOldSelf"):
         context["oldSelf"] = _optional(None if old is ABSENT else _to_cel(old, schema))
-    elif looks_back(text):
+    elif uses_old_self(text):
         context["oldSelf"] = _to_cel(old, schema)
     try:
         holds = bool(_program(text)(context))
         why = "" if holds else _message(rule, context)
     except Exception as error:  # noqa: BLE001 - any error of an expression is the result of its rule
-        why = f"{_plain(error)} evaluating rule: {rule.get('message') or text}"
+        why = f"{_error_text(error)} evaluating rule: {rule.get('message') or text}"
         yield FieldError(
             "FieldValueInvalid", path or "<nil>", f"Invalid value: {quote(schema.type)}: {why}"
         )
@@ -113,7 +113,7 @@ def _evaluate(
         yield _error(rule, value, path, why)
 
 
-def _plain(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Return the message of an error, in upstream's words where they are known."""
     missing = _MISSING.search(str(error))
     return f"no such key: {missing[1]}" if missing else str(error)
@@ -145,12 +145,12 @@ def _message(rule: Mapping[str, Any], context: Mapping[str, Any]) -> str:
     return rule.get("message") or f"failed rule: {rule['rule']}"
 
 
-def looks_back(expression: str) -> bool:
+def uses_old_self(expression: str) -> bool:
     """Return whether an expression uses `oldSelf`."""
     return bool(_OLD.search(expression))
 
 
-def compile_fault(expression: str) -> str:
+def compile_error(expression: str) -> str:
     """Return the reason why an expression does not compile; empty if it compiles."""
     try:
         _program(expression)

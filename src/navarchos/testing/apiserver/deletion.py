@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from navarchos.testing.apiserver.bodies import DecodeFault, check_types
+from navarchos.testing.apiserver.bodies import BodyDecodeError, check_types
 from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER, mark_terminating
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import (
@@ -94,7 +94,7 @@ def read_delete_options(content_type: str, raw: bytes, query: Mapping[str, str])
         raise bad_request(f'{text} in scheme "pkg/runtime/scheme.go:111"')
     try:
         check_types(body, _SCHEMA, owner="DeleteOptions")
-    except DecodeFault as fault:
+    except BodyDecodeError as fault:
         raise bad_request(str(fault)) from fault
     return _checked(body)
 

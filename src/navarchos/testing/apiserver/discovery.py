@@ -71,7 +71,7 @@ def discover(path: str, accept: str, kinds: Kinds) -> Response | None:
     if parts == ["apis"]:
         groups = [_group(kinds, name) for name in kinds.groups()]
         return json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
-    return _below(parts, kinds)
+    return _group_document(parts, kinds)
 
 
 _CUSTOM_VERBS: Final = (
@@ -84,7 +84,7 @@ _CORE_VERSIONS: Final = {
 }
 
 
-def _below(parts: list[str], kinds: Kinds) -> Response | None:
+def _group_document(parts: list[str], kinds: Kinds) -> Response | None:
     if parts[0] == "api":
         return json_response(_resources(kinds, "", "v1")) if parts[1:] == ["v1"] else None
     versions = kinds.versions(parts[1])

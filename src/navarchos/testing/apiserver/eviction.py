@@ -37,7 +37,7 @@ from navarchos.testing.apiserver.status import (
 )
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_open_namespace
+from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_active_namespace
 
 __all__ = ["evict", "spend_budget"]
 
@@ -86,7 +86,7 @@ def evict(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> J
     """
     deletion = _read(target, body, options)
     with api.store.transaction():
-        require_open_namespace(api, target.kind, target.namespace, target.name)
+        require_active_namespace(api, target.kind, target.namespace, target.name)
         pod = require(api, target)
         if not _needs_no_budget(pod.obj):
             _use_budget(api, pod, deletion, options)
@@ -124,7 +124,7 @@ def _use_budget(api: Api, pod: Entry, deletion: DeleteOptions, options: WriteOpt
 
 def _usable_budget(budgets: list[Entry], pod: JsonObject) -> Entry | None:
     """Return the budget that the eviction uses; `None` if it needs none."""
-    if not budgets or _may_ignore(budgets[0].obj, pod):
+    if not budgets or _may_skip_budget(budgets[0].obj, pod):
         return None
     _check_budget(budgets[0])
     return budgets[0]
@@ -170,7 +170,7 @@ def _selects(budget: JsonObject, labels: JsonObject) -> bool:
         return False  # an invalid selector selects no pods
 
 
-def _may_ignore(budget: JsonObject, pod: JsonObject) -> bool:
+def _may_skip_budget(budget: JsonObject, pod: JsonObject) -> bool:
     """Return whether an unready pod may be evicted without using the budget."""
     if is_pod_ready(pod):
         return False
@@ -195,11 +195,11 @@ def _check_budget(budget: Entry) -> None:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise forbidden(resource, budget.name, why)
     if not allowed:
-        text = f"The disruption budget {budget.name} {_why_not(status)}"
+        text = f"The disruption budget {budget.name} {_denial_text(status)}"
         raise too_many_requests(_REFUSED, causes=[Cause("DisruptionBudget", text)])
 
 
-def _why_not(status: JsonObject) -> str:
+def _denial_text(status: JsonObject) -> str:
     """Return why a budget allows no eviction: its counts, or an error that makes them invalid."""
     denial = next((c for c in status.get("conditions") or [] if _denies(c)), None)
     if denial is not None and denial["reason"] == "SyncFailed":

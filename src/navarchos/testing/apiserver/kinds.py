@@ -33,19 +33,19 @@ _Validate = Callable[[JsonObject], list[FieldError]]
 _ValidateUpdate = Callable[[JsonObject, JsonObject], list[FieldError]]
 
 
-def _leave(_obj: JsonObject) -> None:
+def _change_nothing(_obj: JsonObject) -> None:
     return
 
 
-def _leave_both(_new: JsonObject, _old: JsonObject) -> None:
+def _change_nothing_on_update(_new: JsonObject, _old: JsonObject) -> None:
     return
 
 
-def _accept(_obj: JsonObject) -> list[FieldError]:
+def _no_errors(_obj: JsonObject) -> list[FieldError]:
     return []
 
 
-def _accept_update(_new: JsonObject, _old: JsonObject) -> list[FieldError]:
+def _no_update_errors(_new: JsonObject, _old: JsonObject) -> list[FieldError]:
     return []
 
 
@@ -77,12 +77,12 @@ class Strategy:
     status_metadata: tuple[str, ...] = ("labels", "annotations", "finalizers")
     returns_deleted: bool = False
     orphans: bool = False
-    default: _Mutate = _leave
-    prepare_create: _Mutate = _leave
-    prepare_update: _Compare = _leave_both
-    validate: _Validate = _accept
-    validate_create: _Validate = _accept
-    validate_update: _ValidateUpdate = _accept_update
+    default: _Mutate = _change_nothing
+    prepare_create: _Mutate = _change_nothing
+    prepare_update: _Compare = _change_nothing_on_update
+    validate: _Validate = _no_errors
+    validate_create: _Validate = _no_errors
+    validate_update: _ValidateUpdate = _no_update_errors
     status_on_create: bool = False
 
 

@@ -149,7 +149,7 @@ def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entr
         if options.version_match == "Exact" or (
             asked and options.limit > 0 and not options.version_match
         ):
-            return _exactly(api, target, asked), asked, ""
+            return _at_exact_version(api, target, asked), asked, ""
         if asked > api.store.version:
             raise too_large_version(asked, api.store.version)
         entries = api.store.entries(target.kind.bucket, target.namespace)
@@ -181,7 +181,7 @@ def expired_page(token: str) -> StatusError:
     return expired(_EXPIRED, continue_token=_token(-1, start))
 
 
-def _exactly(api: Api, target: Target, version: int) -> list[Entry]:
+def _at_exact_version(api: Api, target: Target, version: int) -> list[Entry]:
     try:
         return api.store.entries_at(target.kind.bucket, target.namespace, version)
     except Compacted as gone:
@@ -197,7 +197,7 @@ def _page(
     metadata: JsonObject = {"resourceVersion": str(version)}
     # Upstream's watch cache ignores the limit for version "0".
     limit = 0 if options.version == "0" else max(0, options.limit)
-    page, left = _cut(entries, limit or len(entries), options.selection)
+    page, left = _first_selected(entries, limit or len(entries), options.selection)
     if left:
         after = page[-1].key.removeprefix(f"{target.namespace}/")
         metadata["continue"] = _token(version, after + "\0")
@@ -206,7 +206,9 @@ def _page(
     return page, metadata
 
 
-def _cut(entries: list[Entry], limit: int, selection: Selection) -> tuple[list[Entry], int]:
+def _first_selected(
+    entries: list[Entry], limit: int, selection: Selection
+) -> tuple[list[Entry], int]:
     """Return the selected entries up to a limit, and the number of entries after the last one.
 
     As upstream, that number includes entries that are not selected.

@@ -21,6 +21,7 @@ from navarchos.testing.apiserver.status import (
     bad_request,
     forbidden_field,
     invalid,
+    no_such_resource,
     not_acceptable,
     unsupported_media_type,
     unsupported_value,
@@ -156,19 +157,14 @@ def parse_target(path: str, kinds: Kinds) -> Target | None:
     if kind is None and not kinds.is_builtin(group):
         return None  # upstream has no router for a custom group, only its kinds
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
-        raise _no_such()
+        raise no_such_resource()
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     if subresource and subresource not in kind.subresources:
-        raise _no_such()
+        raise no_such_resource()
     if kind.namespaced and name and not namespace:
-        raise _no_such()
+        raise no_such_resource()
     return Target(kind, namespace, name, subresource)
-
-
-def _no_such() -> StatusError:
-    message = "the server could not find the requested resource"
-    return StatusError(404, "NotFound", message, details={})
 
 
 def _is_namespace_subresource(parts: list[str]) -> bool:

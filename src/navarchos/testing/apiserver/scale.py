@@ -80,7 +80,7 @@ def apply_scale(
     """
     options.applying = True
     write = FieldWrite(_SCALE, options.manager, {_SCALE.api_version: _SCALE}.get, "scale")
-    place = _place(target.kind)
+    place = _replicas_fields(target.kind)
 
     def apply(obj: JsonObject) -> JsonObject:
         managed = decode_managed_fields(meta(obj).get("managedFields"))
@@ -134,7 +134,7 @@ def _scaled(target: Target, obj: JsonObject, scale: JsonObject) -> JsonObject:
     return changed
 
 
-def _place(kind: Kind) -> FieldSet:
+def _replicas_fields(kind: Kind) -> FieldSet:
     found: FieldSet = LEAF
     for step in reversed(_paths(kind)[0]):
         found = {field(step): found}

@@ -129,7 +129,7 @@ class ApiServer:
                 self._store.restart()
                 tls = None if self._certificates is None else self._certificates.open(_HOST)
                 self._running = HttpServer(self._frontend, _HOST, self._wanted_port, tls)
-                self._store.notify_with(self._running.wake)
+                self._store.set_notifier(self._running.wake)
                 self._running.call_soon(self._collector.collect)
                 # The next start uses the same port, if it is still free.
                 self._wanted_port = self._running.port
@@ -139,7 +139,7 @@ class ApiServer:
         """End open watches, close connections, and join the thread. May be repeated."""
         with self._lifecycle_lock:
             running, self._running = self._running, None
-            self._store.notify_with(None)
+            self._store.set_notifier(None)
             if self._certificates is not None:
                 self._certificates.close()
         if running is not None:

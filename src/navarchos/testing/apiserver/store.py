@@ -375,7 +375,7 @@ class Store:
 
         return unsubscribe
 
-    def notify_with(self, wake: Callable[[BucketId], None] | None) -> None:
+    def set_notifier(self, wake: Callable[[BucketId], None] | None) -> None:
         """Set the function that notifies the watches of a kind after a write."""
         with self._store_lock:
             self._wake = wake
@@ -414,7 +414,7 @@ class Store:
                 if self._wake is not None:
                     self._wake(change.resource)
                 for listener in tuple(self._listeners):
-                    _call(listener, change)
+                    _notify_listener(listener, change)
         finally:
             self._delivering = False
 
@@ -427,7 +427,7 @@ def _time_of(event: Event) -> float:
     return event.at
 
 
-def _call(listener: Callable[[Change], None], change: Change) -> None:
+def _notify_listener(listener: Callable[[Change], None], change: Change) -> None:
     try:
         listener(change)
     except Exception as error:  # noqa: BLE001 - a listener is foreign code

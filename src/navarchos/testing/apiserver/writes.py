@@ -54,7 +54,7 @@ __all__ = [
     "modify",
     "replace",
     "require",
-    "require_open_namespace",
+    "require_active_namespace",
 ]
 
 _NAMESPACES: Final = BucketId("namespaces", "")
@@ -96,15 +96,15 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Write
         StatusError: The object is refused. Nothing is stored.
     """
     obj = read_object(kind, body, options)
-    _place(kind, obj, namespace)
+    _set_namespace(kind, obj, namespace)
     if meta(obj).get("resourceVersion"):
         raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
     with api.store.transaction():
         if kind.namespaced:
-            require_open_namespace(api, kind, meta(obj)["namespace"], meta(obj).get("name") or "")
+            require_active_namespace(api, kind, meta(obj)["namespace"], meta(obj).get("name") or "")
         _prepare_new(api, kind, obj, options)
         _refuse_escalation(api, kind, obj, None, options)
-        _refuse(kind, obj, _errors(kind, obj))
+        _raise_if_invalid(kind, obj, _errors(kind, obj))
         stored = kind.envelope(obj)
         key = entry_key(meta(obj).get("namespace") or "", meta(obj)["name"])
         if api.store.get(kind.bucket, key) is not None:
@@ -114,7 +114,7 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Write
         return api.store.put(kind.bucket, stored, origin=options.origin)
 
 
-def _place(kind: Kind, obj: JsonObject, namespace: str) -> None:
+def _set_namespace(kind: Kind, obj: JsonObject, namespace: str) -> None:
     """Set the namespace of the object to the request's one; refuse a different one."""
     metadata = obj["metadata"]
     if not kind.namespaced:
@@ -126,7 +126,7 @@ def _place(kind: Kind, obj: JsonObject, namespace: str) -> None:
     metadata["namespace"] = namespace
 
 
-def require_open_namespace(api: Api, kind: Kind, namespace: str, name: str) -> None:
+def require_active_namespace(api: Api, kind: Kind, namespace: str, name: str) -> None:
     """Refuse to create an object or a subresource in a namespace that is terminating or absent.
 
     Raises:
@@ -197,7 +197,7 @@ def _errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
     return errors + kind.strategy.validate(obj) + kind.strategy.validate_create(obj)
 
 
-def _refuse(kind: Kind, obj: JsonObject, errors: list[FieldError]) -> None:
+def _raise_if_invalid(kind: Kind, obj: JsonObject, errors: list[FieldError]) -> None:
     if errors:
         # Upstream names the group in which the object is stored, not the request's group.
         raise invalid(kind.kind, kind.bucket.group, meta(obj).get("name") or "", errors)
@@ -237,7 +237,7 @@ def modify(
         entry = require(api, target)
         new = read_object(kind, change(kind.to_served(entry.obj)), options)
         _check_name(new, target.name)
-        _place(kind, new, target.namespace)
+        _set_namespace(kind, new, target.namespace)
         _check_preconditions(kind, new, entry)
         _keep_metadata(new, entry.obj)
         if target.subresource == "status":
@@ -324,7 +324,7 @@ def _commit_update(
     if kind.custom is None:  # a custom kind accepts errors that were there before the change
         errors += kind.strategy.validate(new)
     errors += _finalizer_errors(new, old)
-    _refuse(kind, new, errors + kind.strategy.validate_update(new, old))
+    _raise_if_invalid(kind, new, errors + kind.strategy.validate_update(new, old))
     keep_times_if_same(new, old)
     stored = kind.envelope(new)
     if stored == old:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from navarchos.testing.apiserver.builtin import builtin_kinds
-from navarchos.testing.apiserver.cel import compile_fault, rule_errors
+from navarchos.testing.apiserver.cel import compile_error, rule_errors
 from navarchos.testing.apiserver.patches import apply_json_patch, apply_strategic_patch
 from navarchos.testing.apiserver.protobuf import UnreadableProtobuf, decode_protobuf
 from navarchos.testing.apiserver.schema import schema_from_openapi
@@ -160,8 +160,8 @@ def test_transition_rules_are_for_changes_only() -> None:
 
 
 def test_a_rule_that_does_not_compile_has_a_reason() -> None:
-    assert compile_fault("self.a == 1") == ""
-    assert compile_fault("self.a ==") != ""
+    assert compile_error("self.a == 1") == ""
+    assert compile_error("self.a ==") != ""
 
 
 def test_strategic_patches_keep_the_order_that_the_client_set() -> None:

@@ -106,15 +106,15 @@ def _node(user: User) -> str:
     return name if user.name.startswith(_NODE) and not dns_subdomain(name) else ""
 
 
-def _is_only_a_name(user: User) -> bool:
+def _has_only_name(user: User) -> bool:
     return not (user.groups or user.uid or user.extra)
 
 
 _MODES: Final = (
-    _constrained("arbitrary-node", lambda user: bool(_node(user)) and _is_only_a_name(user)),
+    _constrained("arbitrary-node", lambda user: bool(_node(user)) and _has_only_name(user)),
     _constrained(
         "serviceaccount",
-        lambda user: split_account_name(user.name) is not None and _is_only_a_name(user),
+        lambda user: split_account_name(user.name) is not None and _has_only_name(user),
     ),
     _constrained(
         "user-info", lambda user: not _node(user) and split_account_name(user.name) is None

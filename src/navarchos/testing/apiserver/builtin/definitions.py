@@ -7,7 +7,7 @@ The validation follows apiextensions-apiserver: `pkg/apis/apiextensions/validati
 from collections.abc import Iterator
 from typing import Any, Final
 
-from navarchos.testing.apiserver.cel import compile_fault, looks_back
+from navarchos.testing.apiserver.cel import compile_error, uses_old_self
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_1035_label
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
@@ -368,11 +368,11 @@ def _rule_errors(schema: JsonObject, at: str) -> list[FieldError]:
             errors.append(unsupported_value(f"{field}.reason", reason, _REASONS))
         if path and not _path_exists(path, schema):
             errors.append(invalid_value(f"{field}.fieldPath", path, "must be a valid path"))
-        if rule.get("optionalOldSelf") is not None and not looks_back(rule["rule"]):
+        if rule.get("optionalOldSelf") is not None and not uses_old_self(rule["rule"]):
             text = "may not be set if oldSelf is not used in rule"
             shown = rule["optionalOldSelf"]
             errors.append(invalid_value(f"{field}.optionalOldSelf", shown, text))
-        if fault := compile_fault(rule["rule"]):
+        if fault := compile_error(rule["rule"]):
             text = f"compilation failed: {fault}"
             errors.append(invalid_value(f"{field}.rule", _go_rule(rule), text))
     return errors
@@ -389,7 +389,7 @@ def _message_errors(rule: JsonObject, at: str) -> list[FieldError]:
         text = "message must be specified if rule contains line breaks"
         errors.append(required(f"{at}.message", text))
     expression = rule.get("messageExpression")
-    if expression and (fault := compile_fault(expression)):
+    if expression and (fault := compile_error(expression)):
         text = f"messageExpression compilation failed: {fault}"
         errors.append(invalid_value(f"{at}.messageExpression", _go_rule(rule), text))
     return errors

@@ -19,13 +19,13 @@ _GROUP: Final = "rbac.authorization.k8s.io"
 _SUBJECTS: Final = ("ServiceAccount", "User", "Group")
 
 
-def _show_rules(role: JsonObject) -> None:
+def _write_null_rules(role: JsonObject) -> None:
     """Write `rules: null` for a role without rules."""
     role.setdefault("rules", None)
 
 
-def _show_rules_again(role: JsonObject, _old: JsonObject) -> None:
-    _show_rules(role)
+def _write_null_rules_on_update(role: JsonObject, _old: JsonObject) -> None:
+    _write_null_rules(role)
 
 
 def _role_errors(role: JsonObject, *, namespaced: bool) -> list[FieldError]:
@@ -130,8 +130,8 @@ def _binding(check: Callable[[JsonObject], list[FieldError]]) -> Strategy:
 def _role(check: Callable[[JsonObject], list[FieldError]]) -> Strategy:
     return Strategy(
         name_rule=path_segment,
-        prepare_create=_show_rules,
-        prepare_update=_show_rules_again,
+        prepare_create=_write_null_rules,
+        prepare_update=_write_null_rules_on_update,
         validate=check,
     )
 

@@ -37,7 +37,7 @@ from navarchos.testing.apiserver.ownership.managed_fields import (
 )
 from navarchos.testing.apiserver.ownership.typed_values import (
     Comparison,
-    ElementFault,
+    ListItemError,
     compare,
     fields_of,
     fit_to_schema,
@@ -357,7 +357,7 @@ def _record_owner(
 ) -> None:
     try:
         after = after_update(write, managed, old, new)
-    except ElementFault:
+    except ListItemError:
         return  # the change cannot be computed; upstream drops the managed fields, too
     if after is managed and unchanged is not None:
         obj["metadata"][_FIELD] = unchanged

@@ -151,11 +151,11 @@ def _shared(fields: bytes) -> msgspec.Raw:
 def same_but_for_times(one: Sequence[JsonObject], other: Sequence[JsonObject]) -> bool:
     """Return whether two lists of entries are equal except for their times."""
     return len(one) == len(other) and all(
-        _timeless(left) == _timeless(right) for left, right in zip(one, other, strict=True)
+        _without_time(left) == _without_time(right) for left, right in zip(one, other, strict=True)
     )
 
 
-def _timeless(entry: JsonObject) -> dict[str, Any]:
+def _without_time(entry: JsonObject) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key != "time"}
 
 

@@ -27,7 +27,7 @@ from navarchos.testing.apiserver.schema import Schema
 
 __all__ = [
     "Comparison",
-    "ElementFault",
+    "ListItemError",
     "compare",
     "element_of",
     "fields_of",
@@ -42,7 +42,7 @@ __all__ = [
 _UNTYPED: Final = Schema(preserve=True)
 
 
-class ElementFault(Exception):
+class ListItemError(Exception):
     """An item of a list has no identity, or has one that is not allowed; the text is upstream's."""
 
 
@@ -90,9 +90,9 @@ def element_of(item: JsonValue, schema: Schema) -> str:
     if not schema.list_keys:
         return _element_of_value(item)
     if item is None:
-        raise ElementFault("associative list with keys may not have a null element")
+        raise ListItemError("associative list with keys may not have a null element")
     if not isinstance(item, dict):
-        raise ElementFault("associative list with keys may not have non-map elements")
+        raise ListItemError("associative list with keys may not have non-map elements")
     keys = {}
     for name in schema.list_keys:
         if name in item:
@@ -101,7 +101,7 @@ def element_of(item: JsonValue, schema: Schema) -> str:
             keys[name] = implied
     if not keys:
         listed = " ".join(f'"{name}"' for name in schema.list_keys)
-        raise ElementFault(
+        raise ListItemError(
             f"associative list with keys has an element that omits all key fields [{listed}] (and"
             " doesn't have default values for any key fields)"
         )
@@ -110,11 +110,11 @@ def element_of(item: JsonValue, schema: Schema) -> str:
 
 def _element_of_value(item: JsonValue) -> str:
     if isinstance(item, dict):
-        raise ElementFault("associative list without keys has an element that's a map type")
+        raise ListItemError("associative list without keys has an element that's a map type")
     if isinstance(item, list):
-        raise ElementFault("not supported: associative list with lists as elements")
+        raise ListItemError("not supported: associative list with lists as elements")
     if item is None:
-        raise ElementFault("associative list without keys has an element that's an explicit null")
+        raise ListItemError("associative list without keys has an element that's an explicit null")
     return item_by_value(item)
 
 
@@ -127,25 +127,25 @@ def _by_element(items: list[Any], schema: Schema) -> dict[str, list[JsonValue]]:
 
 def fields_of(value: JsonObject, schema: Schema) -> FieldSet:
     """Return the fields of an applied configuration."""
-    return _own_map(value, schema)
+    return _owned_map_node(value, schema)
 
 
-def _own(value: JsonValue, schema: Schema) -> FieldSet | None:
+def _owned_node(value: JsonValue, schema: Schema) -> FieldSet | None:
     """Return the node of a value; `None` if there is nothing to own."""
     if _is_map(value, schema):
-        return _own_map(value, schema) or None
+        return _owned_map_node(value, schema) or None
     if _is_list(value, schema):
         return {
-            element: LEAF if len(same) > 1 else as_member(_own(same[0], _items(schema)))
+            element: LEAF if len(same) > 1 else as_member(_owned_node(same[0], _items(schema)))
             for element, same in _by_element(value, schema).items()
         } or None
     return LEAF
 
 
-def _own_map(value: JsonObject, schema: Schema) -> FieldSet:
+def _owned_map_node(value: JsonObject, schema: Schema) -> FieldSet:
     found: FieldSet = {}
     for key, item in value.items():
-        node = _own(item, schema_below(schema, key))
+        node = _owned_node(item, schema_below(schema, key))
         if item is None or item == {} or key not in schema.properties:
             node = as_member(node)
         if node is not None:
@@ -187,7 +187,7 @@ def _compare_maps(
         if key not in old:
             found.added[field(key)] = _whole(item, schema_below(schema, key))
         elif old[key] != item:
-            _note(found, field(key), old[key], item, schema_below(schema, key))
+            _add_difference(found, field(key), old[key], item, schema_below(schema, key))
     for key, item in old.items():
         if key not in new:
             found.removed[field(key)] = _whole(item, schema_below(schema, key))
@@ -204,7 +204,7 @@ def _compare_lists(old: list[Any], new: list[Any], schema: Schema) -> Comparison
             continue
         if len(was) <= 1 and len(now) <= 1:
             if was:
-                _note(found, element, was[0], now[0], items)
+                _add_difference(found, element, was[0], now[0], items)
             else:
                 found.added[element] = _whole(now[0], items)
         elif len(was) > 1 and len(now) > 1:
@@ -222,7 +222,9 @@ def _compare_lists(old: list[Any], new: list[Any], schema: Schema) -> Comparison
     return found
 
 
-def _note(found: Comparison, element: str, old: JsonValue, new: JsonValue, schema: Schema) -> None:
+def _add_difference(
+    found: Comparison, element: str, old: JsonValue, new: JsonValue, schema: Schema
+) -> None:
     """Add the difference of two values under `element`."""
     if (old or new) and _both(_is_map, old, new, schema):
         below = _compare_maps(old or {}, new or {}, schema)
@@ -288,7 +290,7 @@ class _ListMerge:
             if left < len(self._ours) and right < len(self._theirs):
                 element = self._ours[left][0]
                 if element == self._theirs[right][0]:
-                    self._take(element)
+                    self._append_merged(element)
                     left, right = left + 1, right + 1
                     continue
                 if element in self._wanted and self._shared and self._shared[0] != element:
@@ -301,11 +303,11 @@ class _ListMerge:
                     self._result.append(item)
                     continue
             if right < len(self._theirs):
-                self._take(self._theirs[right][0])
+                self._append_merged(self._theirs[right][0])
                 right += 1
         return self._result
 
-    def _take(self, element: str) -> None:
+    def _append_merged(self, element: str) -> None:
         was, now = self._before.get(element), self._wanted[element]
         self._result.append(now if was is None else _merge_values(was, now, self._items))
         self._done.add(element)
