@@ -1,12 +1,12 @@
-"""Work queues: keys that owe a run, each lent to one worker at a time.
+"""Work queues: each holds keys that must be processed, and gives each to one worker at a time.
 
-`WorkQueue` collapses and orders, `DelayingQueue` adds later,
-`RateLimitingQueue` adds the later the more often a key failed; `PriorityQueue`
-does all that by urgency and is what controllers use. Nothing here knows
+`WorkQueue` merges repeated adds and keeps an order, `DelayingQueue` also adds keys later,
+and `RateLimitingQueue` delays a key the longer, the more often it failed. `PriorityQueue`
+does all of that by priority, and is the queue of controllers. Nothing here depends on
 Kubernetes: a key is any hashable value.
 """
 
-from navarchos.workqueue.delaying import DelayingQueue
+from navarchos.workqueue.base import Loan
 from navarchos.workqueue.errors import QueueTimeout
 from navarchos.workqueue.limiters import (
     ItemExponential,
@@ -18,18 +18,14 @@ from navarchos.workqueue.limiters import (
     controller_limiter,
     default_limiter,
 )
-from navarchos.workqueue.loan import Lender, Loan
-from navarchos.workqueue.order import Fifo, Order
 from navarchos.workqueue.priority import PriorityQueue
-from navarchos.workqueue.queue import WorkQueue
-from navarchos.workqueue.rate_limiting import RateLimitingQueue
+from navarchos.workqueue.queue import DelayingQueue, Fifo, Order, RateLimitingQueue, WorkQueue
 
 __all__ = [
     "DelayingQueue",
     "Fifo",
     "ItemExponential",
     "ItemFastSlow",
-    "Lender",
     "Loan",
     "MaxOf",
     "Order",

@@ -1,4 +1,4 @@
-"""Keys that wait for their time, and the one thread that watches it."""
+"""Delayed keys, and the one thread that waits for their times."""
 
 import heapq
 import threading
@@ -14,43 +14,42 @@ __all__ = ["Delays"]
 K = TypeVar("K")
 
 _Entry = tuple[float, int, K, int]
-"""`(due at, count, key, priority)`. Counts make heap entries unique, and equal times
-first in, first out. One tuple for all, since a queue may hold a million of them."""
+"""`(due at, count, key, priority)`. Counts make heap entries unique, and keep keys of equal
+times in the order of their adds. A tuple, because a queue may hold a million of them."""
 
 _SLACK: Final = 64
 """Dead entries that are not worth a rebuild of the heap."""
 
 
 class Delays(Generic[K]):
-    """Hands each key over at or after its time; the earliest time of a key counts.
+    """Adds each key to the queue at or after its time; the earliest time of a key counts.
 
-    Part of a queue: it shares the queue's lock, and methods that end in
-    `_locked` need it held. The thread starts with the first key and ends with
-    `close_locked`; then every key that still waits is dropped (WQ-12).
+    Part of a queue: it shares the queue's lock, and methods that end in `_locked` need it
+    held. The thread starts with the first key and ends with `close_locked`, which drops
+    all delayed keys (WQ-12).
 
-    Promises: one thread however many keys wait; O(log n) for each; entries that
-    were overtaken by an earlier time are never more than the live ones and some.
+    Promises: one thread for any number of keys; O(log n) for each key. Dead entries, which
+    were overtaken by an earlier time, are at most a few more than twice the live ones.
 
     Args:
         lock: The queue's lock.
-        hand_over: Called with a key whose time has come, and its priority, under the
-            lock.
+        make_ready: Called with a key whose time has come, and its priority, under the lock.
         name: For the thread's name.
         clock: Time is its `monotonic()`.
     """
 
     def __init__(
-        self, lock: threading.Lock, hand_over: Callable[[K, int], None], *, name: str, clock: Clock
+        self, lock: threading.Lock, make_ready: Callable[[K, int], None], *, name: str, clock: Clock
     ) -> None:
-        self._hand_over = hand_over
+        self._make_ready = make_ready
         self._name = name
         self._clock = clock
         self._threads = ThreadGroup("delays", stop=StopToken(clock=clock), clock=clock)
-        self._earlier = threading.Condition(lock)  # the earliest time moved, or closed
+        self._earlier = threading.Condition(lock)  # the earliest time changed, or closed
         # All below: guarded by the queue's lock.
         self._live: dict[K, _Entry[K]] = {}
-        self._heap: list[_Entry[K]] = []  # those of _live, maybe with a lower priority,
-        # and dead ones: overtaken or discarded
+        # The entries of _live, some with a lower priority, and dead ones: overtaken or taken.
+        self._heap: list[_Entry[K]] = []
         self._count = 0
         self._started = False
         self._closed = False
@@ -59,13 +58,12 @@ class Delays(Generic[K]):
         return key in self._live
 
     def put_locked(self, key: K, delay: float, priority: int = 0) -> None:
-        """Let `key` wait `delay` seconds, or until it was due before, if earlier.
+        """Delay `key` by `delay` seconds, or keep its earlier time.
 
-        The highest priority of all calls is the one that is handed over.
+        The key keeps the highest priority of all calls.
 
         Raises:
-            ThreadCrashed: The thread ended with a fault, so nothing would ever
-                become due.
+            ThreadCrashed: The thread has crashed, so no key would ever become ready.
         """
         self._threads.raise_failure()
         due_at = self._clock.monotonic() + delay
@@ -78,7 +76,7 @@ class Delays(Generic[K]):
         self._count += 1
         entry = self._live[key] = (due_at, self._count, key, priority)
         if len(self._heap) > 2 * len(self._live) + _SLACK:
-            self._forget_dead_locked()
+            self._drop_dead_locked()
         heapq.heappush(self._heap, entry)
         if not self._started:
             self._started = True
@@ -87,11 +85,11 @@ class Delays(Generic[K]):
             self._earlier.notify_all()
 
     def take_locked(self, key: K) -> int:
-        """Let `key`, which waits, wait no longer; return its priority."""
+        """Remove a delayed key and return its priority."""
         return self._live.pop(key)[3]
 
     def close_locked(self) -> None:
-        """Drop everything and let the thread end."""
+        """Drop all keys and end the thread."""
         self._closed = True
         self._live.clear()
         self._heap.clear()
@@ -100,7 +98,7 @@ class Delays(Generic[K]):
     def join(self) -> None:
         """Wait until the thread has ended, after `close_locked`. Not under the lock.
 
-        The thread runs nothing but bookkeeping, so this is prompt.
+        The thread never blocks for long, so this returns soon.
         """
         self._threads.join()
 
@@ -110,7 +108,7 @@ class Delays(Generic[K]):
                 self._clock.wait(self._earlier, self._release_locked())
 
     def _release_locked(self) -> float | None:
-        """Hand over what is due; return the seconds until the next key is."""
+        """Make due keys ready; return the seconds until the next key is due."""
         while self._heap:
             entry = self._heap[0]
             if not self._is_live_locked(entry):
@@ -121,13 +119,13 @@ class Delays(Generic[K]):
                 return left
             heapq.heappop(self._heap)
             key = entry[2]
-            self._hand_over(key, self.take_locked(key))
+            self._make_ready(key, self.take_locked(key))
         return None
 
     def _is_live_locked(self, entry: _Entry[K]) -> bool:
         live = self._live.get(entry[2])
         return live is not None and live[1] == entry[1]
 
-    def _forget_dead_locked(self) -> None:
+    def _drop_dead_locked(self) -> None:
         self._heap = [entry for entry in self._heap if self._is_live_locked(entry)]
         heapq.heapify(self._heap)

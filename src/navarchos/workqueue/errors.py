@@ -1,4 +1,4 @@
-"""What a queue refuses."""
+"""The errors of queues."""
 
 from navarchos.errors import NavarchosError
 
@@ -10,7 +10,7 @@ class QueueTimeout(NavarchosError):
 
     Attributes:
         queue: The queue's name.
-        timeout: The seconds that passed.
+        timeout: The timeout in seconds.
     """
 
     def __init__(self, queue: str, timeout: float) -> None:
@@ -23,7 +23,7 @@ class QueueTimeout(NavarchosError):
 
 
 def unhashable(key: object) -> TypeError:
-    """Describe a key that no queue can hold (WQ-09)."""
+    """Return the error for a key that is not hashable (WQ-09)."""
     return TypeError(
         f"a queue key must be hashable, but {type(key).__name__} is not: "
         f"use a tuple of names instead of {key!r:.80}"

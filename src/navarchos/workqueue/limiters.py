@@ -1,4 +1,4 @@
-"""How long a key has to wait: small policies that compose (WQ-15 to WQ-19).
+"""Rate limiters set how long a key waits: small policies that compose (WQ-15 to WQ-19).
 
 Every limiter is safe from any thread.
 """
@@ -30,30 +30,30 @@ _DOUBLINGS: Final = 1000  # a float overflows soon after; every cap is met long 
 
 
 class RateLimiter(Protocol[K_contra]):
-    """Says how long a key waits, and counts how often it had to."""
+    """Sets how long a key waits, and counts how often it was limited."""
 
     def when(self, key: K_contra) -> float:
-        """Return the seconds that `key` has to wait from now, and count the call."""
+        """Return the seconds that `key` must wait from now, and count the call."""
         ...
 
     def forget(self, key: K_contra) -> None:
-        """Begin anew with `key`, after success or when it is given up."""
+        """Reset `key`, after success or when it will not be retried."""
         ...
 
     def num_requeues(self, key: K_contra) -> int:
-        """Return how often `when` was asked since the key was last forgotten."""
+        """Return how often `when` was called since the key was last forgotten."""
         ...
 
 
 class _Failures(Generic[K]):
-    """Counts per key. The counting part of the limiters by item."""
+    """Counts failures by key, for the limiters that limit each key separately."""
 
     def __init__(self) -> None:
         self._failures_lock = threading.Lock()
         self._failures: dict[K, int] = {}  # guarded by _failures_lock
 
     def forget(self, key: K) -> None:
-        """Begin anew with `key`."""
+        """Reset `key`."""
         with self._failures_lock:
             self._failures.pop(key, None)
 
@@ -63,7 +63,7 @@ class _Failures(Generic[K]):
             return self._failures.get(key, 0)
 
     def _count(self, key: K) -> int:
-        """Count a failure; return how many there were before."""
+        """Count a failure; return the number of earlier failures."""
         try:
             with self._failures_lock:
                 before = self._failures.get(key, 0)
@@ -89,7 +89,7 @@ class ItemExponential(_Failures[K]):
         self._cap = cap
 
     def when(self, key: K) -> float:
-        """Return the seconds that `key` has to wait from now."""
+        """Return the seconds that `key` must wait from now."""
         return float(min(self._base * 2.0 ** min(self._count(key), _DOUBLINGS), self._cap))
 
 
@@ -109,19 +109,19 @@ class ItemFastSlow(_Failures[K]):
         self._fast_attempts = fast_attempts
 
     def when(self, key: K) -> float:
-        """Return the seconds that `key` has to wait from now."""
+        """Return the seconds that `key` must wait from now."""
         return self._fast if self._count(key) < self._fast_attempts else self._slow
 
 
 class TokenBucketLimiter(Generic[K]):
     """Limits all keys together, by reservation (WQ-17).
 
-    Each call takes a token, if need be one that does not exist yet; the delay is
-    the time until it does. It keeps nothing about single keys.
+    Each call takes a token. If there is none, it reserves a future token, and the delay is
+    the time until that token exists. Single keys are not recorded.
 
     Args:
         qps: Tokens made per second, above 0.
-        burst: Tokens that can be saved up, at least 1.
+        burst: Tokens that can accumulate, at least 1.
     """
 
     def __init__(self, qps: float = 10.0, burst: int = 100, *, clock: Clock = SYSTEM_CLOCK) -> None:
@@ -150,11 +150,11 @@ class MaxOf(Generic[K]):
         self._limiters = limiters
 
     def when(self, key: K) -> float:
-        """Return the longest wait that a member asks for."""
+        """Return the longest delay of the members."""
         return max([limiter.when(key) for limiter in self._limiters])
 
     def forget(self, key: K) -> None:
-        """Begin anew with `key` in every member."""
+        """Reset `key` in every member."""
         for limiter in self._limiters:
             limiter.forget(key)
 
@@ -171,11 +171,11 @@ class WithMaxWait(Generic[K]):
         self._max_wait = max_wait
 
     def when(self, key: K) -> float:
-        """Return the seconds that `key` has to wait from now."""
+        """Return the seconds that `key` must wait from now."""
         return min(self._limiter.when(key), self._max_wait)
 
     def forget(self, key: K) -> None:
-        """Begin anew with `key`."""
+        """Reset `key`."""
         self._limiter.forget(key)
 
     def num_requeues(self, key: K) -> int:
@@ -184,17 +184,17 @@ class WithMaxWait(Generic[K]):
 
 
 def default_limiter(clock: Clock = SYSTEM_CLOCK) -> RateLimiter[Hashable]:
-    """Return what client-go gives a plain queue.
+    """Return the limiter that client-go gives a plain queue.
 
-    5 ms doubling to 1000 s for each key, and 10 a second with a burst of 100 for
-    all of them; the longer delay counts.
+    5 ms doubling to 1000 s for each key, and 10 keys a second with a burst of 100 for all
+    keys together; the longer delay counts.
     """
     return MaxOf[Hashable](ItemExponential[Hashable](), TokenBucketLimiter[Hashable](clock=clock))
 
 
 def controller_limiter() -> RateLimiter[Hashable]:
-    """Return what controller-runtime gives its priority queue.
+    """Return the limiter that controller-runtime gives its priority queue.
 
-    5 ms doubling to 1000 s for each key, and no limit for all of them together.
+    5 ms doubling to 1000 s for each key, and no limit for all keys together.
     """
     return ItemExponential[Hashable]()

@@ -1,50 +1,114 @@
-"""The queue that controllers use by default: urgent keys first, delays built in.
+"""The queue that controllers use: urgent keys first, with delays and a rate limiter."""
 
-Lock order: `_lock` only, as in `queue`.
-"""
-
-import threading
-from collections.abc import Hashable
+import heapq
+from collections import deque
+from collections.abc import Callable, Hashable
 from typing import Final, Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
+from navarchos.workqueue.base import BaseQueue, Loan, acquire_without_convoy
 from navarchos.workqueue.delays import Delays
-from navarchos.workqueue.errors import QueueTimeout, unhashable
-from navarchos.workqueue.levels import Entry, PriorityBuckets
+from navarchos.workqueue.errors import unhashable
 from navarchos.workqueue.limiters import RateLimiter, controller_limiter
-from navarchos.workqueue.loan import Loan
-from navarchos.workqueue.locking import acquire_without_convoy
-from navarchos.workqueue.metrics import QueueMetrics
 
-__all__ = ["PriorityQueue"]
+__all__ = ["Entry", "PriorityBuckets", "PriorityQueue"]
 
 K = TypeVar("K", bound=Hashable)
+B = TypeVar("B")
+
+Entry = tuple[int, int, B]
+"""`(-priority, count, key)`: sorts in the order of processing. Counts never repeat."""
 
 _SLACK: Final = 64
 """Dead entries that are not worth looking for."""
 
 
-class PriorityQueue(Generic[K]):
-    """Hands out keys by priority, each to one worker at a time (WQ-21 to WQ-28).
+class PriorityBuckets(Generic[B]):
+    """Returns entries by priority, and within a priority by count.
 
-    Promises: a higher number comes first; within a priority, whoever became
-    ready first. A key is in the queue once, with the highest priority and the
-    earliest time of all its adds. It is never on loan twice at once: a key that
-    is added during its loan keeps its place and is passed over until the loan
-    closes.
+    A heap of entries would do the same at a cost that grows with their number. Here the
+    cost grows with the number of different priorities, which are few.
 
-    Does not promise: that keys of a low priority are ever lent while urgent ones
-    keep coming, or that ready keys are lent after shutdown: that is immediate.
+    Threads: guarded by its queue's lock.
+    """
+
+    def __init__(self) -> None:
+        self._buckets: dict[int, deque[Entry[B]]] = {}  # each sorted by count
+        self._order: list[int] = []  # heap of the keys of _buckets
+
+    def __len__(self) -> int:
+        return sum(map(len, self._buckets.values()))
+
+    def push(self, entry: Entry[B]) -> None:
+        """Append an entry with the highest count so far."""
+        bucket = self._buckets.get(entry[0])
+        if bucket is None:
+            bucket = self._open(entry[0])
+        bucket.append(entry)
+
+    def pop(self) -> Entry[B] | None:
+        """Remove and return the first entry, if there is one."""
+        order = self._order
+        while order:
+            bucket = self._buckets[order[0]]
+            if bucket:
+                return bucket.popleft()
+            if len(order) == 1:  # stays open: most queues have one bucket, often empty
+                return None
+            del self._buckets[heapq.heappop(order)]
+        return None
+
+    def put_back(self, entry: Entry[B]) -> None:
+        """Insert an entry that was popped before, at its former place.
+
+        Only other entries that were put back can be older, so its place is near the front.
+        """
+        bucket = self._buckets.get(entry[0])
+        if bucket is None:
+            bucket = self._open(entry[0])
+        older = 0
+        while older < len(bucket) and bucket[older] < entry:
+            older += 1
+        bucket.insert(older, entry)
+
+    def retain(self, wanted: Callable[[Entry[B]], bool]) -> None:
+        """Drop every entry that is not wanted."""
+        kept = [entry for bucket in self._buckets.values() for entry in bucket if wanted(entry)]
+        self.clear()
+        for entry in kept:
+            self.push(entry)
+
+    def clear(self) -> None:
+        """Drop every entry."""
+        self._buckets.clear()
+        self._order.clear()
+
+    def _open(self, rank: int) -> deque[Entry[B]]:
+        heapq.heappush(self._order, rank)
+        bucket = self._buckets[rank] = deque()
+        return bucket
+
+
+class PriorityQueue(BaseQueue[K]):
+    """Gives keys to workers by priority, each to one worker at a time (WQ-21 to WQ-28).
+
+    Promises: a higher number comes first; within a priority, the key that became ready
+    first. A key is in the queue once, with the highest priority and the earliest time of
+    all its adds. It is never with two workers at once: a key that is added during its loan
+    keeps its place, and is passed over until the loan is closed.
+
+    Does not promise: that keys of a low priority are ever processed while urgent keys
+    arrive, or that ready keys are processed after shutdown, which is immediate.
 
     Args:
         name: For metrics and error messages.
-        limiter: Answers `rate_limited` adds; 5 ms doubling to 1000 s by default.
+        limiter: Sets the delay of `rate_limited` adds; 5 ms doubling to 1000 s by default.
         clock: Measures delays, timeouts and metrics.
-        instruments: Where metrics go; none without them or without a name.
+        instruments: The metrics; none without them or without a name.
 
-    Threads: safe from any thread. Starts one thread of its own with the first
-    delayed key, and joins it when it is shut down.
+    Threads: safe from any thread. Starts one thread with the first delayed key, and joins
+    it when the queue is shut down.
     """
 
     def __init__(
@@ -55,30 +119,22 @@ class PriorityQueue(Generic[K]):
         clock: Clock = SYSTEM_CLOCK,
         instruments: Instruments | None = None,
     ) -> None:
-        self.name = name
-        self._clock = clock
+        super().__init__(name=name, clock=clock, instruments=instruments)
         self._limiter: RateLimiter[K] = limiter if limiter is not None else controller_limiter()
-        self._lock = threading.Lock()
-        self._try_lock, self._unlock = self._lock.acquire, self._lock.release
-        self._available = threading.Condition(self._lock)
         # All below: guarded by _lock.
-        self._ready: dict[K, Entry[K]] = {}  # keys that owe a run now
-        self._buckets: PriorityBuckets[K] = (
-            PriorityBuckets()
-        )  # their entries that were not passed over, and
-        # dead entries: of keys that were raised since
-        self._passed_over: dict[K, Entry[K]] = {}  # came first while their keys were on loan;
-        # some may be dead
-        self._dead = 0  # most dead entries that there can be
+        self._ready: dict[K, Entry[K]] = {}  # keys that must be processed now
+        # The entries of ready keys that were not passed over, and dead entries: those of
+        # keys whose priority was raised since.
+        self._buckets: PriorityBuckets[K] = PriorityBuckets()
+        # Entries that came first while their keys were on loan; some may be dead.
+        self._passed_over: dict[K, Entry[K]] = {}
+        self._dead = 0  # upper limit of the number of dead entries
         self._loans: set[K] = set()  # keys on loan; may be ready or delayed as well
         self._count = 0  # order within a priority
-        self._idle = 0  # getters that wait
-        self._shutting_down = False
         # Keys whose time has not come. None of them is ready.
         self._delays: Delays[K] = Delays(
             self._lock, self._make_ready_locked, name=name, clock=clock
         )
-        self._metrics = QueueMetrics.of(name, instruments, lock=self._lock, clock=clock)
         if self._metrics is not None:
             self._metrics.adjust_depth(0, 0)
 
@@ -87,32 +143,26 @@ class PriorityQueue(Generic[K]):
         with self._lock:
             return len(self._ready)
 
-    @property
-    def shutting_down(self) -> bool:
-        """Whether shutdown has been asked for."""
-        with self._lock:
-            return self._shutting_down
-
     def add(
         self, key: K, *, after: float = 0.0, rate_limited: bool = False, priority: int = 0
     ) -> None:
-        """Note that `key` owes a run. Ignored after shutdown.
+        """Record that `key` must be processed. Ignored after shutdown.
 
-        A key that is already in keeps the higher priority and the earlier time;
-        when its priority rises it goes to the end of the new one.
+        A key that is already in the queue keeps the higher priority and the earlier time.
+        If its priority rises, the key goes to the end of the new priority.
 
         Args:
             key: Hashable.
-            after: Seconds to wait; 0 or less asks for no delay.
-            rate_limited: Ask the limiter for a delay. With `after` as well, the
-                shorter of the two counts.
+            after: Seconds to wait; 0 or less for no delay.
+            rate_limited: Ask the limiter for a delay. With `after` as well, the shorter of
+                the two counts.
             priority: Higher comes first.
 
         Raises:
             TypeError: The key is not hashable.
         """
         delay = self._delay(key, after) if rate_limited else after
-        # Not `with self._lock`: that would block on a busy lock. See `locking`.
+        # Not `with self._lock`: that would block on a busy lock and form a convoy.
         if not self._try_lock(False):
             acquire_without_convoy(self._lock)
         try:
@@ -130,7 +180,7 @@ class PriorityQueue(Generic[K]):
         self.add(key, rate_limited=True, priority=priority)
 
     def forget(self, key: K) -> None:
-        """Begin anew with `key` in the limiter; the queue itself does not change."""
+        """Reset `key` in the limiter; the queue itself does not change."""
         self._limiter.forget(key)
 
     def num_requeues(self, key: K) -> int:
@@ -138,15 +188,15 @@ class PriorityQueue(Generic[K]):
         return self._limiter.num_requeues(key)
 
     def get(self, *, timeout: float | None = None) -> Loan[K] | None:
-        """Lend out the most urgent ready key, waiting until there is one.
+        """Return the most urgent ready key as a loan, and wait until there is one.
 
         Args:
-            timeout: Longest wait in seconds on the queue's clock. `None` waits
-                without limit, `0` only looks.
+            timeout: Longest wait in seconds on the queue's clock. `None` waits without
+                limit, `0` does not wait.
 
         Returns:
-            A context manager that yields the key and closes the loan on exit, or
-            `None` once the queue is shut down.
+            A context manager that yields the key and closes the loan on exit, or `None`
+            after shutdown.
 
         Raises:
             QueueTimeout: No key became ready in time. The queue is unchanged.
@@ -154,7 +204,7 @@ class PriorityQueue(Generic[K]):
         if not self._try_lock(False):
             acquire_without_convoy(self._lock)
         try:
-            entry = self._pop_locked() or self._wait_locked(timeout)
+            entry = self._pop_locked() or self._wait_for_entry_locked(timeout)
             if entry is None:
                 return None
             negative, _, key = entry
@@ -162,13 +212,13 @@ class PriorityQueue(Generic[K]):
             self._loans.add(key)
             if self._metrics is not None:
                 self._metrics.adjust_depth(-negative, -1)
-                self._metrics.lent(key)
+                self._metrics.started(key)
         finally:
             self._unlock()
         return Loan(self, key, -negative)
 
     def done(self, key: K) -> None:
-        """Close the loan of `key`; without one, do nothing."""
+        """Close the loan of `key`; without a loan, do nothing."""
         if not self._try_lock(False):
             acquire_without_convoy(self._lock)
         try:
@@ -176,16 +226,16 @@ class PriorityQueue(Generic[K]):
                 return
             self._loans.remove(key)
             if self._metrics is not None:
-                self._metrics.returned(key)
+                self._metrics.finished(key)
             if key in self._ready:
-                self._return_locked(key)
+                self._release_locked(key)
         finally:
             self._unlock()
 
     def shut_down(self) -> None:
-        """End at once: getters return, nothing is lent any more, adds are ignored.
+        """End at once: waiting workers return, ready keys are dropped, adds are ignored.
 
-        May be called again. Loans that are open may be closed as always.
+        May be repeated. Open loans may be closed as always.
         """
         with self._lock:
             self._shutting_down = True
@@ -195,7 +245,7 @@ class PriorityQueue(Generic[K]):
         self._delays.join()
 
     def shut_down_with_drain(self, timeout: float | None = None) -> bool:
-        """Do what `shut_down` does: this queue does not drain (WQ-26).
+        """Do the same as `shut_down`: this queue does not drain (WQ-26).
 
         Returns:
             True.
@@ -248,8 +298,8 @@ class PriorityQueue(Generic[K]):
         if self._idle and key not in self._loans:
             self._available.notify()
 
-    def _return_locked(self, key: K) -> None:
-        """Make a ready key available whose loan has ended."""
+    def _release_locked(self, key: K) -> None:
+        """Make a ready key available whose loan was closed."""
         entry = self._passed_over.pop(key, None)
         if entry is not None:
             self._buckets.put_back(entry)
@@ -266,21 +316,14 @@ class PriorityQueue(Generic[K]):
             self._passed_over[key] = entry
         return None
 
-    def _wait_locked(self, timeout: float | None) -> Entry[K] | None:
-        """Wait for a ready key; `None` when there will be none."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+    def _wait_for_entry_locked(self, timeout: float | None) -> Entry[K] | None:
+        """Wait for a ready key; return `None` if there will be none."""
+        deadline = self._deadline(timeout)
         while not self._shutting_down:
             entry = self._pop_locked()
             if entry is not None:
                 return entry
-            left = None if deadline is None else deadline - self._clock.monotonic()
-            if left is not None and left <= 0:
-                raise QueueTimeout(self.name, timeout or 0.0)
-            self._idle += 1
-            try:
-                self._clock.wait(self._available, left)
-            finally:
-                self._idle -= 1
+            self._wait_locked(deadline, timeout)
         return None
 
     def _drop_locked(self) -> None:

@@ -1,28 +1,57 @@
-"""The basic queue: a set of keys that owe a run, lent out one by one.
-
-Lock order: `_lock` only. No I/O, callback or log call runs under it; the
-`__hash__` and `__eq__` of keys do.
-"""
+"""The classic queues of client-go: plain, delaying, and rate limiting."""
 
 import threading
-from typing import Generic, TypeVar, cast
+from collections import deque
+from typing import Protocol, TypeVar, cast
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import SelfJoin
 from navarchos.instrument import Instruments
-from navarchos.workqueue.errors import QueueTimeout, unhashable
-from navarchos.workqueue.loan import Loan
-from navarchos.workqueue.locking import acquire_without_convoy
-from navarchos.workqueue.metrics import QueueMetrics
-from navarchos.workqueue.order import Fifo, Order
+from navarchos.workqueue.base import BaseQueue, Loan, acquire_without_convoy
+from navarchos.workqueue.delays import Delays
+from navarchos.workqueue.errors import unhashable
+from navarchos.workqueue.limiters import RateLimiter, default_limiter
 
-__all__ = ["WorkQueue"]
+__all__ = ["DelayingQueue", "Fifo", "Order", "RateLimitingQueue", "WorkQueue"]
 
 K = TypeVar("K")
 
 
+class Order(Protocol[K]):
+    """The ready keys of a queue, in the order in which workers get them (WQ-08).
+
+    A key is in it at most once. The queue calls it under its lock: it must be quick, and
+    must not keep a reference to a key that was popped.
+    """
+
+    def push(self, key: K, /) -> None:
+        """Append a key that became ready."""
+        ...
+
+    def pop(self) -> K:
+        """Remove and return the next key; called only if there is one."""
+        ...
+
+    def touch(self, key: K, /) -> None:
+        """Record that a key that is already in here was added again."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+class Fifo(deque[K]):
+    """Oldest first. The default."""
+
+    # Aliases of the C methods: the queue's hot path calls them directly.
+    push = deque.append
+    pop = deque.popleft
+
+    def touch(self, key: K, /) -> None:
+        """Keep the place."""
+
+
 class _Drain:
-    """Somebody who waits until the loans are closed."""
+    """A thread that waits until the loans are closed."""
 
     __slots__ = ("drained",)
 
@@ -30,23 +59,22 @@ class _Drain:
         self.drained: bool | None = None  # guarded by the queue's lock; how it ended
 
 
-class WorkQueue(Generic[K]):
-    """Hands out keys, each to one worker at a time (client-go `util/workqueue`).
+class WorkQueue(BaseQueue[K]):
+    """Gives each key to one worker at a time (client-go `util/workqueue`).
 
-    Promises: a key that was added is lent at least once afterwards; it is never
-    on loan twice at once; however often it is added while it waits, it is lent
-    once, and once more if it was added during its loan. Keys come out in the
-    order given by `order`.
+    Promises: after an `add` the key is processed at least once. It is never with two
+    workers at once. However often it is added while it waits, it is processed once, and
+    once more if it was added during its loan. Keys come in the order given by `order`.
 
     Does not promise: fairness between waiting workers, or that a key added after
-    shutdown is ever seen.
+    shutdown is ever processed.
 
     Args:
         name: For metrics and error messages.
         order: Container of the ready keys; oldest first by default.
         clock: Measures timeouts and metrics.
-        instruments: Where metrics go. No metrics without them or without a name;
-            then the queue never reads the time on its own.
+        instruments: The metrics. Without them or without a name there are no metrics, and
+            then the queue reads the clock only for timeouts.
 
     Threads: safe from any thread.
     """
@@ -59,27 +87,19 @@ class WorkQueue(Generic[K]):
         clock: Clock = SYSTEM_CLOCK,
         instruments: Instruments | None = None,
     ) -> None:
-        self.name = name
-        self._clock = clock
-        self._lock = threading.Lock()
-        self._try_lock, self._unlock = self._lock.acquire, self._lock.release
-        # Getters and drainers wait apart, so that waking one getter is enough.
-        self._available = threading.Condition(self._lock)
+        super().__init__(name=name, clock=clock, instruments=instruments)
+        # Drains wait on a condition of their own, so that notifying one worker is enough.
         self._drained = threading.Condition(self._lock)
         # All below: guarded by _lock.
-        self._dirty: set[K] = set()  # keys that owe a run
-        self._loans: dict[K, int] = {}  # keys on loan, by taker's thread; may be dirty as well
+        self._dirty: set[K] = set()  # keys that must be processed
+        self._loans: dict[K, int] = {}  # keys on loan, by the worker's thread; may be dirty too
         self._ready: Order[K] = (  # always dirty, never on loan
             order if order is not None else cast("Order[K]", Fifo[K]())
         )
-        self._requeued_in_drain: set[K] = (
-            set()
-        )  # while draining: given back dirty, to be lent once more
-        self._idle = 0  # getters that wait
-        self._shutting_down = False
-        self._draining = False  # somebody waits, or waited, for the loans to be closed
-        self._drains: list[_Drain] = []  # that wait: something is on loan or owed
-        self._metrics = QueueMetrics.of(name, instruments, lock=self._lock, clock=clock)
+        # While draining: keys that were dirty when their loans closed, to be processed again.
+        self._requeued_in_drain: set[K] = set()
+        self._draining = False  # a thread waits, or waited, for the loans to be closed
+        self._drains: list[_Drain] = []  # threads that wait: there is a loan or a requeued key
         if self._metrics is not None:
             self._metrics.show_depth(self._dirty.__len__)
 
@@ -88,19 +108,13 @@ class WorkQueue(Generic[K]):
         with self._lock:
             return len(self._ready)
 
-    @property
-    def shutting_down(self) -> bool:
-        """Whether shutdown has been asked for."""
-        with self._lock:
-            return self._shutting_down
-
     def add(self, key: K) -> None:
-        """Note that `key` owes a run. Ignored after shutdown.
+        """Record that `key` must be processed. Ignored after shutdown.
 
         Raises:
             TypeError: The key is not hashable.
         """
-        # Not `with self._lock`: that would block on a busy lock. See `locking`.
+        # Not `with self._lock`: that would block on a busy lock and form a convoy.
         if not self._try_lock(False):
             acquire_without_convoy(self._lock)
         try:
@@ -109,20 +123,19 @@ class WorkQueue(Generic[K]):
             self._unlock()
 
     def get(self, *, timeout: float | None = None) -> Loan[K] | None:
-        """Lend out the next ready key, waiting until there is one.
+        """Return the next ready key as a loan, and wait until there is one.
 
-        While the loan is open no other worker receives this key. An `add` of it
-        in the meantime makes it ready again, once, when the loan closes.
+        While the loan is open no other worker gets this key. An `add` of the key in the
+        meantime makes it ready again, once, when the loan is closed.
 
         Args:
-            timeout: Longest wait in seconds on the queue's clock. `None` waits
-                without limit, `0` only looks.
+            timeout: Longest wait in seconds on the queue's clock. `None` waits without
+                limit, `0` does not wait.
 
         Returns:
-            A context manager that yields the key and closes the loan on exit, or
-            `None` when the queue is shut down and empty; then every later call
-            returns `None` at once, unless a key that is on loan is given back
-            dirty.
+            A context manager that yields the key and closes the loan on exit, or `None` if
+            the queue is shut down and empty. Then every later call returns `None` at once,
+            unless a loan is closed whose key was added again.
 
         Raises:
             QueueTimeout: No key became ready in time. The queue is unchanged.
@@ -130,7 +143,7 @@ class WorkQueue(Generic[K]):
         if not self._try_lock(False):
             acquire_without_convoy(self._lock)
         try:
-            if not self._ready and not self._wait_locked(timeout):
+            if not self._ready and not self._wait_for_key_locked(timeout):
                 return None
             key = self._ready.pop()
             self._dirty.remove(key)
@@ -138,13 +151,13 @@ class WorkQueue(Generic[K]):
             if self._draining:
                 self._requeued_in_drain.discard(key)
             if self._metrics is not None:
-                self._metrics.lent(key)
+                self._metrics.started(key)
         finally:
             self._unlock()
         return Loan(self, key)
 
     def done(self, key: K) -> None:
-        """Close the loan of `key`; without one, do nothing (WQ-03).
+        """Close the loan of `key`; without a loan, do nothing (WQ-03).
 
         For code that cannot use the loan as a context manager.
         """
@@ -154,7 +167,7 @@ class WorkQueue(Generic[K]):
             if self._loans.pop(key, None) is None:
                 return
             if self._metrics is not None:
-                self._metrics.returned(key)
+                self._metrics.finished(key)
             if key in self._dirty:
                 self._push_locked(key)
                 if self._draining:
@@ -165,35 +178,34 @@ class WorkQueue(Generic[K]):
             self._unlock()
 
     def shut_down(self) -> None:
-        """Take no more keys; lend what is ready; then end.
+        """Refuse further keys, and end when the ready keys are processed.
 
-        Returns at once: workers may still run. A drain that waits is released.
+        Returns at once: workers may still run. A waiting drain is released.
         """
         with self._lock:
-            # The drains must be marked here. When their threads run, `_requeued_in_drain` has
-            # been cleared, and a drain would seem to be complete.
+            # Before `_requeued_in_drain` is cleared: when the waiting thread runs, the
+            # drain would look complete.
             self._end_drains_locked(drained=False)
             self._draining = False
             self._requeued_in_drain.clear()
             self._close_locked()
 
     def shut_down_with_drain(self, timeout: float | None = None) -> bool:
-        """Shut down, and wait until every loan has been closed.
+        """Shut down, and wait until every loan is closed.
 
-        A key that is given back dirty is lent again and waited for as well, so
-        workers must go on calling `get` until it returns `None`.
+        A key that was added during its loan is processed again and waited for as well, so
+        workers must call `get` until it returns `None`.
 
         Args:
-            timeout: Longest wait in seconds; `None` waits without limit, `0`
-                only looks.
+            timeout: Longest wait in seconds; `None` waits without limit, `0` does not wait.
 
         Returns:
-            False when the time passed, or `shut_down` was called, before.
+            False if the time passed, or `shut_down` was called, first.
 
         Raises:
-            SelfJoin: This thread has a loan open: it would wait for itself.
+            SelfJoin: This thread has an open loan, so it would wait for itself.
         """
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+        deadline = self._deadline(timeout)
         with self._lock:
             if threading.get_ident() in self._loans.values():
                 raise SelfJoin(f"queue {self.name}")
@@ -238,22 +250,110 @@ class WorkQueue(Generic[K]):
         if self._idle:
             self._available.notify()
 
-    def _wait_locked(self, timeout: float | None) -> bool:
-        """Wait for a ready key; False when there will be none."""
-        deadline = None if timeout is None else self._clock.monotonic() + timeout
+    def _wait_for_key_locked(self, timeout: float | None) -> bool:
+        """Wait for a ready key; return False if there will be none."""
+        deadline = self._deadline(timeout)
         while not self._ready:
             if self._shutting_down:
                 return False
-            left = None if deadline is None else deadline - self._clock.monotonic()
-            if left is not None and left <= 0:
-                raise QueueTimeout(self.name, timeout or 0.0)
-            self._idle += 1
-            try:
-                self._clock.wait(self._available, left)
-            finally:
-                self._idle -= 1
+            self._wait_locked(deadline, timeout)
         return True
 
     def _close_locked(self) -> None:
         self._shutting_down = True
         self._available.notify_all()
+
+
+class DelayingQueue(WorkQueue[K]):
+    """A `WorkQueue` that can add keys later (WQ-10 to WQ-14).
+
+    Delayed keys are not counted by `len()`, and any shutdown drops them.
+
+    Threads: starts one thread with the first delayed key, and joins it when the queue is
+    shut down.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        order: Order[K] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        instruments: Instruments | None = None,
+    ) -> None:
+        super().__init__(name=name, order=order, clock=clock, instruments=instruments)
+        self._delays: Delays[K] = Delays(
+            self._lock, lambda key, _: self._add_locked(key), name=name, clock=clock
+        )
+
+    def add_after(self, key: K, delay: float) -> None:
+        """Add `key` at or after `delay` seconds from now; at once if that is 0 or less.
+
+        The earlier of two times counts. A plain `add` does not cancel a delayed key: the
+        key comes again later (RT-17). Ignored after shutdown.
+
+        Raises:
+            TypeError: The key is not hashable.
+        """
+        with self._lock:
+            if self._shutting_down:
+                return
+            if self._metrics is not None:
+                self._metrics.retried()
+            if delay > 0:
+                self._delay_locked(key, delay)
+            else:
+                self._add_locked(key)
+
+    def shut_down(self) -> None:
+        """Refuse further keys, drop delayed ones, and end when ready keys are processed."""
+        super().shut_down()
+        self._delays.join()
+
+    def shut_down_with_drain(self, timeout: float | None = None) -> bool:
+        """Shut down, and wait until every loan is closed."""
+        drained = super().shut_down_with_drain(timeout)
+        self._delays.join()
+        return drained
+
+    def _delay_locked(self, key: K, delay: float) -> None:
+        try:
+            self._delays.put_locked(key, delay)
+        except TypeError:
+            raise unhashable(key) from None
+
+    def _close_locked(self) -> None:
+        super()._close_locked()
+        self._delays.close_locked()
+
+
+class RateLimitingQueue(DelayingQueue[K]):
+    """A `DelayingQueue` with a limiter that sets the delay of a key (WQ-20).
+
+    Args:
+        limiter: `default_limiter()` by default.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str = "",
+        limiter: RateLimiter[K] | None = None,
+        order: Order[K] | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+        instruments: Instruments | None = None,
+    ) -> None:
+        super().__init__(name=name, order=order, clock=clock, instruments=instruments)
+        self._limiter: RateLimiter[K] = limiter if limiter is not None else default_limiter(clock)
+
+    def add_rate_limited(self, key: K) -> None:
+        """Add `key` when the limiter allows it."""
+        self.add_after(key, self._limiter.when(key))
+
+    def forget(self, key: K) -> None:
+        """Reset `key` in the limiter; the queue itself does not change."""
+        self._limiter.forget(key)
+
+    def num_requeues(self, key: K) -> int:
+        """Return how often `key` was limited since it was last forgotten."""
+        return self._limiter.num_requeues(key)
