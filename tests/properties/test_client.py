@@ -1,4 +1,4 @@
-"""Properties of merge patches, selectors, and of streams that are cut anywhere."""
+"""Properties of merge patches, of selectors, and of streams that are split anywhere."""
 
 import itertools
 import string

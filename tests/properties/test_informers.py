@@ -1,4 +1,4 @@
-"""Whatever the server and the network do, the cache ends up right and handlers hear it right."""
+"""With any faults of server and network, cache and handlers end up with the right state."""
 
 from typing import Any
 
@@ -17,9 +17,9 @@ from tests.seeds import runs
 def test_the_cache_ends_up_with_the_servers_list_by_itself(
     beginning: list[Any], steps: list[Any], manner: dict[str, Any], resync_period: float
 ) -> None:
-    """Events, cut watches and lists, gaps, compactions, refusals, relists: any of them.
+    """Any sequence of events, cut watches and lists, gaps, compactions, refusals and relists.
 
-    Nobody asks for a list at the end: whatever was missed is noticed.
+    No list is forced at the end, so the informer must notice missed changes itself.
     """
     trial = Trial(resync_period=resync_period, **manner)
     with trial.running(beginning):
@@ -38,7 +38,7 @@ def test_the_cache_ends_up_with_the_servers_list_by_itself(
 def test_one_list_heals_what_a_server_never_told(
     beginning: list[Any], steps: list[Any], manner: dict[str, Any], resync_period: float
 ) -> None:
-    """A watch cache with a bug, or a restored etcd: events are lost and nobody knows."""
+    """A faulty watch cache, or a restored etcd: events are lost without any sign."""
     trial = Trial(resync_period=resync_period, **manner)
     with trial.running(beginning):
         trial.run(steps)

@@ -1,4 +1,4 @@
-"""A store and its overlay, each against a model that is plain to see."""
+"""A store and its overlay, each compared with a simple model."""
 
 from typing import Any
 
@@ -49,9 +49,9 @@ def test_a_store_equals_a_dict_and_its_indexes_a_full_scan(changes: list[Any]) -
             check_index(store, index, by_value if index == "value" else lambda _: ["ns"])
 
 
-# Reading one's own writes: a server, a watch that lags, and a writer
+# Own writes: a server, a lagging watch, and a writer
 
-# Two names only: what goes wrong takes several moves on one of them.
+# Two names only, because faults need several operations on one of them.
 few = st.sampled_from(["a", "b"])
 moves = st.lists(
     weighted(
@@ -64,7 +64,7 @@ moves = st.lists(
             st.just(("list",)): 1,
             st.just(("bookmark",)): 2,
             st.just(("tell",)): 2,
-            st.just(("tell late",)): 2,
+            st.just(("observe late",)): 2,
         }
     ),
     min_size=10,
@@ -73,14 +73,14 @@ moves = st.lists(
 
 
 class LaggingWorld:
-    """A server's truth, what the watch has shown of it, and what was told of own writes."""
+    """The state of a server, the part that the watch has delivered, and the observed writes."""
 
     def __init__(self) -> None:
         self.truth: dict[str, Thing] = {}
         self.queue: list[tuple[str, Thing]] = []
         self.version = 1
-        self.untold: list[tuple[str, Thing]] = []  # answers that are still on their way
-        self.hidden: set[str] = set()  # uids of what was read, and deleted
+        self.untold: list[tuple[str, Thing]] = []  # responses that have not arrived yet
+        self.hidden: set[str] = set()  # uids of objects that were read and then deleted
         self.overlay = Overlay(WritableStore[Thing](), clock=FakeClock())
 
     def change(self, name: str, value: int | None, *, own: bool) -> None:
@@ -99,7 +99,7 @@ class LaggingWorld:
         else:
             self.truth[key] = obj
         if own:
-            # A deletion answers nothing: the writer has what it read before.
+            # A deletion returns no object: the writer has the one that it read before.
             self.untold.append(("delete", known) if value is None and known else ("write", obj))
 
     def watch(self) -> None:
@@ -113,7 +113,7 @@ class LaggingWorld:
             self.overlay.put(key_of(obj), obj, version)
 
     def bookmark(self) -> None:
-        """Say how far the watch is: up to what comes next, of which it says nothing."""
+        """Deliver a bookmark with the version before the next event."""
         version = self.version
         if self.queue:
             version = int(self.queue[0][1].metadata.resource_version) - 1
@@ -124,7 +124,7 @@ class LaggingWorld:
         self.overlay.replace(dict(self.truth), ResourceVersion(str(self.version)))
 
     def tell(self, *, backwards: bool = False) -> None:
-        """Bring the answers; of those to several threads the last may come first."""
+        """Deliver the responses, for several threads possibly in reverse order."""
         for kind, obj in reversed(self.untold) if backwards else self.untold:
             if kind == "write":
                 self.overlay.observe_write(obj)
@@ -153,8 +153,8 @@ def test_reads_never_fall_behind_own_writes_and_end_up_with_the_truth(moves: lis
                 world.list()
             case ("bookmark",):
                 world.bookmark()
-            case ("tell" | "tell late" as when,):
-                world.tell(backwards=when == "tell late")
+            case ("tell" | "observe late" as when,):
+                world.tell(backwards=when == "observe late")
         for key, obj in world.overlay.snapshot().items():
             seen = int(obj.metadata.resource_version)
             assert seen >= latest.get(key, 0), f"{key} went back in time"
@@ -164,4 +164,4 @@ def test_reads_never_fall_behind_own_writes_and_end_up_with_the_truth(moves: lis
     while world.queue:
         world.watch()
     assert world.overlay.snapshot() == world.truth
-    assert world.overlay._written == {}, "nothing stays once the watch has caught up"
+    assert world.overlay._written == {}, "no own write remains once the watch has caught up"

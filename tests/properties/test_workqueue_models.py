@@ -31,7 +31,7 @@ PRIORITIES = st.sampled_from([-100, 0, 0, 1, 2])
 BOUNDS = settings(max_examples=runs(150), stateful_step_count=40)
 WALK = 40
 ENOUGH = 25
-"""Steps before anybody may shut down: not much happens afterwards."""
+"""Steps before a shutdown is allowed, because little happens after it."""
 
 
 @dataclass
@@ -57,7 +57,7 @@ class Waiting:
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """What the machines share: the queue, open loans, failures and virtual time."""
+    """The common part of the machines: the queue, open loans, failures and virtual time."""
 
     queue: DelayingQueue[str] | PriorityQueue[str]
 
@@ -76,7 +76,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32 - 1))
     def walk(self, seed: int) -> None:
-        """Go far at once: what is rare needs more steps than examples have."""
+        """Do many steps at once, because rare cases need more steps than examples have."""
         rand = random.Random(seed)
         for _ in range(WALK):
             self.step(rand)
@@ -84,14 +84,14 @@ class QueueMachine(RuleBasedStateMachine):
 
     @abstractmethod
     def step(self, rand: random.Random) -> None:
-        """Do anything."""
+        """Do a random operation."""
 
     @abstractmethod
     def check(self) -> None:
         """Compare the queue with its model."""
 
     def limited(self, key: str) -> int:
-        """What the limiter answers: 1 s, doubling, up to 4 s."""
+        """Return the delay of the limiter: 1 s, doubling, up to 4 s."""
         self.failures[key] = self.failures.get(key, 0) + 1
         return int(min(2 ** (self.failures[key] - 1), 4))
 
@@ -116,7 +116,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 class DelayingQueueMachine(QueueMachine):
-    """WQ-01 to WQ-12 and WQ-20, of a queue with everything: it is all three of them."""
+    """WQ-01 to WQ-12 and WQ-20, on the queue that has all functions."""
 
     queue: RateLimitingQueue[str]
 
@@ -125,9 +125,9 @@ class DelayingQueueMachine(QueueMachine):
         self.queue = RateLimitingQueue[str](clock=self.clock, limiter=ItemExponential(1.0, 4.0))
         self.dirty: set[str] = set()
         self.ready: list[str] = []
-        self.owed: set[str] = set()  # given back dirty while a drain waits
-        self.drained: list[bool] | None = None  # what a drain returned, once it has
-        self.over = False  # whether it should have
+        self.owed: set[str] = set()  # added again during their loan while a drain waits
+        self.drained: list[bool] | None = None  # the result of a drain, once it has returned
+        self.over = False  # whether it should have returned
         self.drain = ThreadGroup("drain", stop=StopToken())
 
     def teardown(self) -> None:
@@ -240,7 +240,7 @@ class DelayingQueueMachine(QueueMachine):
         if self.drained is None:
             return
         self.clock.settle()
-        # It ends at the moment when nothing is owed.
+        # It ends when no loan and no requeued key is left.
         self.over = self.over or not (self.loans or self.owed)
         assert self.drained == ([True] if self.over else [])
 

@@ -1,7 +1,7 @@
-"""An informer, a server and a network that misbehave, and handlers that check what they hear.
+"""Run an informer with a faulty server and network, and handlers that check their calls.
 
-What is drawn is weighted towards what caches get wrong: changes in a gap whose history is
-then forgotten, lists in pages whose token expires in the middle, names that are used again.
+The drawn steps are weighted towards difficult cases: changes in a gap whose history is then
+forgotten, lists in pages whose token expires in between, names that are used again.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ THINGS = Resource("", "v1", "things", "Thing", namespaced=True, type=Thing)
 RESYNC: Final = 5.0
 LONGEST_PAUSE: Final = 1.0
 CALM: Final = 20.0
-"""Seconds without trouble after which everything is right."""
+"""Seconds without faults after which the state must be right."""
 
 names = st.sampled_from(["a", "b", "c"])
 values = st.integers(0, 2)
@@ -62,32 +62,32 @@ def check_index(store: Store[Thing], index: str, of: Callable[[Thing], list[str]
     assert found == scan
 
 
-# What is drawn
+# The drawn steps
 
 
 def weighted(choices: Mapping[st.SearchStrategy[Any], int]) -> st.SearchStrategy[Any]:
-    """Draw from strategies, each as often as it says; `one_of` leaves out repetitions."""
+    """Draw from strategies with weights, which `one_of` does not support."""
     drawn = [strategy for strategy, weight in choices.items() for _ in range(weight)]
     return st.sampled_from(drawn).flatmap(lambda strategy: strategy)
 
 
 puts = st.tuples(st.just("put"), names, values)
 deletes = st.tuples(st.just("delete"), names)
-# Deleted and made again under the same name: another object.
+# Deleted and created again under the same name: another object.
 replacements = st.tuples(st.just("replace"), names, values)
 changes = weighted({puts: 2, deletes: 2, replacements: 1})
-# By this process, which tells its cache of it.
+# Writes of this process, which its cache observes.
 own_writes = st.one_of(
     st.tuples(st.just("own put"), names, values), st.tuples(st.just("own delete"), names)
 )
-# What the server does, and no watch is ever told of: only a list can tell.
+# Changes of the server that no watch delivers: only a list shows them.
 losses = st.one_of(
     st.tuples(st.just("lost put"), names, values),
     st.tuples(st.just("lost delete"), names),
     st.tuples(st.just("lost replace"), names, values),
 )
-# Changes while nobody listens, and what is left of their history: to resume from, to
-# list anew, or not even a list is left in peace.
+# Changes during a gap, after which resuming is possible, or a list is needed, or even the
+# list fails.
 gaps = st.tuples(
     st.just("gap"),
     st.lists(changes, min_size=1, max_size=4),
@@ -108,7 +108,7 @@ resyncs = st.sampled_from([0.0, 0.0, RESYNC])
 
 
 def sequences(*more: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    """After some steps the informer gets the time to take notice, after others it does not."""
+    """After some steps the informer gets time to react, after others it does not."""
     kinds = weighted({gaps: 4, changes: 3, own_writes: 1, accidents: 4, **dict.fromkeys(more, 3)})
     step = st.tuples(kinds, st.sampled_from([None, 0, 2, 2, RESYNC]))
     return st.lists(step, min_size=3, max_size=10)
@@ -122,7 +122,7 @@ def error(code: int, reason: str) -> Exception:
 
 
 class ShakySource(FakeSource[Thing]):
-    """Ends streamed lists after their first object, and forgets between pages."""
+    """Ends streamed lists after their first object, and forgets history between pages."""
 
     def __init__(self, clock: FakeClock) -> None:
         super().__init__(THINGS, clock=clock)
@@ -135,7 +135,7 @@ class ShakySource(FakeSource[Thing]):
             return
         for obj in list(self._objects.values())[:1]:
             stream.send(WatchEvent("ADDED", obj, obj.metadata.resource_version))
-        # It says how far the server is, not that this was all.
+        # This bookmark has a version, and does not end the initial list.
         stream.send(WatchEvent("BOOKMARK", None, self.version))
         stream.end(self.cuts.pop())
 
@@ -144,29 +144,29 @@ class ShakySource(FakeSource[Thing]):
         self.last = WatchEvent(kind, obj, obj.metadata.resource_version) if notify else None
 
     def refuse(self) -> None:
-        """Fail whatever is asked next."""
+        """Let the next request fail."""
         self.fail("watch", error(500, "InternalError"))
         self.fail("list", error(500, "InternalError"))
 
     def be_away(self) -> None:
-        """Cut all, and be nobody for a while: what follows happens in a gap."""
+        """Cut all streams and refuse connections, so that the next changes happen in a gap."""
         self.fail("watch", *[ConnectFailed("refused", refused=True)] * 2)
         self.break_watches()
 
     def be_well(self) -> None:
-        """Let no trouble be left over."""
+        """End all faults."""
         with self._world_lock:
             self._failures.list.clear()
             self._failures.watch.clear()
             self.cuts.clear()
 
     def forget(self) -> None:
-        """Let everything up to now, and one version more, have expired."""
+        """Let all versions up to now, and one more, expire."""
         self.pass_time()
         self.compact()
 
     def forget_in_next_list(self) -> None:
-        """Forget everything between two pages of the next list, of which one object ends there."""
+        """Forget history between two pages of the next list, and delete an object there."""
         asked = len(self.requests)
 
         def forget() -> None:
@@ -179,16 +179,16 @@ class ShakySource(FakeSource[Thing]):
         self.before_list = forget
 
     def repeat(self) -> None:
-        """Hand out the last event once more, as networks do."""
+        """Deliver the last event once more, as networks do."""
         for stream in self.open_streams() if self.last is not None else ():
             stream.send(self.last)
 
 
-# Who listens
+# The handlers
 
 
 class Happened:
-    """What was true of each object, in order."""
+    """The states of each object, in order."""
 
     def __init__(self) -> None:
         self.states: dict[str, list[tuple[str, int]]] = defaultdict(list)
@@ -202,7 +202,7 @@ def state_of(obj: Thing) -> tuple[str, int]:
 
 
 class Hearer:
-    """A handler that checks what it hears, and keeps it."""
+    """A handler that checks and records its calls."""
 
     def __init__(self, store: Store[Thing]) -> None:
         self.store = store
@@ -212,7 +212,7 @@ class Hearer:
         self.failures: list[str] = []
 
     def expect(self, holds: bool, what: str) -> None:
-        # What a handler raises is logged, and so would pass unseen.
+        # Exceptions of a handler are only logged, so they are recorded here.
         if not holds:
             self.failures.append(what)
 
@@ -224,7 +224,7 @@ class Hearer:
     def on_update(self, old: Thing, new: Thing) -> None:
         key = key_of(new)
         self.expect(key in self.alive, f"{key} was updated before it was added, or after its end")
-        self.expect(self.is_last(key, old), f"{key}: the old state is another one")
+        self.expect(self.is_last(key, old), f"{key}: the old state is not the last one")
         if old.metadata.uid != new.metadata.uid:
             self.ended.add(old.metadata.uid)
         if old.metadata.resource_version != new.metadata.resource_version:
@@ -246,21 +246,21 @@ class Hearer:
             self.expect(known, f"{key}: the tombstone is not of the last known state")
         else:
             later = self.heard[key][-1:] < [state_of(obj)]
-            self.expect(later, f"{key}: its final state is none, but one that was there before")
+            self.expect(later, f"{key}: its final state is an earlier one")
         self.ended.add(self.alive.pop(key, ""))
 
     def is_last(self, key: str, obj: Thing) -> bool:
         return self.heard[key][-1:] == [state_of(obj)]
 
     def check(self, happened: Happened, objects: Mapping[str, Thing]) -> None:
-        """Check the end: everything right, everything in order, nothing missed."""
+        """Check the end: all states are right and in order, and none is missing."""
         assert self.failures == []
         assert self.alive == {key: obj.metadata.uid for key, obj in objects.items()}
         for key, obj in objects.items():
             assert self.is_last(key, obj)
         for key, heard in self.heard.items():
             rest = iter(happened.states[key])
-            assert all(state in rest for state in heard), f"{key}: {heard} is no subsequence"
+            assert all(state in rest for state in heard), f"{key}: {heard} is not a subsequence"
 
 
 ACCIDENTS: Final[dict[str, Callable[[ShakySource], object]]] = {
@@ -284,7 +284,7 @@ accidents = st.tuples(st.sampled_from([*ACCIDENTS, "handler"]))
 
 
 class Trial:
-    """An informer, a source that it watches, and what happens to both."""
+    """An informer, its source, and the steps that change both."""
 
     def __init__(self, *, resync_period: float, **manner: Any) -> None:
         self.clock = FakeClock()
@@ -319,7 +319,7 @@ class Trial:
             assert self.informer.join()
 
     def run(self, steps: list[Any]) -> None:
-        """Take the steps; then let the network be a good one for as long as any pause."""
+        """Take the steps, then run without faults for longer than any pause."""
         for step, seconds in steps:
             self.perform(step)
             if seconds is not None:
@@ -336,10 +336,10 @@ class Trial:
         self.informer._reflector.relist(self.source.version)
 
     def check(self) -> None:
-        """Check that the cache is the server's list, and every handler knows it."""
+        """Check that the cache and every handler have the server's list."""
         objects = self.source.objects()
         assert self.informer.store.snapshot() == objects
-        assert self.informer.reader.snapshot() == objects, "no own write covers it any more"
+        assert self.informer.reader.snapshot() == objects, "no own write remains in the overlay"
         check_index(self.informer.store, "value", by_value)
         check_index(self.informer.store, "namespace", lambda _: ["ns"])
         assert not self.informer.is_disconnected
@@ -347,7 +347,7 @@ class Trial:
             hearer.check(self.happened, objects)
 
     def check_bookmark(self) -> None:
-        """Check that one saves a list: the next watch begins where it stood."""
+        """Check that a bookmark saves a list: the next watch begins at its version."""
         self.source.pass_time()
         self.source.bookmark()
         self.clock.settle()
@@ -386,7 +386,7 @@ class Trial:
             self.source.forget_in_next_list()
 
     def change(self, what: str, name: str, value: int = 0) -> None:
-        """Do one of `put`, `delete` and `replace`, and let a `lost` one never be told."""
+        """Do one of `put`, `delete` and `replace`. A `lost` one is never delivered."""
         notify = not what.startswith("lost")
         if not what.endswith("put") and f"ns/{name}" in self.source.objects():
             self.source.delete(f"ns/{name}", notify=notify)
