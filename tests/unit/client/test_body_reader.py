@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.client.wire import Connect, Peer, Serve
 
 from navarchos.client import Client, ClientConfig, ConnectFailed, HttpRequest, RequestTimeout
 from navarchos.client.http.body_reader import ChunkDecoder, ChunkedResponse
@@ -16,7 +17,6 @@ from navarchos.client.http.pool import PooledResponse, PooledTransport
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 
-Make = Callable[..., Any]
 CERTIFICATE = str(Path(__file__).parent / "tls" / "cert.pem")
 HEAD = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 PATIENCE = 30.0
@@ -25,7 +25,7 @@ PATIENCE = 30.0
 def sending(*pieces: bytes, hang_up: bool = False) -> Callable[[Any], None]:
     """Answer with bytes as they are, then wait until the client goes."""
 
-    def script(peer: Any) -> None:
+    def script(peer: Peer) -> None:
         peer.receive()
         for piece in pieces:
             peer.send(piece)
@@ -44,7 +44,7 @@ def body_of(client: Client, **options: Any) -> bytes:
 
 
 @pytest.fixture
-def open_answer(serve: Make) -> Callable[..., PooledResponse]:
+def open_answer(serve: Serve) -> Callable[..., PooledResponse]:
     """Send a request and return its answer, whose body is still to be read."""
 
     def opened(
@@ -59,15 +59,17 @@ def open_answer(serve: Make) -> Callable[..., PooledResponse]:
 
 @pytest.mark.parametrize("tls", [False, True])
 @pytest.mark.parametrize("length", [1, 100, 20_000, 3_000_000])
-def test_a_chunked_body_is_read_whole(serve: Make, connect: Make, tls: bool, length: int) -> None:
+def test_a_chunked_body_is_read_whole(
+    serve: Serve, connect: Connect, tls: bool, length: int
+) -> None:
     chunks = [bytes([65 + number % 26]) * 9_000 for number in range(length // 9_000)] + [b"end"]
     server = serve(sending(HEAD, coded(chunks), b"0\r\n\r\n"), tls=tls)
     client = connect(server.url, ca_file=CERTIFICATE if tls else None)
     assert body_of(client) == b"".join(chunks)
 
 
-def test_a_connection_is_used_again_after_a_chunked_body(serve: Make, connect: Make) -> None:
-    def twice(peer: Any) -> None:
+def test_a_connection_is_used_again_after_a_chunked_body(serve: Serve, connect: Connect) -> None:
+    def twice(peer: Peer) -> None:
         for _ in range(2):
             peer.receive()
             peer.send(HEAD + coded([b"one", b"two"]) + b"0\r\nTrailer: 1\r\n\r\n")
@@ -107,10 +109,10 @@ def test_a_chunked_body_that_ends_early_breaks_the_connection(
         open_answer(HEAD, body, tls=tls, hang_up=True).read()
 
 
-def test_a_chunk_that_trickles_cannot_outlast_the_deadline(serve: Make, connect: Make) -> None:
+def test_a_chunk_that_trickles_cannot_outlast_the_deadline(serve: Serve, connect: Connect) -> None:
     done = threading.Event()
 
-    def trickle(peer: Any) -> None:
+    def trickle(peer: Peer) -> None:
         peer.receive()
         peer.send(HEAD + b"ffff\r\n")
         while not done.wait(0.01):
@@ -161,8 +163,8 @@ def test_a_compressed_body_in_chunks_is_unpacked(
     answer.close()
 
 
-def test_a_connection_is_used_again_after_a_stream_that_ended(serve: Make) -> None:
-    def twice(peer: Any) -> None:
+def test_a_connection_is_used_again_after_a_stream_that_ended(serve: Serve) -> None:
+    def twice(peer: Peer) -> None:
         for _ in range(2):
             peer.receive()
             peer.send(HEAD + coded([b"one", b"two"]) + b"0\r\n\r\n")

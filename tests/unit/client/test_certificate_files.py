@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 from tests.clocks import JumpingClock
+from tests.unit.client.wire import Connect, Peer, Serve
 
 from navarchos.client import Client, Resource
 from navarchos.client.http.pool import CertificateFiles
@@ -22,7 +23,6 @@ from navarchos.testing import FakeClock
 pytest.importorskip("cryptography")  # certificates are made here
 from navarchos.testing.controlplane.credentials import Authority, KeyPair
 
-Make = Callable[..., Any]
 LIMIT = 30.0
 
 MAPS = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=Object)
@@ -92,8 +92,10 @@ class Server:
         self.streams: list[Any] = []
         self.opened = threading.Condition()
 
-    def __call__(self, peer: Any) -> None:
-        ((_, user),) = peer.socket.getpeercert()["subject"][-1]
+    def __call__(self, peer: Peer) -> None:
+        assert isinstance(peer.socket, ssl.SSLSocket)
+        certificate: Any = peer.socket.getpeercert()
+        ((_, user),) = certificate["subject"][-1]
         while (request := peer.receive()) is not None:
             if "watch=true" not in request.target:
                 self.asked.append((user, "list"))
@@ -120,7 +122,7 @@ def server() -> Server:
 
 
 def test_a_watch_continues_with_the_new_certificate(
-    folder: Folder, server: Server, serve: Make, connect: Make
+    folder: Folder, server: Server, serve: Serve, connect: Connect
 ) -> None:
     url = serve(server, tls=folder.context()).url
     clock = JumpingClock()  # of the files alone: the watch waits in real time
@@ -159,7 +161,7 @@ def test_a_watch_continues_with_the_new_certificate(
 
 
 def test_requests_show_a_new_certificate_within_a_minute(
-    folder: Folder, server: Server, serve: Make, connect: Make, fake_clock: FakeClock
+    folder: Folder, server: Server, serve: Serve, connect: Connect, fake_clock: FakeClock
 ) -> None:
     running = serve(server, tls=folder.context())
     client: Client = connect(running.url, clock=fake_clock, **folder.settings)
@@ -176,7 +178,7 @@ def test_requests_show_a_new_certificate_within_a_minute(
 
 
 def test_a_watch_with_the_current_certificate_is_not_ended(
-    folder: Folder, server: Server, serve: Make, connect: Make, fake_clock: FakeClock
+    folder: Folder, server: Server, serve: Serve, connect: Connect, fake_clock: FakeClock
 ) -> None:
     url = serve(server, tls=folder.context()).url
     client: Client = connect(url, clock=fake_clock, **folder.settings)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,13 @@ from typing import Any
 import pytest
 import yaml
 from structlog.testing import capture_logs
+from tests.unit.client.wire import Connect, Peer, Serve
 
 from navarchos.client import ClientConfig, HttpRequest, load_config
 from navarchos.client.credentials import CredentialsFailed, ExecPlugin, PluginSettings, TokenFile
 from navarchos.errors import ConfigError
 from navarchos.meta import format_time
 from navarchos.testing import FakeClock
-
-Make = Callable[..., Any]
 
 V1, V1BETA1 = "client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1"
 
@@ -201,7 +199,7 @@ def test_a_plugin_of_another_version_is_refused() -> None:
     assert caught.value.name == "exec.apiVersion"
 
 
-def test_a_request_without_credentials_is_not_sent(connect: Make) -> None:
+def test_a_request_without_credentials_is_not_sent(connect: Connect) -> None:
     def none() -> str:
         raise CredentialsFailed("plugin", "logged out")
 
@@ -214,11 +212,11 @@ def test_a_request_without_credentials_is_not_sent(connect: Make) -> None:
 
 
 def test_a_401_makes_new_connections_for_a_certificate_that_was_rotated(
-    serve: Make, connect: Make
+    serve: Serve, connect: Connect
 ) -> None:
     """A kept connection has shown the old one; the server judges each connection by that."""
 
-    def script(peer: Any) -> None:
+    def script(peer: Peer) -> None:
         answers = 0
         while peer.receive() is not None:
             answers += 1

@@ -1,15 +1,12 @@
 """Which kinds there are."""
 
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
+from tests.unit.client.wire import Connect
 
 from navarchos.client import BufferedResponse, DecodeError, HttpRequest, Resource
 from navarchos.testing import FakeClock
-
-Make = Callable[..., Any]
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
@@ -79,14 +76,14 @@ class Server:
         }
 
 
-def test_the_version_is_the_servers(connect: Make) -> None:
+def test_the_version_is_the_servers(connect: Connect) -> None:
     assert connect(Server()).server_version() == "v1.34.1"
 
 
 @pytest.mark.rule("CL-16")
 @pytest.mark.parametrize("answer", ["legacy", "aggregated", 403, 404])
 def test_a_kind_installed_after_start_is_found(
-    connect: Make, fake_clock: FakeClock, answer: str | int
+    connect: Connect, fake_clock: FakeClock, answer: str | int
 ) -> None:
     server = Server(answer)
     client = connect(server, clock=fake_clock)
@@ -102,7 +99,7 @@ def test_a_kind_installed_after_start_is_found(
     [("legacy", ["/api", "/api/v1"]), (404, ["/api", "/api/v1"]), ("aggregated", ["/api"])],
 )
 def test_a_kind_that_is_served_is_asked_for_once_in_a_while(
-    connect: Make, fake_clock: FakeClock, answer: str | int, asked: list[str]
+    connect: Connect, fake_clock: FakeClock, answer: str | int, asked: list[str]
 ) -> None:
     server = Server(answer)
     client = connect(server, clock=fake_clock)
@@ -114,7 +111,9 @@ def test_a_kind_that_is_served_is_asked_for_once_in_a_while(
     assert server.asked == asked * 2
 
 
-def test_waiting_for_a_kind_requests_its_group_only(connect: Make, fake_clock: FakeClock) -> None:
+def test_waiting_for_a_kind_requests_its_group_only(
+    connect: Connect, fake_clock: FakeClock
+) -> None:
     server = Server("aggregated")
     client = connect(server, clock=fake_clock)
     for _ in range(3):
@@ -122,7 +121,7 @@ def test_waiting_for_a_kind_requests_its_group_only(connect: Make, fake_clock: F
     assert server.asked == ["/apis", *["/apis/example.com/v1"] * 3]
 
 
-def test_one_response_describes_all_groups(connect: Make) -> None:
+def test_one_response_describes_all_groups(connect: Connect) -> None:
     server = Server("aggregated")
     server.groups["/apis/example.com/v1"] = [{"name": "things", "kind": "Thing"}]
     server.groups["/apis/example.org/v1"] = [{"name": "others", "kind": "Other"}]
@@ -132,7 +131,7 @@ def test_one_response_describes_all_groups(connect: Make) -> None:
     assert server.asked == ["/apis"]
 
 
-def test_an_unreachable_aggregated_api_is_requested_directly(connect: Make) -> None:
+def test_an_unreachable_aggregated_api_is_requested_directly(connect: Connect) -> None:
     server = Server("aggregated")
     server.groups["/apis/example.com/v1"] = [{"name": "things", "kind": "Thing"}]
     server.stale = {"/apis/example.com/v1"}
@@ -142,7 +141,9 @@ def test_an_unreachable_aggregated_api_is_requested_directly(connect: Make) -> N
 
 @pytest.mark.rule("CL-16")
 @pytest.mark.parametrize("answer", ["legacy", "aggregated"])
-def test_a_group_that_is_gone_is_dropped(connect: Make, fake_clock: FakeClock, answer: str) -> None:
+def test_a_group_that_is_gone_is_dropped(
+    connect: Connect, fake_clock: FakeClock, answer: str
+) -> None:
     server = Server(answer)
     client = connect(server, clock=fake_clock)
     assert [entry.name for entry in client.api_resources("", "v1")] == ["pods"]
@@ -154,7 +155,7 @@ def test_a_group_that_is_gone_is_dropped(connect: Make, fake_clock: FakeClock, a
     assert not client.has_kind(PODS)
 
 
-def test_an_invalid_discovery_document_is_a_decode_error(connect: Make) -> None:
+def test_an_invalid_discovery_document_is_a_decode_error(connect: Connect) -> None:
     client = connect(lambda _: BufferedResponse(200, {}, b"<html>"))
     with pytest.raises(DecodeError):
         client.server_version()

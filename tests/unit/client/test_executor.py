@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
+from tests.unit.client.wire import Connect
 
 from navarchos.client import (
     BufferedResponse,
@@ -23,8 +24,6 @@ from navarchos.errors import Stopped
 from navarchos.instrument import Instruments
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
-
-Make = Callable[..., Any]
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
 OBJECT = BufferedResponse(200, {}, b'{"metadata":{"name":"a"}}')
@@ -72,7 +71,7 @@ def in_thread(clock: FakeClock, call: Callable[[], object]) -> Callable[[], obje
 
 @pytest.mark.parametrize("status", [429, 503])
 def test_a_read_is_repeated_when_the_server_says_so(
-    connect: Make, fake_clock: FakeClock, status: int
+    connect: Connect, fake_clock: FakeClock, status: int
 ) -> None:
     script = Script(busy(3, status))
     pods = connect(script, clock=fake_clock).resource(PODS)
@@ -94,7 +93,7 @@ def test_a_read_is_repeated_when_the_server_says_so(
     ],
 )
 def test_a_read_is_not_repeated_without_advice_or_beyond_its_deadline(
-    connect: Make, fake_clock: FakeClock, answer: BufferedResponse, expected: type[Exception]
+    connect: Connect, fake_clock: FakeClock, answer: BufferedResponse, expected: type[Exception]
 ) -> None:
     script = Script(answer)
     with pytest.raises(expected):
@@ -102,7 +101,7 @@ def test_a_read_is_not_repeated_without_advice_or_beyond_its_deadline(
     assert len(script.requests) == 1
 
 
-def test_all_tries_together_end_at_the_deadline(connect: Make, fake_clock: FakeClock) -> None:
+def test_all_tries_together_end_at_the_deadline(connect: Connect, fake_clock: FakeClock) -> None:
     script = Script(*[busy(4) for _ in range(9)])
     pods = connect(script, clock=fake_clock).resource(PODS)
     collect = in_thread(fake_clock, lambda: pods.get("a", "web", timeout=10.0))
@@ -111,7 +110,7 @@ def test_all_tries_together_end_at_the_deadline(connect: Make, fake_clock: FakeC
     assert [request.timeout for request in script.requests] == [10.0, 6.0, 2.0]
 
 
-def test_tries_end_without_a_deadline_too(connect: Make, fake_clock: FakeClock) -> None:
+def test_tries_end_without_a_deadline_too(connect: Connect, fake_clock: FakeClock) -> None:
     script = Script(*[busy(0) for _ in range(50)])
     with pytest.raises(TooManyRequests):
         connect(script, clock=fake_clock, timeout=None).resource(PODS).get("a", "web")
@@ -119,7 +118,7 @@ def test_tries_end_without_a_deadline_too(connect: Make, fake_clock: FakeClock) 
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "replace", "delete", "evict"])
-def test_a_write_is_never_repeated(connect: Make, fake_clock: FakeClock, verb: str) -> None:
+def test_a_write_is_never_repeated(connect: Connect, fake_clock: FakeClock, verb: str) -> None:
     calls: dict[str, Callable[[Any], object]] = {
         "create": lambda pods: pods.create({"metadata": {"name": "a"}}, "web"),
         "patch": lambda pods: pods.patch("a", {}, "web"),
@@ -134,7 +133,7 @@ def test_a_write_is_never_repeated(connect: Make, fake_clock: FakeClock, verb: s
         assert len(script.requests) == 1
 
 
-def test_a_read_is_repeated_for_each_stale_kept_connection(connect: Make) -> None:
+def test_a_read_is_repeated_for_each_stale_kept_connection(connect: Connect) -> None:
     stale = ConnectFailed("reset", kept=True, sent=True)
     script = Script(stale, stale, stale)
     connect(script).resource(PODS).get("a", "web")
@@ -142,7 +141,7 @@ def test_a_read_is_repeated_for_each_stale_kept_connection(connect: Make) -> Non
 
 
 def test_a_read_on_a_new_connection_that_broke_is_repeated_a_second_later(
-    connect: Make, fake_clock: FakeClock
+    connect: Connect, fake_clock: FakeClock
 ) -> None:
     script = Script(ConnectFailed("reset", sent=True))
     pods = connect(script, clock=fake_clock).resource(PODS)
@@ -157,7 +156,7 @@ def test_a_read_on_a_new_connection_that_broke_is_repeated_a_second_later(
     [ConnectFailed("refused", refused=True), ConnectFailed("no connection in time")],
 )
 def test_a_server_that_cannot_be_reached_is_reported_at_once(
-    connect: Make, fake_clock: FakeClock, failure: ConnectFailed
+    connect: Connect, fake_clock: FakeClock, failure: ConnectFailed
 ) -> None:
     script = Script(failure)
     with pytest.raises(ConnectFailed):
@@ -166,7 +165,7 @@ def test_a_server_that_cannot_be_reached_is_reported_at_once(
 
 
 def test_a_watch_that_breaks_before_it_is_open_is_not_repeated(
-    connect: Make, fake_clock: FakeClock
+    connect: Connect, fake_clock: FakeClock
 ) -> None:
     script = Script(ConnectFailed("reset", sent=True))
     with pytest.raises(ConnectFailed):
@@ -175,7 +174,7 @@ def test_a_watch_that_breaks_before_it_is_open_is_not_repeated(
 
 
 def test_a_read_is_not_repeated_when_the_second_until_then_is_beyond_its_deadline(
-    connect: Make, fake_clock: FakeClock
+    connect: Connect, fake_clock: FakeClock
 ) -> None:
     script = Script(ConnectFailed("reset", sent=True))
     with pytest.raises(ConnectFailed):
@@ -183,7 +182,7 @@ def test_a_read_is_not_repeated_when_the_second_until_then_is_beyond_its_deadlin
     assert len(script.requests) == 1
 
 
-def test_a_failure_of_the_network_names_the_call(connect: Make) -> None:
+def test_a_failure_of_the_network_names_the_call(connect: Connect) -> None:
     script = Script(ConnectFailed("refused", refused=True))
     with pytest.raises(ConnectFailed) as caught:
         connect(script).resource(PODS).get("a", "web")
@@ -191,7 +190,7 @@ def test_a_failure_of_the_network_names_the_call(connect: Make) -> None:
     assert (error.verb, error.resource, error.key) == ("get", "pods", "web/a")
 
 
-def test_stop_ends_the_wait_for_another_try(connect: Make, fake_clock: FakeClock) -> None:
+def test_stop_ends_the_wait_for_another_try(connect: Connect, fake_clock: FakeClock) -> None:
     stop = StopToken(clock=fake_clock)
     pods = connect(Script(busy(20)), clock=fake_clock, stop=stop).resource(PODS)
     collect = in_thread(fake_clock, lambda: pods.get("a", "web"))
@@ -199,7 +198,7 @@ def test_stop_ends_the_wait_for_another_try(connect: Make, fake_clock: FakeClock
     assert isinstance(collect(), Stopped)
 
 
-def test_the_token_is_read_for_every_request(connect: Make) -> None:
+def test_the_token_is_read_for_every_request(connect: Connect) -> None:
     tokens = iter(["Bearer one", "Bearer two", ""])
     script = Script()
     client = connect(script, authorization=lambda: next(tokens))
@@ -212,7 +211,7 @@ def test_the_token_is_read_for_every_request(connect: Make) -> None:
     ]
 
 
-def test_credentials_are_renewed_once_after_a_401(connect: Make) -> None:
+def test_credentials_are_renewed_once_after_a_401(connect: Connect) -> None:
     denied = BufferedResponse(401, {}, b"")
     renewed: list[bool] = []
     script = Script(denied)
@@ -227,7 +226,7 @@ def test_credentials_are_renewed_once_after_a_401(connect: Make) -> None:
 
 
 def test_a_renewal_that_outlasts_the_deadline_ends_the_call(
-    connect: Make, fake_clock: FakeClock
+    connect: Connect, fake_clock: FakeClock
 ) -> None:
     script = Script(BufferedResponse(401, {}, b""))
     client = connect(script, clock=fake_clock, renew=lambda: fake_clock.advance(30), timeout=30.0)
@@ -237,7 +236,7 @@ def test_a_renewal_that_outlasts_the_deadline_ends_the_call(
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_requests_that_were_refused_at_once_renew_once(connect: Make, fails: bool) -> None:
+def test_requests_that_were_refused_at_once_renew_once(connect: Connect, fails: bool) -> None:
     """All are refused with the first token; after its replacement it is not renewed again."""
     together = threading.Barrier(4)
     tokens, renewed = ["old"], []
@@ -274,7 +273,7 @@ def test_requests_that_were_refused_at_once_renew_once(connect: Make, fails: boo
 
 
 def test_requests_beyond_the_burst_wait_for_their_turn(
-    connect: Make, fake_clock: FakeClock
+    connect: Connect, fake_clock: FakeClock
 ) -> None:
     script = Script()
     client = connect(script, clock=fake_clock, qps=2.0, burst=2)
@@ -287,7 +286,9 @@ def test_requests_beyond_the_burst_wait_for_their_turn(
     assert collect() == 200
 
 
-def test_a_wait_beyond_the_deadline_reserves_nothing(connect: Make, fake_clock: FakeClock) -> None:
+def test_a_wait_beyond_the_deadline_reserves_nothing(
+    connect: Connect, fake_clock: FakeClock
+) -> None:
     script = Script()
     client = connect(script, clock=fake_clock, qps=0.1, burst=1)
     client.raw("GET", "/1")
@@ -301,7 +302,7 @@ def test_a_wait_beyond_the_deadline_reserves_nothing(connect: Make, fake_clock: 
 
 
 def test_a_header_that_is_given_replaces_the_clients_own_however_it_is_spelled(
-    connect: Make,
+    connect: Connect,
 ) -> None:
     script = Script()
     client = connect(script, user_agent="me/1", authorization=lambda: "Bearer mine")
@@ -318,7 +319,9 @@ def test_a_header_that_is_given_replaces_the_clients_own_however_it_is_spelled(
     assert {name: sent[name] for name in given} == given
 
 
-def test_waits_for_the_clients_own_limit_are_measured(connect: Make, fake_clock: FakeClock) -> None:
+def test_waits_for_the_clients_own_limit_are_measured(
+    connect: Connect, fake_clock: FakeClock
+) -> None:
     instruments = Instruments()
     client = connect(Script(), clock=fake_clock, qps=2.0, burst=1, instruments=instruments)
     client.raw("GET", "/1")
@@ -332,7 +335,7 @@ def test_waits_for_the_clients_own_limit_are_measured(connect: Make, fake_clock:
 
 
 @pytest.mark.rule("CL-17")
-def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
+def test_warnings_of_the_server_are_logged_once_each(connect: Connect) -> None:
     header = '299 - "policy/v1beta1 is deprecated", 299 - "a \\"second\\" one"'
     answers = [BufferedResponse(200, {"warning": header}, b"{}") for _ in range(2)]
     client = connect(Script(*answers))
@@ -346,7 +349,7 @@ def test_warnings_of_the_server_are_logged_once_each(connect: Make) -> None:
 
 
 @pytest.mark.rule("CL-17")
-def test_the_number_of_remembered_warnings_is_limited(connect: Make) -> None:
+def test_the_number_of_remembered_warnings_is_limited(connect: Connect) -> None:
     answers = [BufferedResponse(200, {"warning": f'299 - "{n}"'}, b"{}") for n in range(1_002)]
     client = connect(Script(*answers))
     with capture_logs() as logs:
@@ -356,7 +359,7 @@ def test_the_number_of_remembered_warnings_is_limited(connect: Make) -> None:
 
 
 @pytest.mark.rule("MT-07")
-def test_every_try_is_counted_without_names_of_objects(connect: Make) -> None:
+def test_every_try_is_counted_without_names_of_objects(connect: Connect) -> None:
     instruments = Instruments()
     script = Script(BufferedResponse(404, {}, b""), ConnectFailed("reset", kept=True, sent=True))
     client = connect(script, instruments=instruments)
@@ -377,7 +380,7 @@ def test_every_try_is_counted_without_names_of_objects(connect: Make) -> None:
     assert sample("navarchos_client_request_duration_seconds_count", labels) == 1
 
 
-def test_every_request_has_a_user_agent_and_an_accept_header(connect: Make) -> None:
+def test_every_request_has_a_user_agent_and_an_accept_header(connect: Connect) -> None:
     script = Script()
     connect(script, user_agent="me/1").raw("GET", "/x")
     headers = script.requests[0].headers
@@ -385,7 +388,7 @@ def test_every_request_has_a_user_agent_and_an_accept_header(connect: Make) -> N
     assert "Content-Type" not in headers
 
 
-def test_a_request_never_shows_its_credentials(connect: Make) -> None:
+def test_a_request_never_shows_its_credentials(connect: Connect) -> None:
     script = Script()
     connect(script, authorization=lambda: "Bearer secret").raw("POST", "/x", body={"p": "secret"})
     assert "secret" not in repr(script.requests[0])

@@ -1,14 +1,10 @@
 """A fence before writes: what must not leave this process does not."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
+from tests.unit.client.wire import Connect, Peer, Serve
 
 from navarchos.client import BufferedResponse, Client, HttpRequest, RequestTimeout
 from navarchos.errors import Stopped
-
-Make = Callable[..., Any]
 
 
 class Fence:
@@ -26,12 +22,12 @@ class Fence:
         return self.left
 
 
-def echo(peer: Any) -> None:
+def echo(peer: Peer) -> None:
     while (request := peer.receive()) is not None:
         peer.answer(f"{request.method} {request.body.decode()}".encode())
 
 
-def test_writes_pass_an_open_fence_and_reads_pass_any_fence(serve: Make, connect: Make) -> None:
+def test_writes_pass_an_open_fence_and_reads_pass_any_fence(serve: Serve, connect: Connect) -> None:
     fence = Fence(opens=100)
     client: Client = connect(serve(echo).url).fenced(fence)
     assert client.raw("POST", "/a", body=b"x").body == b"POST x"
@@ -43,7 +39,7 @@ def test_writes_pass_an_open_fence_and_reads_pass_any_fence(serve: Make, connect
         shut.raw("DELETE", "/a")
 
 
-def test_the_original_client_has_no_fence(serve: Make, connect: Make) -> None:
+def test_the_original_client_has_no_fence(serve: Serve, connect: Connect) -> None:
     client: Client = connect(serve(echo).url)
     client.fenced(Fence(opens=0))
     assert client.raw("POST", "/a", body=b"x").body == b"POST x"
@@ -52,12 +48,12 @@ def test_the_original_client_has_no_fence(serve: Make, connect: Make) -> None:
 @pytest.mark.rule("RT-20")
 @pytest.mark.parametrize("opens", [1, 2])
 def test_a_fence_that_closes_late_still_prevents_the_write(
-    serve: Make, connect: Make, opens: int
+    serve: Serve, connect: Connect, opens: int
 ) -> None:
     """Shut while connecting, or between head and body: the server never gets a request."""
     seen: list[object] = []
 
-    def read(peer: Any) -> None:
+    def read(peer: Peer) -> None:
         try:
             request = peer.receive()
         except (OSError, ValueError):
@@ -76,7 +72,7 @@ def test_a_fence_that_closes_late_still_prevents_the_write(
     assert [request.body for request in seen] == [b"y"]  # type: ignore[attr-defined]  # as received
 
 
-def test_a_write_waits_no_longer_than_the_fence_allows(connect: Make) -> None:
+def test_a_write_waits_no_longer_than_the_fence_allows(connect: Connect) -> None:
     timeouts = []
 
     def answer(request: HttpRequest) -> BufferedResponse:
@@ -94,12 +90,12 @@ def test_a_write_waits_no_longer_than_the_fence_allows(connect: Make) -> None:
 
 @pytest.mark.parametrize("fenced", [True, False])
 def test_a_write_without_a_response_is_dropped_and_not_delivered_late(
-    serve: Make, connect: Make, fenced: bool
+    serve: Serve, connect: Connect, fenced: bool
 ) -> None:
     """A reset empties the buffer of the kernel; a normal end would deliver its content."""
     ends: list[str] = []
 
-    def silent(peer: Any) -> None:
+    def silent(peer: Peer) -> None:
         peer.receive()
         peer.socket.settimeout(20)
         try:
@@ -116,10 +112,10 @@ def test_a_write_without_a_response_is_dropped_and_not_delivered_late(
     assert ends == ["reset" if fenced else "closed"]
 
 
-def test_an_idle_connection_is_closed_normally(serve: Make, connect: Make) -> None:
+def test_an_idle_connection_is_closed_normally(serve: Serve, connect: Connect) -> None:
     ends: list[bytes] = []
 
-    def answer_then_wait(peer: Any) -> None:
+    def answer_then_wait(peer: Peer) -> None:
         peer.receive()
         peer.answer(b"")
         peer.socket.settimeout(20)

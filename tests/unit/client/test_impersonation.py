@@ -1,16 +1,14 @@
 """Impersonation: requests act as another user."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from tests.unit.client.wire import Connect, Peer, Serve
 
 from navarchos.client import Client, ClientConfig, ClientSettings, Impersonation, load_config
 from navarchos.errors import ConfigError
-
-Make = Callable[..., Any]
 
 BUILDER = Impersonation(
     "Bücherwurm",
@@ -29,11 +27,11 @@ LINES = [
 ]
 
 
-def sent(serve: Make, connect: Make, **headers: str) -> list[tuple[str, str]]:
+def sent(serve: Serve, connect: Connect, **headers: str) -> list[tuple[str, str]]:
     """Return what a request says of whom it acts for, field by field as on the wire."""
     found: list[tuple[str, str]] = []
 
-    def script(peer: Any) -> None:
+    def script(peer: Peer) -> None:
         head = b""
         while b"\r\n\r\n" not in head:
             head += peer.socket.recv(4096)
@@ -48,11 +46,15 @@ def sent(serve: Make, connect: Make, **headers: str) -> list[tuple[str, str]]:
     return found
 
 
-def test_every_group_and_extra_value_is_a_separate_header_field(serve: Make, connect: Make) -> None:
+def test_every_group_and_extra_value_is_a_separate_header_field(
+    serve: Serve, connect: Connect
+) -> None:
     assert sent(serve, connect) == [(name, value.lower()) for name, value in LINES]
 
 
-def test_a_call_with_a_user_replaces_the_whole_impersonation(serve: Make, connect: Make) -> None:
+def test_a_call_with_a_user_replaces_the_whole_impersonation(
+    serve: Serve, connect: Connect
+) -> None:
     assert sent(serve, connect, **{"impersonate-USER": "eve"}) == [("impersonate-user", "eve")]
 
 

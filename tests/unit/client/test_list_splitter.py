@@ -1,12 +1,13 @@
 """Lists that are decoded while they come: the same objects as from the whole."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.client.wire import Connect
 
 from navarchos.client import BufferedResponse, ConnectFailed, HttpRequest
 from navarchos.client.decoding import Codec
@@ -15,8 +16,6 @@ from navarchos.client.list_splitter import ListSplitter
 from navarchos.client.resource import Resource
 from navarchos.instrument import Instruments
 from navarchos.meta import Object
-
-Make = Callable[..., Any]
 
 SMALL = 40
 """Bytes worth a cut in these tests."""
@@ -184,7 +183,7 @@ class Broken(BufferedResponse):
         raise ConnectFailed("reset", kept=True, sent=True)
 
 
-def test_a_list_that_breaks_off_is_requested_again_from_its_beginning(connect: Make) -> None:
+def test_a_list_that_breaks_off_is_requested_again_from_its_beginning(connect: Connect) -> None:
     numbers = range(500)
     body = compact({"kind": "ThingList", "items": [thing(number) for number in numbers]})
     answers: list[BufferedResponse] = [Broken(200, {}, body), BufferedResponse(200, {}, body)]
@@ -201,7 +200,7 @@ def test_a_list_that_breaks_off_is_requested_again_from_its_beginning(connect: M
     assert answers == []
 
 
-def test_an_undecodable_list_is_counted_by_its_status(connect: Make) -> None:
+def test_an_undecodable_list_is_counted_by_its_status(connect: Connect) -> None:
     instruments = Instruments()
     client = connect(lambda _: BufferedResponse(200, {}, b"<html>"), instruments=instruments)
     with pytest.raises(DecodeError, match="not a list"):

@@ -2,11 +2,10 @@
 
 import json
 import threading
-from collections.abc import Callable
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+from tests.unit.client.wire import Connect
 
 from navarchos.client import BufferedResponse, Client, Expired, HttpRequest, Resource
 from navarchos.client.options import ListOptions
@@ -14,7 +13,6 @@ from navarchos.client.pager import PAGES_AHEAD
 from navarchos.errors import Stopped
 from navarchos.meta import Object
 
-Make = Callable[..., Any]
 LIMIT = 20.0
 
 
@@ -61,7 +59,7 @@ def threads() -> list[str]:
 
 @pytest.mark.rule("RF-11")
 def test_objects_come_in_order_and_later_pages_by_token_only(
-    connect: Make,
+    connect: Connect,
 ) -> None:
     pages = Pages(30)
     client: Client = connect(pages)
@@ -77,7 +75,7 @@ def test_objects_come_in_order_and_later_pages_by_token_only(
 
 
 @pytest.mark.rule("RF-11")
-def test_no_more_than_ten_pages_are_fetched_ahead_of_the_reader(connect: Make) -> None:
+def test_no_more_than_ten_pages_are_fetched_ahead_of_the_reader(connect: Connect) -> None:
     pages = Pages(40)
     client: Client = connect(pages)
     with client.resource(PODS).each() as found:
@@ -94,7 +92,7 @@ def test_no_more_than_ten_pages_are_fetched_ahead_of_the_reader(connect: Make) -
 
 @pytest.mark.rule("RF-11")
 def test_a_token_that_expired_is_raised_after_the_objects_before_it_without_a_full_list(
-    connect: Make,
+    connect: Connect,
 ) -> None:
     pages = Pages(9, expired=3)
     client: Client = connect(pages)
@@ -113,7 +111,7 @@ def test_a_token_that_expired_is_raised_after_the_objects_before_it_without_a_fu
 
 
 @pytest.mark.rule("RF-11")
-def test_a_reader_that_fails_ends_the_fetching(connect: Make) -> None:
+def test_a_reader_that_fails_ends_the_fetching(connect: Connect) -> None:
     pages = Pages(10_000)
     client: Client = connect(pages)
     found = client.resource(PODS).each()
@@ -132,7 +130,7 @@ def test_a_reader_that_fails_ends_the_fetching(connect: Make) -> None:
     assert len(pages.asked) == asked
 
 
-def test_closing_the_client_unblocks_the_reader(connect: Make) -> None:
+def test_closing_the_client_unblocks_the_reader(connect: Connect) -> None:
     reached, release = threading.Event(), threading.Event()
 
     def hang(request: HttpRequest) -> BufferedResponse:
@@ -154,7 +152,7 @@ def test_closing_the_client_unblocks_the_reader(connect: Make) -> None:
     assert threads() == []
 
 
-def test_objects_that_do_not_fit_are_left_out_and_reported(connect: Make) -> None:
+def test_objects_that_do_not_fit_are_left_out_and_reported(connect: Connect) -> None:
     client: Client = connect(Pages(3, broken=1))
     with client.resource(PODS).each() as found:
         assert [pod.metadata.name for pod in found] == ["p0", "p1", "p2", "p4", "p5"]

@@ -5,11 +5,12 @@ import random
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.client.wire import Connect, Peer, Serve
 
 from navarchos.client import (
     Client,
@@ -21,11 +22,10 @@ from navarchos.client import (
 from navarchos.errors import ConfigError, Stopped
 from navarchos.stopping import StopToken
 
-Make = Callable[..., Any]
 CERTIFICATE = str(Path(__file__).parent / "tls" / "cert.pem")
 
 
-def echo(peer: Any) -> None:
+def echo(peer: Peer) -> None:
     """Answer every request of a connection with its first line."""
     while (request := peer.receive()) is not None:
         peer.answer(f"{request.method} {request.target}".encode())
@@ -36,7 +36,7 @@ def unused_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def reset(peer: Any) -> None:
+def reset(peer: Peer) -> None:
     """End the connection the rude way."""
     linger = struct.pack("ii", 1, 0)
     peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -49,27 +49,27 @@ def failure_of(client: Client, method: str = "GET", **options: Any) -> ClientErr
     return caught.value
 
 
-def test_requests_share_a_kept_connection(serve: Make, connect: Make) -> None:
+def test_requests_share_a_kept_connection(serve: Serve, connect: Connect) -> None:
     server = serve(echo)
     client = connect(server.url)
     assert [client.raw("GET", f"/{n}").body for n in range(3)] == [b"GET /0", b"GET /1", b"GET /2"]
     assert server.connections == 1
 
 
-def test_a_path_in_the_host_is_a_prefix_of_every_path(serve: Make, connect: Make) -> None:
+def test_a_path_in_the_host_is_a_prefix_of_every_path(serve: Serve, connect: Connect) -> None:
     client = connect(serve(echo).url + "/k8s/clusters/c-1/")
     assert client.raw("GET", "/api", query={"a": "b c"}).body == b"GET /k8s/clusters/c-1/api?a=b+c"
 
 
-def test_a_refused_connection_reports_that_nothing_was_sent(connect: Make) -> None:
+def test_a_refused_connection_reports_that_nothing_was_sent(connect: Connect) -> None:
     error = failure_of(connect(f"http://127.0.0.1:{unused_port()}"))
     assert isinstance(error, ConnectFailed)
     assert error.refused
     assert not error.sent
 
 
-def test_a_server_that_does_not_answer_is_a_timeout(serve: Make, connect: Make) -> None:
-    def never(peer: Any) -> None:
+def test_a_server_that_does_not_answer_is_a_timeout(serve: Serve, connect: Connect) -> None:
+    def never(peer: Peer) -> None:
         peer.receive()
         peer.wait_until_closed()
 
@@ -78,10 +78,10 @@ def test_a_server_that_does_not_answer_is_a_timeout(serve: Make, connect: Make) 
     assert error.sent
 
 
-def test_a_body_that_trickles_cannot_outlast_the_deadline(serve: Make, connect: Make) -> None:
+def test_a_body_that_trickles_cannot_outlast_the_deadline(serve: Serve, connect: Connect) -> None:
     done = threading.Event()
 
-    def trickle(peer: Any) -> None:
+    def trickle(peer: Peer) -> None:
         peer.receive()
         peer.begin_stream()
         while not done.wait(0.01):
@@ -94,9 +94,9 @@ def test_a_body_that_trickles_cannot_outlast_the_deadline(serve: Make, connect: 
 
 
 def test_a_write_on_a_fresh_connection_that_breaks_is_reported_and_not_repeated(
-    serve: Make, connect: Make
+    serve: Serve, connect: Connect
 ) -> None:
-    def hang_up(peer: Any) -> None:
+    def hang_up(peer: Peer) -> None:
         peer.receive()
         reset(peer)
 
@@ -109,8 +109,8 @@ def test_a_write_on_a_fresh_connection_that_breaks_is_reported_and_not_repeated(
     assert server.connections == 1
 
 
-def test_a_body_that_ends_early_breaks_the_connection(serve: Make, connect: Make) -> None:
-    def cut(peer: Any) -> None:
+def test_a_body_that_ends_early_breaks_the_connection(serve: Serve, connect: Connect) -> None:
+    def cut(peer: Peer) -> None:
         peer.receive()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nonly this")
 
@@ -124,7 +124,7 @@ class OneAnswerThenReset:
     def __init__(self) -> None:
         self.requests: list[str] = []
 
-    def __call__(self, peer: Any) -> None:
+    def __call__(self, peer: Peer) -> None:
         if (request := peer.receive()) is None:
             return
         self.requests.append(request.method)
@@ -134,7 +134,7 @@ class OneAnswerThenReset:
             reset(peer)
 
 
-def test_a_read_on_a_stale_kept_connection_is_repeated(serve: Make, connect: Make) -> None:
+def test_a_read_on_a_stale_kept_connection_is_repeated(serve: Serve, connect: Connect) -> None:
     script = OneAnswerThenReset()
     server = serve(script)
     client = connect(server.url)
@@ -144,7 +144,7 @@ def test_a_read_on_a_stale_kept_connection_is_repeated(serve: Make, connect: Mak
     assert script.requests == ["GET", "GET", "GET"]
 
 
-def test_a_write_on_a_stale_kept_connection_is_not_repeated(serve: Make, connect: Make) -> None:
+def test_a_write_on_a_stale_kept_connection_is_not_repeated(serve: Serve, connect: Connect) -> None:
     script = OneAnswerThenReset()
     client = connect(serve(script).url)
     client.raw("GET", "/")
@@ -154,8 +154,8 @@ def test_a_write_on_a_stale_kept_connection_is_not_repeated(serve: Make, connect
     assert script.requests == ["GET", "POST"]
 
 
-def test_speaking_tls_to_a_plain_server_fails_as_tls(serve: Make, connect: Make) -> None:
-    def plain(peer: Any) -> None:
+def test_speaking_tls_to_a_plain_server_fails_as_tls(serve: Serve, connect: Connect) -> None:
+    def plain(peer: Peer) -> None:
         peer.send(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         peer.wait_until_closed()
 
@@ -164,13 +164,15 @@ def test_speaking_tls_to_a_plain_server_fails_as_tls(serve: Make, connect: Make)
     assert not error.sent
 
 
-def test_a_server_with_an_unknown_certificate_is_not_trusted(serve: Make, connect: Make) -> None:
+def test_a_server_with_an_unknown_certificate_is_not_trusted(
+    serve: Serve, connect: Connect
+) -> None:
     error = failure_of(connect(serve(echo, tls=True).url))
     assert isinstance(error, TlsFailed)
     assert not error.sent
 
 
-def test_a_certificate_for_another_name_is_not_trusted(serve: Make, connect: Make) -> None:
+def test_a_certificate_for_another_name_is_not_trusted(serve: Serve, connect: Connect) -> None:
     url = serve(echo, tls=True).url
     error = failure_of(connect(url, ca_file=CERTIFICATE, tls_server_name="other.test"))
     assert isinstance(error, TlsFailed)
@@ -185,24 +187,26 @@ def test_a_certificate_for_another_name_is_not_trusted(serve: Make, connect: Mak
     ],
 )
 def test_trust_can_use_a_file_or_another_name_or_be_disabled(
-    serve: Make, connect: Make, settings: dict[str, Any]
+    serve: Serve, connect: Connect, settings: dict[str, Any]
 ) -> None:
     client = connect(serve(echo, tls=True).url, **settings)
     assert client.raw("GET", "/a").body == b"GET /a"
 
 
-def test_a_missing_certificate_file_fails_as_tls(serve: Make, connect: Make) -> None:
+def test_a_missing_certificate_file_fails_as_tls(serve: Serve, connect: Connect) -> None:
     error = failure_of(connect(serve(echo, tls=True).url, ca_file="/nonexistent/ca.crt"))
     assert isinstance(error, TlsFailed | ConnectFailed)
 
 
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
-def test_stop_unblocks_a_request_before_its_response(serve: Make, connect: Make, tls: bool) -> None:
+def test_stop_unblocks_a_request_before_its_response(
+    serve: Serve, connect: Connect, tls: bool
+) -> None:
     """The server sets the token when the request is there, and never answers."""
     stop = StopToken()
 
-    def stop_then_wait(peer: Any) -> None:
+    def stop_then_wait(peer: Peer) -> None:
         peer.receive()
         stop.stop("enough")
         peer.wait_until_closed()
@@ -217,11 +221,11 @@ def test_stop_unblocks_a_request_before_its_response(serve: Make, connect: Make,
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
 def test_stop_unblocks_a_request_with_an_incomplete_body(
-    serve: Make, connect: Make, tls: bool
+    serve: Serve, connect: Connect, tls: bool
 ) -> None:
     stop = StopToken()
 
-    def half(peer: Any) -> None:
+    def half(peer: Peer) -> None:
         peer.receive()
         peer.send(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
         stop.stop("enough")
@@ -233,11 +237,13 @@ def test_stop_unblocks_a_request_with_an_incomplete_body(
         client.raw("GET", "/x", timeout=60.0)
 
 
-def test_stop_unblocks_a_read_until_the_end_of_the_connection(serve: Make, connect: Make) -> None:
+def test_stop_unblocks_a_read_until_the_end_of_the_connection(
+    serve: Serve, connect: Connect
+) -> None:
     """After `Connection: close` only the answer still knows the socket."""
     stop = StopToken()
 
-    def unending(peer: Any) -> None:
+    def unending(peer: Peer) -> None:
         peer.receive()
         peer.send(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nsome")
         stop.stop("enough")
@@ -250,7 +256,7 @@ def test_stop_unblocks_a_read_until_the_end_of_the_connection(serve: Make, conne
 
 @pytest.mark.rule("RT-24")
 def test_stop_unblocks_a_request_while_it_connects(
-    connect: Make,
+    connect: Connect,
 ) -> None:
     """The server's queue of new connections is full, so it does not answer one more."""
     seed = random.randrange(1 << 32)
@@ -291,11 +297,11 @@ def full_queue() -> Iterator[int]:
 
 
 @pytest.mark.rule("RT-24")
-def test_stop_unblocks_a_request_in_the_tls_handshake(serve: Make, connect: Make) -> None:
+def test_stop_unblocks_a_request_in_the_tls_handshake(serve: Serve, connect: Connect) -> None:
     stop = StopToken()
     ends: list[bytes] = []
 
-    def silent(peer: Any) -> None:
+    def silent(peer: Peer) -> None:
         peer.socket.settimeout(5.0)  # without the stop the client gives up after ten
         peer.socket.recv(1 << 16)
         stop.stop("enough")
@@ -310,20 +316,20 @@ def test_stop_unblocks_a_request_in_the_tls_handshake(serve: Make, connect: Make
 
 
 def test_the_next_address_of_a_name_is_tried_when_the_first_refuses(
-    serve: Make, connect: Make
+    serve: Serve, connect: Connect
 ) -> None:
     """`localhost` is ::1 and 127.0.0.1 on most machines; the server has the latter only."""
     server = serve(echo)
     assert connect(f"http://localhost:{server.port}").raw("GET", "/a").body == b"GET /a"
 
 
-def test_an_unknown_host_name_reports_that_nothing_was_sent(connect: Make) -> None:
+def test_an_unknown_host_name_reports_that_nothing_was_sent(connect: Connect) -> None:
     error = failure_of(connect("http://no-such-host.invalid"))
     assert isinstance(error, ConnectFailed)
     assert (error.sent, error.refused) == (False, False)
 
 
-def test_a_stopped_client_sends_nothing(serve: Make, connect: Make) -> None:
+def test_a_stopped_client_sends_nothing(serve: Serve, connect: Connect) -> None:
     server = serve(echo)
     stop = StopToken()
     client = connect(server.url, stop=stop)
@@ -334,10 +340,10 @@ def test_a_stopped_client_sends_nothing(serve: Make, connect: Make) -> None:
     assert server.connections == 0
 
 
-def test_closing_a_client_unblocks_its_requests(serve: Make, connect: Make) -> None:
+def test_closing_a_client_unblocks_its_requests(serve: Serve, connect: Connect) -> None:
     clients: list[Client] = []
 
-    def close(peer: Any) -> None:
+    def close(peer: Peer) -> None:
         peer.receive()
         clients[0].close()
         peer.wait_until_closed()
@@ -348,7 +354,7 @@ def test_closing_a_client_unblocks_its_requests(serve: Make, connect: Make) -> N
 
 
 def test_a_late_stop_does_not_harm_the_next_user_of_the_connection(
-    serve: Make, connect: Make
+    serve: Serve, connect: Connect
 ) -> None:
     """An context that is over has no say about its connection any more."""
     from navarchos.client import ClientConfig, HttpRequest
@@ -371,20 +377,22 @@ def test_a_late_stop_does_not_harm_the_next_user_of_the_connection(
     assert server.connections == 2
 
 
-def test_lists_are_compressed_only_on_request(serve: Make, connect: Make) -> None:
+def test_lists_are_compressed_only_on_request(serve: Serve, connect: Connect) -> None:
     import gzip
 
     from navarchos.client import Resource
 
     encodings: list[str] = []
 
-    def compress(peer: Any) -> None:
+    def compress(peer: Peer) -> None:
         while (request := peer.receive()) is not None:
             encodings.append(request.headers["accept-encoding"])
             zipped = encodings[-1] == "gzip"
             body = b'{"items":[{"metadata":{"name":"a"}}]}'
-            headers = {"Content_Encoding": "gzip"} if zipped else {}
-            peer.answer(gzip.compress(body) if zipped else body, **headers)
+            if zipped:
+                peer.answer(gzip.compress(body), Content_Encoding="gzip")
+            else:
+                peer.answer(body)
 
     pods = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
     url = serve(compress).url
@@ -393,22 +401,24 @@ def test_lists_are_compressed_only_on_request(serve: Make, connect: Make) -> Non
     assert encodings == ["identity", "gzip"]
 
 
-def test_a_proxy_that_is_not_a_url_is_refused(connect: Make) -> None:
+def test_a_proxy_that_is_not_a_url_is_refused(connect: Connect) -> None:
     with pytest.raises(ConfigError) as caught:
         connect("http://127.0.0.1:1", proxy="socks9://nowhere")
     assert caught.value.name == "proxy"
 
 
-def test_requests_go_through_the_proxy(serve: Make, connect: Make) -> None:
+def test_requests_go_through_the_proxy(serve: Serve, connect: Connect) -> None:
     proxy = serve(echo)
     client = connect("http://api.test", proxy=proxy.url)
     assert client.raw("GET", "/version").body == b"GET http://api.test/version"
 
 
-def test_https_uses_a_tunnel_and_the_proxy_sees_no_credentials(serve: Make, connect: Make) -> None:
+def test_https_uses_a_tunnel_and_the_proxy_sees_no_credentials(
+    serve: Serve, connect: Connect
+) -> None:
     heard: list[Any] = []
 
-    def refuse(peer: Any) -> None:
+    def refuse(peer: Peer) -> None:
         heard.append(peer.receive())
         peer.answer(b"", status=407)
 

@@ -7,18 +7,16 @@ client can send the next request.
 import random
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.unit.client.wire import Connect, Peer, Serve
 
 from navarchos.client import Client, Resource
 from navarchos.client.options import WatchOptions
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
-
-Make = Callable[..., Any]
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
 CERTIFICATE = str(Path(__file__).parent / "tls" / "cert.pem")
@@ -33,7 +31,7 @@ def _eager_switching() -> Iterator[None]:
     sys.setswitchinterval(before)
 
 
-def flood(peer: Any) -> None:
+def flood(peer: Peer) -> None:
     """Stream events without end; answer lists."""
     while (request := peer.receive()) is not None:
         if "watch" not in request.target:
@@ -48,7 +46,7 @@ def flood(peer: Any) -> None:
 @pytest.mark.usefixtures("_eager_switching")
 @pytest.mark.parametrize("tls", [False, True])
 def test_a_stop_at_any_moment_ends_the_watch_and_nothing_else(
-    serve: Make, connect: Make, tls: bool
+    serve: Serve, connect: Connect, tls: bool
 ) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails

@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 import pytest
+from tests.unit.client.wire import Connect
 
 from navarchos.client import (
     ApiError,
@@ -28,8 +29,6 @@ from navarchos.client import (
 from navarchos.client.options import ListOptions
 from navarchos.errors import ConfigError
 from navarchos.meta import Object, ObjectMeta
-
-Make = Callable[..., Any]
 
 
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
@@ -74,7 +73,7 @@ def server() -> Recorder:
 
 
 @pytest.fixture
-def pods(connect: Make, server: Recorder) -> ResourceClient[Pod]:
+def pods(connect: Connect, server: Recorder) -> ResourceClient[Pod]:
     client: ResourceClient[Pod] = connect(server).resource(PODS)
     return client
 
@@ -100,7 +99,7 @@ def test_an_empty_name_is_refused_because_it_would_mean_the_collection(
 
 
 @pytest.mark.rule("RF-10")
-def test_a_list_in_pages_has_the_first_ones_version_and_sends_it_once(connect: Make) -> None:
+def test_a_list_in_pages_has_the_first_ones_version_and_sends_it_once(connect: Connect) -> None:
     server = Recorder(
         {
             "metadata": {"resourceVersion": "5", "continue": "t1", "remainingItemCount": 2},
@@ -134,7 +133,7 @@ def test_a_list_in_pages_has_the_first_ones_version_and_sends_it_once(connect: M
 
 
 @pytest.mark.rule("RF-10")
-def test_an_expired_token_makes_it_one_full_list_at_the_version_asked_for(connect: Make) -> None:
+def test_an_expired_token_makes_it_one_full_list_at_the_version_asked_for(connect: Connect) -> None:
     server = Recorder(
         {"metadata": {"resourceVersion": "5", "continue": "t"}, "items": [{}]},
         (410, {"code": 410, "reason": "Expired"}),
@@ -145,7 +144,7 @@ def test_an_expired_token_makes_it_one_full_list_at_the_version_asked_for(connec
     assert server.line == "GET /api/v1/pods?resourceVersion=5"
 
 
-def test_one_page_shows_where_the_next_begins(connect: Make) -> None:
+def test_one_page_shows_where_the_next_begins(connect: Connect) -> None:
     server = Recorder(
         {"metadata": {"resourceVersion": "5", "continue": "t", "remainingItemCount": 4}}
     )
@@ -172,7 +171,7 @@ def test_create_fills_in_the_kind_and_finds_the_namespace(
     assert server.line.endswith("?fieldManager=me&fieldValidation=Strict")
 
 
-def test_a_review_needs_no_metadata(connect: Make, server: Recorder) -> None:
+def test_a_review_needs_no_metadata(connect: Connect, server: Recorder) -> None:
     reviews = Resource(
         "authorization.k8s.io",
         "v1",
@@ -205,7 +204,7 @@ def test_a_patch_can_be_bound_to_one_version_of_one_object(
     assert body == {"metadata": {"labels": {"a": "b"}}}
 
 
-def test_a_patch_for_another_uid_is_a_conflict(connect: Make) -> None:
+def test_a_patch_for_another_uid_is_a_conflict(connect: Connect) -> None:
     """As servers see it, it is an attempt to change the uid."""
     cause = {"reason": "FieldValueInvalid", "message": "immutable", "field": "metadata.uid"}
     status = {"code": 422, "reason": "Invalid", "message": "no", "details": {"causes": [cause]}}
@@ -241,13 +240,13 @@ def test_a_status_patch_goes_to_the_subresource(
 
 
 @pytest.mark.rule("CL-14")
-def test_an_object_with_only_metadata_is_not_created(connect: Make, server: Recorder) -> None:
+def test_an_object_with_only_metadata_is_not_created(connect: Connect, server: Recorder) -> None:
     pods = connect(server).resource(PODS).projected(Object)
     with pytest.raises(ConfigError, match="nothing but metadata"):
         pods.create(Object(metadata=ObjectMeta(name="a")), "web")
     assert server.requests == []
     assert pods.get("a", "web").metadata.name == "a"
-    assert pods.patch("a", {"metadata": {"labels": {"x": "y"}}}, "web")
+    assert pods.patch("a", {"metadata": {"labels": {"x": "y"}}}, "web").metadata.name == "a"
 
 
 @pytest.mark.rule("CL-10")
@@ -309,7 +308,7 @@ def test_evict_posts_an_eviction(server: Recorder, pods: ResourceClient[Pod]) ->
     }
 
 
-def test_a_refused_eviction_is_not_repeated(connect: Make) -> None:
+def test_a_refused_eviction_is_not_repeated(connect: Connect) -> None:
     status = {
         "code": 429,
         "reason": "TooManyRequests",
@@ -331,7 +330,7 @@ def test_a_refused_eviction_is_not_repeated(connect: Make) -> None:
     ("status", "expected"), [((404, {"code": 404}), NotFound), ((409, {"code": 409}), Conflict)]
 )
 def test_a_refusal_names_verb_resource_and_key(
-    connect: Make, status: tuple[int, object], expected: type[NotFound]
+    connect: Connect, status: tuple[int, object], expected: type[NotFound]
 ) -> None:
     with pytest.raises(expected) as caught:
         connect(Recorder(status)).resource(PODS).patch("a", {}, "web")
@@ -339,13 +338,13 @@ def test_a_refusal_names_verb_resource_and_key(
     assert (error.verb, error.resource, error.key) == ("patch", "pods", "web/a")
 
 
-def test_an_undecodable_object_is_reported_with_its_verb(connect: Make) -> None:
+def test_an_undecodable_object_is_reported_with_its_verb(connect: Connect) -> None:
     with pytest.raises(DecodeError) as caught:
         connect(Recorder(["no", "object"])).resource(PODS).get("a", "web")
     assert caught.value.verb == "get"
 
 
-def test_cluster_scoped_kinds_take_no_namespace(connect: Make, server: Recorder) -> None:
+def test_cluster_scoped_kinds_take_no_namespace(connect: Connect, server: Recorder) -> None:
     nodes = connect(server).resource(NODES)
     assert nodes.get("n1")["kind"] == "Node"
     assert server.line == "GET /api/v1/nodes/n1"
@@ -354,7 +353,7 @@ def test_cluster_scoped_kinds_take_no_namespace(connect: Make, server: Recorder)
 
 
 @pytest.mark.parametrize("status", [301, 302, 307])
-def test_a_redirect_is_a_refusal_and_is_not_followed(connect: Make, status: int) -> None:
+def test_a_redirect_is_a_refusal_and_is_not_followed(connect: Connect, status: int) -> None:
     server = Recorder((status, "log in first"))
     with pytest.raises(ApiError) as caught:
         connect(server).resource(PODS).get("a", "web")
@@ -362,14 +361,14 @@ def test_a_redirect_is_a_refusal_and_is_not_followed(connect: Make, status: int)
     assert len(server.requests) == 1
 
 
-def test_raw_returns_any_status(connect: Make) -> None:
+def test_raw_returns_any_status(connect: Connect) -> None:
     server = Recorder((503, {"x": 1}))
     answer = connect(server).raw("GET", "/readyz?verbose", query={"exclude": "etcd"})
     assert (answer.status, answer.body) == (503, b'{"x": 1}')
     assert server.line == "GET /readyz?verbose&exclude=etcd"
 
 
-def test_raw_sends_bytes_unchanged_and_other_values_as_json(connect: Make) -> None:
+def test_raw_sends_bytes_unchanged_and_other_values_as_json(connect: Connect) -> None:
     server = Recorder({})
     client = connect(server)
     client.raw("POST", "/x", body=b"a: b", headers={"Content-Type": "application/yaml"})
@@ -391,7 +390,7 @@ WRITES: dict[str, Callable[[ResourceClient[Any]], object]] = {
 @pytest.mark.rule("CL-13")
 @pytest.mark.parametrize("verb", WRITES)
 def test_options_for_every_write_can_be_given_once(
-    connect: Make, server: Recorder, verb: str
+    connect: Connect, server: Recorder, verb: str
 ) -> None:
     pods = connect(server).resource(PODS).projected(dict)
     wrapped = pods.with_defaults(field_manager="me", field_validation="Strict")
@@ -405,7 +404,7 @@ def test_options_for_every_write_can_be_given_once(
 
 
 @pytest.mark.rule("CL-13")
-def test_a_dry_run_client_deletes_and_evicts_nothing(connect: Make, server: Recorder) -> None:
+def test_a_dry_run_client_deletes_and_evicts_nothing(connect: Connect, server: Recorder) -> None:
     dry = connect(server).resource(PODS).with_defaults(dry_run=True)
     dry.delete("a", "web")
     assert server.body["dryRun"] == ["All"]
@@ -416,7 +415,7 @@ def test_a_dry_run_client_deletes_and_evicts_nothing(connect: Make, server: Reco
 
 
 @pytest.mark.rule("CL-13")
-def test_a_scale_is_set_with_the_options_of_all_writes(connect: Make, server: Recorder) -> None:
+def test_a_scale_is_set_with_the_options_of_all_writes(connect: Connect, server: Recorder) -> None:
     pods = connect(server).resource(PODS).with_defaults(dry_run=True, field_manager="me")
     pods.set_scale("a", 2, "web", uid="u", resource_version="7")
     assert server.line.endswith("/web/pods/a/scale?dryRun=All&fieldManager=me")
@@ -425,14 +424,16 @@ def test_a_scale_is_set_with_the_options_of_all_writes(connect: Make, server: Re
 
 
 @pytest.mark.parametrize("status", [None, {}, {"token": "t", "expirationTimestamp": "soon"}])
-def test_a_response_without_a_token_is_an_error_without_secrets(connect: Make, status: Any) -> None:
+def test_a_response_without_a_token_is_an_error_without_secrets(
+    connect: Connect, status: Any
+) -> None:
     pods = connect(Recorder({"status": status})).resource(PODS)
     with pytest.raises(DecodeError, match="not a TokenRequest") as caught:
         pods.request_token("a", "web")
     assert caught.value.resource == "pods/token"
 
 
-def test_a_token_request_has_the_given_options(connect: Make) -> None:
+def test_a_token_request_has_the_given_options(connect: Connect) -> None:
     answer = {"token": "t", "expirationTimestamp": "2026-01-01T00:00:00Z"}
     server = Recorder({"status": answer})
     pods = connect(server).resource(PODS)
@@ -446,7 +447,7 @@ def test_a_token_request_has_the_given_options(connect: Make) -> None:
 
 
 @pytest.mark.rule("CL-13")
-def test_an_option_of_a_call_has_precedence(connect: Make, server: Recorder) -> None:
+def test_an_option_of_a_call_has_precedence(connect: Connect, server: Recorder) -> None:
     pods = connect(server).resource(PODS)
     wrapped = pods.with_defaults(field_manager="me", field_validation="Strict")
     wrapped.patch("a", {}, "web", field_manager="you", field_validation="Warn")
@@ -478,7 +479,7 @@ IN_TEAM: dict[str, Callable[[ResourceClient[Any], str], object]] = {
 @pytest.mark.rule("CL-13")
 @pytest.mark.parametrize("verb", IN_TEAM)
 def test_a_client_of_one_namespace_never_leaves_it(
-    connect: Make, server: Recorder, verb: str
+    connect: Connect, server: Recorder, verb: str
 ) -> None:
     team = connect(server).resource(PODS).projected(dict).in_namespace("team")
     for where in ("", "team"):
@@ -491,7 +492,7 @@ def test_a_client_of_one_namespace_never_leaves_it(
 
 
 @pytest.mark.rule("CL-13")
-def test_an_object_of_another_namespace_is_refused(connect: Make, server: Recorder) -> None:
+def test_an_object_of_another_namespace_is_refused(connect: Connect, server: Recorder) -> None:
     team = connect(server).resource(PODS).in_namespace("team")
     foreign = {"metadata": {"name": "a", "namespace": "web"}}
     writes: list[Callable[[], object]] = [
@@ -515,7 +516,7 @@ def test_an_object_of_another_namespace_is_refused(connect: Make, server: Record
 @pytest.mark.rule("CL-03")
 @pytest.mark.parametrize("upsert", [create_or_update, create_or_patch])
 def test_an_object_in_the_wanted_state_or_unreadable_is_not_written(
-    connect: Make, upsert: Any
+    connect: Connect, upsert: Any
 ) -> None:
     same = Recorder({"metadata": {"name": "a", "labels": None}, "spec": {"replicas": 1}})
     upsert(connect(same).resource(PODS), "a", lambda obj: obj["spec"].update(replicas=1), "web")

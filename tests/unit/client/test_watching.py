@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.client.wire import Connect, JsonResponse, Peer, Serve
 
 from navarchos.client import (
     Client,
@@ -26,7 +27,6 @@ from navarchos.errors import Stopped
 from navarchos.meta import Object
 from navarchos.stopping import StopToken
 
-Make = Callable[..., Any]
 CERTIFICATE = str(Path(__file__).parent / "tls" / "cert.pem")
 
 
@@ -50,7 +50,7 @@ def bookmark(version: str, **annotations: str) -> bytes:
 def streaming(
     *chunks: bytes, then: Callable[[Any], object] = lambda peer: peer.end_stream()
 ) -> Any:
-    def script(peer: Any) -> None:
+    def script(peer: Peer) -> None:
         while peer.receive() is not None:
             peer.begin_stream()
             for chunk in chunks:
@@ -60,12 +60,12 @@ def streaming(
     return script
 
 
-def hold(peer: Any) -> None:
+def hold(peer: Peer) -> None:
     """Keep the connection open and silent until the client is gone."""
     peer.wait_until_closed()
 
 
-def cut(peer: Any) -> None:
+def cut(peer: Peer) -> None:
     """End the connection in the middle of the stream."""
     peer.socket.shutdown(socket.SHUT_RDWR)
 
@@ -74,7 +74,7 @@ def watch(client: Client, *, stop: StopToken | None = None, **options: Any) -> W
     return client.resource(PODS).watch(options=WatchOptions(**options), stop=stop)
 
 
-def test_events_are_typed_and_in_order(serve: Make, connect: Make) -> None:
+def test_events_are_typed_and_in_order(serve: Serve, connect: Connect) -> None:
     server = serve(
         streaming(
             line("ADDED", "a", "1", spec={"n": "1"}) + line("MODIFIED", "a", "2"),
@@ -94,7 +94,9 @@ def test_events_are_typed_and_in_order(serve: Make, connect: Make) -> None:
     assert found[0].object.spec == {"n": "1"}
 
 
-def test_the_request_has_the_parameters_of_a_reflector(connect: Make, json_answer: Make) -> None:
+def test_the_request_has_the_parameters_of_a_reflector(
+    connect: Connect, json_answer: JsonResponse
+) -> None:
     targets = []
 
     def answer(request: Any) -> Any:
@@ -122,7 +124,7 @@ def test_the_request_has_the_parameters_of_a_reflector(connect: Make, json_answe
 
 @pytest.mark.rule("RF-14")
 def test_by_default_the_server_ends_a_watch_after_five_to_ten_minutes(
-    connect: Make, json_answer: Make
+    connect: Connect, json_answer: JsonResponse
 ) -> None:
     targets = []
 
@@ -136,7 +138,7 @@ def test_by_default_the_server_ends_a_watch_after_five_to_ten_minutes(
 
 
 @pytest.mark.rule("RT-13")
-def test_only_the_exact_annotation_ends_the_initial_events(serve: Make, connect: Make) -> None:
+def test_only_the_exact_annotation_ends_the_initial_events(serve: Serve, connect: Connect) -> None:
     key = "k8s.io/initial-events-end"
     server = serve(
         streaming(bookmark("1"), bookmark("2", **{key: "false"}), bookmark("3", **{key: "true"}))
@@ -147,7 +149,7 @@ def test_only_the_exact_annotation_ends_the_initial_events(serve: Make, connect:
 
 
 def test_an_object_that_does_not_fit_is_an_event_with_the_reason(
-    serve: Make, connect: Make
+    serve: Serve, connect: Connect
 ) -> None:
     server = serve(
         streaming(line("ADDED", "bad", "1", spec={"n": 1}), line("ADDED", "null", "2", spec=None))
@@ -162,7 +164,7 @@ def test_an_object_that_does_not_fit_is_an_event_with_the_reason(
 
 
 @pytest.mark.rule("RF-16")
-def test_an_event_of_unknown_type_is_skipped(serve: Make, connect: Make) -> None:
+def test_an_event_of_unknown_type_is_skipped(serve: Serve, connect: Connect) -> None:
     server = serve(streaming(line("RENAMED", "a", "1"), line("ADDED", "b", "2")))
     with watch(connect(server.url)) as events:
         assert [e.resource_version for e in events] == ["2"]
@@ -181,7 +183,7 @@ def test_an_event_of_unknown_type_is_skipped(serve: Make, connect: Make) -> None
     ],
 )
 def test_an_error_event_is_raised_as_its_error(
-    serve: Make, connect: Make, status: object, expected: type[Exception]
+    serve: Serve, connect: Connect, status: object, expected: type[Exception]
 ) -> None:
     event = json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
     server = serve(streaming(line("ADDED", "a", "1"), event, then=hold))
@@ -195,7 +197,7 @@ def test_an_error_event_is_raised_as_its_error(
     ("status", "expected"), [(410, Expired), (429, TooManyRequests), (500, ServerError)]
 )
 def test_an_error_instead_of_a_stream_is_raised_on_opening_and_not_retried(
-    connect: Make, json_answer: Make, status: int, expected: type[Exception]
+    connect: Connect, json_answer: JsonResponse, status: int, expected: type[Exception]
 ) -> None:
     requests = []
 
@@ -218,7 +220,7 @@ def test_an_error_instead_of_a_stream_is_raised_on_opening_and_not_retried(
     ],
 )
 def test_a_stream_that_breaks_or_is_unreadable_is_a_broken_watch(
-    serve: Make, connect: Make, chunks: list[bytes], then: Callable[[Any], object]
+    serve: Serve, connect: Connect, chunks: list[bytes], then: Callable[[Any], object]
 ) -> None:
     server = serve(streaming(*chunks, then=then))
     with pytest.raises(WatchBroken) as caught, watch(connect(server.url)) as events:
@@ -226,14 +228,14 @@ def test_a_stream_that_breaks_or_is_unreadable_is_a_broken_watch(
     assert caught.value.resource == "pods"
 
 
-def test_a_last_event_without_a_newline_still_counts(serve: Make, connect: Make) -> None:
+def test_a_last_event_without_a_newline_still_counts(serve: Serve, connect: Connect) -> None:
     server = serve(streaming(line("ADDED", "a", "1").strip()))
     with watch(connect(server.url)) as events:
         assert [e.resource_version for e in events] == ["1"]
 
 
 @pytest.mark.rule("RF-14")
-def test_silence_after_a_bookmark_breaks_the_watch(serve: Make, connect: Make) -> None:
+def test_silence_after_a_bookmark_breaks_the_watch(serve: Serve, connect: Connect) -> None:
     server = serve(streaming(bookmark("1"), then=hold))
     with watch(connect(server.url), idle_timeout=0.05, timeout_seconds=600) as events:
         next(events)
@@ -243,11 +245,11 @@ def test_silence_after_a_bookmark_breaks_the_watch(serve: Make, connect: Make) -
 
 @pytest.mark.rule("RF-14")
 def test_a_server_that_has_sent_a_bookmark_is_expected_to_send_more(
-    serve: Make, connect: Make
+    serve: Serve, connect: Connect
 ) -> None:
     """A resumed watch has the short limit at once, before its first bookmark."""
 
-    def script(peer: Any) -> None:
+    def script(peer: Peer) -> None:
         peer.receive()
         peer.begin_stream()
         peer.stream(bookmark("1"))
@@ -268,7 +270,7 @@ def test_a_server_that_has_sent_a_bookmark_is_expected_to_send_more(
 
 @pytest.mark.rule("RF-14")
 def test_without_bookmarks_silence_is_allowed_until_the_server_should_have_ended_it(
-    connect: Make,
+    connect: Connect,
 ) -> None:
     limits: list[float | None] = []
 
@@ -288,7 +290,7 @@ def test_without_bookmarks_silence_is_allowed_until_the_server_should_have_ended
     assert limits == [305.0, 305.0, 305.0]
 
 
-def test_reads_are_batched_until_the_initial_events_end(connect: Make) -> None:
+def test_reads_are_batched_until_the_initial_events_end(connect: Connect) -> None:
     """An ordinary bookmark does not end the list; the bookmark of its end does."""
     end = {"k8s.io/initial-events-end": "true"}
     pieces = [line("ADDED", "a", "1"), bookmark("1"), bookmark("2", **end), line("ADDED", "b", "3")]
@@ -312,7 +314,7 @@ def test_reads_are_batched_until_the_initial_events_end(connect: Make) -> None:
 
 @pytest.mark.rule("RT-24")
 @pytest.mark.parametrize("tls", [False, True])
-def test_stop_unblocks_a_watch(serve: Make, connect: Make, tls: bool) -> None:
+def test_stop_unblocks_a_watch(serve: Serve, connect: Connect, tls: bool) -> None:
     server = serve(streaming(line("ADDED", "a", "1"), then=hold), tls=tls)
     client = connect(server.url, ca_file=CERTIFICATE if tls else None)
     stop = StopToken()
@@ -334,10 +336,10 @@ def test_stop_unblocks_a_watch(serve: Make, connect: Make, tls: bool) -> None:
 
 
 @pytest.mark.rule("RT-24")
-def test_stop_unblocks_a_watch_that_is_being_opened(serve: Make, connect: Make) -> None:
+def test_stop_unblocks_a_watch_that_is_being_opened(serve: Serve, connect: Connect) -> None:
     stop = StopToken()
 
-    def stop_then_wait(peer: Any) -> None:
+    def stop_then_wait(peer: Peer) -> None:
         peer.receive()
         stop.stop("enough")
         peer.wait_until_closed()
@@ -347,10 +349,10 @@ def test_stop_unblocks_a_watch_that_is_being_opened(serve: Make, connect: Make) 
 
 
 @pytest.mark.rule("RT-24")
-def test_stop_unblocks_a_list_without_a_response(serve: Make, connect: Make) -> None:
+def test_stop_unblocks_a_list_without_a_response(serve: Serve, connect: Connect) -> None:
     stop = StopToken()
 
-    def stop_then_wait(peer: Any) -> None:
+    def stop_then_wait(peer: Peer) -> None:
         peer.receive()
         stop.stop("enough")
         peer.wait_until_closed()
@@ -360,7 +362,7 @@ def test_stop_unblocks_a_list_without_a_response(serve: Make, connect: Make) -> 
 
 
 @pytest.mark.rule("RF-03")
-def test_a_set_token_opens_no_watch(serve: Make, connect: Make) -> None:
+def test_a_set_token_opens_no_watch(serve: Serve, connect: Connect) -> None:
     server = serve(streaming())
     stop = StopToken()
     stop.stop("before")
@@ -370,7 +372,7 @@ def test_a_set_token_opens_no_watch(serve: Make, connect: Make) -> None:
     assert server.connections == 0
 
 
-def test_closing_from_another_thread_unblocks_the_reader(serve: Make, connect: Make) -> None:
+def test_closing_from_another_thread_unblocks_the_reader(serve: Serve, connect: Connect) -> None:
     server = serve(streaming(line("ADDED", "a", "1"), then=hold))
     events = watch(connect(server.url), timeout_seconds=600)
     next(events)
@@ -383,11 +385,13 @@ def test_closing_from_another_thread_unblocks_the_reader(serve: Make, connect: M
 
 @pytest.mark.rule("RF-03")
 @pytest.mark.parametrize("end", ["close", "error", "stop"])
-def test_the_connection_is_closed_on_every_way_out(serve: Make, connect: Make, end: str) -> None:
+def test_the_connection_is_closed_on_every_way_out(
+    serve: Serve, connect: Connect, end: str
+) -> None:
     """A half-read connection never serves another request."""
     gone = threading.Event()
 
-    def script(peer: Any) -> None:
+    def script(peer: Peer) -> None:
         while (request := peer.receive()) is not None:
             if "watch" not in request.target:
                 peer.answer(b'{"items":[]}')
@@ -418,7 +422,7 @@ def test_the_connection_is_closed_on_every_way_out(serve: Make, connect: Make, e
 
 
 def test_a_finished_watch_returns_its_connection_and_leaves_no_callback(
-    serve: Make, connect: Make
+    serve: Serve, connect: Connect
 ) -> None:
     server = serve(streaming(line("ADDED", "a", "1")))
     client = connect(server.url)
@@ -432,7 +436,7 @@ def test_a_finished_watch_returns_its_connection_and_leaves_no_callback(
     assert stop._callbacks == {}
 
 
-def test_a_server_that_is_gone_refuses_the_watch(connect: Make) -> None:
+def test_a_server_that_is_gone_refuses_the_watch(connect: Connect) -> None:
     with pytest.raises(ConnectFailed) as caught:
         watch(connect("http://127.0.0.1:1"))
     assert caught.value.refused
@@ -451,7 +455,7 @@ def test_a_server_that_is_gone_refuses_the_watch(connect: Make) -> None:
     ids=lambda other: "/".join(other.values()),
 )
 def test_an_event_of_another_kind_is_a_failure_without_a_name(
-    serve: Make, connect: Make, other: dict[str, str]
+    serve: Serve, connect: Connect, other: dict[str, str]
 ) -> None:
     """An object of the watched kind may have the same name, and would be deleted instead."""
     deleted = {"type": "DELETED", "object": {**other, "metadata": {"name": "a"}}}
@@ -468,7 +472,7 @@ def test_an_event_of_another_kind_is_a_failure_without_a_name(
 
 @pytest.mark.parametrize("order", [("kind", "apiVersion"), ("apiVersion", "kind"), ("kind",), ()])
 def test_an_event_of_the_kind_is_decoded_with_its_fields_in_any_order(
-    serve: Make, connect: Make, order: tuple[str, ...]
+    serve: Serve, connect: Connect, order: tuple[str, ...]
 ) -> None:
     about = {"kind": "Pod", "apiVersion": "v1"}
     said = {name: about[name] for name in order}
