@@ -134,21 +134,29 @@ def requests_of(pod: SchedulablePod) -> Counter[str]:
     with the sidecars that start before it. The overhead of the pod's runtime class is
     added (`PodRequests` of upstream's resource helpers).
     """
+    spec = pod.spec
+    total: Counter[str] = Counter()
+    for container in spec.containers:
+        for name, quantity in container.resources.requests.items():
+            total[name] += parse_quantity(quantity)
+    if spec.init_containers:
+        total = _with_init_containers(total, spec.init_containers)
+    for name, quantity in spec.overhead.items():
+        total[name] += parse_quantity(quantity)
+    return total
+
+
+def _with_init_containers(running: Counter[str], containers: Iterable[Container]) -> Counter[str]:
     sidecars: Counter[str] = Counter()
     starting: Counter[str] = Counter()
-    for container in pod.spec.init_containers:
-        own = _requests(container)
+    for container in containers:
+        own = amounts_of(container.resources.requests)
         if container.restart_policy == "Always":
             sidecars += own
             starting |= sidecars
         else:
             starting |= own + sidecars
-    running = sum((_requests(container) for container in pod.spec.containers), sidecars)
-    return (running | starting) + amounts_of(pod.spec.overhead)
-
-
-def _requests(container: Container) -> Counter[str]:
-    return amounts_of(container.resources.requests)
+    return (running + sidecars) | starting
 
 
 def reservation_of(pod: SchedulablePod) -> Counter[str]:

@@ -102,7 +102,7 @@ class Placement:
                 uid not in self._reservations or self._reservations[uid].node != pod.spec.node_name
             ):
                 self._release_locked(uid)
-                self._reserve_locked(pod, pod.spec.node_name)
+                self._reserve_locked(pod, pod.spec.node_name, reservation_of(pod))
             else:
                 self._pod_index.add(pod, pod.spec.node_name)
 
@@ -121,15 +121,16 @@ class Placement:
             if held is not None:
                 return held.node
             owner = pod.owner.uid if pod.owner is not None else ""
+            wanted = reservation_of(pod)
             best = min(
-                self._candidates_locked(pod),
+                self._candidates_locked(pod, wanted),
                 key=lambda slot: _rank(slot, owner),
                 default=None,
             )
             if best is None or best.node is None:
                 return None
             name = best.node.metadata.name
-            self._reserve_locked(pod, name)
+            self._reserve_locked(pod, name, wanted)
             return name
 
     def pods_on(self, node: str) -> int:
@@ -137,19 +138,18 @@ class Placement:
         with self._lock:
             return self._slots[node].pods if node in self._slots else 0
 
-    def _candidates_locked(self, pod: Pod) -> Sequence[_ScheduledNode]:
+    def _candidates_locked(self, pod: Pod, wanted: Mapping[str, int]) -> Sequence[_ScheduledNode]:
         preferred: list[_ScheduledNode] = []
         others: list[_ScheduledNode] = []
-        for slot in self._feasible_locked(pod):
+        for slot in self._feasible_locked(pod, wanted):
             assert slot.node is not None
             (others if _is_avoided(pod, slot.node) else preferred).append(slot)
             if len(preferred) >= _SAMPLE:
                 break
         return preferred or others[:_SAMPLE]
 
-    def _feasible_locked(self, pod: Pod) -> Iterator[_ScheduledNode]:
+    def _feasible_locked(self, pod: Pod, wanted: Mapping[str, int]) -> Iterator[_ScheduledNode]:
         """Yield the nodes that a pod fits on, the least loaded first."""
-        wanted = reservation_of(pod)
         spec, index = pod.spec, self._pod_index
         node_affinity = NodeAffinityRule(spec.node_selector, spec.affinity)
         pod_affinity = PodAffinityRule(pod, index, self._nodes)
@@ -166,9 +166,9 @@ class Placement:
                 if not insufficient(wanted, slot.allocatable, slot.reserved):
                     yield slot
 
-    def _reserve_locked(self, pod: Pod, node: str) -> None:
+    def _reserve_locked(self, pod: Pod, node: str, amounts: Mapping[str, int]) -> None:
         owner = pod.owner.uid if pod.owner is not None else ""
-        reservation = _Reservation(node, owner, reservation_of(pod))
+        reservation = _Reservation(node, owner, amounts)
         self._reservations[pod.metadata.uid] = reservation
         self._pod_index.add(pod, node)
         self._count_locked(reservation, 1)
