@@ -40,7 +40,7 @@ def rule(verbs: str, resources: str, group: str = "", **more: Any) -> Rule:
 
 
 @pytest.fixture(scope="session")
-def guarded(served: Served) -> Iterator[ApiServer | ControlPlane]:
+def rbac_server(served: Served) -> Iterator[ApiServer | ControlPlane]:
     """A server that knows users."""
     if served.kind == IN_PROCESS:
         with ApiServer(rbac=True) as server:
@@ -52,24 +52,24 @@ def guarded(served: Served) -> Iterator[ApiServer | ControlPlane]:
 
 
 @pytest.fixture
-def http(guarded: ApiServer | ControlPlane, compared: list[Exchange]) -> Iterator[Http]:
+def http(rbac_server: ApiServer | ControlPlane, compared: list[Exchange]) -> Iterator[Http]:
     """The administrator."""
-    with opened(guarded.client_config()) as http:
+    with opened(rbac_server.client_config()) as http:
         yield replace(http, exchanges=compared)
 
 
 @pytest.fixture(scope="module")
-def namespaces(guarded: ApiServer | ControlPlane) -> Iterator[Callable[[], str]]:
+def namespaces(rbac_server: ApiServer | ControlPlane) -> Iterator[Callable[[], str]]:
     """Makes namespaces, which are deleted after the module."""
     with (
-        Client(guarded.client_config()) as client,
+        Client(rbac_server.client_config()) as client,
         namespaces_of_their_own(client, "contract-") as make,
     ):
         yield make
 
 
 @dataclass
-class Somebody:
+class NamedUser:
     """A user of the test, without permissions until the test grants some."""
 
     http: Http
@@ -129,23 +129,23 @@ class Somebody:
 
 @pytest.fixture
 def ann(
-    guarded: ApiServer | ControlPlane,
+    rbac_server: ApiServer | ControlPlane,
     http: Http,
     namespace: str,
     compared: list[Exchange],
-) -> Iterator[Somebody]:
+) -> Iterator[NamedUser]:
     """A user in the group `readers`."""
     name = f"ann-{namespace}"
-    config = guarded.client_config(user=name, groups=["readers"])
+    config = rbac_server.client_config(user=name, groups=["readers"])
     with opened(config) as own:
-        yield Somebody(replace(own, exchanges=compared), name, http, namespace)
+        yield NamedUser(replace(own, exchanges=compared), name, http, namespace)
     with http.unrecorded():
         for kind in ("clusterrolebindings", "clusterroles"):
             http("DELETE", f"{RBAC}/{kind}/{namespace}")
 
 
 @pytest.fixture
-def nobody(http: Http) -> Http:
+def without_credentials(http: Http) -> Http:
     """A client without credentials, whose exchanges are compared."""
     headers = {key: value for key, value in http.headers.items() if key != "Authorization"}
     return replace(http, headers=headers)
@@ -154,10 +154,10 @@ def nobody(http: Http) -> Http:
 # A connection cannot omit its certificate for one request, so this opens another one.
 @pytest.fixture
 def anonymous(
-    guarded: ApiServer | ControlPlane, compared: list[Exchange]
+    rbac_server: ApiServer | ControlPlane, compared: list[Exchange]
 ) -> Iterator[Callable[[str], Http]]:
     """Clients without a certificate, with a given `Authorization` header or none."""
-    config = guarded.client_config()
+    config = rbac_server.client_config()
     with ExitStack() as stack:
 
         def make(authorization: str = "") -> Http:
@@ -194,7 +194,7 @@ ASKED: dict[str, tuple[str, str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("what", ASKED)
-def test_a_refusal_names_the_missing_permission(ann: Somebody, what: str) -> None:
+def test_a_refusal_names_the_missing_permission(ann: NamedUser, what: str) -> None:
     method, path, query = ASKED[what]
     body: object = None if method == "GET" else {}
     reply = ann(method, path.format(ann.namespace), body, **query)
@@ -203,7 +203,7 @@ def test_a_refusal_names_the_missing_permission(ann: Somebody, what: str) -> Non
 
 
 @pytest.mark.parametrize("path", ["/api", "/apis/apps/v1", "/healthz", "/openapi/v3"])
-def test_every_authenticated_user_may_discover(ann: Somebody, path: str) -> None:
+def test_every_authenticated_user_may_discover(ann: NamedUser, path: str) -> None:
     with ann.http.unrecorded():  # the two servers have different objects
         assert ann("GET", path).code == 200
 
@@ -232,7 +232,7 @@ def test_an_invalid_token_is_unauthorized(
     assert anonymous(header)("GET", "/api/v1/nodes").code == code
 
 
-def test_a_role_applies_in_its_namespace(ann: Somebody) -> None:
+def test_a_role_applies_in_its_namespace(ann: NamedUser) -> None:
     ann.may(rule("get list create", "configmaps"))
     path = f"/api/v1/namespaces/{ann.namespace}/configmaps"
     with ann.http.unrecorded():
@@ -244,7 +244,7 @@ def test_a_role_applies_in_its_namespace(ann: Somebody) -> None:
     assert ann("GET", "/api/v1/namespaces/default/configmaps").code == 403
 
 
-def test_a_cluster_role_applies_everywhere(ann: Somebody) -> None:
+def test_a_cluster_role_applies_everywhere(ann: NamedUser) -> None:
     ann.may(rule("list", "nodes configmaps"), everywhere=True)
     with ann.http.unrecorded():
         assert ann("GET", "/api/v1/nodes").code == 200
@@ -252,7 +252,7 @@ def test_a_cluster_role_applies_everywhere(ann: Somebody) -> None:
     assert ann("GET", "/api/v1/nodes/n").code == 403
 
 
-def test_names_limit_a_rule_to_requests_that_name_them(ann: Somebody) -> None:
+def test_names_limit_a_rule_to_requests_that_name_them(ann: NamedUser) -> None:
     ann.may(rule("get list delete", "configmaps", resourceNames=["a"]))
     path = f"/api/v1/namespaces/{ann.namespace}/configmaps"
     assert ann("GET", f"{path}/a").code == 404
@@ -263,7 +263,7 @@ def test_names_limit_a_rule_to_requests_that_name_them(ann: Somebody) -> None:
     assert ann("DELETE", path, {}).code == 403
 
 
-def test_subresources_need_separate_permissions(ann: Somebody) -> None:
+def test_subresources_need_separate_permissions(ann: NamedUser) -> None:
     ann.may(rule("get", "pods/status"), rule("get", "*/scale", "apps"))
     pods = f"/api/v1/namespaces/{ann.namespace}/pods/p"
     assert ann("GET", f"{pods}/status").code == 404
@@ -273,7 +273,7 @@ def test_subresources_need_separate_permissions(ann: Somebody) -> None:
     assert ann("GET", deployments).code == 403
 
 
-def test_a_star_in_a_rule_matches_everything(ann: Somebody) -> None:
+def test_a_star_in_a_rule_matches_everything(ann: NamedUser) -> None:
     ann.may(rule("*", "*", "apps"), rule("get", "*"))
     assert ann("GET", f"/apis/apps/v1/namespaces/{ann.namespace}/deployments/d").code == 404
     assert ann("DELETE", f"/apis/apps/v1/namespaces/{ann.namespace}/deployments/d").code == 404
@@ -282,7 +282,7 @@ def test_a_star_in_a_rule_matches_everything(ann: Somebody) -> None:
     assert ann("GET", f"/apis/batch/v1/namespaces/{ann.namespace}/jobs/j").code == 403
 
 
-def test_paths_are_granted_whole_or_by_prefix(ann: Somebody) -> None:
+def test_paths_are_granted_whole_or_by_prefix(ann: NamedUser) -> None:
     paths = {"verbs": ["get"], "nonResourceURLs": ["/nowhere/*", "/somewhere"]}
     ann.may(paths, everywhere=True)
     with ann.http.unrecorded():  # the servers respond differently after authorization
@@ -292,7 +292,7 @@ def test_paths_are_granted_whole_or_by_prefix(ann: Somebody) -> None:
     assert ann("GET", "/nowhere").code == 403
 
 
-def test_a_group_gets_the_permissions_of_its_binding(ann: Somebody) -> None:
+def test_a_group_gets_the_permissions_of_its_binding(ann: NamedUser) -> None:
     ann.may(rule("list", "pods"), kind="Group", name="readers", apiGroup=GROUP)
     path = f"/api/v1/namespaces/{ann.namespace}/pods"
     with ann.http.unrecorded():
@@ -300,7 +300,7 @@ def test_a_group_gets_the_permissions_of_its_binding(ann: Somebody) -> None:
     assert ann("GET", path).code == 200
 
 
-def test_a_refusal_names_the_missing_role_of_a_binding(ann: Somebody, http: Http) -> None:
+def test_a_refusal_names_the_missing_role_of_a_binding(ann: NamedUser, http: Http) -> None:
     who = {"kind": "User", "name": ann.name, "apiGroup": GROUP}
     for role in ("absent", "missing"):
         with http.unrecorded():
@@ -322,7 +322,7 @@ def access(**asked: Any) -> dict[str, Any]:
     return {"spec": asked}
 
 
-def test_an_access_review_names_the_binding(ann: Somebody, http: Http) -> None:
+def test_an_access_review_names_the_binding(ann: NamedUser, http: Http) -> None:
     ann.may(rule("list", "pods"))
     pods = {"verb": "list", "resource": "pods", "namespace": ann.namespace}
     path = f"{REVIEWS}/subjectaccessreviews"
@@ -337,7 +337,7 @@ def test_an_access_review_names_the_binding(ann: Somebody, http: Http) -> None:
     assert ann("POST", path, access(user="x", resourceAttributes=pods)).code == 403
 
 
-def test_a_service_account_is_reviewed_by_its_name(ann: Somebody, http: Http) -> None:
+def test_a_service_account_is_reviewed_by_its_name(ann: NamedUser, http: Http) -> None:
     ann.may(rule("list", "pods"), kind="ServiceAccount", name="default", namespace=ann.namespace)
     pods = {"verb": "list", "resource": "pods", "namespace": ann.namespace}
     user = f"system:serviceaccount:{ann.namespace}:default"
@@ -366,7 +366,7 @@ def test_a_local_review_stays_in_its_namespace(http: Http, namespace: str, what:
     assert reply.code == (201 if what == "of-this-namespace" else 422)
 
 
-def test_a_user_can_list_the_own_rules(ann: Somebody) -> None:
+def test_a_user_can_list_the_own_rules(ann: NamedUser) -> None:
     ann.may(rule("get list", "pods"), rule("get", "configmaps", resourceNames=["a"]))
     path = f"{REVIEWS}/selfsubjectrulesreviews"
     with ann.http.unrecorded():  # the default rules differ a little
@@ -377,7 +377,7 @@ def test_a_user_can_list_the_own_rules(ann: Somebody) -> None:
     assert ann("POST", path, access()).code == 400
 
 
-def test_a_self_review_returns_the_user(ann: Somebody, http: Http) -> None:
+def test_a_self_review_returns_the_user(ann: NamedUser, http: Http) -> None:
     reply = ann("POST", WHO, {})
     groups = ["readers", "system:authenticated"]
     with http.unrecorded():  # users of certificates have further groups
@@ -477,7 +477,7 @@ def test_a_token_review_checks_the_audiences(http: Http, account: str) -> None:
         assert "authenticated" not in bad.body["status"]
 
 
-def acting(http: Http, **headers: str) -> Http:
+def impersonating(http: Http, **headers: str) -> Http:
     """Return a client that impersonates a user."""
     named = {f"Impersonate-{name.replace('_', '-')}": value for name, value in headers.items()}
     return replace(http, headers={**http.headers, **named})
@@ -496,7 +496,7 @@ ROLES: Sequence[dict[str, str]] = (
 
 @pytest.mark.parametrize("who", ROLES, ids=lambda who: "-".join(who.values()))
 def test_an_administrator_may_impersonate_every_user(http: Http, who: dict[str, str]) -> None:
-    reply = acting(http, **who)("POST", WHO, {})
+    reply = impersonating(http, **who)("POST", WHO, {})
     if reply.code == 201:
         assert reply.body["status"]["userInfo"]["username"] == who["User"]
     else:
@@ -504,37 +504,37 @@ def test_an_administrator_may_impersonate_every_user(http: Http, who: dict[str, 
 
 
 def test_impersonation_needs_a_user_name(http: Http) -> None:
-    assert acting(http, Group="readers")("GET", "/api/v1/nodes").code == 400
+    assert impersonating(http, Group="readers")("GET", "/api/v1/nodes").code == 400
 
 
 def test_permissions_are_those_of_the_impersonated_user(http: Http, namespace: str) -> None:
-    reply = acting(http, User="eve")("GET", f"/api/v1/namespaces/{namespace}/pods")
+    reply = impersonating(http, User="eve")("GET", f"/api/v1/namespaces/{namespace}/pods")
     assert reply.code == 403
     assert '"eve"' in reply.message
 
 
 @pytest.mark.parametrize("who", ROLES, ids=lambda who: "-".join(who.values()))
-def test_impersonation_needs_a_permission(ann: Somebody, who: dict[str, str]) -> None:
-    reply = acting(ann.http, **who)("GET", "/api/v1/nodes")
+def test_impersonation_needs_a_permission(ann: NamedUser, who: dict[str, str]) -> None:
+    reply = impersonating(ann.http, **who)("GET", "/api/v1/nodes")
     assert (reply.code, reply.reason) == (403, "Forbidden")
 
 
-def test_impersonation_is_granted_by_name(ann: Somebody) -> None:
+def test_impersonation_is_granted_by_name(ann: NamedUser) -> None:
     ann.may(rule("impersonate", "users", resourceNames=["eve"]), everywhere=True)
-    assert acting(ann.http, User="eve")("POST", WHO, {}).code == 201
-    assert acting(ann.http, User="adam")("POST", WHO, {}).code == 403
-    assert acting(ann.http, User="eve", Group="readers")("POST", WHO, {}).code == 403
+    assert impersonating(ann.http, User="eve")("POST", WHO, {}).code == 201
+    assert impersonating(ann.http, User="adam")("POST", WHO, {}).code == 403
+    assert impersonating(ann.http, User="eve", Group="readers")("POST", WHO, {}).code == 403
 
 
-def test_impersonation_can_be_granted_for_some_requests(ann: Somebody) -> None:
+def test_impersonation_can_be_granted_for_some_requests(ann: NamedUser) -> None:
     group = "authentication.k8s.io"
     ann.may(
         rule("impersonate:user-info", "users", group),
         rule("impersonate-on:user-info:create", "selfsubjectreviews", group),
         everywhere=True,
     )
-    assert acting(ann.http, User="eve")("POST", WHO, {}).code == 201
-    assert acting(ann.http, User="eve")("GET", "/api/v1/nodes").code == 403
+    assert impersonating(ann.http, User="eve")("POST", WHO, {}).code == 201
+    assert impersonating(ann.http, User="eve")("GET", "/api/v1/nodes").code == 403
 
 
 MANAGE = rule("create update patch get", "roles rolebindings clusterroles", GROUP)
@@ -548,7 +548,7 @@ def binding(role: str, kind: str = "Role") -> dict[str, Any]:
     }
 
 
-def test_a_user_cannot_grant_more_permissions_than_their_own(ann: Somebody) -> None:
+def test_a_user_cannot_grant_more_permissions_than_their_own(ann: NamedUser) -> None:
     ann.may(MANAGE, rule("get list", "pods"))
     mine = {"metadata": {"name": "mine"}, "rules": [rule("get", "pods")]}
     assert ann("POST", f"{ann.path}/roles", mine).code == 201
@@ -562,7 +562,7 @@ def test_a_user_cannot_grant_more_permissions_than_their_own(ann: Somebody) -> N
     assert ann.http.merge(f"{ann.path}/roles/mine", labels).code == 200
 
 
-def test_a_user_cannot_bind_a_role_with_more_permissions(ann: Somebody, http: Http) -> None:
+def test_a_user_cannot_bind_a_role_with_more_permissions(ann: NamedUser, http: Http) -> None:
     ann.may(MANAGE, rule("get list", "pods"))
     with http.unrecorded():
         for name, verbs in (("less", "get"), ("more", "get delete")):
@@ -581,7 +581,7 @@ def test_a_user_cannot_bind_a_role_with_more_permissions(ann: Somebody, http: Ht
     assert ann("POST", bindings, binding("absent", "ClusterRole")).code == 404
 
 
-def test_escalate_and_bind_lift_the_limits_of_grants(ann: Somebody, http: Http) -> None:
+def test_escalate_and_bind_lift_the_limits_of_grants(ann: NamedUser, http: Http) -> None:
     ann.may(
         MANAGE,
         rule("escalate", "roles", GROUP),
@@ -594,7 +594,7 @@ def test_escalate_and_bind_lift_the_limits_of_grants(ann: Somebody, http: Http) 
     assert ann("POST", bindings, binding("system:auth-delegator", "ClusterRole")).code == 403
 
 
-def test_only_administrators_write_aggregated_roles(ann: Somebody) -> None:
+def test_only_administrators_write_aggregated_roles(ann: NamedUser) -> None:
     ann.may(rule("create", "clusterroles", GROUP), everywhere=True)
     selector = {"matchLabels": {"a": "b"}}
     role = {

@@ -1,6 +1,5 @@
 """Custom kinds: schemas, defaults, pruning, rules, columns."""
 
-from collections.abc import Callable
 from copy import deepcopy
 from typing import Any
 
@@ -8,7 +7,7 @@ import pytest
 from tests.cases.waiting import wait_for
 from tests.contract.conftest import DEFINITIONS, defined
 from tests.contract.exchanges import Http, Reply
-from tests.contract.objects import GROUP, widget_definition
+from tests.contract.objects import GROUP, Make, widget_definition
 from tests.contract.widgets import WIDGETS
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
@@ -23,26 +22,26 @@ def body(**spec: object) -> dict[str, Any]:
     }
 
 
-def test_absent_fields_get_defaults(widget: Callable[..., Any]) -> None:
+def test_absent_fields_get_defaults(widget: Make) -> None:
     spec = widget(parts=[{"name": "a"}])["spec"]
     assert spec["colour"] == "red"
     assert spec["parts"] == [{"name": "a", "weight": 1}]
 
 
-def test_unknown_fields_are_pruned_except_where_preserved(widget: Callable[..., Any]) -> None:
+def test_unknown_fields_are_pruned_except_where_preserved(widget: Make) -> None:
     spec = widget(unknown=1, free={"any": {"thing": 1}}, tags={"a": "b"})["spec"]
     assert "unknown" not in spec
     assert spec["free"] == {"any": {"thing": 1}}
     assert spec["tags"] == {"a": "b"}
 
 
-def test_a_null_gets_the_default(widget: Callable[..., Any]) -> None:
+def test_a_null_gets_the_default(widget: Make) -> None:
     spec = widget(colour=None, maybe=None)["spec"]
     assert spec["colour"] == "red"
     assert spec["maybe"] is None
 
 
-def test_a_null_is_dropped_if_not_nullable(widget: Callable[..., Any]) -> None:
+def test_a_null_is_dropped_if_not_nullable(widget: Make) -> None:
     spec = widget(code=None, tags={"a": None, "b": "c"}, parts=[{"name": "a", "weight": None}])
     spec = spec["spec"]
     assert "code" not in spec
@@ -92,7 +91,7 @@ def test_values_are_validated(
 
 
 @pytest.mark.parametrize("amount", [1, "50%"])
-def test_int_or_string_takes_both(widget: Callable[..., Any], amount: object) -> None:
+def test_int_or_string_takes_both(widget: Make, amount: object) -> None:
     assert widget(amount=amount)["spec"]["amount"] == amount
 
 
@@ -105,9 +104,7 @@ def test_strict_validation_names_the_unknown_field(http: Http, widgets: str) -> 
     )
 
 
-def test_a_transition_rule_guards_a_field(
-    http: Http, widgets: str, widget: Callable[..., Any]
-) -> None:
+def test_a_transition_rule_guards_a_field(http: Http, widgets: str, widget: Make) -> None:
     name = widget(fixed="a")["metadata"]["name"]
     reply = http.merge(f"{widgets}/{name}", {"spec": {"fixed": "b"}})
     assert reply.code == 422
@@ -116,9 +113,7 @@ def test_a_transition_rule_guards_a_field(
     assert http.merge(f"{widgets}/{name}", {"spec": {"size": 2}}).code == 200
 
 
-def test_status_and_spec_are_written_separately(
-    http: Http, widgets: str, widget: Callable[..., Any]
-) -> None:
+def test_status_and_spec_are_written_separately(http: Http, widgets: str, widget: Make) -> None:
     name = widget()["metadata"]["name"]
     http.merge(f"{widgets}/{name}", {"status": {"phase": "Done"}})
     assert "status" not in http("GET", f"{widgets}/{name}").body
@@ -132,9 +127,7 @@ def test_status_and_spec_are_written_separately(
     assert "labels" not in found["metadata"]
 
 
-def test_generation_counts_spec_changes(
-    http: Http, widgets: str, widget: Callable[..., Any]
-) -> None:
+def test_generation_counts_spec_changes(http: Http, widgets: str, widget: Make) -> None:
     name = widget()["metadata"]["name"]
     http.merge(f"{widgets}/{name}", {"metadata": {"labels": {"a": "b"}}})
     assert http("GET", f"{widgets}/{name}").body["metadata"]["generation"] == 1
@@ -142,7 +135,7 @@ def test_generation_counts_spec_changes(
     assert http("GET", f"{widgets}/{name}").body["metadata"]["generation"] == 2
 
 
-def test_an_update_needs_a_version(http: Http, widgets: str, widget: Callable[..., Any]) -> None:
+def test_an_update_needs_a_version(http: Http, widgets: str, widget: Make) -> None:
     found = widget()
     del found["metadata"]["resourceVersion"]
     reply = http("PUT", f"{widgets}/{found['metadata']['name']}", found)
@@ -150,9 +143,7 @@ def test_an_update_needs_a_version(http: Http, widgets: str, widget: Callable[..
     assert "metadata.resourceVersion: Invalid value: 0: must be specified" in reply.message
 
 
-def test_columns_come_from_the_definition(
-    http: Http, widgets: str, widget: Callable[..., Any]
-) -> None:
+def test_columns_come_from_the_definition(http: Http, widgets: str, widget: Make) -> None:
     name = widget(size=3)["metadata"]["name"]
     table = http("GET", f"{widgets}/{name}", accept=TABLE).body
     assert [(c["name"], c["priority"]) for c in table["columnDefinitions"]] == [

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.contract.exchanges import Http, Reply
-from tests.contract.objects import GROUP, config_map, pod
+from tests.contract.objects import GROUP, Make, config_map, pod
 
 APPLY_PATCH = "application/apply-patch+yaml"
 JSON_PATCH = "application/json-patch+json"
@@ -76,7 +76,7 @@ def a_pod(http: Http, core: str) -> str:
 
 
 @pytest.fixture
-def a_widget(widgets: str, http: Http, widget: Callable[..., Any]) -> str:
+def a_widget(widgets: str, http: Http, widget: Make) -> str:
     """The path of a custom object."""
     with http.unrecorded():
         widget("a")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from tests.contract.exchanges import Http, Reply
-from tests.contract.objects import config_map, pod
+from tests.contract.objects import Make, config_map, pod
 
 JSON = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
@@ -132,7 +132,7 @@ def test_strategic_patch_changes_one_container(http: Http, namespace: str) -> No
     assert [c["name"] for c in found] == ["c"]
 
 
-def test_custom_kinds_have_no_strategic_patch(http: Http, widgets: str, widget: Any) -> None:
+def test_custom_kinds_have_no_strategic_patch(http: Http, widgets: str, widget: Make) -> None:
     name = widget()["metadata"]["name"]
     reply = patch(http, f"{widgets}/{name}", {"spec": {"size": 2}}, STRATEGIC)
     assert reply.code == 415
