@@ -91,6 +91,7 @@ class Candidate:
     work_timeout: float | None = 30.0
     work: Callable[[StopToken], None] | None = None
     on_new_leader: Callable[[str], None] | None = None
+    reports: bool = True
     instruments: Instruments = field(default_factory=Instruments)
     log: list[str] = field(default_factory=list)
     leaders: list[str] = field(default_factory=list)
@@ -104,7 +105,7 @@ class Candidate:
             LeaderCallbacks(
                 on_started_leading=self._started,
                 on_stopped_leading=lambda: self.log.append("stopped"),
-                on_new_leader=self.on_new_leader or self.leaders.append,
+                on_new_leader=self.on_new_leader or (self.leaders.append if self.reports else None),
             ),
             options=ElectorOptions(
                 release_on_cancel=self.release, work_timeout=self.work_timeout, name="test"

@@ -1,10 +1,12 @@
 """Electors over a lease in memory, in virtual time."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
+import structlog
 
 from navarchos.client import ConnectFailed
 from navarchos.errors import AlreadyStarted, ThreadCrashed
@@ -286,6 +288,19 @@ def test_a_listener_that_waits_or_fails_does_not_hold_up_the_election(
     a.start()
     fake_clock.advance(30)
     assert a.leads
+
+
+@pytest.mark.rule("LE-16")
+def test_without_a_callback_for_new_leaders_no_thread_waits_for_them(
+    candidate: Make, fake_clock: FakeClock
+) -> None:
+    a = candidate("a", reports=False)
+    with structlog.testing.capture_logs() as logs:
+        a.start()
+        fake_clock.advance(30)
+    assert a.leads
+    assert "thread_crashed" not in [line["event"] for line in logs]
+    assert not [t.name for t in threading.enumerate() if "leader-changes" in t.name]
 
 
 @pytest.mark.rule("LE-20")

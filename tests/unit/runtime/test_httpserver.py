@@ -52,6 +52,18 @@ def test_a_route_sees_path_and_query(serve: Callable[..., HttpServer]) -> None:
     assert get(server, "/a", "POST")[0] == 501
 
 
+def test_every_ipv4_interface_is_served_where_there_is_no_ipv6(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    server = HttpServer("test", ("", 0), echo)
+    server.start()
+    try:
+        assert get(server, "/a") == (200, "/a []")
+    finally:
+        assert server.stop(10)
+
+
 def test_a_route_that_fails_harms_no_other_request(serve: Callable[..., HttpServer]) -> None:
     server = serve()
     with structlog.testing.capture_logs() as logs:
