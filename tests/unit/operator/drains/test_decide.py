@@ -1,0 +1,117 @@
+"""What a reconcile decides, as a pure function of what it observes."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.unit.operator.drains.conftest import NOW, observation, planned
+
+from navarchos.drain import DrainPlan
+from navarchos.operator.api.v1alpha1 import NodeDrainStatus
+from navarchos.operator.drains.decide import (
+    REQUEUE_SOON,
+    AdoptDrain,
+    CordonNode,
+    Decision,
+    EvictPods,
+    Observation,
+    Read,
+    Report,
+    decide,
+)
+from navarchos.operator.drains.status import compute_status
+from navarchos.operator.nodes import Node
+
+PLAN = DrainPlan(evict=(planned("a"), planned("b")))
+ALL_READS = frozenset(Read)
+
+
+def node(*, cordoned: bool) -> Node:
+    metadata = {"name": "n1", "uid": "n"}
+    return msgspec.convert({"metadata": metadata, "spec": {"unschedulable": cordoned}}, Node)
+
+
+def fresh(now: datetime = NOW, *, cordoned: bool = True) -> Observation:
+    """Return what the first reconciles of a drain observe."""
+    seen = observation(NodeDrainStatus(), now, plan=PLAN)
+    return replace(seen, node=node(cordoned=cordoned), reads=ALL_READS)
+
+
+def begun(now: datetime = NOW) -> Observation:
+    """Return what a reconcile observes when the pods have been recorded."""
+    seen = fresh(now)
+    status = compute_status(seen, Report.PROGRESS)
+    return replace(seen, drain=msgspec.structs.replace(seen.drain, status=status))
+
+
+def test_each_read_is_asked_for_before_it_is_used() -> None:
+    seen = replace(begun(), reads=frozenset(), plan=None, node=None)
+    assert decide(seen) is Read.NODE
+    seen = replace(seen, reads=seen.reads | {Read.NODE}, node=node(cordoned=True))
+    assert decide(seen) is Read.PODS
+    seen = replace(seen, reads=seen.reads | {Read.PODS}, plan=PLAN)
+    assert decide(seen) is Read.LIVE_NODE, "the node may have been replaced under its name"
+    seen = replace(seen, reads=seen.reads | {Read.LIVE_NODE})
+    decision = decide(seen)
+    assert isinstance(decision, Decision)
+    assert [type(action) for action in decision.actions] == [EvictPods]
+
+
+@pytest.mark.rule("OP-40")
+def test_the_drain_is_adopted_before_the_node_is_cordoned() -> None:
+    seen = fresh(cordoned=False)
+    metadata = msgspec.structs.replace(seen.drain.metadata, finalizers=())
+    strange = replace(seen, drain=msgspec.structs.replace(seen.drain, metadata=metadata))
+    assert decide(strange) == Decision((AdoptDrain("n"),), requeue_after=REQUEUE_SOON)
+    decision = decide(seen)
+    assert isinstance(decision, Decision)
+    assert [type(action) for action in decision.actions] == [CordonNode]
+    assert decision.report is None, "the first status is written together with the pods"
+
+
+@pytest.mark.rule("OP-47")
+def test_a_cordon_waits_until_the_status_may_be_written() -> None:
+    seen = replace(fresh(cordoned=False), status_wait=0.4)
+    assert decide(seen) == Decision(requeue_after=0.4)
+
+
+@pytest.mark.rule("OP-40")
+@given(
+    has_begun=st.booleans(),
+    is_suspended=st.booleans(),
+    is_halted=st.booleans(),
+    is_cordoned=st.booleans(),
+    has_new_pod=st.booleans(),
+    status_wait=st.sampled_from([0.0, 0.5]),
+    passed=st.integers(0, 2000),
+)
+def test_pods_are_evicted_only_when_they_are_stored_and_the_node_is_cordoned(
+    has_begun: bool,
+    is_suspended: bool,
+    is_halted: bool,
+    is_cordoned: bool,
+    has_new_pod: bool,
+    status_wait: float,
+    passed: int,
+) -> None:
+    seen = begun() if has_begun else fresh()
+    plan = DrainPlan(evict=(*PLAN.evict, planned("late"))) if has_new_pod else PLAN
+    seen = replace(
+        seen,
+        now=NOW + timedelta(seconds=passed),
+        node=node(cordoned=is_cordoned),
+        is_suspended=is_suspended,
+        is_halted=is_halted,
+        status_wait=status_wait,
+        plan=plan,
+    )
+    decision = decide(seen)
+    assert isinstance(decision, Decision), "everything has been read"
+    evicts = any(isinstance(action, EvictPods) for action in decision.actions)
+    is_in_time = passed < 900
+    may_evict = has_begun and is_cordoned and not (is_suspended or is_halted or has_new_pod)
+    assert evicts is (may_evict and is_in_time)
+    assert not (evicts and decision.report), "the next reconcile reports the responses"
