@@ -1,6 +1,6 @@
-"""Talking to a Kubernetes API server: configuration, verbs, watches, errors.
+"""The client of a Kubernetes API server: configuration, verbs, watches, errors.
 
-Begin with `Client.from_config()`, then `client.resource(RESOURCE)`.
+Start with `Client.from_config()`, then `client.resource(RESOURCE)`.
 """
 
 from navarchos.client.bodies import (

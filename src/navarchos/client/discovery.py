@@ -158,10 +158,10 @@ class Discovery:
     def _load_all(self, root: str) -> Mapping[str, Resources]:
         """Return the resources of all groups by path; empty without aggregated discovery."""
         try:
-            answer = self._fetch(root, accept=f"{_AGGREGATED},application/json")
+            response = self._fetch(root, accept=f"{_AGGREGATED},application/json")
         except (Forbidden, NotFound):
             return {}  # as in client-go: single groups may be allowed
-        found = _decoded(answer, root, _Groups)
+        found = _decoded(response, root, _Groups)
         return {
             _path(group.metadata.name, version.version): _flat(version)
             for group in found.items
@@ -186,9 +186,9 @@ class Discovery:
         )
 
 
-def _decoded(answer: RawResponse, path: str, kind: type[D]) -> D:
+def _decoded(response: RawResponse, path: str, kind: type[D]) -> D:
     try:
-        return msgspec.convert(without_nulls(msgspec.json.decode(answer.body)), kind)
+        return msgspec.convert(without_nulls(msgspec.json.decode(response.body)), kind)
     except msgspec.DecodeError as error:
         raise DecodeError(
             f"the response is not a discovery document: {error}", verb="discover", resource=path

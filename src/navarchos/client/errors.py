@@ -181,21 +181,21 @@ class ApiError(ClientError):
 
     def __init__(
         self,
-        answer: Status,
+        status: Status,
         *,
         retry_after: float | None = None,
         verb: str = "",
         resource: str = "",
         key: str = "",
     ) -> None:
-        why = answer.message or answer.reason or f"HTTP status {answer.code}"
+        why = status.message or status.reason or f"HTTP status {status.code}"
         super().__init__(why, verb=verb, resource=resource, key=key)
-        self.status = answer.code
-        self.reason = answer.reason
-        self.message = answer.message
-        self.details = answer.details
-        self.causes = answer.causes
-        self.retry_after = retry_after if retry_after is not None else answer.retry_after
+        self.status = status.code
+        self.reason = status.reason
+        self.message = status.message
+        self.details = status.details
+        self.causes = status.causes
+        self.retry_after = retry_after if retry_after is not None else status.retry_after
 
     def __str__(self) -> str:
         return f"{super().__str__()} ({self.status}; {self.advice})"

@@ -185,10 +185,10 @@ class RequestExecutor:
             TransportError: There was no response.
             Stopped: The token was set.
         """
-        answer = self._perform(call, stop, lambda answer: answer)
-        if answer.status >= _FIRST_FAILURE:
-            raise _error(call, _whole(answer))
-        return answer
+        response = self._perform(call, stop, lambda response: response)
+        if response.status >= _FIRST_FAILURE:
+            raise _error(call, _whole(response))
+        return response
 
     def _perform(self, call: Call, stop: StopToken, receive: Callable[[Response], R]) -> R:
         timeout = call.timeout if call.timeout is not None else self._config.timeout
@@ -206,16 +206,16 @@ class RequestExecutor:
                 self._metrics.waited(call.method, waited)
             renewals = self._renewal.count
             try:
-                answer, received = self._try(call, tries, receive)
+                response, received = self._try(call, tries, receive)
             except ConnectFailed as error:
                 if call.is_read and tries.may_reconnect(error, watch=call.verb == "watch"):
                     continue
                 raise
-            if answer.status == 401 and self._config.renew and tries.may_renew():
-                answer.close()
+            if response.status == 401 and self._config.renew and tries.may_renew():
+                response.close()
                 self._renewal.after(renewals)
                 continue
-            if call.verb != "watch" and call.is_read and answer.status in {429, 503}:
+            if call.verb != "watch" and call.is_read and response.status in {429, 503}:
                 delay = _retry_after(received)
                 if delay is not None and tries.may_wait(delay):
                     continue
@@ -233,17 +233,17 @@ class RequestExecutor:
         begun = self._clock.monotonic()
         code = "<error>"
         try:
-            answer = self._transport.send(self._request(call, tries))
-            self._log_warnings(answer.headers.get("warning", ""))
+            response = self._transport.send(self._request(call, tries))
+            self._log_warnings(response.headers.get("warning", ""))
             try:
-                received = receive(answer)
+                received = receive(response)
             except DecodeError:
-                code = str(answer.status)  # a response arrived, even if it is unreadable
+                code = str(response.status)  # a response arrived, even if it is unreadable
                 raise
-            code = str(answer.status)
+            code = str(response.status)
             size = received.size if isinstance(received, RawResponse | _Parsed) else None
             self._metrics.sized(call.method, sent=len(call.body or b""), received=size)
-            return answer, received
+            return response, received
         finally:
             self._metrics.tried(
                 call.method,
@@ -366,15 +366,15 @@ class _RetryState:
         return not before
 
 
-def _taken(take: Callable[[Iterator[bytes]], R], answer: Response) -> "_Parsed[R] | RawResponse":
+def _taken(take: Callable[[Iterator[bytes]], R], response: Response) -> "_Parsed[R] | RawResponse":
     """Return the result of reading a success; the whole response for an error status."""
-    if answer.status >= _FIRST_FAILURE:
-        return _whole(answer)
+    if response.status >= _FIRST_FAILURE:
+        return _whole(response)
     sizes: list[int] = []
     try:
-        result = take(_measured(answer.parts(), sizes))
+        result = take(_measured(response.parts(), sizes))
     finally:
-        answer.close()
+        response.close()
     return _Parsed(result, sum(sizes))
 
 
@@ -384,13 +384,13 @@ def _measured(parts: Iterable[bytes], sizes: list[int]) -> Iterator[bytes]:
         yield part
 
 
-def _whole(answer: Response) -> RawResponse:
+def _whole(response: Response) -> RawResponse:
     try:
-        body = answer.read()
+        body = response.read()
     finally:
-        answer.close()
-    headers = {name.lower(): value for name, value in answer.headers.items()}
-    return RawResponse(answer.status, headers, body)
+        response.close()
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    return RawResponse(response.status, headers, body)
 
 
 def _error(call: Call, response: RawResponse) -> ApiError:

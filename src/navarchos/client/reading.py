@@ -215,7 +215,7 @@ class ResourceReader(Generic[T]):
         call = self._call("watch", "GET", "", namespace, query=query, timeout=timeout)
         token = self._token(stop)
         try:
-            answer = self._executor.open(call, token)
+            response = self._executor.open(call, token)
         except BaseException:
             token.stop("the watch could not be opened")
             raise
@@ -226,7 +226,7 @@ class ResourceReader(Generic[T]):
             return idle_timeout if armed and idle_timeout is not None else ends + 5.0
 
         return WatchStream(
-            answer,
+            response,
             self._codec,
             stop=token,
             silence=silence,

@@ -433,9 +433,9 @@ class ResourceClient(ResourceReader[T]):
             Invalid: The server does not issue such a token.
         """
         body = token_request(audiences, expiration_seconds, bound_to)
-        answer = self.create_subresource(name, "token", body, namespace, timeout=timeout)
+        response = self.create_subresource(name, "token", body, namespace, timeout=timeout)
         try:
-            return account_token(answer)
+            return account_token(response)
         except ValueError as error:
             why = "the response is not a TokenRequest with a token"
             raise DecodeError(why, verb="create", resource=f"{self.resource}/token") from error

@@ -92,11 +92,11 @@ class _TokenStatus(msgspec.Struct, frozen=True, rename="camel"):
     expiration_timestamp: str
 
 
-def account_token(answer: Mapping[str, object]) -> AccountToken:
+def account_token(response: Mapping[str, object]) -> AccountToken:
     """Return the token of a response.
 
     Raises:
         ValueError: The response has no token.
     """
-    status = msgspec.convert(answer.get("status"), _TokenStatus)
+    status = msgspec.convert(response.get("status"), _TokenStatus)
     return AccountToken(status.token, parse_time(status.expiration_timestamp))

@@ -5,7 +5,7 @@ errors, decoding, watches) is the same over a real connection and over a functio
 tests use instead:
 
 ```python
-client = Client(config, transport=FunctionTransport(answer))
+client = Client(config, transport=FunctionTransport(respond))
 ```
 """
 
@@ -226,12 +226,12 @@ class BufferedResponse:
 class FunctionTransport:
     """A transport that calls a function with each request."""
 
-    def __init__(self, answer: Callable[[HttpRequest], Response]) -> None:
-        self._answer = answer
+    def __init__(self, respond: Callable[[HttpRequest], Response]) -> None:
+        self._respond = respond
 
     def send(self, request: HttpRequest) -> Response:
         """Return the result of the function."""
-        return self._answer(request)
+        return self._respond(request)
 
     def close(self) -> None:
         """Do nothing, because there is no connection."""

@@ -106,7 +106,7 @@ class WatchStream(Generic[T]):
 
     def __init__(
         self,
-        answer: Response,
+        response: Response,
         codec: Codec[T],
         *,
         stop: StopToken,
@@ -114,7 +114,7 @@ class WatchStream(Generic[T]):
         on_bookmark: Callable[[], None],
         is_listing: bool = False,
     ) -> None:
-        self._answer = answer
+        self._response = response
         self._codec = codec
         self._resource = codec.name
         self._stop = stop
@@ -154,7 +154,7 @@ class WatchStream(Generic[T]):
             self._reading_lock.acquire()
         try:
             self._ended = True
-            self._answer.close()
+            self._response.close()
         finally:
             self._reading_lock.release()
         # Last, because it would shut down a connection that was read to its end and has
@@ -172,7 +172,7 @@ class WatchStream(Generic[T]):
             if self._ended:
                 raise StopIteration
             self._stop.raise_if_set()
-            if self._splitter.is_between and self._answer.is_outdated:
+            if self._splitter.is_between and self._response.is_outdated:
                 self._ended = True
                 raise StopIteration
             chunk = self._read()
@@ -184,7 +184,7 @@ class WatchStream(Generic[T]):
     def _read(self) -> bytes:
         silence = self._silence()
         try:
-            return self._answer.read_some(silence, batch=self._is_listing)
+            return self._response.read_some(silence, batch=self._is_listing)
         except RequestTimeout as error:
             why = f"the server sent nothing for {silence} seconds"
             raise WatchBroken(self._resource, why) from error

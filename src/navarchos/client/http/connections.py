@@ -228,10 +228,10 @@ class _InterruptibleConnection(_Connection):
             # After "Connection: close" only the response still refers to the socket.
             self._blocking, owner = self.sock, self._owner
         self.response_class = partial(ChunkedResponse, owner or RequestContext())
-        answer = super().getresponse()
+        response = super().getresponse()
         if owner is not None:
             owner.answered = True  # must not fail: the response would stay open
-        return answer
+        return response
 
     def close(self) -> None:
         with self._owner_lock:
