@@ -1,11 +1,11 @@
-"""One candidate of the election chaos: a manager whose leader writes, and does nothing else.
+"""One candidate of the election chaos test: a manager whose leader only writes.
 
     python -m tests.races.election_member URL IDENTITY
 
-Says `ready` when it competes. Standard input brings a line each for steps of its wall
-clock, in seconds, and for `AMBUSH`: then a writer that has found itself leading stops the
-whole process just before it sends. The end of the input asks this process to end. Ends
-with `LOST` when the lease was lost.
+It prints `ready` when it competes. Lines on standard input are steps of its wall clock in
+seconds, or `AMBUSH`: then a writer that has passed its check as leader stops the whole
+process just before it sends. The process stops when standard input ends, and exits with
+`LOST` when the lease was lost.
 """
 
 import itertools
@@ -28,8 +28,8 @@ from navarchos.threads import ThreadGroup
 LEASE: Final = ("chaos", "kube-system")
 BOOK: Final = ("book", "default")
 
-# The fence shuts 1.75 s after a renewal was sent, 1.25 s before anybody may take over: by
-# so much the machine that runs the test may be late with a request that has left in time.
+# The fence closes 1.75 s after a renewal was sent, 1.25 s before another process may take
+# over. The machine of the test may be that late with a request that was sent in time.
 LEASE_DURATION: Final = 3.0
 RENEW_DEADLINE: Final = 1.5
 RETRY_PERIOD: Final = 0.25
@@ -45,30 +45,30 @@ _REQUEST_TIMEOUT: Final = 1.0
 
 
 class SteppingClock(SystemClock):
-    """The machine's clock, but for the date, which a test moves."""
+    """The machine's clock, except for the date, which a test changes."""
 
     def __init__(self) -> None:
         self.offset = timedelta()
 
     def now(self) -> datetime:
-        """Return the date, as far as this process knows."""
+        """Return the date, with all steps."""
         return super().now() + self.offset
 
     def follow(self, lines: Iterable[str]) -> None:
-        """Step by as many seconds as each line says."""
+        """Step by the seconds in each line."""
         for line in lines:
             self.offset += timedelta(seconds=float(line))
 
 
 class Ambush:
-    """A place between a writer's last look and its request, where it can be stopped."""
+    """A point between a writer's last check and its request, where it can be stopped."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._laid = False  # guarded by _lock
 
     def lay(self, lines: Iterable[str]) -> Iterable[str]:
-        """Take the lines that concern us out of the others."""
+        """Filter the lines that concern the ambush out of the others."""
         for line in lines:
             if line.strip() == AMBUSH:
                 with self._lock:
@@ -77,7 +77,7 @@ class Ambush:
                 yield line
 
     def pass_by(self) -> None:
-        """Stop the process if somebody lies in wait, once."""
+        """Stop the process once if an ambush is set."""
         with self._lock:
             caught, self._laid = self._laid, False
         if caught:
@@ -85,7 +85,7 @@ class Ambush:
 
 
 class Writer:
-    """Writes as fast as one may who leads, signed with the transition that made it leader."""
+    """Writes continuously as the leader, signed with the transition that made it leader."""
 
     def __init__(self, manager: Manager, identity: str, ambush: Ambush) -> None:
         self._leases = manager.client.resource(LEASES)
@@ -94,7 +94,7 @@ class Writer:
         self._ambush = ambush
 
     def run(self, stop: StopToken) -> None:
-        """Write until told to stop. What fails is tried again: the network is bad."""
+        """Write until stopped. Failed writes are repeated, because the network is faulty."""
         signature: dict[str, str] = {}
         for number in itertools.count():
             if stop.wait(_PAUSE):
@@ -104,7 +104,7 @@ class Writer:
             try:
                 if not signature:
                     signature = self._signature()
-                data = signature | {"number": str(number)}  # a patch that changes nothing is none
+                data = signature | {"number": str(number)}  # a patch without changes is not written
                 self._maps.patch(BOOK[0], {"data": data}, BOOK[1], timeout=_REQUEST_TIMEOUT)
             except ClientError as error:
                 sys.stderr.write(f"not written: {error}\n")
@@ -117,15 +117,15 @@ class Writer:
 
 class _Ready:
     def run(self, stop: StopToken) -> None:
-        """Say that this process competes."""
+        """Report that this process competes."""
         sys.stdout.write("ready\n")
         sys.stdout.flush()
 
 
 def main(url: str, identity: str) -> int:
     """Compete until standard input ends or the lease is lost."""
-    # The manager listens while it runs. Whoever asks a process to end that is ending anyway,
-    # or that the interpreter is taking down, shall not change what it ends with.
+    # The manager handles signals while it runs. A signal to a process that is ending already
+    # must not change its exit status.
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     clock, stop, ambush = SteppingClock(), StopToken(), Ambush()
     with Client(ClientConfig(url, user_agent=identity, timeout=2.0), clock=clock) as client:

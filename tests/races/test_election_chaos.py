@@ -1,23 +1,23 @@
-"""Three candidates, one lease, and everything that can happen to a process.
+"""Three candidates and one lease under process, network and clock faults.
 
-They are stopped and continued, killed, told to go, cut off from the server in one
-direction or both, and their dates step. The server judges each write:
+The candidates are stopped and continued, killed, terminated, cut off from the server in one
+direction or both, and their dates change. The server checks each write:
 
-1. nobody writes but the holder that the Lease names at that moment, and under the
-   transition count by which it became the holder;
-2. while somebody could take the lease, it is renewed or taken within its duration and a
-   (jittered) retry period, by a clock that leaves out what the machine was late.
+1. only the holder that the Lease names at that moment writes, with the transition count by
+   which it became the holder;
+2. while a candidate could take the lease, it is renewed or taken within its duration and a
+   (jittered) retry period, by a clock without the delays of the machine.
 
-Sixty seconds; `NAVARCHOS_CHAOS_SECONDS` asks for another time. The seed is printed, and
-`NAVARCHOS_CHAOS_SEED` sets it; what processes make of it is up to the machine.
+The test runs for sixty seconds; `NAVARCHOS_CHAOS_SECONDS` sets another time. The seed is
+printed, and `NAVARCHOS_CHAOS_SEED` sets it; the timing of processes still differs.
 
 At first, and every quarter of a minute, the leader is ambushed: stopped between its last
-look at its own state and its request, until another leads. Nothing but the fence holds
-that write back, so a fence that does not cannot pass by luck.
+state check and its request, until another one leads. Only the fence can hold
+that write back, so a broken fence cannot pass by luck.
 
-A write that has been handed to the network cannot be called back. So partitions lose
-bytes and do not keep them for later, and a process that is stopped between the fence's
-answer and `send`, some microseconds, would be found here: no client can close that gap.
+A write that has been given to the network cannot be recalled. Partitions therefore lose
+bytes instead of delaying them. A process that is stopped between the answer of the fence
+and `send`, some microseconds, would fail here; no client can close that gap.
 """
 
 import os
@@ -57,13 +57,13 @@ ROOM: Final = 2.5
 """Seconds to notice dead connections."""
 
 TICK: Final = 0.1
-"""Seconds between two looks at the lease; what a look is late, the members may be too."""
+"""Seconds between two checks of the lease. Members may be as late as such a check is."""
 
 AMBUSH_EVERY: Final = 15.0
 
 
 class Member:
-    """One candidate, behind a network of its own."""
+    """One candidate behind a separate network."""
 
     def __init__(self, name: str, server: ApiServer, directory: Path, judge: "Judge") -> None:
         self.name = name
@@ -77,11 +77,11 @@ class Member:
 
     @property
     def identity(self) -> str:
-        """Of this life; who is started again is somebody else."""
+        """The identity of the present process; a restarted one has another identity."""
         return f"{self.name}-{self._lives}"
 
     def start(self) -> None:
-        """Begin another life, and wait until it competes."""
+        """Start a process and wait until it competes."""
         self._lives += 1
         with self._log.open("a") as log:
             self._process = process = subprocess.Popen(
@@ -113,7 +113,7 @@ class Member:
         assert process.poll() is None, self.log()
 
     def send(self, number: signal.Signals) -> None:
-        """Send the process a signal, if there still is one."""
+        """Send the process a signal if it still runs."""
         assert self._process is not None
         self._process.send_signal(number)
 
@@ -121,33 +121,33 @@ class Member:
         """Write to its standard input."""
         assert self._process is not None
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # it has just ended; `revive` finds out how
+        with suppress(BrokenPipeError):  # it has just ended; `revive` checks how
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
 
     def has_stopped(self) -> bool:
-        """Tell, once for each time, whether it has stopped itself."""
+        """Return, once per ambush, whether it has stopped itself."""
         assert self._process is not None
         try:
             found = os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOHANG)
         except ChildProcessError:
-            return False  # it has ended; `revive` finds out how
+            return False  # it has ended; `revive` checks how
         return found is not None
 
     def end_of_life(self, timeout: float) -> int | None:
-        """Return how it ended; `None` while it lives."""
+        """Return its exit status; `None` while it runs."""
         assert self._process is not None
         try:
             status = self._process.wait(timeout)
         except subprocess.TimeoutExpired:
             return None
         assert self._process.stdin is not None
-        with suppress(BrokenPipeError):  # a step that was never read
+        with suppress(BrokenPipeError):  # a step that was not read
             self._process.stdin.close()
         return status
 
     def revive(self) -> None:
-        """Begin another life if the last one is over, which may be for good reasons only."""
+        """Start another process if the last one has ended, which must have an accepted reason."""
         status = self.end_of_life(0)
         if status is None:
             return
@@ -156,7 +156,7 @@ class Member:
         self.start()
 
     def stop(self) -> None:
-        """End it however it stands."""
+        """End the process in any state."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
         if self._process is not None:
@@ -164,12 +164,12 @@ class Member:
         assert self._threads.join(LATE)
 
     def log(self) -> str:
-        """Return what it said."""
+        """Return its output."""
         return self._log.read_text(encoding="utf-8")[-8000:]
 
 
 class Judge:
-    """Looks at each write in the order in which the server takes them."""
+    """Checks each write in the order in which the server accepts them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -177,21 +177,21 @@ class Judge:
         self.writes: Counter[str] = Counter()  # guarded by _lock
         self._spec: dict[str, Any] = {}  # guarded by _lock
         self._renewed = time.monotonic()  # guarded by _lock
-        self._stalled = 0.0  # guarded by _lock; seconds since then that the machine was late
+        self._stalled = 0.0  # guarded by _lock; delays of the machine since then, in seconds
         self._well: dict[str, float] = {}  # guarded by _lock; since when
 
     def well(self, name: str) -> None:
-        """From now on this member could take the lease."""
+        """Record that this member can take the lease from now on."""
         with self._lock:
             self._well[name] = time.monotonic()
 
     def ill(self, name: str) -> None:
-        """From now on it may not be able to."""
+        """Record that it may not be able to from now on."""
         with self._lock:
             self._well.pop(name, None)
 
     def look(self, change: Any) -> None:
-        """Take in a write."""
+        """Check a write."""
         metadata = change.object["metadata"]
         where = (metadata["name"], metadata.get("namespace", ""))
         with self._lock:
@@ -202,7 +202,7 @@ class Judge:
                 self._check_writer_locked(change.object["data"])
 
     def watch(self, stop: StopToken) -> None:
-        """Look again and again whether nobody has taken a lease that is free."""
+        """Check repeatedly that a free lease is taken in time."""
         while True:
             due = time.monotonic() + TICK
             if stop.wait(TICK):
@@ -212,12 +212,12 @@ class Judge:
                 self._check_time_locked()
 
     def transitions(self) -> int:
-        """How often the holder has changed."""
+        """The number of changes of the holder."""
         with self._lock:
             return int(self._spec.get("leaseTransitions", 0))
 
     def holder(self) -> str:
-        """Whom the Lease names."""
+        """The holder that the Lease names."""
         with self._lock:
             return str(self._spec.get("holderIdentity", ""))
 
@@ -236,14 +236,14 @@ class Judge:
         if free > TAKEN_WITHIN + ROOM:
             late = free - TAKEN_WITHIN
             self.faults.append(f"free for {late:.1f} s longer than it may; well: {self._well}")
-            self._renewed_locked()  # told once
+            self._renewed_locked()  # reported once
 
     def _renewed_locked(self) -> None:
         self._renewed, self._stalled = time.monotonic(), 0.0
 
 
 class Chaos:
-    """Picks what happens next, and to whom; one member at least is always left in peace."""
+    """Chooses the next fault and its member. At least one member has no fault at any time."""
 
     def __init__(self, members: list[Member], judge: Judge, rand: random.Random) -> None:
         self._members = members
@@ -253,10 +253,10 @@ class Chaos:
         self.done: Counter[str] = Counter()
 
     def run(self, seconds: float) -> None:
-        """Make trouble for so long."""
+        """Apply faults for this time."""
         ambush_at = time.monotonic()
         others = (self._kill, self._terminate, self._cut_off, self._step)
-        # What nothing but the fence notices in time comes as often as all else.
+        # The fault that only the fence detects in time is as frequent as all others.
         troubles = (*others, *[self._freeze] * len(others))
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -277,12 +277,12 @@ class Chaos:
             member.revive()
 
     def _ambush(self) -> bool:
-        """Stop the leader just before a write until another leads; False if nobody does."""
+        """Stop the leader just before a write until another one leads; False if none does."""
         holder = self._judge.holder()
         leader = next((each for each in self._members if each.identity == holder), None)
         if leader is None:
             return False
-        leader.has_stopped()  # one that was told before is forgotten
+        leader.has_stopped()  # an ambush that was set before is cleared
         self._judge.ill(leader.name)
         leader.tell(AMBUSH)
         caught = self._wait_until(leader.has_stopped, LEASE_DURATION)
@@ -291,17 +291,17 @@ class Chaos:
             self.done["_ambush"] += 1
             leader.send(signal.SIGCONT)
             self._judge.well(leader.name)
-            self._wait(RETRY_PERIOD)  # it writes, or not, and ends
+            self._wait(RETRY_PERIOD)  # it writes or not, and ends
         else:
-            # The trap is laid. It would go off when something else is done to the member: one
-            # that is asked to end would stand still, one that is well would seem to be ill.
+            # The ambush is set. It would take effect during another fault: a member that should
+            # end would be stopped, and a healthy one would seem to be faulty.
             leader.send(signal.SIGKILL)
             assert leader.end_of_life(LATE) is not None
         self._revive()
         return caught
 
     def _victims(self) -> list[Member]:
-        """The leader most of the time: to the others little can happen."""
+        """Return the leader most of the time, because faults have little effect on the others."""
         others = list(self._members)
         self._rand.shuffle(others)
         if self._rand.random() < 0.8:
@@ -359,7 +359,7 @@ class Chaos:
 
 @pytest.fixture
 def arena(tmp_path: Path) -> Iterator[tuple[Judge, list[Member]]]:
-    """A server, a judge in it, and three members who compete."""
+    """A server with a judge, and three competing members."""
     judge = Judge()
     with ExitStack() as stack:
         server = stack.enter_context(ApiServer())
@@ -400,7 +400,7 @@ def test_never_two_writers_and_always_a_leader(arena: tuple[Judge, list[Member]]
         f"{sum(judge.writes.values())} writes, {sum(m.lost for m in members)} leases lost\n"
     )
     assert not judge.faults, "\n".join([*judge.faults, *(member.log() for member in members)])
-    # There was something to judge.
+    # There were writes to check.
     assert judge.transitions() >= SECONDS / 20
     assert len(judge.writes) >= SECONDS / 20
     assert chaos.done["_ambush"] >= SECONDS / 60

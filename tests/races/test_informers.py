@@ -1,13 +1,13 @@
-"""Races of informers: forced first, then hammered.
+"""Races of informers: forced first, then repeated at random.
 
 Invariants:
-- a handler added in the middle hears of each object's every state from then on once;
+- a handler added during changes gets each later state of each object once;
 - a registration is synced only after its handler has returned from the initial list;
-- what a handler hears of an object never goes back in time, resyncs included;
+- the states of an object that a handler gets never go back in time, resyncs included;
 - a read that includes own writes never goes back in time;
 - start and stop in any order leave no thread;
-- a handler that blocks holds up nobody but itself;
-- whatever threads do at once, each handler ends up with the server's objects.
+- a handler that blocks delays only itself;
+- with any concurrent actions, each handler ends up with the server's objects.
 """
 
 import itertools
@@ -52,7 +52,7 @@ def thing(name: str, value: int = 0) -> Thing:
 
 
 class SequencePoint:
-    """An index function that can hold whoever changes the store, inside the change."""
+    """An index function that can block a change of the store while it is made."""
 
     def __init__(self) -> None:
         self.armed = threading.Event()
@@ -68,9 +68,9 @@ class SequencePoint:
 
 
 class Heard:
-    """A handler that keeps the values it was told, by object, and who was initial.
+    """A handler that records the values of each object, and the initial ones.
 
-    The deletion of any object is the last thing that a test does.
+    The deletion of an object is the last action of a test.
     """
 
     def __init__(self) -> None:
@@ -121,7 +121,7 @@ def informer_of() -> Iterator[Callable[..., "SharedInformer[Thing]"]]:
 
 @pytest.fixture
 def run() -> Iterator[Callable[[Callable[[], object]], threading.Thread]]:
-    """Run something on a thread; what it raises fails the test."""
+    """Run a function on a thread; its exception fails the test."""
     threads: list[threading.Thread] = []
     failures: list[BaseException] = []
 
@@ -144,7 +144,7 @@ def run() -> Iterator[Callable[[Callable[[], object]], threading.Thread]]:
 
 
 class ShiftedClock(SystemClock):
-    """The real clock, which a test can put forward, so that handlers are due for a resync."""
+    """The real clock, which a test can advance so that handlers are due for a resync."""
 
     shift = 0.0
 
@@ -153,7 +153,7 @@ class ShiftedClock(SystemClock):
 
 
 def resync(informer: SharedInformer[Thing], clock: ShiftedClock) -> None:
-    """Replay the store now, on this thread, as the resync thread does when its time comes."""
+    """Replay the store now, on this thread, as the resync thread does at its time."""
     clock.shift += 3600.0
     informer._processor.resync()
 
@@ -172,11 +172,11 @@ def test_a_handler_added_in_the_middle_of_a_change_hears_of_it_once(
     informer = informer_of(source, indexers={"point": point})
     informer.start()
     assert informer.wait_for_sync(LIMIT)
-    # 1. The change is under way: neither stored nor told.
+    # 1. The change is in progress: neither stored nor reported.
     point.armed.set()
     source.put(thing("a", 1))
     assert point.reached.wait(LIMIT)
-    # 2. A handler comes; it has to wait for the change to be complete.
+    # 2. A handler is added; it must wait until the change is complete.
     heard, registered = Heard(), threading.Event()
     registrations: list[Registration[Thing]] = []
 
@@ -186,7 +186,7 @@ def test_a_handler_added_in_the_middle_of_a_change_hears_of_it_once(
 
     run(register)
     assert not registered.wait(0.05), "a snapshot taken now would miss the change"
-    # 3. So it finds the change in its initial list, and only there.
+    # 3. It therefore gets the change in its initial list, and only there.
     point.passed.set()
     assert registered.wait(LIMIT)
     assert registrations[0].wait_for_sync(LIMIT)
@@ -214,7 +214,7 @@ def test_handlers_added_all_the_time_hear_of_every_later_change_once(
     for heard in handlers:
         assert heard.ended.wait(LIMIT)
         for values in heard.values.values():
-            # Whatever came first, from there on nothing is missing or double.
+            # In either order, no later state is missing or repeated.
             assert values == list(range(values[0], ROUNDS // 3))
 
 
@@ -238,7 +238,7 @@ def test_a_registration_is_not_synced_before_its_handler_has_returned(
 
 
 class Early:
-    """Looks at a registration from inside of its own initial list."""
+    """Checks a registration during its initial list."""
 
     def __init__(self) -> None:
         self.registration: Registration[Thing] | None = None
@@ -255,7 +255,7 @@ class Early:
 def test_a_handler_added_while_the_first_list_is_stored_is_not_synced_by_its_absence(
     source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
-    """The end of the list is told after its objects were buffered, never before."""
+    """The end of the list is reported after its objects were buffered, never before."""
     point = SequencePoint()
     source.put(thing("a"))
     informer = informer_of(source, indexers={"point": point})
@@ -292,7 +292,7 @@ def test_a_resync_in_the_middle_of_an_update_does_not_replay_the_older_state(
     registration = informer.add_handler(heard)
     informer.start()
     assert registration.wait_for_sync(LIMIT)
-    # 1. An update is under way. 2. A resync comes. 3. It has to wait for the update.
+    # 1. An update is in progress. 2. A resync starts. 3. It must wait for the update.
     point.armed.set()
     source.put(thing("a", 2))
     assert point.reached.wait(LIMIT)
@@ -330,7 +330,7 @@ def test_resyncs_all_the_time_never_take_a_handler_back(
 def test_reads_of_own_writes_never_go_back_while_the_watch_catches_up(
     run: Callable[..., Any],
 ) -> None:
-    """The moment in which the watch takes over from the overlay shows no older state."""
+    """Reads show no older state when the watch replaces an entry of the overlay."""
     processor = new_processor()
     overlay = processor._overlay
 
@@ -399,7 +399,7 @@ def test_start_stop_and_add_in_any_order_end(
 def test_a_handler_that_blocks_holds_up_nobody_but_itself(
     source: FakeSource[Thing], informer_of: Callable[..., Any]
 ) -> None:
-    """Nobody waits for a handler with the order lock held: all of this would hang."""
+    """No thread waits for a handler while it holds the order lock, or this test would hang."""
     entered, gate = threading.Event(), threading.Event()
 
     def block(obj: Thing, is_in_initial_list: bool) -> None:
@@ -422,14 +422,14 @@ def test_a_handler_that_blocks_holds_up_nobody_but_itself(
     late.remove()
     source.delete("ns/a")
     assert heard.ended.wait(LIMIT)
-    # Catching up may list, and so leave states out; never the last one.
+    # Catching up may list and so skip states, but never the last one.
     assert heard.values["ns/a"][-1] == ROUNDS - 1
     assert blocked.pending > 0
     gate.set()
 
 
 class Mirror:
-    """A handler that ends up with what it was told of."""
+    """A handler that keeps the objects of its notifications."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Thing] = {}
@@ -446,7 +446,7 @@ class Mirror:
     def on_update(self, old: Thing, new: Thing) -> None:
         known = self.objects.get(key_of(new))
         if known != old:
-            self.wrong.append(f"{key_of(new)} was updated from what it never was")
+            self.wrong.append(f"{key_of(new)} was updated from an unknown state")
         if int(new.metadata.resource_version) < int(old.metadata.resource_version):
             self.wrong.append(f"{key_of(new)} went back in time")
         self.objects[key_of(new)] = new

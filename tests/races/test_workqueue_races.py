@@ -1,6 +1,6 @@
-"""Races of queues: forced where they can be, hammered where they cannot.
+"""Races of queues: forced where possible, otherwise repeated at random.
 
-Invariants of the hammer:
+Invariants of the random test:
 1. no key is on loan to two workers at once;
 2. a key that was added is lent at least once afterwards;
 3. no key is lent before its time;
@@ -43,9 +43,9 @@ def impatient_interpreter() -> Iterator[None]:
 
 
 class LyingClock:
-    """Says that a wait timed out although the key was there before (a lost wake-up).
+    """A clock that reports a timeout although the key is there (a lost wake-up).
 
-    Before its lie it lets somebody else run `meanwhile` with the queue's lock free.
+    Before that it runs `meanwhile` while the queue's lock is free.
     """
 
     def __init__(self) -> None:
@@ -71,8 +71,8 @@ class LyingClock:
 def test_a_key_that_arrives_at_the_moment_of_the_timeout_is_not_lost(kind: type) -> None:
     clock = LyingClock()
     queue = kind(clock=clock)
-    # 1. The getter waits. 2. A key comes and its notification goes to this getter.
-    # 3. The getter believes that it timed out. It must look once more.
+    # 1. The getter waits. 2. A key is added and notifies this getter.
+    # 3. The getter seems to have timed out. It must check the queue once more.
     clock.meanwhile = lambda: queue.add("a")
     loan = queue.get(timeout=5)
     assert loan is not None
@@ -85,7 +85,7 @@ def test_an_add_between_the_last_look_and_done_is_not_lost() -> None:
     queue.add("a")
     loan = queue.get()
     assert loan is not None
-    # 1. The worker has read the world. 2. The world changes. 3. The worker is done.
+    # 1. The worker has read the state. 2. The state changes. 3. The worker is done.
     queue.add("a")
     loan.done()
     again = queue.get(timeout=0)
@@ -102,7 +102,7 @@ def test_a_key_handed_to_a_getter_that_leaves_blocks_nobody(
     for number in range(2):
         group.start(str(number), lambda: got.append(queue.get()))
     fake_clock.settle(threads=2)
-    # 1. A key comes and wakes one getter. 2. Shutdown comes before that one runs.
+    # 1. A key wakes one getter. 2. The shutdown comes before that getter runs.
     queue.add("a")
     queue.shut_down()
     queue.add("b")
@@ -139,7 +139,7 @@ def test_a_later_drain_does_not_hold_one_that_was_released(
     second: list[bool] = []
     group.start("first", lambda: first.append(queue.shut_down_with_drain()))
     fake_clock.settle(threads=1)
-    # The release and the next drain happen before the first drain gets to run.
+    # The release and the next drain happen before the thread of the first drain runs.
     with queue._lock:
         queue._end_drains_locked(drained=False)
         group.start("second", lambda: second.append(queue.shut_down_with_drain()))
@@ -151,7 +151,7 @@ def test_a_later_drain_does_not_hold_one_that_was_released(
 
 
 class Hammer:
-    """Adds, delays and lends from many threads, and keeps book of it."""
+    """Adds, delays and takes keys from many threads, and records it."""
 
     def __init__(self, queue: AnyQueue, seed: int) -> None:
         self.queue = queue
