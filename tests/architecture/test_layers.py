@@ -42,11 +42,11 @@ def test_every_module_lists_its_public_names_and_has_them(name: str) -> None:
     module = importlib.import_module(name)
     if any(part.startswith("_") for part in name.split(".")):
         return
-    listed = getattr(module, "__all__", None)
-    assert listed is not None or not public_definitions(module.__file__ or ""), (
-        f"{name} has no __all__"
-    )
-    for public in listed or ():
+    defined = public_definitions(module.__file__ or "")
+    listed: list[str] = getattr(module, "__all__", [])
+    missing = sorted({*defined} - {*listed})
+    assert missing == [], f"{name}.__all__ lacks {missing}: list them, or begin them with _"
+    for public in listed:
         assert hasattr(module, public), f"{name}.__all__ lists {public}, which does not exist"
 
 

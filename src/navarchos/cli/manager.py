@@ -22,7 +22,7 @@ from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions, Me
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["manager"]
+__all__ = ["ManagerSettings", "manager"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -33,8 +33,10 @@ __all__ = [
     "RBAC",
     "CordonDecision",
     "CordonStep",
+    "FieldOwner",
     "NodeCordoner",
     "OwnedNode",
+    "OwnedNodeMeta",
     "decide_cordon",
     "is_cordoned_by_others",
 ]

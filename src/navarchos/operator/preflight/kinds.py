@@ -21,11 +21,21 @@ __all__ = [
     "PLAN_PODS",
     "VALIDATING_WEBHOOKS",
     "VOLUME_CLAIMS",
+    "ClaimSource",
     "PersistentVolume",
+    "PersistentVolumeSpec",
     "PlanNode",
+    "PlanNodeSpec",
+    "PlanNodeStatus",
     "PlanPod",
+    "PlanPodSpec",
+    "PlanVolume",
     "VolumeClaim",
+    "VolumeClaimSpec",
+    "VolumeNodeAffinity",
+    "Webhook",
     "WebhookConfiguration",
+    "WebhookRule",
 ]
 
 

@@ -34,6 +34,7 @@ __all__ = [
     "ConnectionCut",
     "Fault",
     "Faults",
+    "RequestFacts",
     "Stage",
     "StreamEnd",
     "StreamFaults",

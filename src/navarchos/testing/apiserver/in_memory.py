@@ -31,7 +31,7 @@ from navarchos.testing.apiserver.requests import Response as Served
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId, Change
 
-__all__ = ["InMemoryTransport", "ThreadWatchNotifier", "buffered", "read_request"]
+__all__ = ["InMemoryTransport", "InMemoryWatch", "ThreadWatchNotifier", "buffered", "read_request"]
 
 _DEFAULT_DURATION: Final = 1800.0
 """Seconds that a watch without `timeoutSeconds` lasts: the shortest time that upstream draws."""

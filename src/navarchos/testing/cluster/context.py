@@ -24,7 +24,11 @@ __all__ = [
     "Debouncer",
     "SimulatorContext",
     "label_key",
+    "labels_of_budget",
     "labels_of_pod",
+    "node_of_pod",
+    "owner_of_object",
+    "owner_of_pod",
     "status_patch",
     "terminating",
 ]

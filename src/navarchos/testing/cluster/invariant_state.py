@@ -16,7 +16,7 @@ from navarchos.client.selectors import LabelSelectorSpec, Selector
 from navarchos.placement.pod_rules import LabelAnchor, anchor_of, anchors_of
 from navarchos.testing.cluster.budgets import RequiredHealth, required_health
 
-__all__ = ["BudgetRecord", "InvariantState", "PodRecord"]
+__all__ = ["BudgetRecord", "InvariantState", "PodRecord", "read_pod"]
 
 JsonObject = Mapping[str, Any]
 

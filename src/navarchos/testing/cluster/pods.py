@@ -20,6 +20,7 @@ __all__ = [
     "mirror_name",
     "mirror_pod",
     "running_status",
+    "running_status_of",
     "unschedulable_status",
 ]
 

@@ -23,7 +23,17 @@ from navarchos.testing.cluster.kinds import JOBS, PODS, Job, Pod
 from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.pods import from_template
 
-__all__ = ["JobBackoff", "JobCounts", "JobPlan", "JobResult", "Jobs", "install", "is_over", "plan"]
+__all__ = [
+    "JobBackoff",
+    "JobCounts",
+    "JobPlan",
+    "JobResult",
+    "Jobs",
+    "install",
+    "is_over",
+    "plan",
+    "true_conditions",
+]
 
 _FIRST_DELAY: Final = 10.0
 _MAX_DELAY: Final = 600.0

@@ -12,7 +12,7 @@ from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.placement import Placement
 from navarchos.testing.cluster.pods import unschedulable_status
 
-__all__ = ["PodScheduler", "install"]
+__all__ = ["PodScheduler", "install", "is_waiting"]
 
 _RETRY_AFTER: Final = 0.5
 """Seconds until an unschedulable pod is tried again."""
