@@ -220,9 +220,7 @@ def test_stop_frees_a_quiet_watch(maps: ResourceClient[ConfigMap], namespace: st
     timer.join()
 
 
-def test_an_eviction_is_refused_by_a_budget_that_nobody_has_looked_at(
-    client: Client, namespace: str
-) -> None:
+def test_an_eviction_is_refused_by_an_unprocessed_budget(client: Client, namespace: str) -> None:
     pod = {
         "metadata": {"name": "p", "labels": {"app": "web"}},
         "spec": {"nodeName": "nowhere", "containers": [{"name": "c", "image": "pause:3"}]},
@@ -248,7 +246,7 @@ def test_kinds_are_discovered(client: Client) -> None:
     assert not client.has_kind(THINGS)
 
 
-def test_the_answer_of_all_groups_at_once_says_what_each_says_itself(
+def test_aggregated_discovery_equals_discovery_of_each_group(
     client: Client, gizmos_served: None
 ) -> None:
     """The client asks for the aggregated form, which no server needs to offer."""

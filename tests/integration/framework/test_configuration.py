@@ -92,7 +92,9 @@ def test_the_servers_own_kubeconfig_leads_to_it(
         assert created.metadata.name == "a"
 
 
-def test_a_kubeconfig_says_who_and_where(served: Served, namespace: str, kubeconfig: Write) -> None:
+def test_a_kubeconfig_gives_server_and_user(
+    served: Served, namespace: str, kubeconfig: Write
+) -> None:
     found = load_config(kubeconfig=kubeconfig(**administrator(served)), environ={})
     assert found.namespace == namespace
     with Client(found) as client:

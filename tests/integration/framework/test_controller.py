@@ -109,7 +109,7 @@ def names(maps: ResourceClient[ConfigMap], namespace: str) -> Callable[[], set[s
 
 
 @pytest.mark.usefixtures("running")
-def test_what_is_wanted_comes_to_be_stays_and_goes(
+def test_owned_objects_are_created_kept_and_deleted(
     client: Client,
     gizmos: ResourceClient[Gizmo],
     maps: ResourceClient[ConfigMap],

@@ -9,7 +9,7 @@ from tests.integration.framework.kinds import GIZMOS, Gizmo
 from navarchos.client import BadRequest, Client, Invalid, ResourceClient
 
 
-def test_what_is_left_out_is_filled_in_as_the_type_says(
+def test_omitted_fields_get_the_defaults_of_the_type(
     gizmos: ResourceClient[Gizmo], client: Client, namespace: str
 ) -> None:
     made = gizmos.create({"metadata": {"name": "a"}, "spec": {}}, namespace)
@@ -30,7 +30,7 @@ def test_what_is_left_out_is_filled_in_as_the_type_says(
     ],
     ids=str,
 )
-def test_what_the_type_does_not_allow_is_refused_with_its_place(
+def test_values_that_the_type_forbids_are_refused_with_their_field(
     gizmos: ResourceClient[Gizmo], namespace: str, spec: dict[str, Any], field: str, words: str
 ) -> None:
     with pytest.raises(Invalid, match=words) as caught:

@@ -160,7 +160,7 @@ def test_a_budget_is_waited_for_and_obeyed(
     assert len(seen) <= 5
 
 
-def test_a_budget_lets_no_more_go_than_it_allows(
+def test_a_budget_allows_only_its_number_of_evictions(
     scene: Scene, client: Client, clock: JumpingClock
 ) -> None:
     for name in "abc":

@@ -70,7 +70,7 @@ def test_an_existing_cluster_is_used_and_left_as_it_was(
 
 
 @pytest.mark.rule("TE-01")
-def test_what_a_test_made_is_cleaned_up_when_it_fails(client: Client, kubeconfig: Path) -> None:
+def test_objects_of_a_failing_test_are_cleaned_up(client: Client, kubeconfig: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         fail_in(kubeconfig)
     with pytest.raises(NotFound):

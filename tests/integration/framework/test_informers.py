@@ -39,7 +39,7 @@ def test_list_and_watch(
     assert [obj.metadata.name for obj in informer.lister.by_index("x", "2")] == ["a"]
 
 
-def test_what_leaves_the_selection_is_deleted(
+def test_an_object_that_leaves_the_selection_is_deleted(
     maps: Maps, namespace: str, create: Create, informer_of: MakeInformer
 ) -> None:
     create("a")

@@ -91,7 +91,7 @@ def served_as(client: Client, plural: str) -> set[str]:
 
 
 @pytest.mark.rule("TE-02")
-def test_what_a_folder_defines_can_be_used_at_once(
+def test_definitions_of_a_folder_can_be_used_at_once(
     client: Client, namespace: str, tmp_path: Path, mine: Callable[..., dict[str, Any]]
 ) -> None:
     (tmp_path / "a.yaml").write_text(to_yaml([mine("apples"), mine("pears", "v1", "v2")]))
@@ -163,7 +163,7 @@ class Rival:
 
 
 @pytest.mark.rule("TE-02")
-def test_whoever_else_writes_the_definition_meanwhile_is_overtaken(
+def test_a_concurrent_write_of_the_definition_is_overwritten(
     client: Client, mine: Callable[..., dict[str, Any]]
 ) -> None:
     install_definitions(client, mine("apples"))
@@ -196,7 +196,7 @@ def test_two_may_install_the_same_at_once(
 
 
 @pytest.mark.rule("TE-02")
-def test_what_is_uninstalled_is_gone_and_can_be_installed_again(
+def test_an_uninstalled_definition_can_be_installed_again(
     client: Client, namespace: str, tmp_path: Path, mine: Callable[..., dict[str, Any]]
 ) -> None:
     file = tmp_path / "both.yaml"
@@ -254,7 +254,7 @@ def test_nothing_is_written_when_anything_cannot_be_read(
     assert served_as(client, "apples") == {"v1"}
 
 
-def test_what_the_server_refuses_is_said_in_its_words(
+def test_a_refusal_has_the_message_of_the_server(
     client: Client, mine: Callable[..., dict[str, Any]]
 ) -> None:
     wrong = mine("apples")

@@ -93,7 +93,7 @@ def lease(client: Client, namespace: str) -> Callable[[], Any]:
 
 @pytest.mark.rule("LE-17")
 @pytest.mark.rule("OP-63")
-def test_leadership_is_handed_over_on_a_stop(member: MakeMember, lease: Callable[[], Any]) -> None:
+def test_a_stopped_leader_has_a_successor(member: MakeMember, lease: Callable[[], Any]) -> None:
     one, two = member("one"), member("two")
     one.start()
     assert one.leads.wait(LIMIT)
@@ -161,7 +161,7 @@ def test_the_lease_of_one_that_vanished_is_taken_when_it_is_over(
     assert lease()["spec"]["leaseTransitions"] == 8
 
 
-def test_a_leader_whose_lease_somebody_takes_stops(
+def test_a_leader_whose_lease_is_taken_stops(
     client: Client, namespace: str, member: MakeMember
 ) -> None:
     one = member("one")

@@ -104,7 +104,7 @@ def test_another_replica_acts_when_the_leader_ends(
 
 
 @pytest.mark.rule("OP-63")
-def test_a_standby_hears_that_the_lease_was_given_back(
+def test_a_follower_notices_a_released_lease(
     create: Callable[[str], ConfigMap], data: Callable[[str], object], replica: MakeReplica
 ) -> None:
     """Its next try would come long after this test's patience; a rolling update waits for none."""
@@ -223,7 +223,7 @@ def test_a_manager_that_was_never_elected_starts_nothing_when_it_ends(
 
 
 @pytest.mark.rule("RT-20")
-def test_what_a_leader_writes_stays_here_once_another_may_lead(
+def test_writes_are_not_sent_once_another_process_may_lead(
     network: FaultProxy,
     maps: ResourceClient[ConfigMap],
     namespace: str,
@@ -273,7 +273,7 @@ def test_what_a_leader_writes_stays_here_once_another_may_lead(
 
 
 @pytest.mark.rule("MG-16")
-def test_pages_of_one_s_own_stand_beside_the_metrics_and_never_in_their_place(
+def test_added_pages_cannot_replace_the_metrics(
     replica: MakeReplica,
 ) -> None:
     one = replica("one")

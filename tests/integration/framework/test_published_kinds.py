@@ -69,7 +69,7 @@ def test_defaults_are_filled_in_all_the_way_down(client: Client) -> None:
     assert spec["paused"] is False
 
 
-def test_what_the_server_fills_in_is_what_the_types_say(client: Client) -> None:
+def test_defaults_of_the_server_equal_those_of_the_types(client: Client) -> None:
     """The same defaults apply where no server did it: in plans, in tests."""
     stored = client.resource(NODE_ROLLOUTS).create({"metadata": {"generateName": "x-"}})
     assert stored.spec == NODE_ROLLOUTS.type().spec
@@ -82,9 +82,7 @@ def test_status_has_no_defaults(client: Client) -> None:
 
 @pytest.mark.rule("N-21")
 @pytest.mark.parametrize("entry", [{}, {"replacement": {"priority": 3}}, {"matchLabels": {}}])
-def test_a_selector_that_selects_everything_must_say_so(
-    client: Client, entry: dict[str, Any]
-) -> None:
+def test_a_selector_for_all_nodes_must_be_explicit(client: Client, entry: dict[str, Any]) -> None:
     with pytest.raises(Invalid, match="matchAll: true"):
         created(client, rollout({"nodeSelectors": [entry]}))
     assert created(client, rollout({"nodeSelectors": [entry | {"matchAll": True}]}))

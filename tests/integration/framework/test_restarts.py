@@ -49,7 +49,7 @@ def test_a_server_that_comes_back_is_followed_again(
     assert seen.names("initial") == ["a"], "no event is delivered twice"
 
 
-def test_a_client_goes_on_with_a_server_that_comes_back(
+def test_a_client_works_again_after_the_server_restarts(
     our_server: Served, maps: ResourceClient[ConfigMap], namespace: str, create: Create
 ) -> None:
     """The kept connections are broken, and no request has noticed that yet."""
@@ -84,7 +84,7 @@ def test_a_server_that_comes_back_has_forgotten_its_events_and_knows_its_pages(
     assert [each.metadata.name for each in (*first.items, *second.items)] == ["a", "b", "c"]
 
 
-def test_what_ended_while_a_server_was_away_is_told_once(
+def test_objects_deleted_during_an_outage_are_reported_once(
     our_server: Served,
     maps: ResourceClient[ConfigMap],
     namespace: str,

@@ -58,7 +58,7 @@ def test_a_scale_is_never_taken_for_the_workload(deployments: ResourceClient[Obj
     assert deployments.get_scale("d").spec.replicas == 3
 
 
-def test_whoever_says_scale_writes_one_with_every_verb(
+def test_every_verb_on_scale_writes_a_scale(
     deployments: ResourceClient[Object],
 ) -> None:
     scales = deployments.projected(Scale)
@@ -72,7 +72,9 @@ def test_whoever_says_scale_writes_one_with_every_verb(
     assert (read["kind"], read["spec"]["replicas"]) == ("Scale", 2)
 
 
-def test_a_token_of_an_account_is_good_until_it_says(client: Client, account: Account) -> None:
+def test_a_token_of_an_account_is_valid_until_its_expiration(
+    client: Client, account: Account
+) -> None:
     accounts = client.resource(ACCOUNTS).in_namespace(account.namespace)
     found = accounts.request_token(account.name, expiration_seconds=1200)
     left = found.expires - SYSTEM_CLOCK.now()

@@ -98,9 +98,7 @@ def test_an_object_that_is_renamed_or_moved_is_refused_and_nothing_written(
 
 
 @UPSERTS
-def test_a_change_that_somebody_else_made_meanwhile_is_not_lost(
-    upsert: Any, maps: ResourceClient[Object]
-) -> None:
+def test_a_concurrent_change_is_not_lost(upsert: Any, maps: ResourceClient[Object]) -> None:
     maps.create({"metadata": {"name": "a"}, "data": {"x": "1"}})
 
     def late(obj: dict[str, Any]) -> None:

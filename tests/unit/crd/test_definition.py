@@ -53,7 +53,7 @@ def test_the_kind_is_named_in_all_its_forms() -> None:
     }
 
 
-def test_a_column_says_only_what_differs_from_the_usual() -> None:
+def test_a_column_contains_only_fields_that_differ_from_the_defaults() -> None:
     columns = (Column("Size", ".spec.size", "integer"), Column("Age", ".metadata.name", priority=1))
     assert version_of(columns=columns)["additionalPrinterColumns"] == [
         {"name": "Size", "type": "integer", "jsonPath": ".spec.size"},
@@ -61,7 +61,7 @@ def test_a_column_says_only_what_differs_from_the_usual() -> None:
     ]
 
 
-def test_status_is_a_subresource_unless_said_otherwise() -> None:
+def test_status_is_a_subresource_by_default() -> None:
     assert version_of()["subresources"] == {"status": {}}
     assert "subresources" not in version_of(status=False)
 

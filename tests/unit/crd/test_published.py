@@ -107,7 +107,7 @@ def test_schemas_are_structural(manifest: Any) -> None:
         assert set(node.get("required", [])) <= node.get("properties", {}).keys()
 
 
-def test_checked_in_files_are_what_the_types_say() -> None:
+def test_checked_in_files_match_the_types() -> None:
     result = CliRunner().invoke(crds, ["--check", str(CHECKED_IN)])
     assert result.output == ""
     assert result.exit_code == 0
@@ -120,7 +120,7 @@ def test_all_definitions_are_printed_as_one_stream() -> None:
     assert list(yaml.safe_load_all(result.output)) == _manifests()
 
 
-def test_each_definition_gets_a_file_of_its_own(tmp_path: Path) -> None:
+def test_each_definition_gets_a_separate_file(tmp_path: Path) -> None:
     assert CliRunner().invoke(crds, ["--output", str(tmp_path)]).exit_code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "navarchos.pusher.com_nodedrains.yaml",

@@ -135,7 +135,7 @@ def test_an_inherited_docstring_describes_only_the_base() -> None:
     assert "description" not in type_schema(Heir)
 
 
-def test_what_has_no_default_and_may_not_be_null_is_required() -> None:
+def test_a_field_without_default_that_is_not_nullable_is_required() -> None:
     assert type_schema(Outer)["required"] == ["mustBe"]
 
 
@@ -143,7 +143,7 @@ def test_fields_go_by_their_names_on_the_wire() -> None:
     assert {"mustBe", "mayBe", "theUID"} <= properties(type_schema(Outer)).keys()
 
 
-def test_defaults_are_filled_in_unless_they_say_nothing() -> None:
+def test_defaults_are_included_unless_they_are_empty() -> None:
     defaults = {
         name: schema["default"]
         for name, schema in properties(type_schema(Outer)).items()
@@ -187,7 +187,7 @@ class Tagged(msgspec.Struct, tag="x"):
         (tuple[int, str], "Tuple has no counterpart"),
     ],
 )
-def test_what_has_no_schema_is_named_with_its_place(annotation: object, message: str) -> None:
+def test_a_type_without_schema_is_named_with_its_field(annotation: object, message: str) -> None:
     with pytest.raises(SchemaError, match=message):
         type_schema(annotation)
 

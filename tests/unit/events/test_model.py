@@ -55,7 +55,7 @@ def test_a_reference_to_a_dict_works_the_same() -> None:
 
 @pytest.mark.rule("EV-03")
 @pytest.mark.parametrize("obj", [Object(), {}, None, {"metadata": {}}])
-def test_what_has_no_name_cannot_be_referred_to(obj: object) -> None:
+def test_an_object_without_a_name_cannot_be_referenced(obj: object) -> None:
     with pytest.raises(KeyFailed):
         Reference.to(JOBS, obj)
 
@@ -70,7 +70,7 @@ def test_what_has_no_name_cannot_be_referred_to(obj: object) -> None:
         ({"action": "x" * 129}, "1 to 128"),
     ],
 )
-def test_what_the_server_would_refuse_is_no_event(given: dict[str, str], why: str) -> None:
+def test_an_event_that_the_server_would_refuse_is_invalid(given: dict[str, str], why: str) -> None:
     with pytest.raises(InvalidEvent, match=why):
         facts(**given)
 
@@ -125,7 +125,7 @@ def test_fields_that_this_version_of_the_api_refuses_stay_out() -> None:
     assert not [name for name in new_event(snapshot(), Reporter("a", "b")) if "deprecated" in name]
 
 
-def test_a_series_tells_its_count_and_its_last_time() -> None:
+def test_a_series_has_its_count_and_its_last_time() -> None:
     series = {"series": {"count": 3, "lastObservedTime": "2026-01-02T15:04:06.000007Z"}}
     assert next_in_series(snapshot(3)) == series
     assert series.items() <= new_event(snapshot(3), Reporter("a", "b")).items()

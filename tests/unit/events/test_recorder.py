@@ -173,7 +173,7 @@ def test_recording_does_not_wait_for_the_server(started: Bench) -> None:
 
 @pytest.mark.rule("EV-02")
 @pytest.mark.rule("EV-03")
-def test_what_is_no_event_is_counted_and_not_raised(started: Bench) -> None:
+def test_an_invalid_event_is_counted_and_not_raised(started: Bench) -> None:
     started.recorder.record(NODES, Object(), EventType.NORMAL, "Seen", "no name")
     started.recorder.record(NODES, node(), EventType.NORMAL, "", "no reason")
     bad: Any = "Error"
@@ -261,7 +261,7 @@ def test_an_event_that_the_server_refuses_is_given_up_at_once(started: Bench, co
 
 
 @pytest.mark.rule("EV-11")
-def test_a_series_whose_event_has_expired_is_created_anew(started: Bench) -> None:
+def test_a_series_whose_event_has_expired_is_created_again(started: Bench) -> None:
     started.record()
     started.clock.settle()
     started.server.events.clear()

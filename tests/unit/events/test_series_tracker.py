@@ -69,7 +69,7 @@ def test_repeats_before_the_first_write_go_with_it(scribe: Scribe) -> None:
 
 
 @pytest.mark.rule("EV-16")
-def test_a_series_that_goes_on_is_refreshed_every_half_hour(scribe: Scribe) -> None:
+def test_a_continuing_series_is_refreshed_every_half_hour(scribe: Scribe) -> None:
     written = []
     while scribe.now <= REFRESH_EVERY:
         scribe.record(facts())
@@ -102,7 +102,7 @@ def test_a_single_event_is_forgotten_when_it_is_old(scribe: Scribe) -> None:
 
 
 @pytest.mark.rule("RT-30")
-def test_what_is_counted_while_a_write_is_in_flight_is_kept(scribe: Scribe) -> None:
+def test_occurrences_during_a_write_are_kept(scribe: Scribe) -> None:
     scribe.record(facts())
     first = scribe.take()
     scribe.record(facts())
@@ -111,7 +111,7 @@ def test_what_is_counted_while_a_write_is_in_flight_is_kept(scribe: Scribe) -> N
     assert scribe.write() == [3]
 
 
-def test_a_series_in_flight_is_not_handed_out_twice(scribe: Scribe) -> None:
+def test_a_series_that_is_being_written_is_not_returned_again(scribe: Scribe) -> None:
     scribe.record(facts())
     scribe.take()
     scribe.record(facts())
@@ -200,7 +200,7 @@ def test_flushing_tries_once(scribe: Scribe) -> None:
     assert not scribe.book.failed(scribe.take(), again_at=10.0)
 
 
-def test_clearing_tells_how_much_is_lost(scribe: Scribe) -> None:
+def test_clear_returns_the_number_of_lost_series(scribe: Scribe) -> None:
     scribe.record(facts("A"))
     scribe.write()
     scribe.record(facts("B"))
@@ -218,7 +218,7 @@ def test_clearing_tells_how_much_is_lost(scribe: Scribe) -> None:
         max_size=60,
     )
 )
-def test_the_server_never_hears_a_count_twice_and_in_the_end_hears_them_all(
+def test_no_count_is_written_twice_and_the_last_one_is_written(
     steps: list[tuple[str, str | float]],
 ) -> None:
     """Counts of one object grow; a series is never handed out while it is out."""

@@ -15,7 +15,7 @@ def test_twenty_five_at_once_then_one_every_five_minutes() -> None:
 
 
 @pytest.mark.rule("EV-10")
-def test_each_object_has_its_own_limit() -> None:
+def test_each_object_has_a_separate_limit() -> None:
     spam = SpamFilter()
     assert all(spam.allow("a", 0.0) for _ in range(25))
     assert spam.allow("b", 0.0)

@@ -86,7 +86,7 @@ def test_a_lease_counts_from_when_we_saw_it_change_however_old_its_times(desk: D
 
 
 @pytest.mark.rule("LE-07")
-def test_each_renewal_of_another_starts_the_wait_anew(desk: Desk) -> None:
+def test_each_renewal_of_another_candidate_restarts_the_wait(desk: Desk) -> None:
     for second in range(3):
         renewed = msgspec.structs.replace(OTHERS, renew_time=THEN.replace(second=second))
         desk.lease.write(renewed)

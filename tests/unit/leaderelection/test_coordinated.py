@@ -65,7 +65,7 @@ def test_a_lease_that_does_not_name_us_is_never_taken_expired_or_not(
 
 
 @pytest.mark.rule("LE-22")
-def test_who_is_named_holds_the_lease_once_it_has_renewed_it(desk: Desk) -> None:
+def test_the_named_candidate_holds_the_lease_after_its_first_renewal(desk: Desk) -> None:
     desk.lease.write(named("a", lease_transitions=4))
     assert desk.claim.attempt() is LeaseAttempt.HELD
     record = desk.lease.record
@@ -95,7 +95,7 @@ def test_an_expired_lease_is_not_renewed_though_it_names_us(
 
 
 @pytest.mark.rule("LE-22")
-def test_a_lease_for_which_somebody_else_is_preferred_is_not_renewed(desk: Desk) -> None:
+def test_a_lease_with_another_preferred_holder_is_not_renewed(desk: Desk) -> None:
     desk.lease.write(named("a"))
     assert desk.claim.attempt() is LeaseAttempt.HELD
     desk.lease.write(named("a", preferred_holder="b"))
@@ -104,7 +104,7 @@ def test_a_lease_for_which_somebody_else_is_preferred_is_not_renewed(desk: Desk)
 
 
 @pytest.mark.rule("LE-22")
-def test_who_gives_the_lease_back_withdraws_first(desk: Desk) -> None:
+def test_the_candidacy_is_withdrawn_before_the_lease_is_released(desk: Desk) -> None:
     desk.lease.write(named("a"))
     assert desk.claim.attempt() is LeaseAttempt.HELD
     calls = len(desk.lock.calls)

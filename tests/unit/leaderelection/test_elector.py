@@ -155,7 +155,9 @@ def test_a_request_that_hangs_does_not_outlive_the_lease(
 
 
 @pytest.mark.rule("LE-12")
-def test_a_leader_that_recovers_in_time_goes_on(candidate: Make, fake_clock: FakeClock) -> None:
+def test_a_leader_that_recovers_in_time_keeps_leading(
+    candidate: Make, fake_clock: FakeClock
+) -> None:
     a = candidate()
     a.start()
     for _ in range(5):
@@ -183,7 +185,7 @@ def test_a_leader_that_sees_another_holder_gives_up_at_once(
 
 @pytest.mark.rule("RT-20")
 @pytest.mark.rule("LE-15")
-def test_when_the_lease_is_lost_the_work_is_told_first(
+def test_when_the_lease_is_lost_the_work_is_stopped_first(
     candidate: Make, fake_clock: FakeClock, lease: Any
 ) -> None:
     a = candidate()
@@ -196,7 +198,7 @@ def test_when_the_lease_is_lost_the_work_is_told_first(
 
 
 @pytest.mark.rule("LE-15")
-def test_the_end_is_told_once_even_to_one_who_never_led(
+def test_the_end_is_reported_once_even_if_the_process_never_led(
     candidate: Make, fake_clock: FakeClock
 ) -> None:
     candidate("a").start()
@@ -215,7 +217,7 @@ def test_a_candidate_that_is_stopped_before_it_begins_asks_for_nothing(candidate
 
 
 @pytest.mark.rule("RT-29")
-def test_who_wins_while_stopping_starts_nothing(candidate: Make, lease: Any) -> None:
+def test_a_lease_acquired_while_stopping_starts_no_work(candidate: Make, lease: Any) -> None:
     a = candidate()
     a.lock.before = lambda verb: a.stop.stop() if verb == "create" else None
     a.start()
@@ -263,7 +265,7 @@ def test_work_that_returns_leaves_us_leading(candidate: Make, fake_clock: FakeCl
 
 
 @pytest.mark.rule("LE-16")
-def test_new_leaders_are_told_once_each_and_in_order(
+def test_new_leaders_are_reported_once_each_and_in_order(
     candidate: Make, fake_clock: FakeClock
 ) -> None:
     a, b = candidate("a"), candidate("b")
@@ -304,7 +306,7 @@ def test_without_a_callback_for_new_leaders_no_thread_waits_for_them(
 
 
 @pytest.mark.rule("LE-20")
-def test_who_leads_is_known_to_all(candidate: Make) -> None:
+def test_every_candidate_knows_the_leader(candidate: Make) -> None:
     a, b = candidate("a"), candidate("b")
     assert (a.elector.is_leader(), a.elector.get_leader()) == (False, "")
     a.start()
@@ -314,7 +316,7 @@ def test_who_leads_is_known_to_all(candidate: Make) -> None:
 
 
 @pytest.mark.rule("LE-20")
-def test_nobody_believes_to_lead_after_the_end(candidate: Make, fake_clock: FakeClock) -> None:
+def test_no_candidate_leads_after_its_end(candidate: Make, fake_clock: FakeClock) -> None:
     a = candidate(release=False)
     a.start()
     a.halt()
@@ -339,7 +341,7 @@ def test_a_leader_with_an_expired_lease_is_unhealthy(
 
 
 @pytest.mark.rule("LE-19")
-def test_one_who_does_not_lead_is_healthy(candidate: Make, fake_clock: FakeClock) -> None:
+def test_a_candidate_that_does_not_lead_is_healthy(candidate: Make, fake_clock: FakeClock) -> None:
     candidate("a").start()
     b = candidate("b")
     b.start()
@@ -371,7 +373,7 @@ def test_the_gauge_is_one_only_while_leading(
 
 
 @pytest.mark.rule("LE-21")
-def test_events_tell_who_began_and_who_ended(candidate: Make) -> None:
+def test_events_are_recorded_when_leadership_starts_and_ends(candidate: Make) -> None:
     a = candidate("a")
     a.start()
     a.halt()
@@ -386,7 +388,9 @@ def test_an_elector_runs_once(candidate: Make) -> None:
 
 
 @pytest.mark.rule("LE-07")
-def test_never_two_at_work_whoever_is_cut_off(candidate: Make, fake_clock: FakeClock) -> None:
+def test_never_two_leaders_when_any_candidate_is_cut_off(
+    candidate: Make, fake_clock: FakeClock
+) -> None:
     """Contract 5: nothing acts as leader after its lease could be another's."""
     candidates = [candidate(name) for name in ("a", "b", "c")]
     for each in candidates:
@@ -403,9 +407,7 @@ def test_never_two_at_work_whoever_is_cut_off(candidate: Make, fake_clock: FakeC
 
 
 @pytest.mark.rule("OP-63")
-def test_a_candidate_that_hears_of_a_free_lease_does_not_wait_for_its_next_try(
-    candidate: Make, fake_clock: FakeClock
-) -> None:
+def test_a_candidate_tries_a_released_lease_at_once(candidate: Make, fake_clock: FakeClock) -> None:
     a, b = candidate("a"), candidate("b")
     a.start()
     b.start()

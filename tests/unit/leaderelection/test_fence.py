@@ -40,14 +40,14 @@ def test_it_is_open_for_as_long_as_a_leader_can_be_sure(
     assert a.elector.fence() == 12.0
 
 
-def test_it_says_which_lease_and_passes_for_a_stop(candidate: Make) -> None:
+def test_not_leading_names_the_lease_and_is_a_stop(candidate: Make) -> None:
     with pytest.raises(NotLeading, match="another process may hold lease ns/lease") as caught:
         candidate().elector.fence()
     assert caught.value.lease == "ns/lease"
     assert isinstance(caught.value, Stopped)
 
 
-def test_it_is_shut_for_who_does_not_lead(candidate: Make) -> None:
+def test_it_is_shut_for_a_candidate_that_does_not_lead(candidate: Make) -> None:
     a, b = candidate("a"), candidate("b")
     a.start()
     b.start()
@@ -102,7 +102,7 @@ def test_an_answer_that_was_lost_does_not_count_when_it_is_read_later(
     assert a.elector.fence() == 1.0
 
 
-def test_to_read_one_s_own_name_is_no_renewal(
+def test_reading_our_own_identity_is_not_a_renewal(
     candidate: Make, fake_clock: FakeClock, lease: Any
 ) -> None:
     """A process that was started again under its old name does not know the lease's age."""
@@ -168,7 +168,7 @@ def test_work_that_winds_down_may_write_until_the_lease_is_given_back(
     assert is_shut(a)
 
 
-def test_work_that_outstays_its_time_can_write_no_more(
+def test_work_that_exceeds_its_grace_period_cannot_write(
     candidate: Make, fake_clock: FakeClock
 ) -> None:
     """The lease is left to expire, and is not ours to act on while it does."""
@@ -183,7 +183,7 @@ def test_work_that_outstays_its_time_can_write_no_more(
     assert (shut, holder) == (True, "a")
 
 
-def test_a_renewal_counts_no_more_once_another_name_is_seen_or_written(
+def test_a_renewal_does_not_count_after_another_holder_was_seen_or_written(
     fake_clock: FakeClock,
 ) -> None:
     ours = LeaseRecord(holder_identity="a", lease_duration_seconds=15)

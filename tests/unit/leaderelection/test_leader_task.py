@@ -22,9 +22,10 @@ def threads(fake_clock: FakeClock) -> Iterator[ThreadGroup]:
 def test_join_waits_for_work_that_ends_in_the_last_second(
     fake_clock: FakeClock, threads: ThreadGroup
 ) -> None:
-    task = LeaderTask(
-        lambda _: threads.stop.wait(1.5) and None, StopToken(clock=fake_clock), 30.0, fake_clock
-    )
+    def work(_: StopToken) -> None:
+        threads.stop.wait(1.5)
+
+    task = LeaderTask(work, StopToken(clock=fake_clock), 30.0, fake_clock)
     task.start(threads)
     joined: list[bool] = []
     threads.start("join", lambda: joined.append(task.join(2.0)))
@@ -39,9 +40,10 @@ def test_join_waits_for_work_that_ends_in_the_last_second(
 def test_join_returns_false_when_its_time_is_over(
     fake_clock: FakeClock, threads: ThreadGroup
 ) -> None:
-    task = LeaderTask(
-        lambda _: threads.stop.wait() and None, StopToken(clock=fake_clock), 30.0, fake_clock
-    )
+    def work(_: StopToken) -> None:
+        threads.stop.wait()
+
+    task = LeaderTask(work, StopToken(clock=fake_clock), 30.0, fake_clock)
     task.start(threads)
     joined: list[bool] = []
     threads.start("join", lambda: joined.append(task.join(2.0)))

@@ -149,7 +149,7 @@ def test_a_lease_that_makes_no_sense_is_a_client_error(lock: LeaseLock, server: 
 
 
 @pytest.mark.rule("LE-21")
-def test_events_carry_the_lease_if_anybody_listens(client: Client) -> None:
+def test_events_carry_the_lease_if_there_is_a_callback(client: Client) -> None:
     told: list[tuple[Any, str]] = []
     lock = LeaseLock(
         client, "ns", "l", "me", on_event=lambda lease, text: told.append((lease, text))

@@ -29,7 +29,7 @@ _records = st.builds(
 
 @pytest.mark.rule("LE-02")
 @given(_records)
-def test_what_is_written_is_what_is_read(record: LeaseRecord) -> None:
+def test_a_written_record_is_read_back_unchanged(record: LeaseRecord) -> None:
     assert read_record(record.body()) == record
 
 
@@ -43,7 +43,7 @@ def test_times_have_exactly_six_digits(at: datetime) -> None:
 
 
 @pytest.mark.rule("LE-02")
-def test_what_is_empty_is_left_out() -> None:
+def test_empty_fields_are_omitted() -> None:
     assert LeaseRecord().body() == {"leaseTransitions": 0}
 
 
@@ -82,7 +82,7 @@ def test_a_take_over_begins_now_and_counts(before: LeaseRecord) -> None:
 
 
 @pytest.mark.rule("LE-08")
-def test_the_first_holder_is_no_transition() -> None:
+def test_the_first_holder_does_not_count_as_a_transition() -> None:
     assert renewed_record("a", 15, NOW, None).lease_transitions == 0
 
 
@@ -91,7 +91,7 @@ def test_the_claim_is_rounded_up_to_whole_seconds() -> None:
 
 
 @pytest.mark.rule("LE-17")
-def test_a_released_lease_names_nobody_for_a_second() -> None:
+def test_a_released_lease_has_no_holder_for_a_second() -> None:
     assert released_record(NOW, HELD) == LeaseRecord(
         lease_duration_seconds=1, acquire_time=NOW, renew_time=NOW, lease_transitions=3
     )

@@ -65,7 +65,7 @@ def names(script: Script) -> list[str]:
 
 
 @pytest.mark.rule("CT-25")
-def test_what_cannot_work_is_refused(manager: Manager, script: Script) -> None:
+def test_invalid_builders_are_refused(manager: Manager, script: Script) -> None:
     with pytest.raises(ConfigError, match="for_ was already called with things"):
         Builder(manager).for_(THINGS).for_(PARTS)
     with pytest.raises(ConfigError, match="call for_ before owns"):
@@ -190,7 +190,7 @@ def test_the_options_of_a_builder_reach_the_controller(
 
 
 @pytest.mark.rule("RT-28")
-def test_a_change_predicate_drops_resyncs_and_a_known_wait_comes_all_the_same(
+def test_a_change_predicate_drops_resyncs_but_not_requeue_after(
     client: FakeClient, fake_clock: FakeClock, run: Callable[..., Running]
 ) -> None:
     options = ManagerOptions(sync_period=60)
@@ -333,7 +333,7 @@ def test_a_debounce_reaches_the_controller(
 
 
 @pytest.mark.rule("CT-27")
-def test_an_object_is_handed_over_while_it_exists(
+def test_the_function_is_called_while_the_object_exists(
     manager: Manager,
     client: FakeClient,
     start: Callable[[], Running],

@@ -99,7 +99,7 @@ def der(pair: KeyPair) -> bytes:
 
 
 @pytest.mark.rule("MG-16")
-def test_whoever_connects_after_a_renewal_sees_the_new_certificate(
+def test_a_client_that_connects_after_a_renewal_gets_the_new_certificate(
     mounted: Mounted, serve: Callable[..., HttpServer], get: Get
 ) -> None:
     server = serve()
@@ -109,7 +109,7 @@ def test_whoever_connects_after_a_renewal_sees_the_new_certificate(
 
 
 @pytest.mark.rule("MG-16")
-def test_half_a_renewal_leaves_the_last_good_pair_and_is_told_once(
+def test_half_a_renewal_keeps_the_last_valid_pair_and_is_logged_once(
     mounted: Mounted, serve: Callable[..., HttpServer], get: Get
 ) -> None:
     server = serve()
@@ -141,7 +141,7 @@ def test_a_certificate_that_cannot_be_used_is_one_clear_error(
         ServerCertificate(certificate, key)
 
 
-def test_who_does_not_speak_tls_harms_nobody_and_learns_nothing(
+def test_a_client_without_tls_gets_no_response_and_affects_no_other(
     serve: Callable[..., HttpServer], get: Get
 ) -> None:
     server = serve()
@@ -178,7 +178,7 @@ def test_a_stop_sends_the_answer_under_way_and_waits_for_no_handshake(
         assert [answer[:2] for answer in answers] == [(200, "done")]
 
 
-def test_a_guard_is_asked_before_the_page_and_one_that_fails_lets_nobody_pass(
+def test_a_guard_runs_before_the_page_and_a_failing_guard_refuses(
     serve: Callable[..., HttpServer], get: Get
 ) -> None:
     asked: list[tuple[str, str]] = []

@@ -91,7 +91,7 @@ def bench(fake_clock: FakeClock, run: Run) -> Bench:
 
 
 @pytest.mark.rule("CT-09")
-def test_what_sources_feed_is_reconciled(bench: Bench) -> None:
+def test_delivered_requests_are_reconciled(bench: Bench) -> None:
     bench.start()
     bench.send("a", "b")
     assert bench.names == ["a", "b"]
@@ -145,7 +145,7 @@ def test_a_source_that_does_not_sync_is_named(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-05")
-def test_a_stop_during_sync_is_no_error(bench: Bench) -> None:
+def test_a_stop_during_sync_is_not_an_error(bench: Bench) -> None:
     bench.feed = Feed(synced=False)
     _, running = bench.start()
     assert running.end() is None
@@ -182,7 +182,7 @@ def test_sources_start_and_sync_side_by_side(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-05")
-def test_a_source_whose_start_blocks_is_an_error_of_its_own(bench: Bench) -> None:
+def test_a_source_whose_start_blocks_is_a_separate_error(bench: Bench) -> None:
     bench.feed = Gated(bench.clock, name="stuck")
     _, running = bench.start(cache_sync_timeout=10)
     bench.clock.advance(10)
@@ -243,7 +243,7 @@ def test_a_warm_up_feeds_the_queue_and_reconciles_nothing(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-08")
-def test_what_a_warm_up_began_can_be_ended_without_a_run(
+def test_a_warm_up_can_be_closed_without_a_run(
     new_threads: Callable[[], list[str]], bench: Bench
 ) -> None:
     controller = bench.controller()
@@ -278,7 +278,7 @@ def test_many_events_of_a_key_give_one_reconcile_after_the_debounce(bench: Bench
     assert bench.names == ["a", "b"]
 
 
-def test_a_key_that_never_rests_is_reconciled_all_the_same(bench: Bench) -> None:
+def test_a_key_that_changes_all_the_time_is_still_reconciled(bench: Bench) -> None:
     bench.start(debounce=2)
     for _ in range(100):
         bench.send("a")
@@ -327,7 +327,7 @@ def test_a_source_given_later_starts_at_once(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-07")
-def test_a_stop_waits_for_the_key_in_hand_and_takes_no_other(bench: Bench) -> None:
+def test_a_stop_waits_for_the_current_key_and_starts_no_other(bench: Bench) -> None:
     gate = StopToken(clock=bench.clock)
     bench.script.before = lambda _: gate.wait()
     _, running = bench.start()
@@ -396,7 +396,7 @@ def test_a_terminal_error_is_not_tried_again(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-13")
-def test_a_known_wait_is_no_failure(bench: Bench) -> None:
+def test_requeue_after_does_not_count_as_a_failure(bench: Bench) -> None:
     bench.script.answers = [NavarchosError("no"), Result(requeue_after=30, requeue=True)]
     controller, _ = bench.start()
     bench.send("a")
@@ -455,7 +455,7 @@ def test_without_recovery_a_panic_ends_the_controller_and_every_worker(bench: Be
     assert isinstance(running.error.__cause__, ZeroDivisionError)
 
 
-def test_an_error_of_ours_is_no_panic(bench: Bench) -> None:
+def test_a_navarchos_error_does_not_count_as_a_panic(bench: Bench) -> None:
     bench.script.answers = [NavarchosError("expected")]
     _, running = bench.start(recover=False)
     bench.send("a")
@@ -463,7 +463,7 @@ def test_an_error_of_ours_is_no_panic(bench: Bench) -> None:
     assert running.end() is None
 
 
-def test_a_forgotten_result_is_an_error_that_says_so(bench: Bench) -> None:
+def test_a_forgotten_result_is_an_error(bench: Bench) -> None:
     bench.script.answers = [None]
     bench.start()
     with structlog.testing.capture_logs() as logs:
@@ -473,7 +473,7 @@ def test_a_forgotten_result_is_an_error_that_says_so(bench: Bench) -> None:
     assert bench.metric("reconcile_total", result="error") == 1
 
 
-def test_stopped_while_stopping_is_no_error(bench: Bench) -> None:
+def test_stopped_while_stopping_is_not_an_error(bench: Bench) -> None:
     controller, running = bench.start()
     bench.script.before = lambda _: running.stop.wait()
     bench.script.answers = [Stopped("the controller stops")]
@@ -566,7 +566,7 @@ def test_a_pass_that_takes_too_long_is_asked_to_end_and_comes_again(bench: Bench
 
 
 @pytest.mark.rule("CT-15")
-def test_a_stop_of_the_controller_is_no_timeout(bench: Bench) -> None:
+def test_a_stop_of_the_controller_does_not_count_as_a_timeout(bench: Bench) -> None:
     bench.script.before = lambda _: current_reconcile().stop.wait()
     _, running = bench.start(reconcile_timeout=10)
     bench.send("a")

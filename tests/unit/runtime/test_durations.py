@@ -29,7 +29,7 @@ def test_durations_are_read_as_go_reads_them(text: str, seconds: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "+", "5", "m", "5 m", "5mm", "-5s", "1h30", "1d", "٣s", ".s", "1e3s", "5m "]
 )
-def test_what_go_refuses_is_refused_with_a_hint(text: str) -> None:
+def test_durations_that_go_refuses_are_refused_with_a_hint(text: str) -> None:
     with pytest.raises(ValueError, match="write it like 5m, 1h30m, 15s or 500ms"):
         parse_duration(text)
 
@@ -53,6 +53,6 @@ def test_durations_are_written_as_go_writes_them(seconds: float, text: str) -> N
 
 
 @given(st.integers(0, 10**15))
-def test_what_is_written_can_be_read_again(nanoseconds: int) -> None:
+def test_a_formatted_duration_can_be_parsed_again(nanoseconds: int) -> None:
     seconds = nanoseconds / 1e9
     assert parse_duration(format_duration(seconds)) == pytest.approx(seconds, abs=2e-9)

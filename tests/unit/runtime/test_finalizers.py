@@ -45,7 +45,7 @@ def test_an_object_that_stays_gets_all_that_it_lacks_and_none_is_run() -> None:
 
 
 @pytest.mark.rule("CL-08")
-def test_an_object_that_goes_loses_what_succeeded_and_keeps_what_failed() -> None:
+def test_a_deleted_object_loses_successful_finalizers_and_keeps_failed_ones() -> None:
     ran: list[str] = []
 
     def works(thing: Thing) -> Cleanup:
@@ -65,7 +65,7 @@ def test_an_object_that_goes_loses_what_succeeded_and_keeps_what_failed() -> Non
 
 
 @pytest.mark.rule("CL-08")
-def test_what_several_change_and_what_several_raise_is_put_together() -> None:
+def test_patches_and_failures_of_several_finalizers_are_combined() -> None:
     one = Cleanup({"spec": {"a": 1, "b": 1}}, {"status": {"a": None}})
     two = Cleanup({"spec": {"b": None}})
     thing = make_thing("t", finalizers=("one", "two", "three", "four"), **DELETED)
@@ -78,7 +78,7 @@ def test_what_several_change_and_what_several_raise_is_put_together() -> None:
 
 
 @pytest.mark.rule("CL-08")
-def test_the_last_finalizer_goes_with_its_list_and_nothing_is_raised() -> None:
+def test_the_last_finalizer_is_removed_with_its_list() -> None:
     found = registry(a=lambda _: None).finalize(make_thing("t", finalizers=("a",), **DELETED))
     assert found.patch["metadata"]["finalizers"] is None
     found.raise_failures()

@@ -92,7 +92,7 @@ def test_a_failure_is_reported_and_a_stop_is_none(group: Group, error: BaseExcep
 
 
 @pytest.mark.rule("MG-07")
-def test_returning_early_ends_nobody_else(group: Group, fake_clock: FakeClock) -> None:
+def test_returning_early_ends_no_other_runnable(group: Group, fake_clock: FakeClock) -> None:
     group.add("short", Task(lambda stop: None))
     group.add("long", Task())
     group.start()

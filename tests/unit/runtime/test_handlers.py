@@ -16,7 +16,7 @@ def test_an_object_asks_for_itself() -> None:
 
 
 @pytest.mark.rule("CT-22")
-def test_owners_match_by_group_and_kind_whatever_their_version() -> None:
+def test_owners_match_by_group_and_kind_in_any_version() -> None:
     child = make_thing(
         "child",
         owner_references=(
@@ -65,7 +65,7 @@ def test_owners_of_undecoded_objects_are_found_too() -> None:
 
 
 @pytest.mark.rule("CT-23")
-def test_a_function_names_what_it_likes() -> None:
+def test_a_function_may_return_any_requests() -> None:
     mapping: EnqueueMapped[Thing] = EnqueueMapped(
         lambda thing: [Request("", thing.metadata.name), Request("x", "y")]
     )

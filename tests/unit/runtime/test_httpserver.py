@@ -137,6 +137,6 @@ def test_addresses_are_read_as_upstream(text: str, address: tuple[str, int] | No
 
 
 @pytest.mark.parametrize("text", ["8080", "host", "host:", "host:http", ":70000", ":-1"])
-def test_what_is_no_address_is_refused(text: str) -> None:
+def test_an_invalid_address_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="host:port"):
         parse_address("metrics", text)

@@ -178,7 +178,7 @@ def test_groups_end_one_after_the_other_while_caches_still_serve(world: World) -
 
 @pytest.mark.rule("MG-01")
 @pytest.mark.rule("CT-08")
-def test_a_controller_that_warms_up_is_fed_before_anybody_leads(world: World) -> None:
+def test_a_controller_with_warm_up_fills_its_queue_before_leading(world: World) -> None:
     manager = world.manager()
     script, feeds = Script(), {"warm": Feed(synced=False), "cold": Feed()}
     warm = Builder(manager, "warm", options=WARM_UP).watches_raw(feeds["warm"]).build(script)
@@ -283,7 +283,7 @@ def test_later_failures_are_logged_and_dropped(world: World) -> None:
 
 
 @pytest.mark.rule("MG-06")
-def test_being_stopped_is_no_failure(world: World) -> None:
+def test_being_stopped_is_not_a_failure(world: World) -> None:
     manager = world.manager()
 
     def stopped(stop: StopToken) -> None:
@@ -295,7 +295,7 @@ def test_being_stopped_is_no_failure(world: World) -> None:
 
 
 @pytest.mark.rule("MG-07")
-def test_a_runnable_that_returns_stops_nobody(world: World) -> None:
+def test_a_runnable_that_returns_stops_no_other(world: World) -> None:
     manager = world.manager()
     manager.add(Call(lambda _: None))
     manager.add(world.diary.task("other"))
@@ -323,7 +323,7 @@ def test_the_grace_period_is_named_with_what_exceeded_it(world: World) -> None:
 
 
 @pytest.mark.rule("MG-09")
-def test_a_failure_and_an_exceeded_grace_period_are_both_told(world: World) -> None:
+def test_a_failure_and_an_exceeded_grace_period_are_both_reported(world: World) -> None:
     manager = world.manager(graceful_shutdown_timeout=5)
     gate = StopToken(clock=world.clock)
     manager.add(world.diary.task("slow", gate=gate), name="slow")
@@ -375,7 +375,7 @@ def test_a_cache_that_does_not_fill_is_named(world: World) -> None:
 
 
 @pytest.mark.rule("MG-13")
-def test_a_stop_while_caches_fill_is_no_failure(world: World) -> None:
+def test_a_stop_while_caches_fill_is_not_a_failure(world: World) -> None:
     manager = world.manager()
     manager.informer(THINGS)
     manager.add(world.diary.task("never"))
@@ -388,7 +388,7 @@ def test_a_stop_while_caches_fill_is_no_failure(world: World) -> None:
 
 
 @pytest.mark.rule("OP-61")
-def test_a_missing_kind_is_told_once_and_waited_for(world: World) -> None:
+def test_a_missing_kind_is_logged_once_and_waited_for(world: World) -> None:
     manager = world.manager(missing_kinds_hint="run: navarchos crds | kubectl apply -f -")
     manager.add(world.diary.task("other"))
     manager.informer(THINGS)
@@ -425,7 +425,7 @@ def test_a_server_that_cannot_be_reached_is_waited_for(world: World) -> None:
     assert running.end() is None
 
 
-def test_an_interrupt_ends_everything_before_it_goes_on(world: World) -> None:
+def test_an_interrupt_ends_everything_before_it_propagates(world: World) -> None:
     manager = world.manager()
     manager.informer(THINGS)
     world.client.discovery_fails = KeyboardInterrupt()
@@ -445,7 +445,7 @@ def test_an_informer_asked_for_later_starts_at_once(world: World) -> None:
 
 
 @pytest.mark.rule("IF-12")
-def test_what_caches_keep_of_a_kind_is_an_option(world: World) -> None:
+def test_the_projection_of_a_cached_kind_is_an_option(world: World) -> None:
     trim = msgspec.structs.replace
     kinds = {THINGS: KindOptions[Thing](transform=lambda thing: trim(thing, spec=ThingSpec()))}
     manager = world.manager(kinds=kinds)

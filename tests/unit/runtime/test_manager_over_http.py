@@ -39,7 +39,7 @@ def replica(server: ApiServer) -> Iterator[MakeReplica]:
 
 
 @pytest.mark.rule("OP-21")
-def test_what_needs_leadership_begins_with_what_the_former_leader_wrote_last(
+def test_leader_only_runnables_see_the_last_writes_of_the_former_leader(
     server: ApiServer, replica: MakeReplica
 ) -> None:
     """The cache of the standby hears nothing; it asks the server once the lease is its own."""

@@ -112,7 +112,7 @@ def test_labels_take_their_values_out_of_closed_sets(families: dict[str, Metric]
                 assert label == "le" or value in VALUES[label], (name, label, value)
 
 
-def test_the_page_on_controllers_tells_of_the_same_metrics() -> None:
+def test_the_page_on_controllers_lists_the_same_metrics() -> None:
     told = {
         name: (kind, set(labels.split(", ")))
         for name, kind, labels in ROW.findall(PAGE.read_text(encoding="utf-8"))

@@ -81,7 +81,7 @@ def answers(predicate: Predicate[Thing]) -> set[bool]:
 
 
 @pytest.mark.rule("CT-24")
-def test_combinations_ask_no_more_than_they_must() -> None:
+def test_combinations_stop_at_the_first_decisive_predicate() -> None:
     yes, no, never = Asked(True), Asked(False), Asked(True)
     assert answers(all_of(yes, no, never)) == {False}
     assert answers(any_of(no, yes, never)) == {True}

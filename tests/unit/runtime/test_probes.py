@@ -42,7 +42,7 @@ def test_a_failure_is_verbose_but_keeps_its_reason_to_itself(probes: Probes) -> 
 
 
 @pytest.mark.rule("MG-14")
-def test_a_single_check_tells_its_reason(probes: Probes) -> None:
+def test_a_single_check_shows_its_reason(probes: Probes) -> None:
     probes.healthz.add("disk", broken)
     probes.healthz.add("cpu", fine)
     assert ask(probes, "/healthz/disk") == (500, "the disk of db-7 is full\n")

@@ -81,11 +81,11 @@ def test_one_profile_at_a_time(profiling: Profiling, stop: StopToken) -> None:
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "61", "nan", "x", ""])
-def test_what_is_no_time_to_profile_is_refused(profiling: Profiling, seconds: str) -> None:
+def test_an_invalid_profile_time_is_refused(profiling: Profiling, seconds: str) -> None:
     assert profiling.route("/debug/profile", {"seconds": [seconds]}).status == 400
 
 
-def test_other_paths_say_what_there_is(profiling: Profiling) -> None:
+def test_other_paths_return_the_index(profiling: Profiling) -> None:
     assert [profiling.route(path, {}).status for path in ("/", "/debug/", "/else")] == [
         200,
         200,

@@ -32,7 +32,7 @@ def test_groups_never_share_a_rule() -> None:
     assert groups == [[""], ["example.com"]]
 
 
-def test_what_several_parts_need_is_granted_once_with_reads_first() -> None:
+def test_permissions_of_several_parts_are_granted_once_with_reads_first() -> None:
     rights = [
         PolicyRule(PODS, ("delete",)),
         PolicyRule(PODS, ("watch", "list")),
@@ -43,7 +43,7 @@ def test_what_several_parts_need_is_granted_once_with_reads_first() -> None:
     ]
 
 
-def test_a_subresource_is_a_kind_of_its_own() -> None:
+def test_a_subresource_is_granted_separately() -> None:
     (rule,) = policy_rules([PolicyRule(PODS, ("create",), subresource="eviction")])
     assert rule["resources"] == ["pods/eviction"]
 

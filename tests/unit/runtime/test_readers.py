@@ -89,7 +89,7 @@ def test_kinds_that_are_named_are_read_from_the_server_in_any_projection(
 
 
 @pytest.mark.rule("CL-12")
-def test_a_kind_that_nobody_caches_is_refused_and_not_cached(
+def test_a_kind_without_an_informer_is_refused_and_not_cached(
     server: ApiServer, client: Client
 ) -> None:
     before = sum(server.requests_by(AGENT).values())

@@ -76,7 +76,7 @@ def started(fake_clock: FakeClock, informer: SharedInformer[Thing], queue: Queue
 
 
 @pytest.mark.rule("CT-17")
-def test_what_no_change_stands_behind_has_low_priority(
+def test_requests_without_a_change_have_low_priority(
     fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Start
 ) -> None:
     server.put(make_thing("old"))
@@ -118,7 +118,7 @@ def test_a_source_is_started_once(started: Start, queue: Queue) -> None:
         source.start(queue)
 
 
-def test_a_stopped_source_feeds_no_more(
+def test_a_stopped_source_delivers_no_requests(
     fake_clock: FakeClock, server: FakeSource[Thing], queue: Queue, started: Start
 ) -> None:
     started(EnqueueObject()).stop()
@@ -191,7 +191,7 @@ class Ends:
 
 @pytest.mark.rule("CT-20")
 @pytest.mark.parametrize("combine", [all_of, any_of])
-def test_predicates_are_told_when_the_last_state_is_unknown(
+def test_predicates_learn_when_the_final_state_is_unknown(
     combine: Callable[[Ends], Predicate[Thing]],
     fake_clock: FakeClock,
     server: FakeSource[Thing],
@@ -217,7 +217,7 @@ def test_predicates_are_told_when_the_last_state_is_unknown(
 
 
 @pytest.mark.rule("CT-20")
-def test_an_object_without_metadata_is_told_and_dropped(
+def test_an_object_without_metadata_is_logged_and_dropped(
     informer: SharedInformer[Thing], queue: Queue
 ) -> None:
     source = InformerSource(informer, EnqueueObject())

@@ -72,9 +72,7 @@ def refusal(reviewer: TokenReviewer, path: str, authorization: str) -> tuple[int
 
 
 @pytest.mark.rule("MG-16")
-def test_who_may_get_the_path_passes_and_is_described_to_the_server_whole(
-    reviewer: TokenReviewer, reviews: Reviews
-) -> None:
+def test_a_user_that_may_get_the_path_passes(reviewer: TokenReviewer, reviews: Reviews) -> None:
     assert reviewer.guard("/metrics", "Bearer good") is None
     attributes = {"path": "/metrics", "verb": "get"}
     user = {"user": "prometheus", "uid": "u", "groups": ["scrapers"], "extra": {"a": ["b"]}}
@@ -94,7 +92,7 @@ def test_without_the_right_to_that_path_the_answer_is_403(reviewer: TokenReviewe
 
 @pytest.mark.rule("MG-16")
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic Z29vZA==", "good"])
-def test_without_a_token_nobody_is_asked_and_the_answer_is_401(
+def test_without_a_token_the_answer_is_401_and_no_review_is_sent(
     reviewer: TokenReviewer, reviews: Reviews, header: str
 ) -> None:
     answer = reviewer.guard("/metrics", header)
@@ -123,7 +121,7 @@ def test_a_token_that_the_server_does_not_know_is_401(
         ("subjectaccessreviews", "Authorization for user prometheus failed\n"),
     ],
 )
-def test_a_server_that_fails_lets_nobody_pass_and_is_asked_again(
+def test_a_failing_server_refuses_all_and_is_asked_again(
     reviewer: TokenReviewer, reviews: Reviews, failing: str, text: str
 ) -> None:
     reviews.failing = failing
