@@ -1,7 +1,7 @@
 """The recorded responses of a real kube-apiserver, and the differences that are allowed.
 
 `pytest --server=real --record tests/contract` records them, one file per module. Every response is
-compared, not only those that a case asserts.
+compared, not only the asserted ones.
 """
 
 import json

@@ -1,6 +1,6 @@
 """The decisions of the eviction handler, one by one, in its order.
 
-The order is that of the pod registry's eviction.go. The statuses of the budgets are ones that a
+The order follows the pod registry's eviction.go. The statuses of the budgets are ones that a
 controller may write.
 """
 

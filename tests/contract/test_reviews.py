@@ -45,7 +45,7 @@ def test_an_administrator_is_allowed_everything(http: Http, what: dict[str, Any]
         {"nonResourceAttributes": METRICS},
         {},
     ],
-    ids=["nothing asked", "two asked at once", "nobody named", "empty"],
+    ids=["nothing asked", "two asked at once", "no user named", "empty"],
 )
 def test_an_access_review_names_a_user_and_one_resource(http: Http, spec: dict[str, Any]) -> None:
     assert http("POST", RIGHTS, review("SubjectAccessReview", **spec)).code == 422

@@ -206,7 +206,8 @@ def apply_defaults(value: JsonValue, schema: Schema) -> None:
 def drop_nulls(value: JsonValue, schema: Schema) -> None:
     """Remove, in place, nulls from fields that are not nullable.
 
-    It happens before defaulting (apiextensions-apiserver, schema/defaulting/prunenulls.go).
+    It happens before defaulting, and also for fields without a default and for the values of maps
+    (apiextensions-apiserver, schema/defaulting/prunenulls.go).
     """
     if isinstance(value, dict):
         for key in list(value):

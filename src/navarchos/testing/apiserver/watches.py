@@ -148,13 +148,13 @@ class WatchLines:
     Args:
         api: The objects and kinds.
         target: Kind and namespace.
-        options: Where the watch begins, and what it selects.
+        options: The options of the watch.
         form: The representation.
         streaming: Whether the server offers streaming lists.
 
     Attributes:
         bucket: The place of the objects.
-        options: Where the watch begins, what it selects, how long it lasts.
+        options: The options of the watch.
 
     Raises:
         StatusError: The options contradict each other; the watch does not begin.

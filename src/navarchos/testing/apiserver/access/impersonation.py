@@ -126,7 +126,8 @@ _MODES: Final = (
 class Impersonation:
     """Checks impersonation, and remembers the last successful mode of each user.
 
-    As upstream, the mode that succeeded last is tried first, and its refusal is reported.
+    As upstream since 1.36, the mode that succeeded last is tried first, and its refusal is
+    reported. The text of a refusal therefore depends on earlier requests of the user.
 
     Threads: safe from any thread.
     """
