@@ -96,7 +96,7 @@ class Case:
         (made,) = self.target.create(manifest)
         return made
 
-    def roll(self, **spec: object) -> JsonObject:
+    def roll(self, **spec: Any) -> JsonObject:
         """Create a rollout of the nodes of the case."""
         return self.create(manifests.rollout(self.name, **spec))
 

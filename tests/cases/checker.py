@@ -262,7 +262,7 @@ class Checker:
             self._report_locked(
                 "TooManyInFlight",
                 ", ".join(sorted(names)),
-                f"{len(names)} {what} at once, {self.in_flight} may be",
+                f"{len(names)} {what} at once, at most {self.in_flight} allowed",
             )
 
     def _report_locked(self, what: str, about: str, detail: str) -> None:

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 
-def _as_long(*, fixture_name: str, config: pytest.Config) -> Literal["function", "session"]:
+def _as_long(fixture_name: str, config: pytest.Config) -> Literal["function", "session"]:
     """Return the scope of a cluster: one in this process is created for each case."""
     return "function" if config.getoption("--server") == IN_PROCESS else "session"
 

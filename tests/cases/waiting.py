@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 from navarchos.stopping import StopToken
 
@@ -16,7 +16,7 @@ LATE = 100.0
 _PERIOD = 0.05
 
 
-def wait_for(what: str, look: Callable[[], T], timeout: float = LATE) -> T:
+def wait_for(what: str, look: Callable[[], T | Literal[False] | None], timeout: float = LATE) -> T:
     """Return the first true result of `look`; fail the test if there is none in time."""
     deadline, nobody = time.monotonic() + timeout, StopToken()
     while not (found := look()):

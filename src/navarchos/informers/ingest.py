@@ -236,7 +236,7 @@ class Ingest(Generic[T]):
         try:
             if self._transform is not None:
                 obj = self._transformed(key, obj)
-            self._interner.intern(obj)
+            self._interner.intern(obj)  # mutant: look-at-each-event
             self._processor.put(key, obj, event.resource_version)
         except (IndexFailed, TransformFailed) as error:
             self._skipped.add(key, error)

@@ -1,4 +1,4 @@
-"""Which cases run where: all of them on a real server, the quick ones in `make test`."""
+"""Selects cases: all of them on a real server, only the quick ones in `make test`."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from tests.servers import IN_PROCESS
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes long in this process, unless somebody picks by marker."""
+    """Leave out long cases on the server in this process, unless a marker selects them."""
     if config.getoption("--server") != IN_PROCESS or config.option.markexpr:
         return
     here = Path(__file__).parent

@@ -1,4 +1,4 @@
-"""Budgets that never allow anything, that change, that are passed only where that was said."""
+"""Budgets that never allow a disruption, that change, and that are bypassed only as configured."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.long]
 
 
 def blocked(case: Case, node: str) -> dict[str, str]:
-    """Return who keeps a node from being empty: why, by pod."""
+    """Return the blockers of a node: the reason by pod."""
     found = case.status("NodeDrain", case.replacement(node)).get("blockers", ())
     return {each["pod"]: each["reason"] for each in found}
 
@@ -22,7 +22,7 @@ def pods_of(case: Case, app: str) -> list[str]:
 
 
 def fail_readiness(case: Case, pod: str) -> None:
-    """Let a pod's probe fail from now on, as far as its status goes."""
+    """Make a pod unready in its status."""
     conditions = case.target.get("Pod", pod, case.name)["status"]["conditions"]
     failed = [
         each | {"status": "False"} if each["type"] in {"Ready", "ContainersReady"} else each
@@ -31,7 +31,7 @@ def fail_readiness(case: Case, pod: str) -> None:
     case.target.patch("Pod", pod, {"status": {"conditions": failed}}, case.name, "status")
 
 
-def test_a_budget_that_never_allows_anything_costs_its_node_and_no_other(case: Case) -> None:
+def test_a_budget_that_never_allows_a_disruption_fails_only_its_node(case: Case) -> None:
     (stalled,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 2),
@@ -56,7 +56,7 @@ def test_a_budget_that_never_allows_anything_costs_its_node_and_no_other(case: C
     assert case.checker.evictions(case.name) == 0
 
 
-def test_a_budget_that_changes_in_the_middle_of_a_drain_counts_from_then_on(case: Case) -> None:
+def test_a_budget_that_changes_during_a_drain_applies_immediately(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 3),
@@ -65,14 +65,14 @@ def test_a_budget_that_changes_in_the_middle_of_a_drain_counts_from_then_on(case
     before = set(pods_of(case, "web"))
     case.manager()
     case.roll()
-    # One may go, and what replaces it finds no room.
-    wait_for("two to be held up", lambda: len(blocked(case, name)) == 2)
+    # The budget allows one disruption, and the new pod cannot be scheduled.
+    wait_for("two to be blocked", lambda: len(blocked(case, name)) == 2)
     assert case.checker.evictions(case.name) == 1
     case.change_budget("web", maxUnavailable=None, minAvailable=3)
     case.add_nodes(1, first=2, role="spare")
     case.target.patch("NodeRollout", case.name, {"spec": {"paused": True}})
     case.settle()
-    # All three are healthy, which would have been enough for the budget as it was.
+    # All three are healthy, which the former budget would have accepted.
     assert set(blocked(case, name)) < before
     assert case.checker.evictions(case.name) == 1
     case.change_budget("web", minAvailable=2)
@@ -82,7 +82,7 @@ def test_a_budget_that_changes_in_the_middle_of_a_drain_counts_from_then_on(case
     assert not before & set(pods_of(case, "web"))
 
 
-def test_a_drain_that_holds_says_so_when_its_time_is_up_and_goes_on(case: Case) -> None:
+def test_a_drain_on_hold_reports_its_timeout_and_continues(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 2),
@@ -97,7 +97,7 @@ def test_a_drain_that_holds_says_so_when_its_time_is_up_and_goes_on(case: Case) 
         said = case.condition("NodeDrained", "NodeDrain", case.replacement(name))
         return said.get("reason") == "TimeoutHold"
 
-    wait_for("its time to be up", holds)
+    wait_for("its timeout to pass", holds)
     assert len(blocked(case, name)) == 2
     case.change_budget("web", minAvailable=1)
     case.wait_for_phase("Completed")
@@ -105,10 +105,10 @@ def test_a_drain_that_holds_says_so_when_its_time_is_up_and_goes_on(case: Case) 
     assert "BudgetBypassed" not in case.events(case.replacement(name))
 
 
-def test_a_node_on_hold_gives_its_slot_to_the_next_and_is_drained_when_its_budget_allows_it(
+def test_a_node_on_hold_releases_its_slot_and_is_drained_later(
     case: Case,
 ) -> None:
-    case.checker.in_flight = 2  # closed nodes: the stalled one and the next
+    case.checker.in_flight = 2  # cordoned nodes: the stalled one and the next one
     (stalled,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 2),
@@ -121,7 +121,7 @@ def test_a_node_on_hold_gives_its_slot_to_the_next_and_is_drained_when_its_budge
     drain = {"timeoutSeconds": 1, "onTimeout": "Hold"}
     case.roll(nodeSelectors=[], nodeNames=names, strategy={"maxFailures": 1}, drain=drain)
     case.wait_for_phase("Completed", "NodeReplacement", case.replacement(free))
-    wait_for("only the stalled one to be left", lambda: not case.status().get("inFlight"))
+    wait_for("only the stalled node to remain", lambda: not case.status().get("inFlight"))
     assert case.status()["stalled"] == [stalled]
     assert case.status("NodeReplacement", case.replacement(stalled))["step"]["name"] == "Draining"
     assert case.is_cordoned(stalled)
@@ -133,7 +133,7 @@ def test_a_node_on_hold_gives_its_slot_to_the_next_and_is_drained_when_its_budge
     assert case.checker.evictions(case.name) == 2
 
 
-def test_stages_pass_a_budget_for_the_unhealthy_first_and_then_for_those_they_name(
+def test_stages_delete_unhealthy_pods_first_and_then_the_selected_ones(
     case: Case,
 ) -> None:
     case.checker.bypasses_budgets = True
@@ -154,7 +154,7 @@ def test_stages_pass_a_budget_for_the_unhealthy_first_and_then_for_those_they_na
     ]
     case.roll(nodeSelectors=[], nodeNames=[{"name": name}], drain={"escalation": stages})
     drain = case.replacement(name)
-    wait_for("all of them to be held up", lambda: len(blocked(case, name)) == 4)
+    wait_for("all of them to be blocked", lambda: len(blocked(case, name)) == 4)
     wait_for("one to be left", lambda: list(blocked(case, name)) == [well])
     case.settle()
     assert blocked(case, name) == {well: "BlockedByBudget"}
@@ -172,7 +172,7 @@ def test_stages_pass_a_budget_for_the_unhealthy_first_and_then_for_those_they_na
     assert case.checker.evictions(case.name) == 1
 
 
-def test_a_node_whose_pods_share_a_budget_with_the_first_lets_another_go_beside_it(
+def test_a_node_without_a_shared_budget_starts_beside_the_first(
     case: Case,
 ) -> None:
     case.checker.in_flight = 2

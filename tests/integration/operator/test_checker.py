@@ -1,4 +1,4 @@
-"""The checker finds what it is there for: each rule is broken here on purpose."""
+"""The checker finds violations: each test breaks one rule."""
 
 from collections.abc import Iterator
 from copy import deepcopy
@@ -18,7 +18,7 @@ LABELS = {"app": "web"}
 
 
 class Scene:
-    """A server without controllers, a checker that watches it, and hands that break rules."""
+    """A server without controllers, a checker that watches it, and methods that break rules."""
 
     def __init__(self, server: ApiServer, checker: Checker, client: Client) -> None:
         self.server = server
@@ -34,7 +34,7 @@ class Scene:
         self.of("Node").patch(node, body)
 
     def found(self) -> list[str]:
-        """Return what the checker has found, once it has heard all."""
+        """Return the checker's violations, after it has received all changes."""
         self.checker.settle()
         self.checker.judge_the_end()
         return [violation.what for violation in self.checker.violations]
@@ -60,7 +60,7 @@ def budget(minimum: int, allowed: int) -> JsonObject:
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "web", "namespace": "default"},
         "spec": {"minAvailable": minimum, "selector": {"matchLabels": LABELS}},
-        # What the API server goes by. Nobody here computes it: it may be wrong.
+        # The API server decides by this value. No controller computes it here, so it may be wrong.
         "status": {
             "disruptionsAllowed": allowed,
             "currentHealthy": 2,
@@ -94,7 +94,7 @@ def scene() -> Iterator[Scene]:
             yield Scene(server, checker, client)
 
 
-def test_nothing_is_found_where_nothing_is_wrong(scene: Scene) -> None:
+def test_a_correct_drain_has_no_violation(scene: Scene) -> None:
     scene.server.install(budget(1, 1))
     scene.cordon("a")
     scene.of("Pod").evict("web-1", "default")
@@ -114,7 +114,7 @@ def test_nothing_is_found_where_nothing_is_wrong(scene: Scene) -> None:
     assert scene.checker.most_in_flight == 1
 
 
-def test_a_deletion_past_a_budget_is_found(scene: Scene) -> None:
+def test_a_deletion_against_a_budget_is_a_violation(scene: Scene) -> None:
     scene.server.install(budget(2, 0))
     scene.checker.settle()
     scene.of("Pod").delete("web-1", "default")
@@ -123,7 +123,7 @@ def test_a_deletion_past_a_budget_is_found(scene: Scene) -> None:
     assert violation.about == "default/web-1"
 
 
-def test_an_eviction_that_was_granted_wrongly_is_found(scene: Scene) -> None:
+def test_an_eviction_that_was_granted_wrongly_is_a_violation(scene: Scene) -> None:
     scene.server.install(budget(2, 1))
     scene.checker.settle()
     scene.of("Pod").evict("web-1", "default")
@@ -131,7 +131,7 @@ def test_an_eviction_that_was_granted_wrongly_is_found(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize(("is_told", "found"), [(True, []), (False, ["BudgetViolated"])])
-def test_an_eviction_may_be_heard_of_before_what_allowed_it_if_that_was_told(
+def test_an_eviction_may_arrive_before_the_expected_budget_change(
     scene: Scene, is_told: bool, found: list[str]
 ) -> None:
     scene.server.install(budget(2, 0))
@@ -149,14 +149,14 @@ def test_an_eviction_may_be_heard_of_before_what_allowed_it_if_that_was_told(
     assert [violation.what for violation in scene.checker.violations] == found
 
 
-def test_a_deletion_past_a_budget_is_fine_where_the_case_asks_for_it(scene: Scene) -> None:
+def test_a_deletion_against_a_budget_is_allowed_if_the_case_bypasses_budgets(scene: Scene) -> None:
     scene.checker.bypasses_budgets = True
     scene.server.install(budget(2, 0))
     scene.of("Pod").delete("web-1", "default")
     assert scene.found() == []
 
 
-def test_the_end_of_a_pod_whose_node_is_gone_is_nobodys_disruption(scene: Scene) -> None:
+def test_the_deletion_of_a_pod_of_a_missing_node_is_not_a_disruption(scene: Scene) -> None:
     scene.server.install(budget(2, 0))
     scene.of("Node").delete("a")
     scene.checker.settle()
@@ -164,18 +164,18 @@ def test_the_end_of_a_pod_whose_node_is_gone_is_nobodys_disruption(scene: Scene)
     assert scene.found() == []
 
 
-def test_one_replacement_too_many_in_flight_is_found_even_for_a_moment(scene: Scene) -> None:
+def test_one_replacement_too_many_in_flight_for_a_moment_is_a_violation(scene: Scene) -> None:
     scene.server.install(replacement("a", "InProgress"), replacement("b", "New"))
     ours = scene.of("NodeReplacement")
     ours.patch("b", {"status": {"phase": "InProgress"}}, subresource="status")
     ours.patch("a", {"status": {"phase": "Completed"}}, subresource="status")
     assert scene.found() == ["TooManyInFlight"]
     assert scene.checker.violations == [
-        Violation("TooManyInFlight", "a, b", "2 replacements at once, 1 may be")
+        Violation("TooManyInFlight", "a, b", "2 replacements at once, at most 1 allowed")
     ]
 
 
-def test_one_cordon_too_many_is_found_even_for_a_moment(scene: Scene) -> None:
+def test_one_cordon_too_many_for_a_moment_is_a_violation(scene: Scene) -> None:
     scene.cordon("a")
     scene.cordon("b")
     labels = {DRAIN_COMPLETED_LABEL: "now"}
@@ -184,19 +184,19 @@ def test_one_cordon_too_many_is_found_even_for_a_moment(scene: Scene) -> None:
     assert scene.found() == ["TooManyInFlight"]
 
 
-def test_as_many_as_the_case_allows_are_fine(scene: Scene) -> None:
+def test_as_many_nodes_as_the_case_declares_are_allowed(scene: Scene) -> None:
     scene.checker.in_flight = 2
     scene.server.install(replacement("a", "InProgress"), replacement("b", "InProgress"))
     assert scene.found() == []
     assert scene.checker.most_in_flight == 2
 
 
-def test_a_cordon_whose_drain_is_gone_is_found(scene: Scene) -> None:
+def test_a_cordon_of_a_deleted_drain_is_a_violation(scene: Scene) -> None:
     scene.cordon("a", "gone/uid")
     assert scene.found() == ["CordonLeft"]
 
 
-def test_the_cordon_of_a_drain_that_is_there_is_fine(scene: Scene) -> None:
+def test_the_cordon_of_an_existing_drain_is_allowed(scene: Scene) -> None:
     drain = {
         "apiVersion": "navarchos.pusher.com/v1alpha1",
         "kind": "NodeDrain",
@@ -208,7 +208,7 @@ def test_the_cordon_of_a_drain_that_is_there_is_fine(scene: Scene) -> None:
     assert scene.found() == []
 
 
-def test_a_pod_that_is_bound_to_a_cordoned_node_is_found(scene: Scene) -> None:
+def test_a_pod_bound_to_a_cordoned_node_is_a_violation(scene: Scene) -> None:
     scene.of("Node").patch("b", {"spec": {"unschedulable": True}})
     scene.checker.settle()
     scene.of("Pod").create(pod("late", "b"), "default")
@@ -240,7 +240,7 @@ def test_a_daemon_sets_pod_may_be_bound_but_not_evicted(scene: Scene) -> None:
     assert scene.found() == ["FixtureEvicted"]
 
 
-def test_what_happened_before_a_relist_is_not_lost(scene: Scene) -> None:
+def test_changes_before_a_relist_are_not_lost(scene: Scene) -> None:
     scene.server.install(budget(2, 0))
     scene.server.compact()
     scene.checker.settle()

@@ -1,4 +1,6 @@
-"""People steer a rollout while it runs: order, limits, pause, deletion, by hand."""
+"""Users control a running rollout: order, limits, pause, deletion, and their own drains."""
+
+from typing import Any
 
 import pytest
 from tests.cases import manifests
@@ -12,7 +14,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def hold(case: Case) -> None:
-    """Give the case pods that a budget keeps where they are."""
+    """Add pods that a budget protects from eviction."""
     case.add(
         manifests.deployment(case.name, "web", 2),
         manifests.budget(case.name, "web", minAvailable=2),
@@ -29,7 +31,7 @@ def drained_label(case: Case, node: str) -> str:
 
 
 @pytest.mark.long
-def test_nodes_go_in_order_of_priority_across_rollouts(case: Case) -> None:
+def test_nodes_start_in_order_of_priority_across_rollouts(case: Case) -> None:
     one, two, three, four = case.add_nodes(4)
     low = manifests.rollout(case.name, f"{case.name}-low", nodeSelectors=[])
     low["spec"]["nodeNames"] = [{"name": two}, {"name": one, "replacement": {"priority": 1}}]
@@ -77,7 +79,7 @@ def test_selectors_and_names_decide_the_order(case: Case) -> None:
 
 
 @pytest.mark.long
-def test_three_nodes_at_once_are_three_and_never_four(case: Case) -> None:
+def test_at_most_three_nodes_are_in_flight_with_a_limit_of_three(case: Case) -> None:
     case.checker.in_flight = 3
     nodes = case.add_nodes(7)
     case.add(manifests.deployment(case.name, "web", 14, ends_in="0.6s"))
@@ -92,7 +94,7 @@ def test_three_nodes_at_once_are_three_and_never_four(case: Case) -> None:
 
 
 @pytest.mark.long
-def test_a_pause_holds_everything_and_a_resume_goes_on(case: Case) -> None:
+def test_a_pause_stops_all_work_until_resume(case: Case) -> None:
     first, second = case.add_nodes(2)
     hold(case)
     case.add_nodes(1, first=3)
@@ -103,12 +105,12 @@ def test_a_pause_holds_everything_and_a_resume_goes_on(case: Case) -> None:
     wait_for("a blocker", lambda: case.status("NodeDrain", drain).get("blockers"))
     case.target.patch("NodeRollout", case.name, {"spec": {"paused": True}})
     wait_for(
-        "the drain to hear of it", lambda: case.target.get("NodeDrain", drain)["spec"]["paused"]
+        "the drain to be paused", lambda: case.target.get("NodeDrain", drain)["spec"]["paused"]
     )
-    wait_for("the rollout to say so", lambda: "RolloutPaused" in case.events(case.name))
+    wait_for("the condition of the rollout", lambda: "RolloutPaused" in case.events(case.name))
     let_go(case)
     paused = wait_for(
-        "the drain to say so",
+        "the condition of the drain",
         lambda: [
             each
             for each in case.status("NodeDrain", drain)["conditions"]
@@ -116,12 +118,12 @@ def test_a_pause_holds_everything_and_a_resume_goes_on(case: Case) -> None:
         ],
     )
     assert paused
-    # A second and a half: evictions are tried again every second.
+    # 1.5 s, because evictions are retried every second.
     case.checker.settle()
     before = case.checker.evictions(case.name)
     lease = case.target.get("Lease", "navarchos-leader-election", "kube-system")
     wait_for(
-        "the manager to have lived on",
+        "the manager to continue",
         lambda: int(
             lease["spec"]["renewTime"]
             < case.target.get("Lease", "navarchos-leader-election", "kube-system")["spec"][
@@ -133,12 +135,12 @@ def test_a_pause_holds_everything_and_a_resume_goes_on(case: Case) -> None:
     assert case.checker.drained == ()
     case.target.patch("NodeRollout", case.name, {"spec": {"paused": False}})
     case.wait_for_phase("Completed")
-    # Somebody else cordoned the second one, so it stays cordoned, whoever drains it.
+    # Another client cordoned the second node, so it stays cordoned after the drain.
     assert case.is_cordoned(second)
     assert CORDONED_BY_ANNOTATION not in case.node(second)["metadata"].get("annotations", {})
 
 
-def test_deleting_a_rollout_gives_nodes_back_but_not_drained_ones(case: Case) -> None:
+def test_deleting_a_rollout_uncordons_nodes_that_are_not_drained(case: Case) -> None:
     first, second = case.add_nodes(2)
     hold(case)
     case.add(manifests.pod(case.name, "forced", first))
@@ -159,14 +161,14 @@ def test_deleting_a_rollout_gives_nodes_back_but_not_drained_ones(case: Case) ->
     assert case.is_cordoned(first)
     case.delete("NodeRollout")
     for kind in ("NodeRollout", "NodeReplacement", "NodeDrain"):
-        wait_for(f"every {kind} to go", lambda: not case.target.list(kind))  # noqa: B023 - called at once
+        wait_for(f"every {kind} to be deleted", lambda: not case.target.list(kind))  # noqa: B023 - called at once
     assert not case.is_cordoned(first)
     assert not case.is_cordoned(second)
     assert case.is_cordoned(empty)
     assert drained_label(case, empty)
 
 
-def test_a_drain_by_hand_is_ended_by_deleting_it(case: Case) -> None:
+def test_deleting_a_drain_of_a_user_ends_it(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.add(manifests.deployment(case.name, "web", 2))
     case.manager()
@@ -185,26 +187,26 @@ def test_a_drain_by_hand_is_ended_by_deleting_it(case: Case) -> None:
 
 
 @pytest.mark.long
-def test_a_replacement_by_hand_of_a_node_and_of_one_that_is_gone(case: Case) -> None:
+def test_a_user_can_replace_one_node_and_a_missing_node(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.manager()
     case.create(manifests.replacement(case.name, name))
     case.wait_for_phase("Completed", "NodeReplacement")
     assert drained_label(case, name)
-    case.create(manifests.replacement(f"{case.name}-gone", "nobody"))
+    case.create(manifests.replacement(f"{case.name}-gone", "missing"))
     status = case.wait_for_phase("Completed", "NodeReplacement", f"{case.name}-gone")
     assert status["step"]["reason"] == "NodeGone"
 
 
 @pytest.mark.long
-def test_a_child_name_that_somebody_took_is_reported_and_not_adopted(case: Case) -> None:
+def test_a_child_name_of_another_owner_is_reported_and_not_adopted(case: Case) -> None:
     first, second = case.add_nodes(2)
     case.manager()
     taken = manifests.replacement(case.replacement(first), first, paused=True)
     case.create(taken)
     case.roll()
     wait_for(
-        "the rollout to say so",
+        "the condition of the rollout",
         lambda: any(
             "belongs to another object" in each.get("message", "")
             for each in case.status().get("conditions", ())
@@ -218,7 +220,7 @@ def test_a_child_name_that_somebody_took_is_reported_and_not_adopted(case: Case)
 
 
 @pytest.mark.long
-def test_a_finished_rollout_is_deleted_when_its_time_has_come(case: Case) -> None:
+def test_a_finished_rollout_is_deleted_after_its_ttl(case: Case) -> None:
     case.add_nodes(1)
     case.manager()
     case.roll(ttlSecondsAfterFinished=2)
@@ -227,7 +229,7 @@ def test_a_finished_rollout_is_deleted_when_its_time_has_come(case: Case) -> Non
 
 
 @pytest.mark.long
-def test_a_node_that_a_person_cordoned_before_stays_cordoned_after(case: Case) -> None:
+def test_a_node_that_a_user_cordoned_before_stays_cordoned(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.target.patch("Node", name, {"spec": {"unschedulable": True}})
     case.manager()
@@ -239,10 +241,10 @@ def test_a_node_that_a_person_cordoned_before_stays_cordoned_after(case: Case) -
 
 
 @pytest.mark.long
-def test_what_pods_wait_for_is_waited_for_before_the_next_node(case: Case) -> None:
+def test_pending_pods_delay_the_next_node(case: Case) -> None:
     first, second = case.add_nodes(2)
     case.add(manifests.deployment(case.name, "web", 2))
-    # One has room for nothing once the other is closed.
+    # When one node is cordoned, the other has no capacity for its pods.
     case.target.patch(
         "Node", second, {"spec": {"taints": [{"key": "full", "effect": "NoSchedule"}]}}
     )
@@ -251,7 +253,7 @@ def test_what_pods_wait_for_is_waited_for_before_the_next_node(case: Case) -> No
     case.roll(nodeNames=[{"name": first, "replacement": {"priority": 1}}])
     wait_for("the first to be drained", lambda: drained_label(case, first))
     if not [pod for pod in case.pods() if pod["status"]["phase"] == "Pending"]:
-        pytest.skip("the scheduler had put no pod on the first node")
+        pytest.skip("the scheduler placed no pod on the first node")
     waiting = wait_for(
         "the second to wait",
         lambda: (
@@ -265,19 +267,19 @@ def test_what_pods_wait_for_is_waited_for_before_the_next_node(case: Case) -> No
 
 
 @pytest.mark.long
-def test_nodes_of_the_control_plane_wait_for_one_that_is_not_ready_and_then_go_one_by_one(
+def test_control_plane_nodes_wait_for_an_unready_one_and_start_one_by_one(
     case: Case,
 ) -> None:
-    role = {CONTROL_PLANE_LABEL: ""}
+    role: dict[str, Any] = {CONTROL_PLANE_LABEL: ""}
     members = case.add_nodes(2, **role)
     lost = manifests.node(f"{case.name}-lost", case.name, **role)
-    del lost["metadata"]["annotations"]  # so nobody runs it
+    del lost["metadata"]["annotations"]  # so no kubelet runs it
     case.target.create(lost)
     case.manager()
     names = [{"name": name} for name in members]
     case.roll(nodeSelectors=[], nodeNames=names, strategy={"maxConcurrent": 2})
     wait_for(
-        "both to say what they wait for",
+        "the wait reasons of both",
         lambda: {waits_for(case, name) for name in members} == {"ControlPlane"},
     )
     assert case.checker.cordoned == ()

@@ -1,4 +1,4 @@
-"""The published example, while somebody takes drained machines away and brings new ones."""
+"""The published example, while a cloud replaces drained machines."""
 
 from dataclasses import replace
 from importlib.resources import files
@@ -31,7 +31,7 @@ def make_machines(case: Case, count: int, annotations: dict[str, str]) -> list[M
 
 
 @pytest.mark.parametrize("runner", ["kwok", "simulator"])
-def test_the_published_example_replaces_every_machine_it_means(case: Case, runner: str) -> None:
+def test_the_published_example_replaces_every_selected_machine(case: Case, runner: str) -> None:
     if runner == "kwok" and not case.target.runs_kwok:
         pytest.skip("the kubelets of this cluster are the simulator's")
     theirs = runner == "kwok"
@@ -76,5 +76,5 @@ ROLES = ((30, "support"), (20, "worker"), (10, "spot-worker"))
 
 
 def count_of(fleet: list[Machine], role: str) -> int:
-    """Return how many machines of a role are meant by role, not by name."""
+    """Return the number of machines that the example selects by role, not by name."""
     return sum(each.role == role and each.name != IMPORTANT_NODE for each in fleet)

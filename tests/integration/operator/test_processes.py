@@ -1,4 +1,4 @@
-"""The manager dies, is told to go, or has a rival; the rollout ends as if nothing had been."""
+"""A manager is killed or stopped, or has a follower; the rollout ends in the same way."""
 
 import ssl
 import urllib.error
@@ -20,11 +20,11 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def populate(case: Case, count: int) -> list[str]:
-    """Make nodes to drain, pods on them that take their time, and room for those.
+    """Add nodes to drain, slow pods on them, and capacity for the new pods.
 
-    The budget has room to lose. Where the one who asks for an eviction is killed in
-    the middle, the API server may have taken it off the budget and not have deleted
-    the pod; the disruption controller gives that back after two minutes.
+    The budget allows more disruptions than needed. When a client is killed during an eviction,
+    the API server may have counted the disruption without deleting the pod; the disruption
+    controller corrects that after two minutes.
     """
     nodes = case.add_nodes(count)
     case.add(
@@ -46,7 +46,7 @@ def assert_all_is_done(case: Case, nodes: list[str]) -> None:
     assert status.get("replacementsFailedCount", 0) == 0
     case.checker.settle()
     assert sorted(case.checker.drained) == nodes
-    # Nothing was done twice: each node was closed once and drained once.
+    # Nothing was repeated: each node was cordoned once and drained once.
     assert sorted(case.checker.cordoned) == nodes
     names = [each["metadata"]["name"] for each in case.target.list("NodeReplacement")]
     assert sorted(names) == sorted(map(case.replacement, nodes))
@@ -59,12 +59,12 @@ def holder(case: Case) -> str:
 
 
 @pytest.mark.long
-def test_a_killed_manager_goes_on_where_it_was(case: Case) -> None:
+def test_a_restarted_manager_continues_after_a_kill(case: Case) -> None:
     nodes = populate(case, 4)
     manager = case.manager(*QUICK_LEASE)
     roll(case, nodes)
     for number in (1, 2, 3):
-        wait_for(f"node {number} to be closed", lambda: len(case.checker.cordoned) >= number)  # noqa: B023 - called at once
+        wait_for(f"node {number} to be cordoned", lambda: len(case.checker.cordoned) >= number)  # noqa: B023 - called at once
         manager.kill()
         manager.start()
     assert_all_is_done(case, nodes)
@@ -96,7 +96,7 @@ def test_a_manager_killed_at_a_bad_moment_ends_the_same(case: Case, moment: str)
 
 
 @pytest.mark.long
-def test_a_rollout_deleted_while_nobody_runs_is_cleaned_up_afterwards(case: Case) -> None:
+def test_a_rollout_deleted_while_no_manager_runs_is_cleaned_up_later(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 1),
@@ -108,7 +108,7 @@ def test_a_rollout_deleted_while_nobody_runs_is_cleaned_up_afterwards(case: Case
     wait_for("a blocker", lambda: case.status("NodeDrain", drain).get("blockers"))
     manager.kill()
     case.delete("NodeRollout")
-    wait_for("its replacement to go", lambda: not case.target.list("NodeReplacement"))
+    wait_for("its replacement to be deleted", lambda: not case.target.list("NodeReplacement"))
     assert case.is_cordoned(name)
     manager.start()
     wait_for("the drain to go", lambda: not case.target.list("NodeDrain"))
@@ -117,35 +117,35 @@ def test_a_rollout_deleted_while_nobody_runs_is_cleaned_up_afterwards(case: Case
 
 
 @pytest.mark.long
-def test_when_the_leader_is_told_to_go_the_other_one_takes_over(case: Case) -> None:
+def test_the_follower_takes_over_when_the_leader_is_stopped(case: Case) -> None:
     nodes = populate(case, 4)
     first = case.manager(name="first")
     wait_for("a leader", lambda: holder(case))
     second = case.manager(name="second")
     leader = holder(case)
     roll(case, nodes)
-    wait_for("the second node to be closed", lambda: len(case.checker.cordoned) >= 2)
+    wait_for("the second node to be cordoned", lambda: len(case.checker.cordoned) >= 2)
     assert first.stop() == 0
-    wait_for("the other one to lead", lambda: holder(case) not in {"", leader})
+    wait_for("the other manager to lead", lambda: holder(case) not in {"", leader})
     assert_all_is_done(case, nodes)
     assert second.exit_status() is None
 
 
 @pytest.mark.long
-def test_when_the_leader_is_killed_the_other_one_takes_over(case: Case) -> None:
+def test_the_follower_takes_over_when_the_leader_is_killed(case: Case) -> None:
     nodes = populate(case, 3)
     first = case.manager(*QUICK_LEASE, name="first")
     leader = wait_for("a leader", lambda: holder(case))
     case.manager(*QUICK_LEASE, name="second")
     roll(case, nodes)
-    wait_for("a node to be closed", lambda: case.checker.cordoned)
+    wait_for("a node to be cordoned", lambda: case.checker.cordoned)
     first.kill()
-    wait_for("the other one to lead", lambda: holder(case) not in {"", leader})
+    wait_for("the other manager to lead", lambda: holder(case) not in {"", leader})
     assert_all_is_done(case, nodes)
 
 
 @pytest.mark.long
-def test_a_manager_comes_up_ready_and_tells_what_it_does(case: Case) -> None:
+def test_a_manager_becomes_ready_and_serves_its_metrics(case: Case) -> None:
     nodes = populate(case, 1)
     manager = case.manager()
     roll(case, nodes)
@@ -162,7 +162,7 @@ def test_a_manager_comes_up_ready_and_tells_what_it_does(case: Case) -> None:
 
 
 @pytest.mark.rule("MG-16")
-def test_secure_metrics_answer_no_stranger_and_profiles_are_there_when_asked_for(
+def test_secure_metrics_require_authorization_and_profiles_an_option(
     case: Case, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path)

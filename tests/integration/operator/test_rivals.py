@@ -39,14 +39,14 @@ def is_marked(case: Case, node: str) -> bool:
 
 @pytest.mark.long
 @pytest.mark.rule("OP-06")
-def test_of_two_rollouts_over_the_same_nodes_the_lower_one_takes_what_the_higher_one_left(
+def test_of_two_rollouts_over_the_same_nodes_the_lower_one_starts_later(
     case: Case,
 ) -> None:
     (held,) = case.add_nodes(1, first=2)
     hold(case)
     (empty,) = case.add_nodes(1)
     case.manager()
-    names = [{"name": empty, "replacement": {"priority": 1}}, {"name": held}]
+    names: list[dict[str, Any]] = [{"name": empty, "replacement": {"priority": 1}}, {"name": held}]
     higher = [entry | {"replacement": {"priority": 9 - at}} for at, entry in enumerate(names)]
     case.roll(nodeSelectors=[], nodeNames=higher)
     wait_until_blocked(case, held)
@@ -72,7 +72,7 @@ def test_of_two_rollouts_over_the_same_nodes_the_lower_one_takes_what_the_higher
 
 
 @pytest.mark.rule("OP-20")
-def test_a_node_that_is_made_anew_under_its_name_in_the_middle_of_its_drain_is_left_alone(
+def test_a_new_node_with_the_same_name_is_not_drained_by_the_old_drain(
     case: Case,
 ) -> None:
     (name,) = case.add_nodes(1)
@@ -102,7 +102,7 @@ def test_a_node_that_is_made_anew_under_its_name_in_the_middle_of_its_drain_is_l
 
 @pytest.mark.long
 @pytest.mark.rule("OP-41")
-def test_a_person_who_opens_a_node_twice_and_then_closes_it_owns_its_cordon(case: Case) -> None:
+def test_a_user_who_uncordons_twice_and_then_cordons_owns_the_cordon(case: Case) -> None:
     (name,) = case.add_nodes(1)
     hold(case)
     case.manager()
@@ -134,7 +134,7 @@ def test_a_person_who_opens_a_node_twice_and_then_closes_it_owns_its_cordon(case
 
 
 @pytest.mark.rule("OP-41")
-def test_a_person_who_opens_and_closes_a_node_while_no_manager_runs_owns_its_cordon(
+def test_a_user_who_cordons_again_while_no_manager_runs_owns_the_cordon(
     case: Case,
 ) -> None:
     (name,) = case.add_nodes(1)

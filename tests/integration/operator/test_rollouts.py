@@ -48,7 +48,7 @@ def test_nodes_with_every_workload_are_drained_one_at_a_time(case: Case) -> None
     ]
 
 
-def test_a_pod_without_a_controller_halts_the_rollout_until_force_is_said(case: Case) -> None:
+def test_a_pod_without_a_controller_halts_the_rollout_until_force_is_set(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.add(manifests.pod(case.name, "bare"))
     case.manager()
@@ -70,8 +70,8 @@ def test_a_pod_without_a_controller_halts_the_rollout_until_force_is_said(case: 
 
 
 @pytest.mark.long
-def test_local_data_goes_by_default_and_stays_when_told_so(case: Case) -> None:
-    volumes = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
+def test_pods_with_local_data_are_evicted_unless_configured(case: Case) -> None:
+    volumes: dict[str, Any] = {"volumes": [{"name": "scratch", "emptyDir": {}}]}
     careful, careless = case.add_nodes(2)
     case.add(manifests.deployment(case.name, "cache", 2, **volumes))
     names = [{"name": careful}]
@@ -89,7 +89,7 @@ def test_local_data_goes_by_default_and_stays_when_told_so(case: Case) -> None:
     assert case.pods(careful) == []
 
 
-def test_a_budget_holds_a_node_up_and_nothing_else_until_it_allows_it(case: Case) -> None:
+def test_a_budget_delays_only_its_node_until_it_allows_the_eviction(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "web", 2),
@@ -132,7 +132,7 @@ def test_tight_budgets_only_slow_a_rollout_down(case: Case) -> None:
 
 
 @pytest.mark.long
-def test_two_budgets_on_one_pod_are_named_and_a_stage_may_pass_them(case: Case) -> None:
+def test_two_budgets_of_one_pod_are_reported_and_a_stage_bypasses_them(case: Case) -> None:
     case.checker.bypasses_budgets = True
     (name,) = case.add_nodes(1)
     case.add(manifests.deployment(case.name, "web", 1))
@@ -157,7 +157,7 @@ def test_two_budgets_on_one_pod_are_named_and_a_stage_may_pass_them(case: Case) 
 
 
 @pytest.mark.long
-def test_a_stuck_node_does_not_stop_the_others_when_failures_are_allowed(case: Case) -> None:
+def test_a_stalled_node_does_not_stop_the_others_within_max_failures(case: Case) -> None:
     first, second, third = case.add_nodes(3)
     case.add(manifests.pod(case.name, "bare", first))
     case.manager()
@@ -169,7 +169,7 @@ def test_a_stuck_node_does_not_stop_the_others_when_failures_are_allowed(case: C
     assert not case.is_cordoned(first)
 
 
-def test_a_cordon_is_kept_on_a_failed_node_when_told_so(case: Case) -> None:
+def test_the_cordon_of_a_failed_node_is_kept_if_configured(case: Case) -> None:
     case.checker.in_flight = None
     (name,) = case.add_nodes(1)
     case.add(manifests.pod(case.name, "bare"))
@@ -180,7 +180,7 @@ def test_a_cordon_is_kept_on_a_failed_node_when_told_so(case: Case) -> None:
 
 
 @pytest.mark.long
-def test_pods_are_deleted_instead_of_evicted_when_told_so(case: Case) -> None:
+def test_pods_are_deleted_instead_of_evicted_if_configured(case: Case) -> None:
     case.checker.bypasses_budgets = True
     (name,) = case.add_nodes(1)
     case.add(
@@ -196,7 +196,7 @@ def test_pods_are_deleted_instead_of_evicted_when_told_so(case: Case) -> None:
     assert case.pods(name) == []
 
 
-def test_pods_that_outlive_their_daemon_set_are_waited_for(case: Case) -> None:
+def test_pods_of_a_deleted_daemon_set_block_the_drain(case: Case) -> None:
     (name,) = case.add_nodes(1)
     owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "gone", "uid": "u"}
     case.manager()
@@ -218,7 +218,7 @@ def test_pods_that_outlive_their_daemon_set_are_waited_for(case: Case) -> None:
 
 
 @pytest.mark.long
-def test_finished_jobs_and_pods_with_a_grace_period_are_left_in_order(case: Case) -> None:
+def test_finished_jobs_and_pods_with_a_grace_period_are_handled(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.add(
         manifests.deployment(case.name, "slow", 2, ends_in="3s", terminationGracePeriodSeconds=20),
@@ -241,9 +241,9 @@ def test_finished_jobs_and_pods_with_a_grace_period_are_left_in_order(case: Case
 def test_names_that_match_nothing_are_reported(case: Case) -> None:
     (name,) = case.add_nodes(1)
     case.manager()
-    case.roll(nodeSelectors=[], nodeNames=[{"name": "nobody"}, {"name": name}])
+    case.roll(nodeSelectors=[], nodeNames=[{"name": "missing"}, {"name": name}])
     status = case.wait_for_phase("Completed")
-    assert status["nodesNotFound"] == ["nobody"]
+    assert status["nodesNotFound"] == ["missing"]
     assert "NodesNotFound" in wait_for("an event", lambda: case.events(case.name))
     nothing = manifests.rollout(case.name, f"{case.name}-nothing")
     nothing["spec"]["nodeSelectors"] = [{"matchLabels": {"no": "node"}}]

@@ -1,4 +1,6 @@
-"""Nodes that wait bear a soft taint, which a scheduler respects, and nothing is left of it."""
+"""Waiting nodes have a soft taint, which the scheduler prefers to avoid, until the end."""
+
+from typing import Any
 
 import pytest
 from tests.cases import manifests
@@ -24,13 +26,13 @@ def wait_until_tainted(case: Case, *nodes: str) -> None:
 
 
 @pytest.mark.rule("N-14")
-def test_evicted_pods_pass_over_nodes_that_wait_though_those_are_emptier(case: Case) -> None:
+def test_evicted_pods_avoid_waiting_nodes_with_more_capacity(case: Case) -> None:
     case.add_nodes(1, first=9, role="spare")
-    full = {"nodeSelector": {manifests.CASE_LABEL: case.name, "role": "spare"}}
+    full: dict[str, Any] = {"nodeSelector": {manifests.CASE_LABEL: case.name, "role": "spare"}}
     case.add(manifests.deployment(case.name, "there", 5, **full))
     old = case.add_nodes(3, role="old")
     apps = [f"app-{number}" for number in range(6)]
-    # A workload for each pod: nothing but the taint and the load tells the nodes apart.
+    # A workload for each pod: only the taint and the load distinguish the nodes.
     case.add(*(manifests.deployment(case.name, app, 1) for app in apps))
     on_old = sum(len(case.pods(node)) for node in old)
     assert on_old >= 3
@@ -49,7 +51,7 @@ def test_evicted_pods_pass_over_nodes_that_wait_though_those_are_emptier(case: C
     assert taints(case, old[0])[FOREIGN["key"]] == FOREIGN["effect"]
 
 
-def test_no_taint_of_ours_is_left_when_a_rollout_is_deleted(case: Case) -> None:
+def test_deleting_a_rollout_removes_all_its_taints(case: Case) -> None:
     nodes = case.add_nodes(2)
     case.manager()
     case.roll(strategy={"taintWaitingNodes": True}, paused=True)

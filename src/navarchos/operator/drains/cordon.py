@@ -267,8 +267,9 @@ class NodeCordoner:
             Conflict: The node has changed; decide again.
         """
         node = self._fetch_owned(drain)
-        if node is None or not _is_marked(node, drain):
+        if node is None or not _is_marked(node, drain):  # mutant: cordon-left-behind
             return False
+        # mutant: foreign-cordon-undone
         if node.spec.unschedulable and not is_cordoned_by_others(node):
             self._nodes.patch(node, uncordon_patch(CORDONED_BY_ANNOTATION))
             return True
@@ -285,4 +286,5 @@ class NodeCordoner:
 
 def _is_same_node(node: Node, drain: NodeDrain) -> bool:
     # Without a uid the drain means the node that has the name now; its uid is recorded next.
+    # mutant: node-of-the-same-name
     return drain.spec.node_uid in {"", node.metadata.uid}

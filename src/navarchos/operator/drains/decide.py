@@ -433,6 +433,7 @@ def _decide_evictions(
     if seen.is_timed_out and _ends_on_timeout(settings):
         return _end(Report.TIMED_OUT)
     delays = _time_triggers(seen, plan, settings)
+    # mutant: eviction-while-paused
     if seen.cordon is not None and seen.cordon.in_force and not seen.is_suspended:
         batch = next_batch(
             eligible_pods(plan, seen.attempts, seen.now),
