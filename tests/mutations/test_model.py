@@ -52,7 +52,7 @@ MUTANTS = {
     "control-plane-not-guarded": Mutant(
         condition("False"), "both are of the control plane", seeds(24)
     ),
-    "settling-ignored": Mutant(condition("False"), "which settles for", seeds(24)),
+    "settling-ignored": Mutant(condition("False"), "which settles for", seeds(64)),
     "any-number-of-nodes-stalled": Mutant(value("len(found)"), "released its slot"),
     "retries-without-end": Mutant(swap("<= ", "<= 99 + "), "is tried again after"),
     "eviction-without-uid": Mutant(drop(), "without the uid of the pod"),
