@@ -23,7 +23,7 @@ PROTOBUF: Final = "application/vnd.kubernetes.protobuf"
 """The media type."""
 
 _MAGIC: Final = b"k8s\x00"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_UNIX_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _TABLE: Final = """
 Unknown 1:typeMeta:TypeMeta 2:raw:raw
@@ -203,7 +203,7 @@ def _time(raw: bytes) -> datetime | None:
     if not parts:
         return None
     nanoseconds = int(parts.get(2, 0))
-    return _EPOCH + timedelta(seconds=int(parts.get(1, 0)), microseconds=nanoseconds // 1000)
+    return _UNIX_EPOCH + timedelta(seconds=int(parts.get(1, 0)), microseconds=nanoseconds // 1000)
 
 
 def _second(raw: bytes) -> str | None:

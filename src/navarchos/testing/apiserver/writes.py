@@ -58,7 +58,7 @@ __all__ = [
 ]
 
 _NAMESPACES: Final = BucketId("namespaces", "")
-_LONGEST_PREFIX: Final = 58
+_MAX_PREFIX: Final = 58
 _NAME_ATTEMPTS: Final = 8
 _OWNED_METADATA: Final = (
     "uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation",
@@ -180,7 +180,7 @@ def _refuse_escalation(
 
 
 def _generated_name(api: Api, kind: Kind, metadata: JsonObject) -> str:
-    prefix: str = metadata["generateName"][:_LONGEST_PREFIX]
+    prefix: str = metadata["generateName"][:_MAX_PREFIX]
     name = prefix + name_suffix()
     for _ in range(_NAME_ATTEMPTS):
         key = entry_key(metadata.get("namespace") or "", name)

@@ -18,7 +18,7 @@ _VERBS: Final = {
     "DELETE": "delete",
 }  # fmt: skip
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
-_SHORTEST: Final = {"api": 3, "apis": 4}  # number of parts: prefix, group, version, resource
+_MIN_PARTS: Final = {"api": 3, "apis": 4}  # least number of parts: prefix, group, version, resource
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ def attributes_of(method: str, path: str, query: Mapping[str, str]) -> Attribute
     which resources exist.
     """
     parts = path.strip("/").split("/")
-    if len(parts) < _SHORTEST.get(parts[0], len(parts) + 1):
+    if len(parts) < _MIN_PARTS.get(parts[0], len(parts) + 1):
         return Attributes(method.lower(), path=path)
     group = parts[1] if parts[0] == "apis" else ""
-    rest = parts[_SHORTEST[parts[0]] - 1 :]
+    rest = parts[_MIN_PARTS[parts[0]] - 1 :]
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 1:
         namespace = rest[1]

@@ -41,11 +41,6 @@ AUDIENCE: Final = "https://kubernetes.default.svc.cluster.local"
 """The audience of tokens by default, which is this server; also their issuer."""
 
 _ACCOUNTS: Final = BucketId("serviceaccounts", "")
-_BOUND: Final = {
-    "pod": BucketId("pods", ""),
-    "secret": BucketId("secrets", ""),
-    "node": BucketId("nodes", ""),
-}
 _GROUP: Final = "authentication.k8s.io"
 _KIND: Final = "TokenRequest"
 _NODES: Final = BucketId("nodes", "")
@@ -54,9 +49,9 @@ _BINDABLE: Final = {
     "Secret": BucketId("secrets", ""),
     "Node": _NODES,
 }
-_LIFETIME: Final = 3600
-_SHORTEST: Final = 600
-_LONGEST: Final = 1 << 32
+_DEFAULT_LIFETIME: Final = 3600
+_MIN_LIFETIME: Final = 600
+_MAX_LIFETIME: Final = 1 << 32
 _UNKNOWN: Final = "invalid bearer token"
 _INVALIDATED: Final = "service account token has been invalidated"
 
@@ -141,7 +136,7 @@ class Tokens:
             raise not_found(ResourceName("", "serviceaccounts"), name)
         _check_uid(account, meta(body))
         lifetime = spec.get("expirationSeconds")
-        lifetime = _LIFETIME if lifetime is None else int(lifetime)
+        lifetime = _DEFAULT_LIFETIME if lifetime is None else int(lifetime)
         _check_lifetime(lifetime)
         bound = _bound_objects(self._store, account, spec.get("boundObjectRef") or {})
         now = datetime.now(UTC)
@@ -214,9 +209,9 @@ class Tokens:
         extra: dict[str, tuple[str, ...]] = {
             "authentication.kubernetes.io/credential-id": (f"JTI={claims['jti']}",)
         }
-        for kind, bucket in _BOUND.items():
-            if kind in private:
-                extra |= self._bound_to(kind, bucket, namespace, private)
+        for kind, bucket in _BINDABLE.items():
+            if kind.lower() in private:
+                extra |= self._bound_to(kind.lower(), bucket, namespace, private)
         groups = (*account_groups(namespace), AUTHENTICATED)
         return User(claims["sub"], groups, account["uid"], extra)
 
@@ -279,9 +274,9 @@ def _check_uid(account: Entry, metadata: JsonObject) -> None:
 
 def _check_lifetime(seconds: int) -> None:
     text = ""
-    if seconds < _SHORTEST:
+    if seconds < _MIN_LIFETIME:
         text = "may not specify a duration less than 10 minutes"
-    elif seconds > _LONGEST:
+    elif seconds > _MAX_LIFETIME:
         text = "may not specify a duration larger than 2^32 seconds"
     if text:
         error = invalid_value("spec.expirationSeconds", seconds, text)
