@@ -106,7 +106,7 @@ class ClientConfig:
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """Settings of a client beside a kubeconfig, see `Client.from_config`.
+    """Settings of a client that a kubeconfig does not contain, see `Client.from_config`.
 
     Attributes:
         qps: See `ClientConfig`.

@@ -23,7 +23,7 @@ PATIENCE = 30.0
 
 
 def sending(*pieces: bytes, hang_up: bool = False) -> Callable[[Any], None]:
-    """Answer with bytes as they are, then wait until the client goes."""
+    """Send the given bytes, then wait until the client has closed its end."""
 
     def script(peer: Peer) -> None:
         peer.receive()
@@ -45,7 +45,7 @@ def body_of(client: Client, **options: Any) -> bytes:
 
 @pytest.fixture
 def open_answer(serve: Serve) -> Callable[..., PooledResponse]:
-    """Send a request and return its answer, whose body is still to be read."""
+    """Send a request and return its response with the body unread."""
 
     def opened(
         *pieces: bytes, tls: bool = False, hang_up: bool = False, stop: StopToken | None = None
@@ -143,7 +143,7 @@ def test_bytes_that_arrived_are_returned_without_waiting_for_more(
 def test_a_chunk_is_returned_whole_however_it_was_split(
     open_answer: Callable[..., PooledResponse], tls: bool, length: int
 ) -> None:
-    """A server cuts a change into what fills its buffer, the rest, and the line end."""
+    """A server splits an event into the content of its buffer, the rest, and the line end."""
     sent = coded([b"x" * length])
     cuts = (sent[:4096], sent[4096:-2], sent[-2:]) if length > 4096 else (sent[:-2], sent[-2:])
     answer = open_answer(HEAD, *cuts, *cuts, b"0\r\n\r\n", tls=tls)

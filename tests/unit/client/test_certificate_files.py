@@ -1,4 +1,4 @@
-"""Certificates that are exchanged on disk while watches are open."""
+"""Certificates that are replaced on disk while watches are open."""
 
 import json
 import ssl
@@ -20,7 +20,7 @@ from navarchos.informers import InformerOptions, SharedInformer
 from navarchos.meta import Object
 from navarchos.testing import FakeClock
 
-pytest.importorskip("cryptography")  # certificates are made here
+pytest.importorskip("cryptography")  # creates the certificates
 from navarchos.testing.controlplane.credentials import Authority, KeyPair
 
 LIMIT = 30.0
@@ -65,7 +65,7 @@ class Folder:
         return CertificateFiles(*self.settings.values(), clock=clock)
 
     def context(self) -> ssl.SSLContext:
-        """Return what a server has that wants certificates of its clients."""
+        """Return the context of a server that requires client certificates."""
         server: KeyPair = self.authority.issue_server("server", ["127.0.0.1"])
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(server.certificate, server.key)
@@ -85,7 +85,7 @@ def event(version: int) -> bytes:
 
 
 class Server:
-    """Lists nothing at version 1; each watch gets the next event, and then silence or an end."""
+    """Sends an empty list; each watch gets the next event, then silence or the end."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str]] = []
@@ -110,7 +110,7 @@ class Server:
             peer.wait_until_closed()
 
     def stream(self, number: int) -> Any:
-        """Return the peer of the watch of that number, from 1, when it is open."""
+        """Wait until watch `number` (from 1) is open; return its peer."""
         with self.opened:
             assert self.opened.wait_for(lambda: len(self.streams) >= number, LIMIT)
             return self.streams[number - 1]
@@ -125,7 +125,7 @@ def test_a_watch_continues_with_the_new_certificate(
     folder: Folder, server: Server, serve: Serve, connect: Connect
 ) -> None:
     url = serve(server, tls=folder.context()).url
-    clock = JumpingClock()  # of the files alone: the watch waits in real time
+    clock = JumpingClock()  # for the files only: the watch waits in real time
     client: Client = connect(url, clock=clock, **folder.settings)
     informer = SharedInformer(client.resource(MAPS), options=InformerOptions(streaming=False))
     seen, told = [], threading.Condition()
@@ -146,7 +146,7 @@ def test_a_watch_continues_with_the_new_certificate(
         until("m2")
         folder.become("two")
         clock.passed += 60.0
-        # What arrives over the old connection counts, half lines and all, before it ends.
+        # Bytes of the old connection count until it ends, also incomplete lines.
         half = event(4)
         server.stream(1).stream(event(3) + half[:10])
         until("m2", "m3")

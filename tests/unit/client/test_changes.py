@@ -106,7 +106,7 @@ def conflict(reason: str = "Conflict", code: int = 409) -> Exception:
 
 
 class Failing:
-    """Fails so many times, then returns the number of calls."""
+    """Fails a number of times, then returns the number of calls."""
 
     def __init__(self, times: int, error: Exception) -> None:
         self.calls = 0
@@ -171,7 +171,9 @@ def test_the_waits_grow_as_the_policy_says(fake_clock: FakeClock) -> None:
         policy = ConflictPolicy(5, MANY_WRITERS.backoff)
         results.append(retry_on_conflict(work, policy=policy, clock=fake_clock, rand=lambda: 0.5))
 
-    thread = threading.Thread(target=run, name="nav-test-retry")  # a name the clock waits for
+    thread = threading.Thread(
+        target=run, name="nav-test-retry"
+    )  # the fake clock waits for threads with this prefix
     thread.start()
     for wait in (0.0105, 0.0525, 0.2625, 1.3125):  # 10 ms, times five, and half of a tenth more
         fake_clock.settle()

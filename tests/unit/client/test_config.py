@@ -1,4 +1,4 @@
-"""Finding the cluster."""
+"""The configuration of the client: kubeconfig files, pods, and environment variables."""
 
 import base64
 import json
@@ -288,7 +288,7 @@ def test_a_client_from_a_file_takes_the_settings_given(home: Path) -> None:
 
 
 def test_importing_the_client_does_not_import_the_official_package() -> None:
-    """Start-up time and memory are promises."""
+    """Start-up time and memory are documented."""
     program = "import sys, navarchos.client; print([m for m in sys.modules if 'kubernetes' in m])"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert out.stdout.strip() == b"[]"

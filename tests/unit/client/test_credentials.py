@@ -1,4 +1,4 @@
-"""Credentials that change while the process runs."""
+"""Token files and exec plugins, whose credentials change while the process runs."""
 
 import json
 import os
@@ -34,7 +34,7 @@ print(answer.read_text())
 
 
 class Plugin:
-    """A plugin whose next answer a test chooses."""
+    """A plugin whose next output a test sets."""
 
     def __init__(self, folder: Path, version: str = V1) -> None:
         self.version = version
@@ -214,7 +214,7 @@ def test_a_request_without_credentials_is_not_sent(connect: Connect) -> None:
 def test_a_401_makes_new_connections_for_a_certificate_that_was_rotated(
     serve: Serve, connect: Connect
 ) -> None:
-    """A kept connection has shown the old one; the server judges each connection by that."""
+    """A server authenticates each connection by the certificate of its handshake."""
 
     def script(peer: Peer) -> None:
         answers = 0

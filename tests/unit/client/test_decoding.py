@@ -1,4 +1,4 @@
-"""From bytes to objects."""
+"""Decoding of objects and lists."""
 
 import gc
 import json
@@ -183,14 +183,14 @@ def test_lines_are_the_same_however_the_stream_is_split(size: int) -> None:
 
 
 def test_events_and_lists_can_be_made_of_a_named_type() -> None:
-    """Typing marks such an instance, which a frozen class with slots could not stand."""
+    """`typing` sets an attribute on such an instance; a frozen class with slots refuses it."""
     version = ResourceVersion("7")
     assert WatchEvent[dict[str, str]]("ADDED", {"a": "b"}, version).object == {"a": "b"}
     assert ResourceList[dict[str, str]]([{"a": "b"}], version).items == [{"a": "b"}]
 
 
 class Lenient(msgspec.Struct, frozen=True):
-    """Refuses null, so that a null sends the page the slow way."""
+    """Refuses null, so that a null needs the slow path."""
 
     metadata: dict[str, object]
     spec: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""A client beside another one: the same server and user, and nothing that holds it up."""
+"""Dedicated clients: the same server and user, without limits and fences."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which kinds there are."""
+"""Discovery."""
 
 import json
 
@@ -149,7 +149,9 @@ def test_a_group_that_is_gone_is_dropped(
     assert [entry.name for entry in client.api_resources("", "v1")] == ["pods"]
     del server.groups["/api/v1"]
     assert not client.has_kind(NODES)
-    assert list(client.api_resources("", "v1")) == []  # though the answer before is fresh
+    assert (
+        list(client.api_resources("", "v1")) == []
+    )  # although the previous response has not expired
     fake_clock.advance(31.0)
     assert list(client.api_resources("", "v1")) == []
     assert not client.has_kind(PODS)

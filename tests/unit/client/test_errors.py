@@ -1,4 +1,4 @@
-"""From answers to errors."""
+"""Errors of responses."""
 
 import json
 from typing import Any

@@ -30,7 +30,7 @@ OBJECT = BufferedResponse(200, {}, b'{"metadata":{"name":"a"}}')
 
 
 class Script:
-    """Answers, or raises, one thing after the other; then the object."""
+    """Sends the given responses or raises the given errors in order; then sends the object."""
 
     def __init__(self, *steps: BufferedResponse | Exception) -> None:
         self.requests: list[HttpRequest] = []
@@ -49,13 +49,13 @@ def busy(seconds: int = 3, status: int = 429) -> BufferedResponse:
 
 
 def in_thread(clock: FakeClock, call: Callable[[], object]) -> Callable[[], object]:
-    """Run `call` on a thread until it waits on the clock; return how to collect it."""
+    """Run `call` on a thread until it waits; return a function that waits for its result."""
     result: list[object] = []
 
     def run() -> None:
         try:
             result.append(call())
-        except BaseException as error:  # noqa: BLE001 - handed to the test
+        except BaseException as error:  # noqa: BLE001 - returned to the test
             result.append(error)
 
     thread = threading.Thread(target=run, name="nav-test-call")
@@ -267,7 +267,7 @@ def test_requests_that_were_refused_at_once_renew_once(connect: Connect, fails: 
         found = sorted(map(str, threads.map(lambda _: status(), range(4))))
     assert len(renewed) == 1
     assert found == (["401", "401", "401", "failed"] if fails else ["200"] * 4)
-    # The next one to be refused is refused with other credentials, and renews them.
+    # A later request is refused with the new credentials, and renews them.
     status()
     assert len(renewed) == (2 if fails else 1)
 

@@ -1,4 +1,4 @@
-"""A fence before writes: what must not leave this process does not."""
+"""Fences: a write that is not allowed does not leave the process."""
 
 import pytest
 from tests.unit.client.wire import Connect, Peer, Serve
@@ -8,7 +8,7 @@ from navarchos.errors import Stopped
 
 
 class Fence:
-    """Open for so many questions, then shut."""
+    """Open for a number of calls, then closed."""
 
     def __init__(self, opens: int, left: float = 30.0) -> None:
         self.opens = opens
@@ -50,7 +50,7 @@ def test_the_original_client_has_no_fence(serve: Serve, connect: Connect) -> Non
 def test_a_fence_that_closes_late_still_prevents_the_write(
     serve: Serve, connect: Connect, opens: int
 ) -> None:
-    """Shut while connecting, or between head and body: the server never gets a request."""
+    """Closed while connecting, or between head and body: the server never gets a request."""
     seen: list[object] = []
 
     def read(peer: Peer) -> None:

@@ -28,7 +28,7 @@ LINES = [
 
 
 def sent(serve: Serve, connect: Connect, **headers: str) -> list[tuple[str, str]]:
-    """Return what a request says of whom it acts for, field by field as on the wire."""
+    """Return the impersonation header fields of a request, in order."""
     found: list[tuple[str, str]] = []
 
     def script(peer: Peer) -> None:

@@ -1,4 +1,4 @@
-"""Lists that are decoded while they come: the same objects as from the whole."""
+"""Lists that are decoded while they arrive have the same objects as complete lists."""
 
 import json
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from navarchos.instrument import Instruments
 from navarchos.meta import Object
 
 SMALL = 40
-"""Bytes worth a cut in these tests."""
+"""The minimum size of a split in these tests, in bytes."""
 
 NAMES = st.sampled_from(["metadata", "items", "a", '"}],"items":[{"metadata":', "é\n\\"])
 VALUES = st.recursive(
@@ -31,7 +31,7 @@ ENDS = st.fixed_dictionaries({}, optional={"kind": st.just("XList"), "metadata":
 
 
 class Thing(Object, frozen=True):
-    """An object of which only the metadata is kept."""
+    """An object with only its metadata."""
 
 
 THINGS = Resource("example.org", "v1", "things", "Thing", namespaced=True, type=Thing)
@@ -122,7 +122,7 @@ def test_a_list_that_cannot_be_split_is_not_searched_for_each_part() -> None:
         while splitter.next_guess() is not None:
             splitter.confirm(right=False)
             guesses += 1
-    # Each time that it is twice as long: from 40 bytes to 9 KB that is eight times.
+    # One search for each doubling: eight from 40 bytes to 9 KB.
     assert 1 <= guesses <= 8
     assert splitter.remainder() == b'{"items":[{"a":[{"a":3},{"a":4' + b"x" * 9_000
 
@@ -176,7 +176,7 @@ def test_a_list_that_ends_early_is_a_decode_error(missing: int) -> None:
 
 
 class Broken(BufferedResponse):
-    """An answer that breaks off after two thirds."""
+    """A response that breaks off after two thirds."""
 
     def parts(self) -> Iterator[bytes]:
         yield self.body[: len(self.body) * 2 // 3]
@@ -196,7 +196,7 @@ def test_a_list_that_breaks_off_is_requested_again_from_its_beginning(connect: C
     found = connect(send).resource(THINGS).list_page(on_object=heard.append)
     assert [item.metadata.name for item in found.items] == [f"t-{number}" for number in numbers]
     assert heard[-500:] == found.items
-    assert 600 < len(heard) < 1_000  # of the answer that broke off, too
+    assert 600 < len(heard) < 1_000  # includes objects of the response that broke off
     assert answers == []
 
 

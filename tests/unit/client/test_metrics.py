@@ -56,7 +56,7 @@ def test_sizes_and_durations_of_requests_can_be_enabled() -> None:
     assert sent is not None
     assert sent > 50
     assert registry.get_sample_value("rest_client_request_size_bytes_sum", get) == 0
-    # The second request found the connection of the first.
+    # The second request used the connection of the first.
     looked_up = {"host": host}
     name = "rest_client_dns_resolution_duration_seconds_count"
     assert registry.get_sample_value(name, looked_up) == 1

@@ -1,4 +1,4 @@
-"""Objects one by one, with pages fetched ahead."""
+"""Iteration over objects, with pages fetched ahead."""
 
 import json
 import threading
@@ -17,7 +17,7 @@ LIMIT = 20.0
 
 
 class Pod(Object, frozen=True):
-    """Nothing but its name."""
+    """A pod with only its name."""
 
 
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
@@ -80,12 +80,12 @@ def test_no_more_than_ten_pages_are_fetched_ahead_of_the_reader(connect: Connect
     client: Client = connect(pages)
     with client.resource(PODS).each() as found:
         assert pages.wait_for(PAGES_AHEAD)
-        next(found)  # takes the first page out
+        next(found)  # removes the first page
         assert pages.wait_for(PAGES_AHEAD + 1)
         for _ in range(2):
             next(found)
         assert pages.wait_for(PAGES_AHEAD + 2)
-        # Whoever fetches is parked now: it can only go on when a page is taken.
+        # The fetching thread is blocked now, until a page is removed.
         with pages.changed:
             assert not pages.changed.wait_for(lambda: len(pages.asked) > PAGES_AHEAD + 2, 0.05)
 

@@ -1,4 +1,4 @@
-"""What the network does to requests."""
+"""Requests and failures of the network."""
 
 import contextlib
 import random
@@ -26,7 +26,7 @@ CERTIFICATE = str(Path(__file__).parent / "tls" / "cert.pem")
 
 
 def echo(peer: Peer) -> None:
-    """Answer every request of a connection with its first line."""
+    """Respond to every request of a connection with its first line."""
     while (request := peer.receive()) is not None:
         peer.answer(f"{request.method} {request.target}".encode())
 
@@ -37,7 +37,7 @@ def unused_port() -> int:
 
 
 def reset(peer: Peer) -> None:
-    """End the connection the rude way."""
+    """Reset the connection."""
     linger = struct.pack("ii", 1, 0)
     peer.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
 
@@ -119,7 +119,7 @@ def test_a_body_that_ends_early_breaks_the_connection(serve: Serve, connect: Con
 
 
 class OneAnswerThenReset:
-    """Answers once per connection, then resets it on the next request."""
+    """Responds once per connection, then resets it at the next request."""
 
     def __init__(self) -> None:
         self.requests: list[str] = []
@@ -203,7 +203,7 @@ def test_a_missing_certificate_file_fails_as_tls(serve: Serve, connect: Connect)
 def test_stop_unblocks_a_request_before_its_response(
     serve: Serve, connect: Connect, tls: bool
 ) -> None:
-    """The server sets the token when the request is there, and never answers."""
+    """The server sets the token when the request has arrived, and never responds."""
     stop = StopToken()
 
     def stop_then_wait(peer: Peer) -> None:
@@ -240,7 +240,7 @@ def test_stop_unblocks_a_request_with_an_incomplete_body(
 def test_stop_unblocks_a_read_until_the_end_of_the_connection(
     serve: Serve, connect: Connect
 ) -> None:
-    """After `Connection: close` only the answer still knows the socket."""
+    """After `Connection: close` only the response still refers to the socket."""
     stop = StopToken()
 
     def unending(peer: Peer) -> None:
@@ -258,7 +258,7 @@ def test_stop_unblocks_a_read_until_the_end_of_the_connection(
 def test_stop_unblocks_a_request_while_it_connects(
     connect: Connect,
 ) -> None:
-    """The server's queue of new connections is full, so it does not answer one more."""
+    """The backlog of the server is full, so it does not accept another connection."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
     moments = random.Random(seed)
@@ -278,13 +278,13 @@ def test_stop_unblocks_a_request_while_it_connects(
 def ask(client: Client, results: list[BaseException]) -> None:
     try:
         client.raw("GET", "/x", timeout=60.0)
-    except BaseException as error:  # noqa: BLE001 - looked at by the test
+    except BaseException as error:  # noqa: BLE001 - checked by the test
         results.append(error)
 
 
 @contextlib.contextmanager
 def full_queue() -> Iterator[int]:
-    """Listen on a port whose queue of connections that are not accepted is full."""
+    """Listen on a port whose backlog is full."""
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(socket.socket())
         listener.bind(("127.0.0.1", 0))
@@ -356,7 +356,7 @@ def test_closing_a_client_unblocks_its_requests(serve: Serve, connect: Connect) 
 def test_a_late_stop_does_not_harm_the_next_user_of_the_connection(
     serve: Serve, connect: Connect
 ) -> None:
-    """An context that is over has no say about its connection any more."""
+    """A finished request cannot abort the next request of its connection."""
     from navarchos.client import ClientConfig, HttpRequest
     from navarchos.client.http.connections import RequestContext
     from navarchos.client.http.pool import PooledTransport

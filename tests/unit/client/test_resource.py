@@ -1,4 +1,4 @@
-"""Paths and names of kinds."""
+"""Paths and names of resources."""
 
 import pytest
 

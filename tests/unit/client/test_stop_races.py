@@ -1,4 +1,4 @@
-"""Stopping a watch at every moment of its life.
+"""Stopping a watch at any moment.
 
 Invariants: the reader always ends with `Stopped`; only whole events were delivered; the
 client can send the next request.

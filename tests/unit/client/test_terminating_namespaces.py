@@ -27,7 +27,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def maps(server: ApiServer) -> Iterator[ResourceClient[dict[str, object]]]:
-    """A client; the namespace `brief` is about to end."""
+    """A client; the namespace `brief` is terminating."""
     with Client(server.client_config()) as client:
         namespaces = client.resource(NAMESPACES)
         namespaces.create({"metadata": {"name": "brief", "finalizers": ["example.com/hold"]}})

@@ -205,7 +205,7 @@ def test_a_patch_can_be_bound_to_one_version_of_one_object(
 
 
 def test_a_patch_for_another_uid_is_a_conflict(connect: Connect) -> None:
-    """As servers see it, it is an attempt to change the uid."""
+    """Servers treat it as an attempt to change the uid."""
     cause = {"reason": "FieldValueInvalid", "message": "immutable", "field": "metadata.uid"}
     status = {"code": 422, "reason": "Invalid", "message": "no", "details": {"causes": [cause]}}
     pods = connect(Recorder((422, status))).resource(PODS)

@@ -61,7 +61,7 @@ def streaming(
 
 
 def hold(peer: Peer) -> None:
-    """Keep the connection open and silent until the client is gone."""
+    """Keep the connection open and silent until the client has closed its end."""
     peer.wait_until_closed()
 
 

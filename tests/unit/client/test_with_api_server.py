@@ -67,7 +67,7 @@ def test_a_watch_that_goes_wrong_is_broken_and_can_be_resumed(
 ) -> None:
     nodes = client.resource(NODES)
     start = nodes.list().resource_version
-    # Seen to send bookmarks, the server is not given long when it falls silent.
+    # The server has sent bookmarks, so the short limit of silence applies.
     with nodes.watch(options=WatchOptions(resource_version=start)) as events:
         assert next(e for e in events if e.type == "BOOKMARK").resource_version
     server.faults.add(Fault(verb="watch", **{fault: 1}))  # type: ignore[arg-type]  # numbers all
@@ -108,7 +108,7 @@ def test_refusals_and_resets_raise_the_documented_errors(server: ApiServer, clie
     with pytest.raises(ConnectFailed):
         maps.create({"metadata": {"name": "a"}}, "default")
     maps.list("default")
-    # On a kept connection a reset looks like a server that closed it as idle.
+    # On a pooled connection a reset looks like a server that closed an idle connection.
     server.faults.add(Fault(verb="list", reset=True))
     assert maps.list("default").items == []
 

@@ -12,7 +12,7 @@ from navarchos.client import BufferedResponse, Client
 
 __all__ = ["TLS", "Connect", "JsonResponse", "Peer", "Received", "Serve", "WireServer"]
 
-TLS = Path(__file__).parent / "tls"  # a self-signed pair for 127.0.0.1, of no other use
+TLS = Path(__file__).parent / "tls"  # a self-signed certificate for 127.0.0.1 and its key
 
 
 @dataclass
@@ -24,7 +24,7 @@ class Received:
 
 
 class Peer:
-    """The server's end of one connection."""
+    """The end of a connection at the server."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -74,7 +74,7 @@ class Peer:
 
 @dataclass
 class WireServer:
-    """Runs a script for each connection, on a thread each."""
+    """Runs a script for each connection, on a separate thread."""
 
     script: Callable[[Peer], object]
     tls: bool | ssl.SSLContext = False
@@ -128,7 +128,7 @@ class WireServer:
         try:
             self.script(peer)
         except OSError:
-            pass  # the client went away, as some tests mean it to
+            pass  # the client has left, as in some tests
         except BaseException as error:  # noqa: BLE001 - reported by stop()
             self.failures.append(error)
         finally:

@@ -1,4 +1,4 @@
-"""The machine's clock."""
+"""The system clock."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ _DAY = 86_400
 
 @pytest.mark.rule("RT-22")
 def test_time_passes_while_the_machine_is_suspended() -> None:
-    """A time namespace differs from ours as a machine does that was suspended for a day."""
+    """A time namespace simulates a machine that was suspended for a day."""
     unshare = shutil.which("unshare")
     if unshare is None or sys.platform != "linux":
         pytest.skip("needs Linux and unshare")

@@ -14,14 +14,14 @@ from navarchos.logs import LogFormat
 
 @pytest.fixture(autouse=True)
 def _configuration() -> Iterator[None]:
-    """Leave the process's configuration of logs as it was."""
+    """Restore the log configuration of the process."""
     before = structlog.get_config()
     yield
     structlog.configure(**before)
 
 
 _PARTS = ("s3cr3t", "t0ken")
-"""Of a text that no line of source has, and so no traceback for that reason."""
+"""A text that is not in any line of source, and therefore not in a traceback."""
 
 
 def _fail(token: str) -> None:

@@ -84,7 +84,7 @@ def test_nothing_starts_in_a_group_that_was_stopped_and_joined() -> None:
 
 
 class Turns(FakeClock):
-    """A clock that owns the threads, too: here, they run when it says so."""
+    """A clock that creates the threads, and starts none of them."""
 
     def __init__(self) -> None:
         super().__init__()

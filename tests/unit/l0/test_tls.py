@@ -45,7 +45,7 @@ def before(connection: socket.socket) -> None:
 
 
 def during(connection: socket.socket) -> None:
-    """Reset when a part of the client's hello has come."""
+    """Reset when a part of the client's hello has arrived."""
     connection.recv(16)
     reset(connection)
 
