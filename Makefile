@@ -103,7 +103,7 @@ e2e: $(STAMP)
 	NAVARCHOS_E2E_KUBECONFIG='$(KUBECONFIG)' $(BIN)/python -m pytest $(ON_A_CLUSTER)
 else
 e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl; KUBECONFIG=... names another cluster
-	$(BIN)/python -m pytest -n 3 --dist loadfile --all-rights $(ON_A_CLUSTER) \
+	$(BIN)/python -m pytest -n 3 --dist loadfile --all-permissions $(ON_A_CLUSTER) \
 		tests/contract tests/integration/framework tests/integration/peers
 endif
 

@@ -73,9 +73,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="record the responses of the real server as expected (tests/contract/recorded.py)",
     )
     parser.addoption(
-        "--all-rights",
+        "--all-permissions",
         action="store_true",
-        help="fail where rights cannot be judged because only a part of the suite runs",
+        help="fail if only a part of the suite runs, so that permissions cannot be compared",
     )
     parser.addoption(
         "--switch-interval",

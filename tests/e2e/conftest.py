@@ -11,7 +11,7 @@ from navarchos.testing.controlplane import AuditEvent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run the test of the granted permissions last, when all of them were used."""
     here = Path(__file__).parent
-    items.sort(key=lambda item: item.path == here / "test_rights.py")
+    items.sort(key=lambda item: item.path == here / "test_permissions.py")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -153,7 +153,7 @@ def test_a_rollout_continues_after_a_loss_of_permissions(
     """Without the permissions for the lease the leader must step down."""
     nodes, managers = begin(failing_case)
     path = f"/apis/rbac.authorization.k8s.io/v1/{role}/navarchos"
-    with failing.connect("e2e-rights/1") as client:
+    with failing.connect("e2e-permissions/1") as client:
         answer = client.raw("GET", path)
         assert answer.status == 200, answer.body
         binding = json.loads(answer.body)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.cases.target import Target
-from tests.e2e.rights import asked_by_admission, granted, refused, used
+from tests.e2e.permissions import asked_by_admission, granted, refused, used
 
 from navarchos.testing.controlplane import AuditEvent
 
@@ -23,7 +23,7 @@ CASES = {
 def whole_suite(request: pytest.FixtureRequest, target: Target) -> None:
     """Skip if only a part of the cases ran, or the audit log cannot be read.
 
-    A part of the cases may not use every permission. `--all-rights` requires all cases.
+    A part of the cases may not use every permission. `--all-permissions` requires all cases.
     """
     if target.audit is None:
         pytest.skip("the audit log of this cluster cannot be read")
@@ -32,7 +32,7 @@ def whole_suite(request: pytest.FixtureRequest, target: Target) -> None:
     picked = options.keyword or options.markexpr or any("::" in arg for arg in request.config.args)
     if picked or not ran >= CASES:
         why = "only the whole suite uses every permission"
-        pytest.fail(why) if options.all_rights else pytest.skip(why)
+        pytest.fail(why) if options.all_permissions else pytest.skip(why)
 
 
 @pytest.mark.rule("OP-62")
