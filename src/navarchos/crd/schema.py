@@ -169,7 +169,11 @@ def _field_schema(field: types.Field, place: _Place) -> Schema:
 
 
 def _is_required(field: types.Field) -> bool:
-    """Tell whether a field is required. A nullable field is not: servers drop nulls."""
+    """Tell whether a field is required.
+
+    A nullable field is not: servers drop nulls wherever the schema does not say `nullable`, also
+    in maps, so an object that a client copies would be refused.
+    """
     return field.required and not _is_optional(field.type)
 
 

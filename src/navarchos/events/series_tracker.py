@@ -63,7 +63,7 @@ class SpamFilter:
         self._buckets: OrderedDict[Hashable, _Bucket] = OrderedDict()
 
     def allow(self, key: Hashable, now: float) -> bool:
-        """Take a token for the key; return False if there is none. `now` is monotonic."""
+        """Take a token for the key; return False if it is empty. `now` is monotonic."""
         bucket = self._buckets.get(key)
         if bucket is None:
             bucket = self._buckets[key] = _Bucket(_BURST, now)

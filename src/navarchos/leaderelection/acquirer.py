@@ -41,7 +41,7 @@ class ObservedLease:
         self._record: LeaseRecord | None = None  # guarded by _record_lock
         self._at = clock.monotonic()  # guarded by _record_lock
         self._renewed_at: float | None = None  # guarded by _record_lock; by this process
-        self._given_up = False  # guarded by _record_lock; stays set, whatever the record says
+        self._given_up = False  # guarded by _record_lock; stays set with any later record
 
     @property
     def record(self) -> LeaseRecord | None:
@@ -51,7 +51,7 @@ class ObservedLease:
 
     @property
     def holder(self) -> str:
-        """The last observed holder; empty if there was none."""
+        """The last observed holder; empty without a holder."""
         record = self.record
         return record.holder_identity if record is not None else ""
 
@@ -279,6 +279,6 @@ class CoordinatedLeaseAcquirer(LeaseAcquirer):
         return coordinated_record(super()._record(before), before)
 
     def _released(self, current: LeaseRecord) -> LeaseRecord:
-        # The lease keeps its holder: Kubernetes' coordinator reads the holder of a lease without
-        # checking whether there is one, and the API server panics if there is none (1.36).
+        # The lease keeps its holder: Kubernetes' coordinator dereferences the holder without a
+        # check, so the API server panics when a lease has no holder (1.36).
         return replace(self._record(current), lease_duration_seconds=1)

@@ -49,7 +49,7 @@ class LeaderCallbacks:
             leadership; raising does.
         on_stopped_leading: Called last, on the thread of `run`.
         on_new_leader: Called with the identity of each new leader, this process included, on a
-            separate thread; with `""` when there is no leader.
+            separate thread; with `""` when the leader is gone.
     """
 
     on_started_leading: Callable[[StopToken], None]
@@ -250,7 +250,7 @@ class LeaderElector:
         )
         with ExitStack() as ending:
             ending.callback(self._record_stopped)
-            # The work must not continue, whatever ends this block (PF-22).
+            # The work must not continue after this block, also after an exception (PF-22).
             ending.callback(task.cancel, "no longer leading")
             ending.callback(self._observed.give_up)
             self._status.set(1)

@@ -84,7 +84,7 @@ class LeaseRecord(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only
     """The spec of a Lease (LE-02).
 
     Attributes:
-        holder_identity: The leader; empty when there is none.
+        holder_identity: The leader; empty without a leader.
         lease_duration_seconds: For how long the holder claims the lease; 0 if unknown.
         acquire_time: When the holder became leader, by the holder's clock.
         renew_time: When the holder renewed, by the holder's clock.
@@ -139,7 +139,7 @@ def renewed_record(
         identity: Of this candidate.
         duration: Seconds of its claim; rounded up, because other candidates wait for it.
         now: The wall-clock time; only informative, no candidate decides by it.
-        before: The record in the lease; `None` if there is no lease yet.
+        before: The record in the lease; `None` if the lease does not exist.
     """
     record = LeaseRecord(
         holder_identity=identity,

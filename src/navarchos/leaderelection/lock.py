@@ -60,7 +60,7 @@ class Lock(Protocol):
         """Read the record.
 
         Raises:
-            NotFound: There is no record yet.
+            NotFound: The record does not exist yet.
         """
         ...
 

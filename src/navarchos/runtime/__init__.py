@@ -9,7 +9,7 @@ from navarchos.runtime.cached_client import (
     CachedClient,
     CacheNotCaughtUp,
     ClientProvider,
-    Reader,
+    ObjectReader,
     ReaderFactory,
     list_all,
 )
@@ -91,8 +91,8 @@ __all__ = [
     "Manager",
     "ManagerOptions",
     "MetricsSecurity",
+    "ObjectReader",
     "Predicate",
-    "Reader",
     "ReaderFactory",
     "ReconcileContext",
     "ReconcileObjects",

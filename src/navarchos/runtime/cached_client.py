@@ -24,7 +24,7 @@ __all__ = [
     "CacheNotCaughtUp",
     "CachedClient",
     "ClientProvider",
-    "Reader",
+    "ObjectReader",
     "ReaderFactory",
     "ServerClient",
     "list_all",
@@ -283,7 +283,7 @@ def list_all(client: Client, resource: Resource[T]) -> Sequence[T]:
     return found.items
 
 
-class Reader(Protocol[T]):
+class ObjectReader(Protocol[T]):
     """Reads of one kind, with the same methods for the cache and for the server.
 
     Threads: safe from any thread.
@@ -343,7 +343,7 @@ class ReaderFactory:
         self._uncached = frozenset(_kind(resource) for resource in uncached)
         self._cache_untyped = cache_untyped
 
-    def reader(self, resource: Resource[T]) -> Reader[T]:
+    def reader(self, resource: Resource[T]) -> ObjectReader[T]:
         """Return the reader of a kind."""
         untyped = issubclass(resource.type, dict) and not self._cache_untyped
         if untyped or _kind(resource) in self._uncached:

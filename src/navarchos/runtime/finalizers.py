@@ -58,8 +58,8 @@ class Finalization:
 
     Attributes:
         patch: Merge patch for the object, with its resourceVersion if the patch changes
-            finalizers; empty if there is no change.
-        status: Merge patch for the subresource `status`; empty if there is no change.
+            finalizers; empty without a change.
+        status: Merge patch for the subresource `status`; empty without a change.
         failures: The exceptions of finalizers, by name.
     """
 

@@ -16,7 +16,7 @@ from navarchos.instrument import Instruments
 from navarchos.leaderelection import HEALTH_CHECK, LeaseLost
 from navarchos.logs import get_logger
 from navarchos.parallel import parallelize
-from navarchos.runtime.cached_client import CachedClient, Reader, ReaderFactory
+from navarchos.runtime.cached_client import CachedClient, ObjectReader, ReaderFactory
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.election import Election, LeaderWork
 from navarchos.runtime.endpoints import Endpoint, HttpServers, MetricsPages, Probes, Profiling
@@ -180,7 +180,7 @@ class Manager:
         """Return the lister of a kind's cache."""
         return self.informer(resource).lister
 
-    def reader(self, resource: Resource[T]) -> Reader[T]:
+    def reader(self, resource: Resource[T]) -> ObjectReader[T]:
         """Return reads of a kind from its cache, or from the server (see `ReaderFactory`).
 
         Does not start an informer: call `informer`, or let a controller watch the kind.

@@ -288,7 +288,7 @@ class ChannelSource:
         self._channel.connect(requests)
 
     def wait_for_sync(self, timeout: float | None, stop: StopToken) -> bool:
-        """Return True: there is nothing to wait for."""
+        """Return True at once."""
         return True
 
     def stop(self) -> None:

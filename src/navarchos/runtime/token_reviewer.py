@@ -39,13 +39,13 @@ class _User(msgspec.Struct, frozen=True):
     extra: Mapping[str, tuple[str, ...]] = {}
 
 
-class _TokenStatus(msgspec.Struct, frozen=True):
+class _ReviewStatus(msgspec.Struct, frozen=True):
     authenticated: bool = False
     user: _User = _User()
 
 
 class _TokenReview(Object, frozen=True):
-    status: _TokenStatus = _TokenStatus()
+    status: _ReviewStatus = _ReviewStatus()
 
 
 _TOKEN_REVIEWS: Final = Resource(
@@ -90,7 +90,7 @@ class TokenReviewer:
 
         Args:
             path: The requested path.
-            authorization: The header `Authorization`; empty if there is none.
+            authorization: The header `Authorization`; empty if it is missing.
         """
         token = _bearer(authorization)
         if not token:

@@ -9,7 +9,7 @@ from navarchos.clock import SYSTEM_CLOCK
 from navarchos.runtime.endpoints import Profiling
 from navarchos.stopping import StopToken
 
-THREAD = "somebody; waiting"
+THREAD = "a thread; waiting"
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_profile_counts_folded_stacks(profiling: Profiling) -> None:
         for stack, _, count in (line.rpartition(" ") for line in answer.body.decode().splitlines())
     }
     (ours,) = [stack for stack in counts if "waits_for_the_gate" in stack]
-    assert ours.startswith("somebody, waiting;threading.Thread._bootstrap;")
+    assert ours.startswith("a thread, waiting;threading.Thread._bootstrap;")
     assert ours.endswith("threading.Condition.wait")
     # Threads with equal stacks are counted together: a pool may have more of them than this test.
     assert 1 < counts[ours] <= max(counts.values())

@@ -9,7 +9,7 @@ from tests.unit.runtime.conftest import config_maps
 from navarchos.client import Client, ClientConfig, NotFound, Resource, Selector
 from navarchos.informers import FactoryOptions, InformerFactory, KindNotCached
 from navarchos.meta import Object
-from navarchos.runtime import Manager, ManagerOptions, Reader, ReaderFactory
+from navarchos.runtime import Manager, ManagerOptions, ObjectReader, ReaderFactory
 from navarchos.testing.apiserver import ApiServer
 
 
@@ -48,7 +48,7 @@ def informers(client: Client) -> Iterator[InformerFactory]:
     assert factory.shutdown(20)
 
 
-def asks_the_server(server: ApiServer, reader: Reader[Any]) -> bool:
+def asks_the_server(server: ApiServer, reader: ObjectReader[Any]) -> bool:
     """Read in every way; return whether the server got all of the reads, or none."""
     before = sum(server.requests_by(AGENT).values())
     reader.get("a", "default")
