@@ -162,7 +162,7 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
         drains = caches.drains.lister.by_index(BY_NODE, node.metadata.name)
         return [Request("", drain.metadata.name) for drain in drains]
 
-    manager.add(runtime, name="drain-machinery")
+    manager.add(runtime, name="drain-runtime")
     return (
         Builder(manager, "drains", options=ControllerOptions(workers=workers))
         .for_(NODE_DRAINS)

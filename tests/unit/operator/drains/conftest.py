@@ -1,5 +1,6 @@
 """A cluster on a server, and processes whose reconciles the test starts one by one."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -137,7 +138,7 @@ class Process:
         self.clock = clock
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
-        self.woken: set[str] = set()
+        self._was_woken = threading.Event()
         self.is_suspended = False
         self.caches = DrainCaches(
             SharedInformer(client.resource(NODE_DRAINS)),
@@ -150,7 +151,7 @@ class Process:
             self.caches,
             DrainEnvironment(
                 recorder=self.recorder,
-                wake=self.woken.add,
+                wake=self._wake,
                 clock=clock,
                 watch_clock=SYSTEM_CLOCK,
                 rand=lambda: 0.0,
@@ -179,11 +180,14 @@ class Process:
 
     def wait_for_wake(self) -> None:
         """Wait until a reconcile of a drain has been requested."""
-        limit = SYSTEM_CLOCK.monotonic() + PATIENCE
-        waiting = StopToken()
-        while not self.woken:
-            assert SYSTEM_CLOCK.monotonic() < limit, "no reconcile of the drain was requested"
-            waiting.wait(0.002)
+        assert self._was_woken.wait(PATIENCE), "no reconcile of the drain was requested"
+
+    def forget_wakes(self) -> None:
+        """Forget the reconciles that were requested so far."""
+        self._was_woken.clear()
+
+    def _wake(self, _drain: str) -> None:
+        self._was_woken.set()
 
     def catch_up(self) -> None:
         """Wait until every cache has what the server has."""
@@ -334,6 +338,15 @@ class World:
     def allow(self, allowed: int, name: str = "web") -> None:
         path = f"/apis/policy/v1/namespaces/default/poddisruptionbudgets/{name}/status"
         self.patch(path, {"status": {"disruptionsAllowed": allowed}})
+
+    def wait_for(self, done: Callable[[], bool]) -> None:
+        """Wait until `done`, which is called again after each change on the server."""
+        changed = threading.Event()
+        self.server.subscribe(lambda _change: changed.set())
+        limit = SYSTEM_CLOCK.monotonic() + PATIENCE
+        while not done():
+            assert changed.wait(max(0.0, limit - SYSTEM_CLOCK.monotonic())), "not done in time"
+            changed.clear()
 
     def drain(self, name: str = "d", **spec: Any) -> None:
         self.server.install(

@@ -1,7 +1,5 @@
 """The drain controller inside a manager, with its threads, in real time."""
 
-from collections.abc import Callable
-
 import pytest
 from tests.unit.operator.drains.conftest import GROUP, World
 
@@ -25,13 +23,13 @@ def test_a_manager_drains_a_node_and_uncordons_it(world: World) -> None:
     group.start("", lambda: manager.run(stop))
     try:
         world.drain()
-        wait(stop, lambda: len(world.terminating()) == 6)
+        world.wait_for(lambda: len(world.terminating()) == 6)
         world.allow(6)  # only the change of the budget makes the manager continue
-        wait(stop, lambda: len(world.terminating()) == 12)
-        wait(stop, lambda: is_over_after_kubelet(world))
+        world.wait_for(lambda: len(world.terminating()) == 12)
+        world.wait_for(lambda: is_over_after_kubelet(world))
         assert world.phase() == "Completed"
         world.delete_drain()
-        wait(stop, lambda: not world.server.list("nodedrains", group=GROUP))
+        world.wait_for(lambda: not world.server.list("nodedrains", group=GROUP))
         assert not world.is_cordoned()
     finally:
         stop.stop("the test is over")
@@ -44,11 +42,3 @@ def test_a_manager_drains_a_node_and_uncordons_it(world: World) -> None:
 def is_over_after_kubelet(world: World) -> bool:
     world.kubelet()
     return world.is_over()
-
-
-def wait(stop: StopToken, done: Callable[[], bool]) -> None:
-    for _ in range(3000):
-        if done():
-            return
-        assert not stop.wait(0.01)
-    raise AssertionError("not done in time")

@@ -416,7 +416,7 @@ def test_a_budget_blocks_until_it_allows_an_eviction_and_then_the_drain_continue
     assert 3 < result.requeue_after <= 5
     assert world.evictions == 1
 
-    process.woken.clear()
+    process.forget_wakes()
     world.allow(1)
     process.wait_for_wake()
     process.step()
