@@ -49,6 +49,9 @@ from navarchos.testing.apiserver.writes import Api, create, modify
 __all__ = ["apply", "apply_to", "configuration_errors", "read_configuration"]
 
 _GO_TYPES: Final = {str: "string", bool: "bool", int: "int64", float: "float64"}
+_KUBECTL: Final = "kubectl"
+_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
+_TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
 
 
 def configuration_errors(config: JsonObject, schema: Schema) -> str:
@@ -130,11 +133,6 @@ def _go_value(value: JsonValue) -> str:
     if isinstance(value, list):
         return f"[{' '.join(map(_go_value, value))}]"
     return value if isinstance(value, str) else encode(value).decode()
-
-
-_KUBECTL: Final = "kubectl"
-_LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
-_TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(yaml.SafeLoader):

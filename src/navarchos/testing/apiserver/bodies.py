@@ -67,6 +67,13 @@ _OPTION_KINDS: Final = {"update": "UpdateOptions", "patch": "PatchOptions"}
 _MAX_MANAGER_BYTES: Final = 128
 _ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "boolean": False}
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
+_STRICT: Final = "strict decoding error: "
+_TYPE_META: Final = (
+    r'struct { APIVersion string "json:\"apiVersion,omitempty\"";'
+    r' Kind string "json:\"kind,omitempty\"" }'
+)
+_MANAGERS: Final = TYPES.schema("meta.ObjectMeta").properties["managedFields"]
+_SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream registers its types
 
 
 class BodyDecodeError(Exception):
@@ -203,15 +210,6 @@ def _is_omitted(item: JsonValue, schema: Schema, required: bool) -> bool:
     if item == {}:
         return schema.additional is not None
     return schema.type in _ZEROS and not schema.shows_zero and item == _ZEROS[schema.type]
-
-
-_STRICT: Final = "strict decoding error: "
-_TYPE_META: Final = (
-    r'struct { APIVersion string "json:\"apiVersion,omitempty\"";'
-    r' Kind string "json:\"kind,omitempty\"" }'
-)
-_MANAGERS: Final = TYPES.schema("meta.ObjectMeta").properties["managedFields"]
-_SCHEME: Final = "pkg/runtime/scheme.go:111"  # where upstream registers its types
 
 
 @dataclass(slots=True)

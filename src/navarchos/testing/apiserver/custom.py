@@ -47,6 +47,14 @@ __all__ = [
 
 DEFINITIONS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
 """The bucket of the definitions themselves."""
+_CHECKED: Final = (
+    ("plural", "PluralConflict"),
+    ("singular", "SingularConflict"),
+    ("shortNames", "ShortNamesConflict"),
+    ("kind", "KindConflict"),
+    ("listKind", "ListKindConflict"),
+)
+_KINDS: Final = frozenset({"kind", "listKind"})
 
 
 class CustomKinds:
@@ -244,16 +252,6 @@ def _strategy(schema: Schema) -> Strategy:
         validate=validate,
         validate_update=validate_change,
     )
-
-
-_CHECKED: Final = (
-    ("plural", "PluralConflict"),
-    ("singular", "SingularConflict"),
-    ("shortNames", "ShortNamesConflict"),
-    ("kind", "KindConflict"),
-    ("listKind", "ListKindConflict"),
-)
-_KINDS: Final = frozenset({"kind", "listKind"})
 
 
 class NameCheck(NamedTuple):

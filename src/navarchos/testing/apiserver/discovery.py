@@ -49,6 +49,20 @@ _SUBRESOURCE_KINDS: Final = {
     "scale": ("autoscaling", "v1", "Scale", ("get", "patch", "update")),
 }
 _STATUS_VERBS: Final = ("get", "patch", "update")
+_CUSTOM_VERBS: Final = (
+    "delete", "deletecollection", "get", "list", "patch", "create", "update", "watch",
+)  # fmt: skip
+_CORE_VERSIONS: Final = {
+    "kind": "APIVersions",
+    "versions": ["v1"],
+    "serverAddressByClientCIDRs": [],
+}
+_PREFIX: Final = "/openapi/v3/"
+_INFO: Final = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
+_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
+_OBJECT_META: Final = f"#/components/schemas/{_META}.ObjectMeta"
+_WRITES: Final = {"post": "post", "put": "put", "patch": "patch"}
+_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
 def wants_aggregated(accept: str) -> bool:
@@ -72,16 +86,6 @@ def discover(path: str, accept: str, kinds: Kinds) -> Response | None:
         groups = [_group(kinds, name) for name in kinds.groups()]
         return json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
     return _group_document(parts, kinds)
-
-
-_CUSTOM_VERBS: Final = (
-    "delete", "deletecollection", "get", "list", "patch", "create", "update", "watch",
-)  # fmt: skip
-_CORE_VERSIONS: Final = {
-    "kind": "APIVersions",
-    "versions": ["v1"],
-    "serverAddressByClientCIDRs": [],
-}
 
 
 def _group_document(parts: list[str], kinds: Kinds) -> Response | None:
@@ -233,14 +237,6 @@ def _response_kind(kind: Kind, group: str, version: str, name: str) -> JsonObjec
     if kind.custom is None and (group, version) == (kind.group, kind.version):
         group, version = "", ""
     return {"group": group, "version": version, "kind": name}
-
-
-_PREFIX: Final = "/openapi/v3/"
-_INFO: Final = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
-_META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
-_OBJECT_META: Final = f"#/components/schemas/{_META}.ObjectMeta"
-_WRITES: Final = {"post": "post", "put": "put", "patch": "patch"}
-_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
 
 
 def openapi(path: str, kinds: Kinds) -> Response | None:

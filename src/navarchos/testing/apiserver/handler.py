@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from navarchos.testing.apiserver.access.reviews import review
+from navarchos.testing.apiserver.access.rules import selected_name
 from navarchos.testing.apiserver.apply import apply, read_configuration
 from navarchos.testing.apiserver.binding import bind
 from navarchos.testing.apiserver.bodies import WriteOptions, read_write_options
@@ -128,16 +129,7 @@ def route(api: Api, request: Request) -> Call:
     verb = _verb(request, target)
     if not verb or (verb not in target.kind.verbs and verb != "evict"):
         raise method_not_allowed()
-    return Call(verb, target, "" if target.name else _selected_name(request))
-
-
-def _selected_name(request: Request) -> str:
-    """Return the name that authorization and audit use, as upstream's RequestInfo does."""
-    for term in request.query.get("fieldSelector", "").split(","):
-        field, _, value = term.partition("=")
-        if field.strip() == "metadata.name":
-            return value.removeprefix("=").strip()
-    return ""
+    return Call(verb, target, "" if target.name else selected_name(request.query))
 
 
 def _verb(request: Request, target: Target) -> str:

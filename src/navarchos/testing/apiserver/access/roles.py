@@ -38,6 +38,21 @@ _DISCOVERY: Final = (
 )  # fmt: skip
 _REVIEWS: Final = "authorization.k8s.io"
 _TOKENS: Final = "authentication.k8s.io"
+_INTO_PODS: Final = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
+_AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
+"""Roles that aggregate other roles, with the role that aggregates them in turn."""
+_BINDINGS: Final[Mapping[str, Sequence[str]]] = {
+    "cluster-admin": (MASTERS,),
+    "system:basic-user": (AUTHENTICATED,),
+    "system:discovery": (AUTHENTICATED,),
+    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
+}
+_CLUSTER_ROLES: Final = BucketId("clusterroles", RBAC_GROUP)
+_ROLE_PLURALS: Final = frozenset({"roles", "clusterroles"})
+_BINDING_PLURALS: Final = frozenset({"rolebindings", "clusterrolebindings"})
+# The metadata that the garbage collector writes; it needs no permissions of the role.
+_COLLECTED: Final = ("ownerReferences", "finalizers")
+_AGGREGATES: Final = "must have cluster-admin privileges to use the aggregationRule"
 
 
 def _rule(verbs: Sequence[str], group: str, *resources: str) -> JsonObject:
@@ -63,7 +78,6 @@ _VIEW: Final = (
     _rule(_READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
     _rule(_READ, "policy", "poddisruptionbudgets", "poddisruptionbudgets/status"),
 )  # fmt: skip
-_INTO_PODS: Final = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy")
 _EDIT: Final = (
     _rule(_READ, "", *_INTO_PODS, "secrets", "services/proxy"),
     _rule(("impersonate",), "", "serviceaccounts"),
@@ -102,15 +116,6 @@ _ROLES: Final[Mapping[str, Sequence[JsonObject]]] = {
     "system:discovery": (_paths(*_DISCOVERY),),
     "system:public-info-viewer": (_paths(*_HEALTH),),
 }
-_AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
-"""Roles that aggregate other roles, with the role that aggregates them in turn."""
-
-_BINDINGS: Final[Mapping[str, Sequence[str]]] = {
-    "cluster-admin": (MASTERS,),
-    "system:basic-user": (AUTHENTICATED,),
-    "system:discovery": (AUTHENTICATED,),
-    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
-}
 
 
 def bootstrap_roles() -> Iterator[JsonObject]:
@@ -145,9 +150,6 @@ def _object(kind: str, name: str, labels: Mapping[str, str]) -> JsonObject:
         "annotations": dict(_METADATA["annotations"]),
     }
     return {"apiVersion": f"{RBAC_GROUP}/v1", "kind": kind, "metadata": metadata}
-
-
-_CLUSTER_ROLES: Final = BucketId("clusterroles", RBAC_GROUP)
 
 
 class ClusterRoleAggregator:
@@ -188,13 +190,6 @@ def _aggregated_rules(
             if other.name != role.name and label_selector_matches(selector, labels):
                 found += [rule for rule in other.obj.get("rules") or () if rule not in found]
     return found
-
-
-_ROLE_PLURALS: Final = frozenset({"roles", "clusterroles"})
-_BINDING_PLURALS: Final = frozenset({"rolebindings", "clusterrolebindings"})
-# The metadata that the garbage collector writes; it needs no permissions of the role.
-_COLLECTED: Final = ("ownerReferences", "finalizers")
-_AGGREGATES: Final = "must have cluster-admin privileges to use the aggregationRule"
 
 
 def check_escalation(

@@ -11,7 +11,16 @@ from typing import Final, NamedTuple
 from navarchos.testing.apiserver.objects import JsonObject
 from navarchos.testing.apiserver.status import ResourceName, StatusError, forbidden, quote
 
-__all__ = ["EVERYTHING", "Attributes", "allows", "attributes_of", "denied", "describe", "uncovered"]
+__all__ = [
+    "EVERYTHING",
+    "Attributes",
+    "allows",
+    "attributes_of",
+    "denied",
+    "describe",
+    "selected_name",
+    "uncovered",
+]
 
 _VERBS: Final = {
     "POST": "create", "GET": "get", "HEAD": "get", "PUT": "update", "PATCH": "patch",
@@ -19,6 +28,7 @@ _VERBS: Final = {
 }  # fmt: skip
 _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 _MIN_PARTS: Final = {"api": 3, "apis": 4}  # least number of parts: prefix, group, version, resource
+_ALL: Final = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +73,14 @@ def attributes_of(method: str, path: str, query: Mapping[str, str]) -> Attribute
     verb = _VERBS.get(method, "")
     if not name and verb == "get":
         verb = "watch" if query.get("watch", "false").lower() not in {"false", "0"} else "list"
-        name = _selected_name(query)
+        name = selected_name(query)
     elif not name and verb == "delete":
         verb = "deletecollection"
     return Attributes(verb, group, resource, subresource, namespace, name, path)
 
 
-def _selected_name(query: Mapping[str, str]) -> str:
+def selected_name(query: Mapping[str, str]) -> str:
+    """Return the name to which a field selector limits a request; empty if it does not."""
     for term in query.get("fieldSelector", "").split(","):
         field, _, value = term.partition("=")
         if field.strip() == "metadata.name":
@@ -102,7 +113,6 @@ def _escape_html(why: str, reason: str) -> str:
     return f"{why}: {reason}" if reason else why
 
 
-_ALL: Final = "*"
 EVERYTHING: Final[Sequence[JsonObject]] = (
     {"apiGroups": [_ALL], "resources": [_ALL], "verbs": [_ALL]},
     {"nonResourceURLs": [_ALL], "verbs": [_ALL]},

@@ -20,6 +20,16 @@ __all__ = ["CLAIM", "CONFIG_MAP", "NAMESPACE", "NODE", "SECRET", "SERVICE", "VOL
 
 _CLUSTER_NETWORK: Final = ipaddress.ip_network("10.96.0.0/16")
 _NAME_LABEL: Final = "kubernetes.io/metadata.name"
+_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+_FROZEN: Final = ("podCIDR", "podCIDRs", "providerID")
+_NODE_INFO: Final = (
+    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion",
+    "kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture",
+)  # fmt: skip
+_UPDATE_REFUSED: Final = (
+    "node updates may only change labels, taints, or capacity (or configSource, if the"
+    " DynamicKubeletConfig feature gate is enabled)"
+)
 
 
 def _default_namespace(obj: JsonObject) -> None:
@@ -132,17 +142,6 @@ SERVICE: Final = Strategy(
 CONFIG_MAP: Final = Strategy(validate=_validate_keys, validate_update=_frozen_data)
 SECRET: Final = Strategy(
     default=_default_secret, validate=_validate_keys, validate_update=_frozen_data
-)
-
-_EFFECTS: Final = ("NoSchedule", "PreferNoSchedule", "NoExecute")
-_FROZEN: Final = ("podCIDR", "podCIDRs", "providerID")
-_NODE_INFO: Final = (
-    "machineID", "systemUUID", "bootID", "kernelVersion", "osImage", "containerRuntimeVersion",
-    "kubeletVersion", "kubeProxyVersion", "operatingSystem", "architecture",
-)  # fmt: skip
-_UPDATE_REFUSED: Final = (
-    "node updates may only change labels, taints, or capacity (or configSource, if the"
-    " DynamicKubeletConfig feature gate is enabled)"
 )
 
 

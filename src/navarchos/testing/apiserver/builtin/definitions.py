@@ -32,6 +32,25 @@ __all__ = [
 
 CLEANUP_FINALIZER: Final = "customresourcecleanup.apiextensions.k8s.io"
 """Keeps a deleted definition until all its objects are gone."""
+_REASONS: Final = (
+    "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired",
+)  # fmt: skip
+_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
+_FORBIDDEN_KEYWORDS: Final = ("$ref", "definitions", "dependencies", "patternProperties", "$schema")
+_JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
+_INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
+_NOT_IN_JUNCTORS: Final = {
+    "type": "empty",
+    "title": "empty",
+    "description": "empty",
+    "default": "undefined",
+    "additionalProperties": "undefined",
+    "nullable": "false",
+    "x-kubernetes-embedded-resource": "false",
+    "x-kubernetes-int-or-string": "false",
+    "x-kubernetes-preserve-unknown-fields": "false",
+}
+"""Keywords that are allowed in the structure only, and the value that they must have elsewhere."""
 
 
 def _default(obj: JsonObject) -> None:
@@ -240,26 +259,6 @@ DEFINITION: Final = Strategy(
     prepare_update=_prepare_update,
     validate=_validate,
 )
-
-_REASONS: Final = (
-    "FieldValueDuplicate", "FieldValueForbidden", "FieldValueInvalid", "FieldValueRequired",
-)  # fmt: skip
-_TYPES: Final = ("array", "boolean", "integer", "number", "object", "string")
-_FORBIDDEN_KEYWORDS: Final = ("$ref", "definitions", "dependencies", "patternProperties", "$schema")
-_JUNCTORS: Final = ("allOf", "anyOf", "oneOf")
-_INT_OR_STRING: Final = [{"type": "integer"}, {"type": "string"}]
-_NOT_IN_JUNCTORS: Final = {
-    "type": "empty",
-    "title": "empty",
-    "description": "empty",
-    "default": "undefined",
-    "additionalProperties": "undefined",
-    "nullable": "false",
-    "x-kubernetes-embedded-resource": "false",
-    "x-kubernetes-int-or-string": "false",
-    "x-kubernetes-preserve-unknown-fields": "false",
-}
-"""Keywords that are allowed in the structure only, and the value that they must have elsewhere."""
 
 
 def schema_errors(schema: JsonObject, at: str) -> list[FieldError]:

@@ -34,6 +34,24 @@ _PERCENT_TEXT: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or"
     " '93%', regex used for validation is '[0-9]+%')"
 )
+_RENAMED: Final = (
+    ("involvedObject", "regarding"),
+    ("message", "note"),
+    ("source", "deprecatedSource"),
+    ("firstTimestamp", "deprecatedFirstTimestamp"),
+    ("lastTimestamp", "deprecatedLastTimestamp"),
+    ("count", "deprecatedCount"),
+    ("reportingComponent", "reportingController"),
+)
+_LIMITS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
+_FIXED: Final = (
+    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count",
+    "reason", "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
+)  # fmt: skip
+"""In upstream's order; upstream compares the reason twice."""
+_NAMED: Final = {"reportingComponent": "reportingController"}
+_TO_NEW: Final = dict(_RENAMED)
+_TO_CORE: Final = {new: old for old, new in _RENAMED}
 
 
 def _default_budget(budget: JsonObject) -> None:
@@ -100,25 +118,6 @@ LEASE: Final = Strategy(
     default=_default_lease,
     validate=_validate_lease,
 )
-
-_RENAMED: Final = (
-    ("involvedObject", "regarding"),
-    ("message", "note"),
-    ("source", "deprecatedSource"),
-    ("firstTimestamp", "deprecatedFirstTimestamp"),
-    ("lastTimestamp", "deprecatedLastTimestamp"),
-    ("count", "deprecatedCount"),
-    ("reportingComponent", "reportingController"),
-)
-_LIMITS: Final = {"reportingInstance": 128, "action": 128, "reason": 128, "message": 1024}
-_FIXED: Final = (
-    "involvedObject", "reason", "message", "source", "firstTimestamp", "lastTimestamp", "count",
-    "reason", "type", "eventTime", "action", "related", "reportingComponent", "reportingInstance",
-)  # fmt: skip
-"""In upstream's order; upstream compares the reason twice."""
-_NAMED: Final = {"reportingComponent": "reportingController"}
-_TO_NEW: Final = dict(_RENAMED)
-_TO_CORE: Final = {new: old for old, new in _RENAMED}
 
 
 def _decode(event: JsonObject) -> JsonObject:

@@ -46,6 +46,12 @@ _STEPS: Final = (  # for durations below the first number: the unit, and the sma
     (2 * _YEAR, _DAY, 0),
     (8 * _YEAR, _YEAR, _DAY),
 )
+_STEP: Final = re.compile(
+    r"\.(?P<field>(?:\\.|[^.\[\]\\])+)"
+    r"|\[\?\(@\.(?P<key>[\w.-]+)\s*==\s*(?P<q>['\"])(?P<equals>.*?)(?P=q)\)\]"
+    r"|\[(?P<q2>['\"])(?P<name>.*?)(?P=q2)\]"
+    r"|\[(?P<index>-?\d+|\*|)\]"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +153,6 @@ def selector_text(selector: JsonValue) -> str:
 def field_cell(*path: str, default: JsonValue = "<none>") -> Cell:
     """Return a function that reads one field."""
     return lambda obj: dig(obj, *path, default=default)
-
-
-_STEP: Final = re.compile(
-    r"\.(?P<field>(?:\\.|[^.\[\]\\])+)"
-    r"|\[\?\(@\.(?P<key>[\w.-]+)\s*==\s*(?P<q>['\"])(?P<equals>.*?)(?P=q)\)\]"
-    r"|\[(?P<q2>['\"])(?P<name>.*?)(?P=q2)\]"
-    r"|\[(?P<index>-?\d+|\*|)\]"
-)
 
 
 def custom_columns(custom: CustomKind) -> list[JsonObject]:

@@ -32,6 +32,9 @@ from navarchos.testing.apiserver.tables.columns import (
 )
 
 __all__ = ["POD_PRINTERS", "WORKLOAD_PRINTERS"]
+_PODS: Final = ("spec", "template", "spec", "containers")
+_EXTRA: Final = (wide("Containers"), wide("Images"), wide("Selector"))
+_CRON_PODS: Final = ("spec", "jobTemplate", "spec", "template", "spec", "containers")
 
 
 def _statuses(pod: JsonObject) -> Sequence[JsonObject]:
@@ -137,9 +140,6 @@ POD_PRINTERS: Final = {
 }
 """The columns by resource."""
 
-_PODS: Final = ("spec", "template", "spec", "containers")
-_EXTRA: Final = (wide("Containers"), wide("Images"), wide("Selector"))
-
 
 def _of_containers(field: str, *path: str) -> Cell:
     def cell(obj: JsonObject) -> str:
@@ -205,8 +205,6 @@ def _last_schedule(job: JsonObject) -> JsonValue:
     found = dig(job, "status", "lastScheduleTime")
     return age_since(found) if found else "<none>"
 
-
-_CRON_PODS: Final = ("spec", "jobTemplate", "spec", "template", "spec", "containers")
 
 WORKLOAD_PRINTERS: Final = {
     BucketId("deployments", "apps"): Printer(
