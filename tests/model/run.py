@@ -1,7 +1,6 @@
 """Play one run of the model, decided by its seed: minutes of chaos, then an orderly end."""
 
 import random
-from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
 
@@ -28,7 +27,7 @@ _TURNS: Final = 1000
 
 
 @cache
-def definitions() -> Sequence[dict[str, Any]]:
+def definitions() -> list[dict[str, Any]]:
     """Return the operator's kinds without validation rules that are slow to evaluate.
 
     Other tests evaluate all of them.

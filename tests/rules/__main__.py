@@ -37,7 +37,7 @@ def main(sections: str) -> int:
 
 
 def _pins() -> dict[str, list[str]]:
-    """Collect the pins of all tests, including those that need a real control plane."""
+    """Collect the pins of all tests, including tests that need a real control plane."""
     pins = Pins()
     with contextlib.redirect_stdout(io.StringIO()):
         options = ["--collect-only", "-q", f"--rootdir={_ROOT}"]

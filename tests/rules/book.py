@@ -122,7 +122,7 @@ class Book:
         """Return the rules of one section.
 
         Raises:
-            RulesError: There is no such section.
+            RulesError: The section does not exist.
         """
         found = [rule for rule in self.rules.values() if section(rule.id) == name]
         if not found:
