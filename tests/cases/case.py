@@ -160,7 +160,7 @@ class Case:
         return bool(self.node(name)["spec"].get("unschedulable"))
 
     def pods(self, node: str = "") -> list[JsonObject]:
-        """Return the pods of the case, or those of one of its nodes."""
+        """Return the pods of the case, or of one of its nodes."""
         found = self.target.list("Pod", self.name)
         return [each for each in found if not node or each["spec"].get("nodeName") == node]
 

@@ -17,7 +17,7 @@ _PERIOD = 0.05
 
 
 def wait_for(what: str, look: Callable[[], T | Literal[False] | None], timeout: float = LATE) -> T:
-    """Return the first true result of `look`; fail the test if there is none in time."""
+    """Return the first true result of `look`; fail the test at the timeout."""
     deadline, nobody = time.monotonic() + timeout, StopToken()
     while not (found := look()):
         if time.monotonic() >= deadline:

@@ -139,7 +139,7 @@ class Webhook:
         pods = self._case.target.of("Pod")
         try:
             if self._asked == EVICTIONS:
-                pods.evict("nobody", self._case.name, dry_run=True)
+                pods.evict("missing", self._case.name, dry_run=True)
             else:
                 pods.delete(self._case.pods()[0]["metadata"]["name"], self._case.name, dry_run=True)
         except ApiError as error:

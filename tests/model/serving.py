@@ -6,7 +6,7 @@ without news lets other threads run, and a `Trouble` decides on faults.
 """
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NoReturn, Protocol
 from urllib.parse import parse_qsl
 
@@ -90,13 +90,13 @@ class Trouble(Protocol):
 class Server:
     """Objects, kinds and the garbage collector, in virtual time.
 
-    Threads: for the one that has the turn.
+    Threads: only the thread that currently runs.
     """
 
     def __init__(
         self,
         scheduler: Scheduler,
-        definitions: list[JsonObject],
+        definitions: Sequence[JsonObject],
         make_uid: Callable[[], str],
     ) -> None:
         self.scheduler = scheduler

@@ -1,4 +1,4 @@
-"""Others want the same nodes: another rollout, a person, a machine under an old name."""
+"""Conflicts over a node: another rollout, a user, and a new machine with the same name."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def hold(case: Case) -> None:
-    """Give the case pods that a budget keeps where they are."""
+    """Add pods that a budget protects from eviction."""
     case.add(
         manifests.deployment(case.name, "web", 2),
         manifests.budget(case.name, "web", minAvailable=2),
@@ -27,13 +27,13 @@ def wait_until_blocked(case: Case, node: str) -> None:
 
 
 def step(case: Case, replacement: str) -> tuple[str, str]:
-    """Return where a replacement is, and why."""
+    """Return the step of a replacement, and its reason."""
     found = case.status("NodeReplacement", replacement).get("step", {})
     return found.get("name", ""), found.get("reason", "")
 
 
 def is_marked(case: Case, node: str) -> bool:
-    """Tell whether a node says that its cordon is ours."""
+    """Return whether the node's annotation says that the operator cordoned it."""
     return CORDONED_BY_ANNOTATION in case.node(node)["metadata"].get("annotations", {})
 
 
@@ -53,11 +53,11 @@ def test_of_two_rollouts_over_the_same_nodes_the_lower_one_starts_later(
     lower = f"{case.name}-lower"
     case.create(manifests.rollout(case.name, lower, nodeSelectors=[], nodeNames=names))
     wait_for(
-        "the lower one to say why it waits",
+        "the wait reason of the lower one",
         lambda: step(case, f"{lower}-{empty}") == ("Waiting", "HigherPriority"),
     )
     assert step(case, case.replacement(held)) == ("Draining", "")
-    # The machine that was drained is taken away, as it is meant to be; the other one is kept.
+    # The drained machine is removed; the other one is kept.
     case.target.of("Node").delete(empty)
     case.add_nodes(1, first=3)
     case.change_budget("web", minAvailable=1)
@@ -88,7 +88,7 @@ def test_a_new_node_with_the_same_name_is_not_drained_by_the_old_drain(
     assert not case.is_cordoned(name)
     assert not is_marked(case, name)
     assert DRAIN_COMPLETED_LABEL not in case.node(name)["metadata"]["labels"]
-    # Whoever asked for the old one has not asked for this one: that takes a rollout of its own.
+    # The rollout concerned the old node only: the new node needs another rollout.
     case.settle()
     assert case.checker.evictions(case.name) == 0
     case.change_budget("web", minAvailable=1)
@@ -114,7 +114,7 @@ def test_a_user_who_uncordons_twice_and_then_cordons_owns_the_cordon(case: Case)
         def is_said() -> bool:
             return case.condition("NodeCordoned", "NodeDrain", drain).get("reason") == reason
 
-        wait_for(f"the drain to say {reason}", is_said)
+        wait_for(f"the reason {reason} of the drain", is_said)
         return case.condition("NodeCordoned", "NodeDrain", drain)
 
     case.target.patch("Node", name, {"spec": {"unschedulable": None}})

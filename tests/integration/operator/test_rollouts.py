@@ -11,7 +11,7 @@ pytestmark = pytest.mark.timeout(240)
 
 
 def blockers(case: Case, drain: str) -> list[dict[str, Any]]:
-    """Return who keeps a node from being empty, as its drain says."""
+    """Return the blockers of a node from its drain."""
     return list(case.status("NodeDrain", drain).get("blockers", ()))
 
 
@@ -42,7 +42,7 @@ def test_nodes_with_every_workload_are_drained_one_at_a_time(case: Case) -> None
     moved = case.status("NodeReplacement", case.replacement(nodes[0]))
     assert moved["evictedPodsCount"] == len(moved["evictedPods"]) > 0
     ignored = [note["name"] for note in moved["ignoredPods"]]
-    # Static pods of the cluster may be there as well.
+    # There may be static pods of the cluster too.
     assert [name.partition("/")[2][:5] for name in ignored if name.startswith(f"{case.name}/")] == [
         "agent"
     ]
@@ -62,7 +62,7 @@ def test_a_pod_without_a_controller_halts_the_rollout_until_force_is_set(case: C
     assert failure["reason"] == "PodsRefused"
     assert f"{case.name}/bare" in failure["message"]
     assert [note["name"] for note in failed["failedPods"]] == [f"{case.name}/bare"]
-    wait_for("the node to be given back", lambda: not case.is_cordoned(name))
+    wait_for("the node to be uncordoned", lambda: not case.is_cordoned(name))
     assert case.checker.evictions(case.name) == 0
     case.create(manifests.rollout(case.name, f"{case.name}-forced", drain={"force": True}))
     case.wait_for_phase("Completed", name=f"{case.name}-forced")
@@ -104,7 +104,7 @@ def test_a_budget_delays_only_its_node_until_it_allows_the_eviction(case: Case) 
     )
     assert {each["reason"] for each in found} == {"BlockedByBudget"}
     assert {each["budget"] for each in found} == {f"{case.name}/web"}
-    blocked = wait_for("the rollout to say so", lambda: case.status().get("blocked"))
+    blocked = wait_for("the status of the rollout", lambda: case.status().get("blocked"))
     assert blocked[0]["node"] == name
     assert case.checker.evictions(case.name) == 0
     assert "EvictionBlocked" in wait_for("an event", lambda: case.events(drain))
@@ -136,7 +136,7 @@ def test_two_budgets_of_one_pod_are_reported_and_a_stage_bypasses_them(case: Cas
     case.checker.bypasses_budgets = True
     (name,) = case.add_nodes(1)
     case.add(manifests.deployment(case.name, "web", 1))
-    # Only now: of two budgets on a pod, the disruption controller tells one of its changes.
+    # Not earlier: the disruption controller updates only one of two budgets of a pod.
     case.add(
         manifests.budget(case.name, "first", app="web", maxUnavailable=1),
         manifests.budget(case.name, "second", app="web", maxUnavailable=1),
