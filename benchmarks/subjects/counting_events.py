@@ -40,7 +40,7 @@ class Response:
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks
 
-    def read_some(self, timeout: float | None, *, gather: bool = False) -> bytes:
+    def read_some(self, timeout: float | None, *, batch: bool = False) -> bytes:
         """Return the next chunk; empty at the end."""
         return next(self._chunks, b"")
 
