@@ -16,13 +16,19 @@ from navarchos.threads import ThreadGroup
 
 @dataclass
 class Lease:
-    """What the server keeps: a record and its version."""
+    """The record on the server, and its version."""
 
-    record: LeaseRecord | None = None
+    stored: LeaseRecord | None = None
     version: int = 0
 
+    @property
+    def record(self) -> LeaseRecord:
+        """The stored record, which must exist."""
+        assert self.stored is not None
+        return self.stored
+
     def write(self, record: LeaseRecord) -> int:
-        self.record = record
+        self.stored = record
         self.version += 1
         return self.version
 
@@ -36,8 +42,8 @@ class FakeLock:
         self.calls: list[str] = []
         self.timeouts: list[float] = []
         self.events: list[str] = []
-        self.before: Callable[[str], None] | None = None
-        self.after: Callable[[str], None] | None = None
+        self.before: Callable[[str], object] | None = None
+        self.after: Callable[[str], object] | None = None
         self.hangs = False
         self._clock = clock
         self._seen = 0
@@ -48,14 +54,14 @@ class FakeLock:
 
     def get(self, *, timeout: float) -> LeaseRecord:
         self._called("get", timeout)
-        if self.lease.record is None:
+        if self.lease.stored is None:
             raise NotFound(Status(code=404))
         self._seen = self.lease.version
         return self.lease.record
 
     def create(self, record: LeaseRecord, *, timeout: float) -> None:
         self._called("create", timeout)
-        if self.lease.record is not None:
+        if self.lease.stored is not None:
             raise AlreadyExists(Status(code=409))
         self._seen = self.lease.write(record)
 

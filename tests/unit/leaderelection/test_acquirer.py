@@ -2,17 +2,17 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 import pytest
+from tests.unit.leaderelection.conftest import Candidate
 
 from navarchos.client import Conflict, ConnectFailed, ServerError, Status
 from navarchos.leaderelection import LeaseRecord
 from navarchos.leaderelection.acquirer import LeaseAcquirer, LeaseAttempt
 from navarchos.testing import FakeClock
 
-Make = Callable[..., Any]
+Make = Callable[..., Candidate]
 THEN = datetime(2020, 1, 1, tzinfo=UTC)
 OTHERS = LeaseRecord(
     holder_identity="b",
@@ -26,7 +26,7 @@ OTHERS = LeaseRecord(
 class Desk:
     """A claim of candidate `a`, its lock and its lease."""
 
-    def __init__(self, candidate: Any, clock: FakeClock) -> None:
+    def __init__(self, candidate: Candidate, clock: FakeClock) -> None:
         self.claim: LeaseAcquirer = candidate.elector._acquirer
         self.elector = candidate.elector
         self.lock = candidate.lock
@@ -219,7 +219,7 @@ def test_a_release_never_blanks_the_lease_of_a_successor(desk: Desk) -> None:
 @pytest.mark.rule("LE-17")
 def test_a_lease_that_is_gone_cannot_be_released(desk: Desk) -> None:
     desk.attempt()
-    desk.lease.record = None
+    desk.lease.stored = None
     assert not desk.claim.release()
 
 

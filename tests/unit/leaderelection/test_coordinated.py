@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from tests.unit.leaderelection.conftest import Candidate
 
 from navarchos.client import Conflict, Status
 from navarchos.errors import ConfigError
@@ -30,7 +31,7 @@ def named(holder: str, **more: Any) -> LeaseRecord:
 class Desk:
     """A coordinated claim of candidate `a`, its lock and its lease."""
 
-    def __init__(self, candidate: Any, clock: FakeClock) -> None:
+    def __init__(self, candidate: Candidate, clock: FakeClock) -> None:
         elector = self.elector = candidate.elector
         self.lock = candidate.lock
         self.lease = candidate.lock.lease
@@ -42,7 +43,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(candidate: Callable[..., Any], fake_clock: FakeClock) -> Desk:
+def desk(candidate: Callable[..., Candidate], fake_clock: FakeClock) -> Desk:
     return Desk(candidate("a"), fake_clock)
 
 

@@ -2,11 +2,11 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
 import structlog
+from tests.unit.leaderelection.conftest import Candidate, Lease
 
 from navarchos.client import ConnectFailed
 from navarchos.errors import AlreadyStarted, ThreadCrashed
@@ -14,14 +14,14 @@ from navarchos.leaderelection import HEALTH_CHECK, LeaseLost, LeaseNotRenewed
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 
-Make = Callable[..., Any]
+Make = Callable[..., Candidate]
 
 
 def unreachable(verb: str) -> None:
     raise ConnectFailed("no route to host")
 
 
-def taken_by_b(lease: Any) -> None:
+def taken_by_b(lease: Lease) -> None:
     lease.write(msgspec.structs.replace(lease.record, holder_identity="b"))
 
 
@@ -56,7 +56,7 @@ def test_a_candidate_tries_at_once_and_then_with_jitter(
 @pytest.mark.rule("LE-17")
 @pytest.mark.rule("PF-20")
 def test_after_a_stop_the_work_ends_the_lease_is_free_and_another_leads(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     a, b = candidate("a"), candidate("b")
     a.start()
@@ -73,7 +73,7 @@ def test_after_a_stop_the_work_ends_the_lease_is_free_and_another_leads(
 
 @pytest.mark.rule("LE-17")
 def test_without_release_the_lease_is_left_to_expire(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     a, b = candidate("a", release=False), candidate("b")
     a.start()
@@ -88,7 +88,7 @@ def test_without_release_the_lease_is_left_to_expire(
 
 @pytest.mark.rule("LE-17")
 def test_the_lease_is_renewed_while_the_work_winds_down(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     slow = StopToken(clock=fake_clock)
     a, b = candidate("a", work=lambda _stop: slow.wait()), candidate("b")
@@ -106,7 +106,7 @@ def test_the_lease_is_renewed_while_the_work_winds_down(
 
 @pytest.mark.rule("LE-17")
 def test_a_lease_is_not_given_back_under_work_that_does_not_end(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     slow = StopToken(clock=fake_clock)
     a = candidate("a", work=lambda _stop: slow.wait(), work_timeout=5.0)
@@ -134,8 +134,9 @@ def test_a_leader_that_cannot_renew_stops_before_another_may_begin(
     assert a.leads
     fake_clock.advance(0.1)
     fake_clock.settle()
-    assert not a.leads
     assert isinstance(a.outcome, LeaseLost)
+    assert a.token is not None
+    assert a.token.is_set()
     assert "could not be renewed" in str(a.outcome)
 
 
@@ -170,7 +171,7 @@ def test_a_leader_that_recovers_in_time_keeps_leading(
 
 @pytest.mark.rule("LE-12")
 def test_a_leader_that_sees_another_holder_gives_up_at_once(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     a = candidate()
     a.start()
@@ -186,7 +187,7 @@ def test_a_leader_that_sees_another_holder_gives_up_at_once(
 @pytest.mark.rule("RT-20")
 @pytest.mark.rule("LE-15")
 def test_when_the_lease_is_lost_the_work_is_stopped_first(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     a = candidate()
     a.start()
@@ -194,6 +195,7 @@ def test_when_the_lease_is_lost_the_work_is_stopped_first(
     fake_clock.advance(2)
     fake_clock.settle()
     assert sorted(a.log) == ["ended", "started", "stopped", "worked"]
+    assert a.token is not None
     assert a.token.reason == "no longer leading"
 
 
@@ -217,7 +219,7 @@ def test_a_candidate_that_is_stopped_before_it_begins_asks_for_nothing(candidate
 
 
 @pytest.mark.rule("RT-29")
-def test_a_lease_acquired_while_stopping_starts_no_work(candidate: Make, lease: Any) -> None:
+def test_a_lease_acquired_while_stopping_starts_no_work(candidate: Make, lease: Lease) -> None:
     a = candidate()
     a.lock.before = lambda verb: a.stop.stop() if verb == "create" else None
     a.start()
@@ -243,7 +245,7 @@ def test_an_error_of_any_kind_still_stops_the_work(candidate: Make, fake_clock: 
 
 
 @pytest.mark.rule("LE-14")
-def test_work_that_fails_ends_leadership_in_order(candidate: Make, lease: Any) -> None:
+def test_work_that_fails_ends_leadership_in_order(candidate: Make, lease: Lease) -> None:
     def fail(_stop: StopToken) -> None:
         raise ValueError("no")
 
@@ -352,7 +354,7 @@ def test_a_candidate_that_does_not_lead_is_healthy(candidate: Make, fake_clock: 
 @pytest.mark.rule("MT-06")
 @pytest.mark.rule("RT-19")
 def test_the_gauge_is_one_only_while_leading(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     gauge = "leader_election_master_status"
     a, b = candidate("a"), candidate("b")

@@ -1,9 +1,9 @@
 """The fence: no write leaves while another process could hold the lease."""
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
+from tests.unit.leaderelection.conftest import Candidate, Lease
 
 from navarchos.client import RequestTimeout
 from navarchos.errors import Stopped
@@ -12,10 +12,10 @@ from navarchos.leaderelection.acquirer import ObservedLease
 from navarchos.stopping import StopToken
 from navarchos.testing import FakeClock
 
-Make = Callable[..., Any]
+Make = Callable[..., Candidate]
 
 
-def is_shut(member: Any) -> bool:
+def is_shut(member: Candidate) -> bool:
     try:
         member.elector.fence()
     except NotLeading:
@@ -73,8 +73,9 @@ def test_it_shuts_while_the_elector_itself_does_not_run(
     a.lock.before = None
     frozen.stop()
     fake_clock.settle()
-    assert not a.leads
     assert isinstance(a.outcome, LeaseLost)
+    assert a.token is not None
+    assert a.token.is_set()
     assert is_shut(a)
 
 
@@ -103,7 +104,7 @@ def test_an_answer_that_was_lost_does_not_count_when_it_is_read_later(
 
 
 def test_reading_our_own_identity_is_not_a_renewal(
-    candidate: Make, fake_clock: FakeClock, lease: Any
+    candidate: Make, fake_clock: FakeClock, lease: Lease
 ) -> None:
     """A process that was started again under its old name does not know the lease's age."""
     lease.write(LeaseRecord(holder_identity="a", lease_duration_seconds=15))
