@@ -1,6 +1,6 @@
 """What happens to each pod: the rules of kubectl, without its faults."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -145,7 +145,7 @@ def test_each_pod_gets_the_action_that_kubectl_gives_it(
 )
 def test_a_pod_of_a_daemon_set_stays_unless_the_daemon_set_is_gone(
     make_pod: MakePod,
-    daemon_set: Any,
+    daemon_set: Mapping[str, Any],
     found: Callable[[str, str], bool],
     options: dict[str, Any],
     phase: str,
@@ -156,7 +156,7 @@ def test_a_pod_of_a_daemon_set_stays_unless_the_daemon_set_is_gone(
 
 
 def test_a_terminating_pod_of_a_deleted_daemon_set_is_waited_for(
-    make_pod: MakePod, daemon_set: Any
+    make_pod: MakePod, daemon_set: Mapping[str, Any]
 ) -> None:
     pod = make_pod(owner=daemon_set, terminating_at="2026-01-01T12:00:30Z")
     options = DrainOptions(ignore_daemon_sets=True)
@@ -170,7 +170,7 @@ def test_only_a_daemon_set_of_apps_v1_counts_as_one(make_pod: MakePod) -> None:
 
 
 def test_a_failed_look_up_of_a_daemon_set_fails_the_plan(
-    make_pod: MakePod, daemon_set: Any
+    make_pod: MakePod, daemon_set: Mapping[str, Any]
 ) -> None:
     def broken(namespace: str, name: str) -> bool:
         raise RuntimeError
@@ -189,7 +189,7 @@ def test_the_pod_selector_also_excludes_pods_that_would_be_refused(
 
 
 def test_a_refusal_names_the_field_that_would_allow_the_eviction(
-    make_pod: MakePod, daemon_set: Any
+    make_pod: MakePod, daemon_set: Mapping[str, Any]
 ) -> None:
     pods = [
         make_pod("bare", owner=None),
