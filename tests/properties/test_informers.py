@@ -35,7 +35,7 @@ def test_the_cache_ends_up_with_the_servers_list_by_itself(
     resync_period=resyncs,
 )
 @settings(max_examples=runs(500))
-def test_one_list_heals_what_a_server_never_told(
+def test_one_list_repairs_changes_that_the_server_never_sent(
     beginning: list[Any], steps: list[Any], manner: dict[str, Any], resync_period: float
 ) -> None:
     """A faulty watch cache, or a restored etcd: events are lost without any sign."""

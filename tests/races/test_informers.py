@@ -165,7 +165,7 @@ def new_processor(point: Callable[[Thing], list[str]] | None = None) -> EventPro
 
 
 @pytest.mark.rule("SI-10", "RT-05")
-def test_a_handler_added_in_the_middle_of_a_change_hears_of_it_once(
+def test_a_handler_added_during_a_change_gets_it_once(
     source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
     point = SequencePoint()
@@ -198,7 +198,7 @@ def test_a_handler_added_in_the_middle_of_a_change_hears_of_it_once(
 
 
 @pytest.mark.rule("SI-10", "RT-05")
-def test_handlers_added_all_the_time_hear_of_every_later_change_once(
+def test_handlers_added_all_the_time_get_every_later_change_once(
     source: FakeSource[Thing], informer_of: Callable[..., Any], run: Callable[..., Any]
 ) -> None:
     informer = informer_of(source)
@@ -396,7 +396,7 @@ def test_start_stop_and_add_in_any_order_end(
 
 
 @pytest.mark.rule("RT-25")
-def test_a_handler_that_blocks_holds_up_nobody_but_itself(
+def test_a_blocked_handler_does_not_hold_up_anything_else(
     source: FakeSource[Thing], informer_of: Callable[..., Any]
 ) -> None:
     """No thread waits for a handler while it holds the order lock, or this test would hang."""
@@ -501,7 +501,7 @@ class Hammer:
 
 
 @pytest.mark.parametrize("seed", range(runs(4, at_most=1000)))
-def test_whatever_threads_do_at_once_each_handler_ends_up_right(
+def test_each_handler_ends_up_right_under_any_mix_of_threads(
     source: FakeSource[Thing],
     informer_of: Callable[..., Any],
     run: Callable[..., Any],

@@ -11,7 +11,7 @@ import random
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import datetime
 
 import pytest
@@ -23,6 +23,8 @@ from navarchos.threads import ThreadGroup
 from navarchos.workqueue import DelayingQueue, Loan, PriorityQueue, QueueTimeout, WorkQueue
 
 AnyQueue = DelayingQueue[str] | PriorityQueue[str]
+Kind = type[WorkQueue[str]] | type[PriorityQueue[str]]
+HammeredKind = type[DelayingQueue[str]] | type[PriorityQueue[str]]
 
 
 @pytest.fixture
@@ -49,7 +51,7 @@ class LyingClock:
     """
 
     def __init__(self) -> None:
-        self.meanwhile = lambda: None
+        self.meanwhile: Callable[[], object] = lambda: None
         self.time = 0.0
 
     def monotonic(self) -> float:
@@ -68,7 +70,7 @@ class LyingClock:
 
 @pytest.mark.rule("RT-16")
 @pytest.mark.parametrize("kind", [WorkQueue, PriorityQueue])
-def test_a_key_that_arrives_at_the_moment_of_the_timeout_is_not_lost(kind: type) -> None:
+def test_a_key_that_arrives_at_the_moment_of_the_timeout_is_not_lost(kind: Kind) -> None:
     clock = LyingClock()
     queue = kind(clock=clock)
     # 1. The getter waits. 2. A key is added and notifies this getter.
@@ -80,7 +82,7 @@ def test_a_key_that_arrives_at_the_moment_of_the_timeout_is_not_lost(kind: type)
 
 
 @pytest.mark.rule("RT-15")
-def test_an_add_between_the_last_look_and_done_is_not_lost() -> None:
+def test_an_add_between_the_last_read_and_done_is_not_lost() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     loan = queue.get()
@@ -94,7 +96,7 @@ def test_an_add_between_the_last_look_and_done_is_not_lost() -> None:
 
 
 @pytest.mark.rule("WQ-27")
-def test_a_key_handed_to_a_getter_that_leaves_blocks_nobody(
+def test_a_key_for_a_worker_that_leaves_blocks_no_other_worker(
     fake_clock: FakeClock, group: ThreadGroup
 ) -> None:
     queue = PriorityQueue[str](clock=fake_clock)
@@ -128,26 +130,44 @@ def test_one_done_wakes_every_drain(fake_clock: FakeClock, group: ThreadGroup) -
 
 
 @pytest.mark.rule("WQ-07")
-def test_a_later_drain_does_not_hold_one_that_was_released(
-    fake_clock: FakeClock, group: ThreadGroup
-) -> None:
-    queue = WorkQueue[str](clock=fake_clock)
+def test_a_later_drain_does_not_hold_one_that_was_released(group: ThreadGroup) -> None:
+    clock = LyingClock()
+    queue = WorkQueue[str](clock=clock)
     queue.add("a")
-    loan = queue.get()
-    assert loan is not None
-    first: list[bool] = []
-    second: list[bool] = []
-    group.start("first", lambda: first.append(queue.shut_down_with_drain()))
-    fake_clock.settle(threads=1)
-    # The release and the next drain happen before the thread of the first drain runs.
-    with queue._lock:
-        queue._end_drains_locked(drained=False)
-        group.start("second", lambda: second.append(queue.shut_down_with_drain()))
-    fake_clock.settle(threads=1)
-    assert (first, second) == ([False], [])
-    loan.done()
+    loans: list[Loan[str] | None] = []
+    group.start("worker", lambda: loans.append(queue.get()))
     assert group.join(10)
+    (loan,) = loans
+    assert loan is not None
+    second: list[bool] = []
+
+    def release_and_drain_again() -> None:
+        # 1. The first drain waits. 2. It is released. 3. The next drain begins before the
+        # first one runs again, and ends when the loan is closed.
+        clock.meanwhile = loan.done
+        queue.shut_down()
+        second.append(queue.shut_down_with_drain())
+
+    clock.meanwhile = release_and_drain_again
+    assert queue.shut_down_with_drain() is False
     assert second == [True]
+
+
+@pytest.mark.parametrize("kind", [WorkQueue, PriorityQueue])
+def test_an_add_waits_while_another_thread_has_the_lock(kind: Kind, group: ThreadGroup) -> None:
+    queue = kind()
+    started = threading.Event()
+
+    def add() -> None:
+        started.set()
+        queue.add("a")
+
+    # Without the lock the add would release it here, and this thread would fail to.
+    with queue._lock:
+        group.start("adder", add)
+        assert started.wait(10)
+    assert group.join(10)
+    assert len(queue) == 1
 
 
 class Hammer:
@@ -224,7 +244,7 @@ class Hammer:
 @pytest.mark.rule("WQ-28")
 @pytest.mark.parametrize("kind", [DelayingQueue, PriorityQueue])
 @pytest.mark.usefixtures("impatient_interpreter")
-def test_no_key_is_lost_doubled_or_early_under_fire(kind: type, group: ThreadGroup) -> None:
+def test_no_key_is_lost_doubled_or_early_under_fire(kind: HammeredKind, group: ThreadGroup) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - pytest shows it with a failure
     hammer = Hammer(kind(name="hammer"), seed)
@@ -249,7 +269,7 @@ def test_no_key_is_lost_doubled_or_early_under_fire(kind: type, group: ThreadGro
 @pytest.mark.rule("WQ-26")
 @pytest.mark.parametrize("kind", [DelayingQueue, PriorityQueue])
 @pytest.mark.usefixtures("impatient_interpreter")
-def test_shutdown_ends_every_worker_whenever_it_comes(kind: type) -> None:
+def test_shutdown_ends_every_worker_whenever_it_comes(kind: HammeredKind) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - pytest shows it with a failure
     for turn in range(20):

@@ -1,4 +1,4 @@
-"""Waiting until a cache is no older than its server."""
+"""Waiting until a cache has everything that its server has."""
 
 from collections.abc import Callable
 from contextlib import ExitStack

@@ -133,7 +133,7 @@ class UnknownIndex(CacheError):
 
     def __str__(self) -> str:
         return (
-            f"there is no index {self.index!r}, only {', '.join(self.known)}: "
+            f"index {self.index!r} does not exist, only {', '.join(self.known)}: "
             "add an indexer of that name"
         )
 

@@ -126,7 +126,7 @@ class InformerFactory:
         """Return an informer that was requested before; never make one (IF-05).
 
         Raises:
-            KindNotCached: There is no such informer.
+            KindNotCached: The informer was not requested before.
             ConfigError: A namespace for a cluster-scoped kind.
         """
         scope = self._scope(resource, namespace, label_selector, field_selector)

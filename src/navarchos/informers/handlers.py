@@ -1,4 +1,4 @@
-"""Handlers of events: what they implement, what they receive, and ready-made ones."""
+"""Event handlers: their protocol, their notifications, and ready-made handlers."""
 
 from collections.abc import Callable
 from typing import Final, Generic, Protocol, TypeVar
@@ -35,7 +35,7 @@ class Tombstone(msgspec.Struct, Generic[T], frozen=True):
 
     Attributes:
         key: `namespace/name`, or the name alone.
-        obj: The last known state, possibly out of date; `None` if there is none.
+        obj: The last known state, possibly out of date; `None` if it is unknown.
     """
 
     key: str

@@ -312,7 +312,7 @@ class SharedInformer(Generic[T]):
         return late + [f"{self.name} handler {name}" for name in self._processor.unsynced()]
 
     def catch_up(self, timeout: float | None = None, stop: StopToken | None = None) -> bool:
-        """Wait until the cache is no older than the server is now.
+        """Wait until the cache has everything that the server has now.
 
         Requests the server's present version, and waits until the watch reaches it. If
         nothing of the kind has changed and no bookmark comes soon, the informer lists

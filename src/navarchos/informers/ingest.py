@@ -1,4 +1,4 @@
-"""From decoded objects to the event processor: transform, intern, and skip what is broken."""
+"""From decoded objects to the event processor: transform, intern, and skip broken ones."""
 
 import threading
 from collections.abc import Collection, Mapping
@@ -68,7 +68,7 @@ class SkippedObjects:
 
     def remove(self, key: str) -> None:
         """Remove the record of an object: the cache has its present state, or it is deleted."""
-        # Nearly always there is no record. Reading without the lock is safe, because only
+        # Records are rare. Reading without the lock is safe, because only
         # this thread adds records.
         if self._errors:
             self._change({}, gone=(key,))

@@ -30,7 +30,7 @@ class Interner:
     object or of a struct in it. The fields of an object's identity are left as they are,
     and so is any value that is not hashable according to its type.
 
-    Promises: an object stays equal to what it was. A part that was changed in place is not
+    Promises: the value of an object does not change. A part that was changed in place is not
     shared with later objects. Parts that no object has any more are released, except for
     about as many as were in use at the last list.
 

@@ -88,7 +88,7 @@ class Lister(Generic[T]):
         """Return the objects under a value of an index; empty for an unknown value.
 
         Raises:
-            UnknownIndex: There is no such index.
+            UnknownIndex: The index does not exist.
         """
         self._fork_guard.check()
         return [self._out(obj) for obj in self._reader.by_index(name, value)]
@@ -125,8 +125,6 @@ class Lister(Generic[T]):
         self._fork_guard.check()
         if namespace:
             self._check(namespace)
-        if selector is not None and selector.is_nothing:
-            return []
         found = _candidates(self._reader, namespace, fields or {})
         if selector is not None and not selector.is_everything:
             found = [obj for obj in found if selector.matches(labels_of(obj) or {})]

@@ -57,7 +57,7 @@ def mutation_detection(wanted: bool | None) -> Iterator[None]:
 
     For test suites. It takes precedence over the environment, unless it is `None`. The
     suite does not use the environment variable, because child processes would inherit it:
-    their memory and speed would no longer be those of production.
+    their memory and speed would then differ from production.
 
     Threads: one at a time; the setting holds for all threads of the process.
     """
@@ -73,7 +73,7 @@ class MutationDetector(Generic[T]):
 
     For test suites and canaries: it doubles the memory of the stored objects and costs a
     thread. As client-go's `KUBE_CACHE_MUTATION_DETECTOR`, it checks an object for two to
-    four minutes after it was stored, even if it is no longer in the cache.
+    four minutes after it was stored, even if it has left the cache.
 
     Threads: every method is safe from any thread; `run` is for one thread.
     """

@@ -105,10 +105,10 @@ class HandlerOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KindOptions(msgspec.Struct, Generic[T], frozen=True):
-    """How the caches of one kind differ from those of other kinds in a factory.
+    """How the caches of one kind differ from other caches of a factory.
 
     A namespace or a selector in a request for an informer takes precedence over these
-    settings, and these settings over those of the factory (IF-10).
+    settings, and these settings over the settings of the factory (IF-10).
 
     Attributes:
         namespace: Only this namespace; `None` for the factory's, empty for all.

@@ -46,8 +46,8 @@ class Overlay(Generic[T]):
     whole store, and one comparison for each change keeps it so. This also holds for an
     object that was deleted and re-created under the same name; deletions need no record.
 
-    client-go's mutation cache has a limit of 100 entries. Here there is no limit, because
-    the promise matters most during a burst of creations. Entries end with the next change
+    client-go's mutation cache has a limit of 100 entries. This one has no limit, because the
+    promise matters most during a burst of creations. Entries end with the next change
     or bookmark that reaches the store, or after `OVERLAY_LIFETIME`.
 
     Threads: every method is safe from any thread. Only the event processor calls the
@@ -152,7 +152,7 @@ class Overlay(Generic[T]):
         """Return the objects under a value of an index.
 
         Raises:
-            UnknownIndex: There is no such index.
+            UnknownIndex: The index does not exist.
         """
         with self._view_lock:
             written = self._current()

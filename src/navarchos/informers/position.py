@@ -177,8 +177,8 @@ def is_at_least(version: str, floor: str) -> bool | None:
 
     This is the only place that compares resourceVersions. They were opaque strings to
     clients for a long time, and the reflector still treats them so. Here they are compared
-    as integers, as client-go's mutation cache and its consistent reads do, because that is
-    what they are: the revision of etcd, one counter for all objects of a resource.
+    as integers, as client-go's mutation cache and its consistent reads do, because a version
+    is the revision of etcd: one counter for all objects of a resource.
     Kubernetes 1.35 makes it official (KEP-5504): versions of one resource from one server
     are decimal integers and comparable. Both arguments must be from one resource.
 

@@ -103,7 +103,7 @@ class ProcessorListener(Generic[T]):
 class EventProcessor(Generic[T]):
     """Applies changes to the store and notifies the handlers, in one order for all of them.
 
-    Promises: those of the module. The store has a change before any handler is notified.
+    Promises: see the module. The store has a change before any handler is notified.
     A handler that is added to a running informer gets the present content as its initial
     list, and every later change exactly once (SI-10, RT-05).
 
@@ -285,7 +285,7 @@ class EventProcessor(Generic[T]):
             )
 
     def _sync_locked(self) -> None:
-        # Also after a plain event before any list: then there is no initial list (FQ-07).
+        # Also after a plain event before any list: then the initial list is empty (FQ-07).
         self._position.sync()
         for listener in self._listeners:
             listener.delivery.end_initial_list()

@@ -63,7 +63,7 @@ class Event(Protocol[T_co]):
 
     @property
     def failure(self) -> DecodeError | None:
-        """Why there is no object, with as much of its identity as possible."""
+        """The error if the object could not be decoded, with its identity if it is known."""
         ...
 
     @property

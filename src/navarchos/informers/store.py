@@ -40,7 +40,7 @@ class Reader(Protocol[T]):
         """Return the objects under a value of an index.
 
         Raises:
-            UnknownIndex: There is no such index. An unknown value is not an error.
+            UnknownIndex: The index does not exist. An unknown value is not an error.
         """
         ...
 
@@ -114,7 +114,7 @@ class Store(Generic[T]):
         """Return the objects under a value of an index; none for an unknown value.
 
         Raises:
-            UnknownIndex: There is no such index.
+            UnknownIndex: The index does not exist.
         """
         with self._content_lock:
             return [self._objects[key] for key in self._indexes.keys(name, value)]
@@ -123,7 +123,7 @@ class Store(Generic[T]):
         """Return the keys under a value of an index; none for an unknown value.
 
         Raises:
-            UnknownIndex: There is no such index.
+            UnknownIndex: The index does not exist.
         """
         with self._content_lock:
             return self._indexes.keys(name, value)
@@ -132,7 +132,7 @@ class Store(Generic[T]):
         """Return the values of an index that have objects.
 
         Raises:
-            UnknownIndex: There is no such index.
+            UnknownIndex: The index does not exist.
         """
         with self._content_lock:
             return self._indexes.values(name)
@@ -143,7 +143,7 @@ class Store(Generic[T]):
         Each object comes once, even if they share several values. `obj` need not be stored.
 
         Raises:
-            UnknownIndex: There is no such index.
+            UnknownIndex: The index does not exist.
             IndexFailed: The index function raised on `obj`.
         """
         with self._content_lock:
@@ -226,7 +226,7 @@ class WritableStore(Store[T]):
             return old
 
     def remove(self, key: str, version: ResourceVersion | None = None) -> T | None:
-        """Remove an object and return it; `None`, and no error, if there was none.
+        """Remove an object and return it; return `None` if it was not stored.
 
         Args:
             key: The object's key.

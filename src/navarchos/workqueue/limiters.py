@@ -116,7 +116,7 @@ class ItemFastSlow(_Failures[K]):
 class TokenBucketLimiter(Generic[K]):
     """Limits all keys together, by reservation (WQ-17).
 
-    Each call takes a token. If there is none, it reserves a future token, and the delay is
+    Each call takes a token. If the bucket is empty, it reserves a future token, and the delay is
     the time until that token exists. Single keys are not recorded.
 
     Args:

@@ -123,8 +123,8 @@ class PriorityQueue(BaseQueue[K]):
         self._limiter: RateLimiter[K] = limiter if limiter is not None else controller_limiter()
         # All below: guarded by _lock.
         self._ready: dict[K, Entry[K]] = {}  # keys that must be processed now
-        # The entries of ready keys that were not passed over, and dead entries: those of
-        # keys whose priority was raised since.
+        # The entries of ready keys that were not passed over, and dead entries, whose
+        # keys have a higher priority now.
         self._buckets: PriorityBuckets[K] = PriorityBuckets()
         # Entries that came first while their keys were on loan; some may be dead.
         self._passed_over: dict[K, Entry[K]] = {}

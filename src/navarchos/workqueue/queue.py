@@ -88,7 +88,7 @@ class WorkQueue(BaseQueue[K]):
         instruments: Instruments | None = None,
     ) -> None:
         super().__init__(name=name, clock=clock, instruments=instruments)
-        # Drains wait on a condition of their own, so that notifying one worker is enough.
+        # Drains wait on a separate condition, so that notifying one worker is enough.
         self._drained = threading.Condition(self._lock)
         # All below: guarded by _lock.
         self._dirty: set[K] = set()  # keys that must be processed

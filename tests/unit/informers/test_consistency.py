@@ -56,7 +56,7 @@ def test_a_difference_ends_the_informer_and_names_the_objects(
 
 @pytest.mark.rule("RF-29")
 @pytest.mark.parametrize("value", [None, ""])
-def test_nobody_compares_unless_the_environment_asks_for_it(
+def test_lists_are_compared_only_if_the_environment_asks_for_it(
     forgetful: ForgetfulSource,
     informer_of: Make,
     fake_clock: FakeClock,

@@ -82,7 +82,7 @@ def factory(sources: Sources, fake_clock: FakeClock) -> Iterator[InformerFactory
 
 
 @pytest.mark.rule("IF-01")
-def test_equal_wishes_get_the_same_informer(factory: InformerFactory) -> None:
+def test_equal_requests_get_the_same_informer(factory: InformerFactory) -> None:
     first = factory.informer(BOXES)
     assert factory.informer(BOXES) is first
     assert factory.informer(BOXES, namespace="ns") is not first
@@ -134,7 +134,7 @@ def options_of(informer: SharedInformer[Any]) -> tuple[str, str, str, float]:
 
 
 @pytest.mark.rule("IF-01", "IF-10")
-def test_what_an_asker_leaves_open_the_kind_says_and_then_the_factory(sources: Sources) -> None:
+def test_the_settings_of_a_request_precede_the_kinds_and_the_factorys(sources: Sources) -> None:
     factory = InformerFactory(
         sources,
         FactoryOptions(
@@ -252,7 +252,7 @@ def test_a_negative_period_is_refused() -> None:
 
 
 @pytest.mark.rule("IF-04")
-def test_a_read_of_what_nobody_watches_starts_the_watch_and_waits_for_it(
+def test_a_read_of_an_unwatched_kind_starts_the_watch_and_waits_for_it(
     factory: InformerFactory, sources: Sources, fake_clock: FakeClock
 ) -> None:
     with pytest.raises(NotStarted):
@@ -388,7 +388,7 @@ def test_informers_that_were_removed_and_have_ended_are_not_held_on_to(
 
 
 @pytest.mark.rule("IF-08")
-def test_nobody_waits_for_the_sync_of_what_was_removed(
+def test_the_sync_of_a_removed_informer_is_not_waited_for(
     factory: InformerFactory, sources: Sources, fake_clock: FakeClock
 ) -> None:
     sources.broken.add("boxes")
@@ -448,7 +448,7 @@ def test_shutdown_waits_for_all_and_forbids_starts(factory: InformerFactory) -> 
 
 
 @pytest.mark.rule("IF-03")
-def test_waiting_for_sync_names_who_is_late(
+def test_waiting_for_sync_names_unsynced_informers(
     factory: InformerFactory, sources: Sources, fake_clock: FakeClock
 ) -> None:
     sources.broken.add("nodes")

@@ -19,7 +19,7 @@ def nothing_frozen() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_what_was_frozen_is_thawed_after_the_last_holder() -> None:
+def test_objects_are_unfrozen_after_the_last_owner() -> None:
     collector, one, two = GcFreezer(), Holder(), Holder()
     collector.freeze(one)
     collector.freeze(two)
@@ -29,7 +29,7 @@ def test_what_was_frozen_is_thawed_after_the_last_holder() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_whoever_holds_nothing_thaws_nothing() -> None:
+def test_an_owner_that_froze_nothing_unfreezes_nothing() -> None:
     collector, one = GcFreezer(), Holder()
     collector.freeze(one)
     collector.unfreeze(Holder())
@@ -39,7 +39,7 @@ def test_whoever_holds_nothing_thaws_nothing() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_what_somebody_else_had_frozen_stays_so() -> None:
+def test_objects_that_other_code_froze_stay_frozen() -> None:
     gc.freeze()
     collector, one = GcFreezer(), Holder()
     collector.freeze(one)
@@ -47,7 +47,7 @@ def test_what_somebody_else_had_frozen_stays_so() -> None:
     assert gc.get_freeze_count() > 0
 
 
-def test_a_holder_is_kept_by_nobody() -> None:
+def test_the_freezer_does_not_keep_its_owners_alive() -> None:
     collector, one, two = GcFreezer(), Holder(), Holder()
     collector.freeze(one)
     gc.unfreeze()

@@ -177,7 +177,7 @@ def test_neither_a_handler_that_is_gone_nor_a_stopped_informer_is_held_on_to(
 
 
 @pytest.mark.rule("SI-04", "RT-10")
-def test_a_stop_drops_what_is_buffered_and_waits_for_the_call_in_flight(
+def test_a_stop_drops_the_buffer_and_waits_for_the_call_in_flight(
     informer: SharedInformer[Any], fake_clock: FakeClock
 ) -> None:
     gate = Gate()
@@ -243,7 +243,7 @@ def test_waiting_for_oneself_is_refused(
 
 
 @pytest.mark.rule("SI-05")
-def test_synced_means_that_the_list_is_in_the_store_whatever_handlers_do(
+def test_synced_means_that_the_list_is_in_the_store_even_if_handlers_block(
     informer: SharedInformer[Any],
 ) -> None:
     gate = Gate()
@@ -296,7 +296,7 @@ def test_handlers_hear_of_additions_changes_and_ends(
     assert recorder.take() == [("add", "c", 3, False), ("update", "a", 1, 4), ("delete", "b", 2)]
 
 
-def test_the_store_has_the_change_before_the_handler_hears_of_it(
+def test_the_store_has_the_change_before_the_handler_is_called(
     informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
 ) -> None:
     agreed: list[bool] = []
@@ -312,7 +312,7 @@ def test_the_store_has_the_change_before_the_handler_hears_of_it(
 
 
 @pytest.mark.rule("FQ-02", "FQ-05", "SI-15", "RT-01")
-def test_a_deletion_in_a_gap_is_told_once_as_a_tombstone_and_before_the_rest(
+def test_a_missed_deletion_is_notified_once_as_a_tombstone_and_first(
     informer: SharedInformer[Any],
     source: FakeSource[Any],
     fake_clock: FakeClock,
@@ -334,7 +334,7 @@ def test_a_deletion_in_a_gap_is_told_once_as_a_tombstone_and_before_the_rest(
     assert [call for call in recorder.take() if call[0] == "gone"] == []
 
 
-def test_the_end_of_what_nobody_heard_of_is_not_told(
+def test_the_deletion_of_an_unknown_object_is_not_notified(
     informer: SharedInformer[Any],
     source: FakeSource[Any],
     fake_clock: FakeClock,
@@ -370,7 +370,7 @@ def test_a_recreation_in_a_gap_may_look_like_an_update_with_two_uids(
 
 
 @pytest.mark.rule("FQ-11")
-def test_the_transform_shapes_what_is_stored_and_told(
+def test_the_transform_applies_to_store_and_notifications(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, thing: Make, recorder: Any
 ) -> None:
     def tenfold(obj: Any) -> Any:
@@ -484,7 +484,7 @@ def inverse(source: FakeSource[Any], informer_of: Make) -> Inverse:
 
 @pytest.mark.rule("RF-12", "ST-12")
 @pytest.mark.parametrize("can_stream", [True, False])
-def test_an_object_of_a_list_that_cannot_be_indexed_is_left_out_and_holds_up_nobody(
+def test_an_object_that_cannot_be_indexed_is_skipped_and_others_of_its_list_are_stored(
     source: FakeSource[Any],
     inverse: Inverse,
     fake_clock: FakeClock,
@@ -573,7 +573,7 @@ def test_what_was_left_out_heals_with_its_next_state_its_end_or_a_list(
     assert inverse.count("objects_skipped") == 0, "a stopped cache counts no more"
 
 
-def test_indexers_that_fail_on_what_is_stored_are_refused(
+def test_indexers_that_fail_on_stored_objects_are_refused(
     informer: SharedInformer[Any], fake_clock: FakeClock
 ) -> None:
     informer.start()
@@ -583,7 +583,7 @@ def test_indexers_that_fail_on_what_is_stored_are_refused(
 
 
 @pytest.mark.rule("SI-07")
-def test_a_slow_handler_delays_nobody(
+def test_a_slow_handler_does_not_delay_others(
     informer: SharedInformer[Any],
     source: FakeSource[Any],
     recorder: Any,
@@ -621,8 +621,11 @@ def test_a_handler_that_fails_loses_that_call_pauses_and_never_syncs(
 
     failing = informer.add_handler(options=HandlerOptions(name="picky"), on_add=fail_on_a)
     sound = informer.add_handler(recorder)
-    informer.start()
-    fake_clock.settle()
+    with structlog.testing.capture_logs() as logs:
+        informer.start()
+        fake_clock.settle()
+    failed = [line for line in logs if line["event"] == "handler_failed"]
+    assert [(line["handler"], line["notification"]) for line in failed] == [("picky", "added")]
     assert seen == ["a"]
     assert sound.has_synced()
     fake_clock.advance(1)
@@ -684,7 +687,7 @@ def test_a_handler_that_does_not_return_shows_in_the_metrics_though_nothing_wait
     assert instruments.registry.get_sample_value(gauge, labels) == 0
 
 
-def test_a_handler_that_was_cancelled_by_a_token_of_its_own_goes_on(
+def test_a_handler_that_a_foreign_token_cancelled_continues(
     informer: SharedInformer[Any], fake_clock: FakeClock
 ) -> None:
     """`Stopped` would otherwise end the delivery thread without a word."""
@@ -745,7 +748,7 @@ def test_a_count_below_zero_ends_the_informer_loudly(
 
 
 @pytest.mark.rule("SI-13")
-def test_a_removed_handler_hears_nothing_more_and_others_do(
+def test_a_removed_handler_is_not_called_again_and_others_are(
     informer: SharedInformer[Any],
     source: FakeSource[Any],
     fake_clock: FakeClock,
@@ -790,7 +793,7 @@ def test_a_handler_is_either_an_object_or_functions(
         informer.add_handler(recorder, on_add=print)
 
 
-def test_a_handler_that_could_not_be_told_of_everything_is_refused(
+def test_a_handler_without_all_methods_is_refused(
     informer: SharedInformer[Any],
 ) -> None:
     class Partial:
@@ -806,7 +809,7 @@ def test_a_handler_that_could_not_be_told_of_everything_is_refused(
             add(Partial)
 
 
-def test_a_handler_that_is_empty_as_a_collection_is_told(
+def test_a_handler_that_is_an_empty_collection_is_called(
     informer: SharedInformer[Any], fake_clock: FakeClock
 ) -> None:
     class Seen(list[Any]):
@@ -942,7 +945,7 @@ def test_after_the_start_a_period_is_raised_to_the_check_period(
 
 
 @pytest.mark.rule("SI-17")
-def test_an_informer_without_resync_gives_none_to_anybody(
+def test_without_a_resync_period_no_handler_is_resynced(
     informer: SharedInformer[Any], fake_clock: FakeClock
 ) -> None:
     seen: list[Any] = []
@@ -1155,7 +1158,7 @@ def test_catching_up_ends_with_its_time_its_token_or_the_informer(
 
 
 @pytest.mark.usefixtures("no_detector")
-def test_an_informer_costs_two_threads_and_leaves_none(
+def test_an_informer_has_two_threads_and_ends_both(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, recorder: Any
 ) -> None:
     before = set(threading.enumerate())

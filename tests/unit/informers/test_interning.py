@@ -72,7 +72,7 @@ def test_equal_parts_are_one_at_any_depth() -> None:
     assert (one, other) == (pod(1), pod(2))
 
 
-def test_what_is_equal_and_not_the_same_stays_what_it_was() -> None:
+def test_equal_values_of_different_types_stay_separate() -> None:
     sharing = Interner(Outer)
     objects = [Outer(inner=Inner(number=n), flags=(n,)) for n in (1, True, 1, False, 0)]
     for each in objects:
@@ -81,7 +81,7 @@ def test_what_is_equal_and_not_the_same_stays_what_it_was() -> None:
     assert [type(each.flags[0]) for each in objects] == [int, bool, int, bool, int]
 
 
-def test_a_mapping_that_somebody_has_changed_is_not_handed_on() -> None:
+def test_a_mapping_that_was_changed_in_place_is_not_shared_further() -> None:
     sharing, spoilt = Interner(Pod), pod(1)
     sharing.intern(spoilt)
     labels: Any = spoilt.metadata.labels
@@ -93,13 +93,13 @@ def test_a_mapping_that_somebody_has_changed_is_not_handed_on() -> None:
 
 
 @pytest.mark.parametrize("type_", [dict, Mapping[str, object], int])
-def test_what_is_no_struct_is_left_alone(type_: Any) -> None:
+def test_a_type_that_is_not_a_struct_is_left_alone(type_: Any) -> None:
     obj = {"metadata": {"name": "a", "labels": {"app": "a"}}}
     Interner(type_).intern(obj)
     assert obj == {"metadata": {"name": "a", "labels": {"app": "a"}}}
 
 
-def test_what_is_not_of_its_declared_type_is_left_alone() -> None:
+def test_a_value_of_another_type_than_declared_is_left_alone() -> None:
     owners: Any = []
     labels: Any = ["app"]
     obj = Pod(metadata=ObjectMeta(name="a", owner_references=owners, labels=labels))
@@ -108,7 +108,7 @@ def test_what_is_not_of_its_declared_type_is_left_alone() -> None:
     assert obj.metadata.labels is labels
 
 
-def test_parts_that_no_object_has_any_more_are_let_go() -> None:
+def test_parts_that_no_object_has_any_more_are_released() -> None:
     sharing, ends = Interner(Pod), []
 
     def come_and_go(first: int, last: int) -> None:
@@ -123,7 +123,7 @@ def test_parts_that_no_object_has_any_more_are_let_go() -> None:
     assert sum(end() is not None for end in ends) < 1_000
 
 
-def test_what_only_one_object_of_a_list_had_is_let_go_at_its_end() -> None:
+def test_parts_of_only_one_object_are_released_at_the_end_of_the_list() -> None:
     sharing, labels = Interner(Pod), Labels(app="only")
     sharing.intern(Pod(metadata=ObjectMeta(name="a", labels=labels)))
     end = weakref.ref(labels)
@@ -157,7 +157,9 @@ outers = st.builds(
 
 @given(st.lists(outers, max_size=8), st.sets(st.integers(0, 8)))
 @settings(max_examples=runs(100))
-def test_objects_read_the_same_whatever_they_share(objects: list[Outer], ends: set[int]) -> None:
+def test_interning_does_not_change_the_value_of_objects(
+    objects: list[Outer], ends: set[int]
+) -> None:
     before = [msgspec.json.encode(each) for each in objects]
     sharing = Interner(Outer)
     for number, each in enumerate(objects):

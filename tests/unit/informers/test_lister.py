@@ -80,7 +80,7 @@ def test_an_object_whose_type_lists_no_labels_has_none() -> None:
 
 
 @pytest.mark.rule("LS-02")
-def test_what_is_not_there_is_not_found(lister: Lister[Any]) -> None:
+def test_an_object_that_is_not_cached_is_not_found(lister: Lister[Any]) -> None:
     assert lister.get("a", "n2").value == 3
     assert lister.find("z", "n2") is None
     with pytest.raises(NotFound) as caught:

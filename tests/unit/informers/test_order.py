@@ -92,7 +92,7 @@ def relist(source: FakeSource[Any], clock: FakeClock) -> None:
 
 
 @pytest.mark.rule("FQ-01")
-def test_a_busy_handler_hears_of_every_event_in_the_order_of_arrival(
+def test_a_busy_handler_gets_every_event_in_the_order_of_arrival(
     source: FakeSource[Any],
     registration: Any,
     busy: Busy,
@@ -145,7 +145,7 @@ def test_what_came_and_went_while_a_handler_was_busy_ends_for_it_and_leaves_no_p
 
 
 @pytest.mark.rule("FQ-04", "RT-03")
-def test_a_relist_does_not_swallow_what_was_made_again_while_its_end_is_yet_to_be_told(
+def test_a_relist_keeps_an_object_that_was_re_created_before_its_deletion_was_handled(
     source: FakeSource[Any],
     registration: Any,
     busy: Busy,

@@ -53,7 +53,7 @@ def world(thing: Make, fake_clock: FakeClock) -> World:
     return World(thing, fake_clock)
 
 
-def test_deleting_what_is_ending_already_hides_nothing(world: World) -> None:
+def test_deleting_a_terminating_object_hides_nothing(world: World) -> None:
     ending = world.at(10, 1, deletion_timestamp=datetime(2026, 1, 2, tzinfo=UTC))
     world.lists(10, ending)
     world.overlay.observe_delete(ending)
@@ -148,7 +148,7 @@ def test_a_list_older_than_the_write_does_not_hide_it(world: World) -> None:
     assert world.value is None
 
 
-def test_a_late_write_does_not_raise_the_dead(world: World) -> None:
+def test_a_late_write_does_not_bring_back_a_deleted_object(world: World) -> None:
     """The answer to a write arrives after the watch has shown the object's end."""
     world.lists(10, world.at(10, 1))
     world.shows_end_of(world.at(13))
@@ -164,14 +164,14 @@ def test_a_late_write_does_not_cover_the_successor(world: World) -> None:
     assert world.value == 5
 
 
-def test_a_recreation_of_ours_survives_the_end_of_its_predecessor(world: World) -> None:
+def test_our_re_creation_survives_the_deletion_of_its_predecessor(world: World) -> None:
     world.lists(10, world.at(10, 1))
     world.overlay.observe_write(world.at(14, 5, uid="u2"))
     world.shows_end_of(world.at(13))
     assert world.value == 5
 
 
-def test_an_end_without_a_version_of_its_own_is_told_by_uid(world: World) -> None:
+def test_a_deletion_without_a_new_version_is_recognized_by_uid(world: World) -> None:
     """Old servers report a deletion in the version of the last state."""
     world.lists(10, world.at(10, 1))
     world.overlay.observe_write(world.at(12, 2))
@@ -179,7 +179,7 @@ def test_an_end_without_a_version_of_its_own_is_told_by_uid(world: World) -> Non
     assert world.value is None
 
 
-def test_the_later_of_two_writes_counts_whatever_order_they_are_told_in(world: World) -> None:
+def test_the_later_of_two_writes_counts_in_any_order_of_reports(world: World) -> None:
     world.overlay.observe_write(world.at(13, 3))
     world.overlay.observe_write(world.at(12, 2))
     assert world.value == 3
@@ -239,7 +239,7 @@ def test_a_predecessor_that_the_watch_brings_late_does_not_end_a_deletion(world:
     assert world.value == 4
 
 
-def test_a_write_told_after_the_deletion_of_the_same_object_changes_nothing(world: World) -> None:
+def test_a_write_reported_after_the_deletion_of_its_object_changes_nothing(world: World) -> None:
     world.lists(10, world.at(10, 1))
     world.overlay.observe_delete(world.at(10, 1))
     world.overlay.observe_write(world.at(11, 2))
@@ -276,7 +276,7 @@ def test_a_deletion_ends_with_any_later_state_where_the_type_hides_the_timestamp
     assert overlay.get("a") is second
 
 
-def test_untyped_objects_tell_their_termination(fake_clock: FakeClock) -> None:
+def test_untyped_objects_show_their_deletion_timestamp(fake_clock: FakeClock) -> None:
     def pod(version: str, **more: str) -> dict[str, Any]:
         return {"metadata": {"name": "a", "uid": "u", "resourceVersion": version, **more}}
 
@@ -298,7 +298,7 @@ def test_a_write_out_of_the_watchs_scope_hides_the_object(
     assert overlay.get("ns/t") is None
 
 
-def test_a_version_that_is_no_number_is_not_overlaid(world: World) -> None:
+def test_a_version_that_is_not_a_number_is_not_overlaid(world: World) -> None:
     """What cannot be compared cannot be known to be newer."""
     world.lists(10, world.at(10, 1))
     odd = world.thing("t", 2, uid="u1", resource_version=ResourceVersion("v1:abc"))
@@ -306,7 +306,7 @@ def test_a_version_that_is_no_number_is_not_overlaid(world: World) -> None:
     assert world.value == 1
 
 
-def test_no_write_is_shown_for_ever(world: World, fake_clock: FakeClock) -> None:
+def test_a_write_is_shown_for_a_limited_time(world: World, fake_clock: FakeClock) -> None:
     world.lists(10, world.at(10, 1))
     world.overlay.observe_write(world.at(12, 2))
     fake_clock.advance(OVERLAY_LIFETIME)

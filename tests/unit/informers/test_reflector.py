@@ -87,7 +87,7 @@ def test_a_smaller_version_counts_as_the_last_one(
 
 
 @pytest.mark.rule("RF-17")
-def test_an_event_whose_object_is_left_out_counts_as_seen(
+def test_an_event_whose_object_is_skipped_counts_as_seen(
     informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock, thing: Make
 ) -> None:
     """Else each new watch would bring it again, and in the end from a forgotten version."""
@@ -310,7 +310,7 @@ def test_a_pause_is_up_to_twice_as_long_by_chance(
 
 
 @pytest.mark.rule("RF-02")
-def test_pauses_begin_anew_two_minutes_after_they_last_did(
+def test_pauses_start_again_from_the_shortest_after_two_calm_minutes(
     informer: SharedInformer[Any], source: FakeSource[Any], fake_clock: FakeClock
 ) -> None:
     begun: list[float] = []
@@ -573,7 +573,7 @@ def test_internal_errors_in_a_watch_are_borne_for_as_long_as_was_asked_for(
 
 
 @pytest.mark.rule("RF-22")
-def test_the_period_begins_anew_after_a_minute_without_internal_errors(
+def test_the_period_starts_again_after_a_minute_without_internal_errors(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
 ) -> None:
     informer_of(source, streaming=False, tolerate_internal_errors=10.0, backoff=QUICK).start()

@@ -19,7 +19,7 @@ def test_a_late_check_puts_the_next_time_off_instead_of_catching_up() -> None:
     ("wanted", "check_period", "given", "warned"),
     [(30, 10, 30, False), (5, 10, 10, True), (5, 0, 0, True), (0, 10, 0, False)],
 )
-def test_a_period_is_no_shorter_than_the_check_and_whoever_gets_another_is_told(
+def test_a_period_is_not_shorter_than_the_check_and_a_change_is_logged(
     wanted: float, check_period: float, given: float, warned: bool
 ) -> None:
     with structlog.testing.capture_logs() as logs:
@@ -28,7 +28,7 @@ def test_a_period_is_no_shorter_than_the_check_and_whoever_gets_another_is_told(
 
 
 @pytest.mark.rule("SI-08")
-def test_a_filter_lets_the_end_of_what_nobody_knows_pass(recorder: Any) -> None:
+def test_a_filter_passes_on_a_tombstone_without_an_object(recorder: Any) -> None:
     handler = FilteringHandler(recorder, passes=lambda obj: False)
     handler.on_delete(Tombstone("ns/a"))
     assert recorder.take() == [("gone", "ns/a")]

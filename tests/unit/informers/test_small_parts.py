@@ -56,7 +56,7 @@ def test_an_update_of_bookkeeping_alone_is_no_change_to_an_untyped_object() -> N
     assert not is_unchanged(at("1"), at("2", spec={}))
 
 
-def test_membership_goes_by_namespace_and_by_labels_where_they_are_known(thing: Make) -> None:
+def test_membership_depends_on_namespace_and_on_known_labels(thing: Make) -> None:
     class Nameplate(msgspec.Struct, frozen=True):
         name: str
         namespace: str
@@ -76,7 +76,7 @@ def test_membership_goes_by_namespace_and_by_labels_where_they_are_known(thing: 
         Scope(label_selector="role in").membership()
 
 
-def test_a_sync_timeout_names_who_is_late() -> None:
+def test_a_sync_timeout_names_the_unsynced_caches() -> None:
     error = SyncTimeout(["pods", "nodes handler drains"])
     assert error.unsynced == ("nodes handler drains", "pods")
     assert "nodes handler drains, pods" in str(error)

@@ -35,7 +35,7 @@ def test_put_overwrites_and_returns_what_was_there(store: WritableStore[Any], th
 
 
 @pytest.mark.rule("ST-04")
-def test_removing_what_is_not_there_is_no_error(store: WritableStore[Any]) -> None:
+def test_removing_an_unknown_key_is_not_an_error(store: WritableStore[Any]) -> None:
     assert store.remove("ns/none") is None
     assert len(store) == 4
 
@@ -166,7 +166,7 @@ def test_a_list_is_stored_without_what_cannot_be_indexed_and_that_stays_as_it_wa
 
 
 @pytest.mark.rule("ST-12")
-def test_what_is_to_be_kept_is_kept_only_where_the_list_does_not_have_it(
+def test_kept_keys_count_only_if_the_list_does_not_have_them(
     store: WritableStore[Any], thing: Make
 ) -> None:
     content = store.replace({"ns/t0": thing("t0", 8)}, version(9), keep=["ns/t0", "ns/t1", "ns/x"])

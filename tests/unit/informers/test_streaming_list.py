@@ -154,7 +154,7 @@ def test_a_busy_server_is_asked_for_the_stream_again_later(
     [WatchExpired("things", "too old"), api_error(410, "Expired")],
     ids=["in the stream", "in the answer"],
 )
-def test_an_expired_version_is_given_up_and_the_stream_begun_again(
+def test_an_expired_version_is_dropped_and_the_stream_opened_again(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, refusal: Exception
 ) -> None:
     informer_of(source).start()
@@ -194,7 +194,7 @@ def test_objects_of_a_streamed_list_pass_the_transform_once(
 
 
 @pytest.mark.rule("RF-27")
-def test_a_list_whose_end_does_not_come_is_warned_of_every_ten_seconds_in_silence_too(
+def test_a_list_without_an_end_is_logged_every_ten_seconds_even_in_silence(
     silent: SilentSource, informer_of: Make, fake_clock: FakeClock
 ) -> None:
     with structlog.testing.capture_logs() as logs:

@@ -82,7 +82,7 @@ def test_a_loan_is_measured_from_the_first_accepted_add_to_done(
 
 
 @pytest.mark.rule("WQ-29")
-def test_running_loans_are_summed_and_the_oldest_is_told(
+def test_running_loans_are_summed_and_the_oldest_is_shown(
     fake_clock: FakeClock, read: Reader
 ) -> None:
     queue = WorkQueue[str](name="q", clock=fake_clock, instruments=read.instruments)

@@ -1,3 +1,5 @@
+import gc
+import weakref
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -157,7 +159,7 @@ def test_keys_that_were_passed_over_keep_their_places_however_their_loans_close(
 
 
 @pytest.mark.rule("WQ-24")
-def test_a_key_that_was_raised_after_it_was_passed_over_is_lent_once(
+def test_a_key_that_was_raised_after_it_was_passed_over_comes_once(
     queue: PriorityQueue[str],
 ) -> None:
     queue.add("a")
@@ -224,7 +226,7 @@ def test_of_two_delays_the_shorter_counts(
 
 
 @pytest.mark.rule("WQ-25")
-def test_each_key_has_a_limiter_answer_of_its_own(queue: PriorityQueue[str]) -> None:
+def test_each_key_is_limited_separately(queue: PriorityQueue[str]) -> None:
     for key in ("a", "b", "a"):
         queue.add_rate_limited(key)
     assert (queue.num_requeues("a"), queue.num_requeues("b")) == (2, 1)
@@ -247,13 +249,37 @@ def test_shutdown_is_immediate_and_harmless_when_repeated(queue: PriorityQueue[s
 
 
 @pytest.mark.rule("WQ-26")
-def test_shutdown_frees_getters_that_wait(fake_clock: FakeClock, spawn: Callable) -> None:
+def test_shutdown_wakes_waiting_workers(fake_clock: FakeClock, spawn: Callable) -> None:
     queue = PriorityQueue[str](clock=fake_clock)
     results = [spawn(queue.get) for _ in range(3)]
     fake_clock.settle(threads=3)
     queue.shut_down()
     fake_clock.settle()
     assert results == [[None]] * 3
+
+
+@pytest.mark.rule("WQ-08", "WQ-26")
+def test_a_queue_that_was_shut_down_keeps_no_reference_to_its_keys() -> None:
+    class Key:
+        pass
+
+    queue = PriorityQueue[Key]()
+    taken, ready_key = Key(), Key()
+    queue.add(taken)
+    loan = queue.get()
+    assert loan is not None
+    queue.add(taken)  # comes first, and is passed over while it is on loan
+    queue.add(ready_key)
+    other = queue.get()
+    assert other is not None
+    other.done()
+    queue.add(ready_key)
+    loan.done()
+    traces = [weakref.ref(taken), weakref.ref(ready_key)]
+    queue.shut_down()
+    del taken, ready_key, loan, other
+    gc.collect()
+    assert [trace() for trace in traces] == [None, None]
 
 
 def test_loans_may_be_closed_after_shutdown(queue: PriorityQueue[str]) -> None:
@@ -272,7 +298,7 @@ def test_done_without_a_loan_changes_nothing(queue: PriorityQueue[str]) -> None:
     assert ready(queue) == [("a", 0)]
 
 
-def test_a_getter_that_waits_receives_a_key_whose_time_comes(
+def test_a_waiting_worker_gets_a_key_whose_time_comes(
     fake_clock: FakeClock, queue: PriorityQueue[str], spawn: Callable
 ) -> None:
     queue.add("a", after=5)

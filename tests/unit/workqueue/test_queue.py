@@ -35,7 +35,7 @@ def added_while_on_loan(clock: FakeClock) -> tuple[WorkQueue[str], Loan[str]]:
 
 
 @pytest.mark.rule("WQ-01")
-def test_a_key_added_twice_is_lent_once() -> None:
+def test_a_key_added_twice_comes_once() -> None:
     queue = WorkQueue[str]()
     for key in ("a", "b", "a"):
         queue.add(key)
@@ -92,7 +92,7 @@ def test_len_counts_neither_loans_nor_keys_added_while_on_loan() -> None:
 
 
 @pytest.mark.rule("WQ-05")
-def test_shutdown_still_lends_what_is_ready_and_ignores_adds() -> None:
+def test_after_shutdown_ready_keys_still_come_and_adds_are_ignored() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     queue.shut_down()
@@ -164,7 +164,7 @@ def test_a_second_drain_waits_for_what_the_first_is_owed(
 
 
 @pytest.mark.rule("WQ-06")
-def test_drain_does_not_wait_for_keys_that_nobody_took() -> None:
+def test_drain_does_not_wait_for_ready_keys() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     assert queue.shut_down_with_drain()
@@ -211,7 +211,7 @@ def test_a_released_drain_says_that_a_key_given_back_dirty_was_still_owed(
 
 
 @pytest.mark.rule("RT-09")
-def test_a_worker_that_drains_its_own_loan_is_told_so() -> None:
+def test_a_worker_cannot_drain_its_own_loan() -> None:
     queue = WorkQueue[str]()
     queue.add("a")
     with lend(queue), pytest.raises(SelfJoin):
