@@ -219,7 +219,7 @@ class Scheduler:
     def _give_turn(self, task: _Task) -> None:
         self._current = task
         self.turns += 1
-        # Code that asks for the current thread, such as a join, means the one that has the turn.
+        # Code such as a join asks for the current thread: return the task that is running.
         threading._active[threading.get_ident()] = task.thread  # type: ignore[attr-defined]
 
     def _choose(self) -> _Task:

@@ -99,7 +99,7 @@ class LaggingWorld:
         else:
             self.truth[key] = obj
         if own:
-            # A deletion returns no object: the writer has the one that it read before.
+            # A deletion returns no object: the writer uses the object that it read before.
             self.untold.append(("delete", known) if value is None and known else ("write", obj))
 
     def watch(self) -> None:

@@ -191,7 +191,7 @@ class LeaseAcquirer:
         except NotFound:
             return LeaseAttempt.HELD if self._create(deadline) else LeaseAttempt.FAILED
         except ClientError as error:
-            self._log_failure("lease_not_read", error)
+            _log.warning("lease_not_read", lease=self._lock.describe(), error=str(error))
             return LeaseAttempt.FAILED
         self._observed.saw(current)
         holder = current.holder_identity
@@ -213,7 +213,7 @@ class LeaseAcquirer:
         try:
             write(record, timeout=self._timeout(deadline))
         except ClientError as error:
-            self._log_failure("lease_not_written", error)
+            _log.warning("lease_not_written", lease=self._lock.describe(), error=str(error))
             return False
         self._observed.wrote(record, sent_at=sent_at)
         return True
@@ -231,9 +231,6 @@ class LeaseAcquirer:
         if deadline is None:
             return limit
         return max(0.001, min(limit, deadline - self._clock.monotonic()))
-
-    def _log_failure(self, event: str, error: ClientError) -> None:
-        _log.warning(event, lease=self._lock.describe(), error=str(error))
 
 
 class CoordinatedLeaseAcquirer(LeaseAcquirer):
@@ -259,7 +256,7 @@ class CoordinatedLeaseAcquirer(LeaseAcquirer):
         except ClientError as error:
             # A lease that does not exist is not worth a warning: no leader was elected yet.
             if not isinstance(error, NotFound):
-                self._log_failure("lease_not_read", error)
+                _log.warning("lease_not_read", lease=self._lock.describe(), error=str(error))
             return LeaseAttempt.FAILED
         self._observed.saw(current)
         if not self._observed.is_valid():

@@ -73,10 +73,10 @@ def setting(network: FaultProxy, served: Served, maps: Maps, namespace: str) -> 
 
 @pytest.fixture
 def informer(setting: Setting, informer_of: MakeInformer) -> SharedInformer[Any]:
-    """One that runs, and knows silence for a fault.
+    """Provide a running informer that treats silence as a fault.
 
-    That it does since the server has been seen to send a bookmark: the one that ends a
-    streamed list, here. Others would come once a minute.
+    It does so after the first bookmark of the server. A streamed list ends with one; the
+    others come once a minute.
     """
     watched = setting.client.resource(CONFIG_MAPS)
     options = {"client": watched, "idle_timeout": TIMEOUT}

@@ -196,7 +196,7 @@ def test_after_a_drop_nobody_hears_anything_not_even_of_an_end(
     pair.server.close()
     assert is_silent(pair.client)
     proxy.heal()
-    assert is_silent(pair.client), "what was lost stays lost"
+    assert is_silent(pair.client), "dropped bytes stay lost"
 
 
 def test_a_delay_comes_late_and_in_order(pair: Pair, proxy: FaultProxy) -> None:

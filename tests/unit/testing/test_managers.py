@@ -40,7 +40,7 @@ class Noticing(Reconciler):
 
 class Failing:
     def run(self, stop: StopToken) -> None:
-        raise ZeroDivisionError("of ours")
+        raise ZeroDivisionError("expected")
 
 
 def node(name: str) -> dict[str, object]:
@@ -61,10 +61,10 @@ def test_inside_it_acts_and_afterwards_nothing_of_it_is_left(api_server: ApiServ
     assert not {name for name in left if name.startswith("nav-") and "apiserver" not in name}
 
 
-def test_what_makes_it_fail_is_raised_where_the_test_sees_it(api_server: ApiServer) -> None:
+def test_an_error_of_the_manager_is_raised_in_the_test(api_server: ApiServer) -> None:
     config, begun = api_server.client_config(), []
     with (
-        pytest.raises(ZeroDivisionError, match="of ours"),
+        pytest.raises(ZeroDivisionError, match="expected"),
         running_manager(lambda manager: manager.add(Failing()), config) as manager,
     ):
         begun.append(manager)

@@ -237,7 +237,7 @@ def failure_response(error: Exception, request: Request) -> Response:
     if isinstance(error, StatusError):
         return error_response(error)
     _log.error(
-        "request_failed", method=request.method, path=request.path, exception=traceback_of(error)
+        "request_failed", method=request.method, path=request.path, error=traceback_of(error)
     )
     message = f"Internal error occurred: {error!r}"
     return error_response(StatusError(500, "InternalError", message))
