@@ -158,7 +158,9 @@ class Candidacy:
             with ignore_not_found():
                 self._candidates.delete(self._name, timeout=_REQUEST_LIMIT)
         except ClientError as error:
-            _log.warning("candidate_not_removed", name=self._name, error=str(error))
+            _log.warning(
+                "candidate_not_removed", kind="LeaseCandidate", name=self._name, error=str(error)
+            )
 
     def _keep_candidate(self) -> None:
         failures = 0
@@ -167,7 +169,12 @@ class Candidacy:
                 self._renew()
                 failures, pause = 0, _RENEW_EVERY
             except ClientError as error:
-                _log.warning("candidate_not_renewed", name=self._name, error=str(error))
+                _log.warning(
+                    "candidate_not_renewed",
+                    kind="LeaseCandidate",
+                    name=self._name,
+                    error=str(error),
+                )
                 failures, pause = failures + 1, _BACKOFF.delay(failures)
             self._sleep.wait(self._stop, pause)
 
