@@ -5,10 +5,10 @@ from typing import Final
 
 from navarchos.clock import Clock
 
-__all__ = ["DeferredWrites", "ScanThrottle", "delay_factor"]
+__all__ = ["REQUEUE_SOON", "DeferredWrites", "ScanThrottle", "delay_factor"]
 
-_REQUEUE_SOON: Final = 0.001
-"""Seconds. `Result(requeue_after=0)` would mean that the object is not reconciled again."""
+REQUEUE_SOON: Final = 0.001
+"""Seconds. A requeue after 0 seconds would mean that the object is not reconciled again."""
 
 _SMALL: Final = 200
 """Sets of at most this many objects are never delayed."""
@@ -63,7 +63,7 @@ class DeferredWrites:
         now = self._clock.monotonic()
         with self._due_lock:
             due = self._due.get(name)
-        return None if due is None else max(_REQUEUE_SOON, due - now)
+        return None if due is None else max(REQUEUE_SOON, due - now)
 
     def clear(self, name: str) -> None:
         """Forget the deadline of `name`, after its write or because no write is needed."""

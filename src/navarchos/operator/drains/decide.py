@@ -47,11 +47,11 @@ from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import ConditionType, Reason
+from navarchos.operator.throttle import REQUEUE_SOON
 from navarchos.runtime.conditions import find_condition, is_true
 
 __all__ = [
     "RECHECK_DELAYS",
-    "REQUEUE_SOON",
     "Action",
     "AdoptDrain",
     "CordonNode",
@@ -67,9 +67,6 @@ __all__ = [
     "next_recheck",
     "owner_key",
 ]
-
-REQUEUE_SOON: Final = 0.001
-"""Seconds. A requeue after 0 seconds would mean that the drain is not reconciled again."""
 
 _MAX_REQUESTS: Final = 64
 """The maximum number of requests of one reconcile, so that a reconcile takes seconds at most."""

@@ -17,7 +17,6 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.drains.cordon import NodeCordoner
 from navarchos.operator.drains.decide import (
-    REQUEUE_SOON,
     Action,
     AdoptDrain,
     CordonNode,
@@ -38,6 +37,7 @@ from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.drains.status import compute_status, only_counts_changed
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import Node
+from navarchos.operator.throttle import REQUEUE_SOON
 from navarchos.runtime import (
     DONE,
     OUTDATED_READ,

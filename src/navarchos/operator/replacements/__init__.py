@@ -1,7 +1,15 @@
-"""Replacements: each takes one node from waiting for a slot to being drained.
+"""The NodeReplacement controller: take each node from waiting for a slot to being drained.
 
-`admission` decides which nodes may start, and `steps` what a started node does next; both are
-pure. `admission_loop` and `pipeline` observe, decide, act and persist, on one worker.
+```text
+ADMISSION ──> reconciler.py ──> admission_loop.py   observe ──> decide ──> write, on one worker
+                snapshot.py     the observed objects; budgets.py  budgets of a few nodes
+                admission.py    which nodes may start, as a pure function; stalled.py  and release
+NodeReplacement ──> reconciler.py ──> pipeline.py   observe ──> decide ──> act ──> persist
+                steps/          what each step does next, as pure functions
+                attempt_drain.py  the NodeDrain of an attempt
+                status.py       the status after each transition
+                events.py, metrics.py               what it records
+```
 """
 
 from typing import Final

@@ -42,7 +42,7 @@ _OUTDATED_PAUSE: Final = 0.1
 
 _ALL: Final = "admission"
 
-_REQUEUE_SOON: Final = 0.01
+_YIELD_DELAY: Final = 0.01
 """Seconds before the remaining reasons are written: started nodes are reconciled first."""
 
 RBAC: Final = (
@@ -192,7 +192,7 @@ class AdmissionLoop:
                 changes.append((by_name[name], status))
         self._write_all(changes, waiting)
         due_next = min((due for _, due in self._deferred_reasons.values()), default=None)
-        return None if due_next is None else max(_REQUEUE_SOON, due_next - monotonic)
+        return None if due_next is None else max(_YIELD_DELAY, due_next - monotonic)
 
     def _write_all(self, changes: Sequence[_Change], waiting: Mapping[str, WaitReason]) -> None:
         written = self._worker_pool.map(self._write, changes)

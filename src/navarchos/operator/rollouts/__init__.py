@@ -1,7 +1,12 @@
-"""Rollouts: which nodes are replaced, in which order, and when a rollout halts.
+"""The NodeRollout controller: plan the nodes, create their replacements, report.
 
-`plan` and `status` are pure. `reconciler` observes, lets `children` create and update the
-replacements, and persists one status.
+```text
+NodeRollout ──> reconciler.py   observe ──> decide ──> act ──> persist
+                  plan.py       the nodes and their order, as a pure function
+                  children.py   the replacements: their manifests, and how they are written
+                  status.py     the status, its conditions and reasons, as a pure function
+                  events.py     what it records
+```
 """
 
 from typing import Final

@@ -46,7 +46,7 @@ __all__ = ["RBAC", "RolloutReconciler"]
 _log = get_logger(__name__)
 
 _CATCH_UP_TIMEOUT: Final = 30.0
-_REQUEUE_SOON: Final = 0.01
+_YIELD_DELAY: Final = 0.01
 """Seconds before the next reconcile of a large rollout: other rollouts come in between."""
 
 _COUNTS_DELAY: Final = 1.0
@@ -128,7 +128,7 @@ class RolloutReconciler(Reconciler):
         if synced.failure is not None:
             raise synced.failure
         if synced.unfinished:
-            return Result(requeue_after=_REQUEUE_SOON)
+            return Result(requeue_after=_YIELD_DELAY)
         self._throttle.record(rollout.metadata.name, len(nodes), _user_input(rollout))
         if saved.status.phase is RolloutPhase.COMPLETED:
             return self._expire(saved)
