@@ -35,10 +35,11 @@ from navarchos.operator.drains.controller import (
     DrainEnvironment,
     build_reconciler,
 )
-from navarchos.operator.drains.decide import REQUEUE_SOON, Observation
+from navarchos.operator.drains.decide import Observation
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES
+from navarchos.operator.throttle import REQUEUE_SOON
 from navarchos.runtime import DONE, Request, Result
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import ApiServer

@@ -12,7 +12,6 @@ from tests.unit.operator.drains.conftest import NOW, observation, planned
 from navarchos.drain import DrainPlan
 from navarchos.operator.api.v1alpha1 import NodeDrainStatus
 from navarchos.operator.drains.decide import (
-    REQUEUE_SOON,
     AdoptDrain,
     CordonNode,
     Decision,
@@ -24,6 +23,7 @@ from navarchos.operator.drains.decide import (
 )
 from navarchos.operator.drains.status import compute_status
 from navarchos.operator.nodes import Node
+from navarchos.operator.throttle import REQUEUE_SOON
 
 PLAN = DrainPlan(evict=(planned("a"), planned("b")))
 ALL_READS = frozenset(Read)
