@@ -69,4 +69,4 @@ def test_an_invalid_kubeconfig_ends_the_run_before_any_test(tmp_path: Path, text
     kubeconfig.write_text(text)
     done = collect(kubeconfig)
     assert done.returncode == pytest.ExitCode.USAGE_ERROR
-    assert f"ERROR: {FOREIGN}: kubeconfig is" in done.stdout + done.stderr
+    assert f"ERROR: {FOREIGN}: kubeconfig=" in done.stdout + done.stderr
