@@ -20,17 +20,7 @@ from navarchos.cli.options import DURATION, TargetCluster, cluster_options, outp
 from navarchos.cli.summary import DrainSummary, drain_lines, summarize_drain
 from navarchos.client import Client, NotFound, Propagation, retry_on_conflict
 from navarchos.meta import controller_of, format_micro_time
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    DrainPhase,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-    RolloutPhase,
-    Step,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.nodes import NODES
 from navarchos.runtime import list_all
@@ -68,12 +58,12 @@ def pause(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
     Completed.
     """
     with cluster.connect() as client:
-        rollout = client.resource(NODE_ROLLOUTS).get(name)
+        rollout = client.resource(api.NODE_ROLLOUTS).get(name)
         _refuse_completed(rollout)
         _warn_if_no_leader(client)
         changed = not rollout.spec.paused
         if changed:
-            client.resource(NODE_ROLLOUTS).patch(
+            client.resource(api.NODE_ROLLOUTS).patch(
                 name, {"spec": {"paused": True}}, uid=rollout.metadata.uid
             )
         held = _in_flight(client, rollout)
@@ -104,13 +94,13 @@ def resume(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
     )
 
 
-def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
+def _resume(client: Client, name: str) -> tuple[api.NodeRollout, list[str]]:
     """End the pause or the halt of a rollout, and describe the changes.
 
     The write depends on the version that was read, because failures are reset only if
     the rollout has halted, not if it was merely paused.
     """
-    rollouts = client.resource(NODE_ROLLOUTS)
+    rollouts = client.resource(api.NODE_ROLLOUTS)
     rollout = rollouts.get(name)
     _refuse_completed(rollout)
     body: dict[str, object] = {}
@@ -118,7 +108,7 @@ def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
     if rollout.spec.paused:
         body["spec"] = {"paused": False}
         done.append("the pause is over")
-    if rollout.status.phase is RolloutPhase.HALTED:
+    if rollout.status.phase is api.RolloutPhase.HALTED:
         token = format_micro_time(datetime.now(UTC))
         body["metadata"] = {"annotations": {RESUME_ANNOTATION: token}}
         done.append("failed nodes are tried again")
@@ -128,8 +118,8 @@ def _resume(client: Client, name: str) -> tuple[NodeRollout, list[str]]:
     return rollout, done
 
 
-def _refuse_completed(rollout: NodeRollout) -> None:
-    if rollout.status.phase is RolloutPhase.COMPLETED:
+def _refuse_completed(rollout: api.NodeRollout) -> None:
+    if rollout.status.phase is api.RolloutPhase.COMPLETED:
         name = rollout.metadata.name
         raise CommandError(f"rollout {name} is Completed and cannot be paused or resumed")
 
@@ -153,12 +143,14 @@ def abort(*, name: str, timeout: float, as_json: bool, cluster: TargetCluster) -
     within --timeout.
     """
     with cluster.connect() as client:
-        rollout = client.resource(NODE_ROLLOUTS).get(name)
+        rollout = client.resource(api.NODE_ROLLOUTS).get(name)
         uid = rollout.metadata.uid
         with open_follower(client) as follower:
             in_flight = list(_in_flight(client, rollout))
             children = {r.metadata.uid for r in _children(rollout, follower.replacements)}
-            client.resource(NODE_ROLLOUTS).delete(name, uid=uid, propagation=Propagation.BACKGROUND)
+            client.resource(api.NODE_ROLLOUTS).delete(
+                name, uid=uid, propagation=Propagation.BACKGROUND
+            )
             notifier = FreshnessNotifier(Freshness(client, follower), _warn)
 
             def is_done() -> bool:
@@ -192,7 +184,7 @@ def _warn(text: str) -> None:
 def _left(follower: Follower, rollout: str, children: Collection[str]) -> set[str]:
     """Return the nodes that still have a NodeReplacement or NodeDrain of the rollout."""
     owners = {rollout, *children}
-    remains: list[NodeReplacement | NodeDrain] = [*follower.replacements, *follower.drains]
+    remains: list[api.NodeReplacement | api.NodeDrain] = [*follower.replacements, *follower.drains]
     return {
         obj.spec.node_name
         for obj in remains
@@ -208,15 +200,15 @@ def _final_state(client: Client, name: str) -> str:
     return "Cordoned" if node.spec.unschedulable else "Uncordoned"
 
 
-def _in_flight(client: Client, rollout: NodeRollout) -> dict[str, str]:
-    children = _children(rollout, list_all(client, NODE_REPLACEMENTS))
-    steps: dict[str, Step] = {r.spec.node_name: r.status.current for r in children}
+def _in_flight(client: Client, rollout: api.NodeRollout) -> dict[str, str]:
+    children = _children(rollout, list_all(client, api.NODE_REPLACEMENTS))
+    steps: dict[str, api.Step] = {r.spec.node_name: r.status.current for r in children}
     return {node: str(steps[node]) for node in sorted(steps) if steps[node].in_flight}
 
 
 def _children(
-    rollout: NodeRollout, replacements: Iterable[NodeReplacement]
-) -> list[NodeReplacement]:
+    rollout: api.NodeRollout, replacements: Iterable[api.NodeReplacement]
+) -> list[api.NodeReplacement]:
     return [
         replacement
         for replacement in replacements
@@ -277,7 +269,7 @@ def drain(*, node: str, as_json: bool, cluster: TargetCluster, **flags: Any) -> 
     with cluster.connect() as client:
         uid = client.resource(NODES).get(node).metadata.uid
         spec = _DrainFlags(**flags).spec(node, uid)
-        created = client.resource(NODE_DRAINS).create(
+        created = client.resource(api.NODE_DRAINS).create(
             {"metadata": {"generateName": f"{node}-"}, "spec": spec}
         )
         try:
@@ -291,11 +283,11 @@ def drain(*, node: str, as_json: bool, cluster: TargetCluster, **flags: Any) -> 
                 f"kubectl delete ndrain {name}"
             )
             return ExitStatus.INTERRUPTED
-    return ExitStatus.OK if ended.phase is DrainPhase.COMPLETED else ExitStatus.FAILED
+    return ExitStatus.OK if ended.phase is api.DrainPhase.COMPLETED else ExitStatus.FAILED
 
 
 def _follow(
-    follower: Follower, notifier: FreshnessNotifier, created: NodeDrain, *, as_json: bool
+    follower: Follower, notifier: FreshnessNotifier, created: api.NodeDrain, *, as_json: bool
 ) -> DrainSummary:
     """Print every change of a drain until it has ended, and return its last summary."""
     shown: list[DrainSummary] = []
@@ -317,7 +309,7 @@ def _follow(
     return shown[-1]
 
 
-def _find(follower: Follower, created: NodeDrain) -> NodeDrain:
+def _find(follower: Follower, created: api.NodeDrain) -> api.NodeDrain:
     for each in follower.drains:
         if each.metadata.uid == created.metadata.uid:
             return each

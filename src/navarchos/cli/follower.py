@@ -12,14 +12,7 @@ from navarchos.client import Client, ClientError
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers import SharedInformer
 from navarchos.meta import format_time
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.leadership import leader_problem
 from navarchos.runtime import list_all
 
@@ -43,10 +36,10 @@ def read(client: Client, name: str = "") -> Summary:
     Raises:
         NotFound: The rollout does not exist, or the kind is not installed.
     """
-    rollouts = client.resource(NODE_ROLLOUTS)
-    found = [rollouts.get(name)] if name else list(list_all(client, NODE_ROLLOUTS))
-    drains = list_all(client, NODE_DRAINS)
-    summary = summarize(found, list_all(client, NODE_REPLACEMENTS), drains)
+    rollouts = client.resource(api.NODE_ROLLOUTS)
+    found = [rollouts.get(name)] if name else list(list_all(client, api.NODE_ROLLOUTS))
+    drains = list_all(client, api.NODE_DRAINS)
+    summary = summarize(found, list_all(client, api.NODE_REPLACEMENTS), drains)
     return Summary(rollouts=summary.rollouts, drains=() if name else summary.drains)
 
 
@@ -60,9 +53,9 @@ class Follower:
         self._clock = clock
         self._changed = threading.Condition(threading.Lock())
         self._version = 0  # guarded by _changed
-        self._rollouts = SharedInformer(client.resource(NODE_ROLLOUTS))
-        self._replacements = SharedInformer(client.resource(NODE_REPLACEMENTS))
-        self._drains = SharedInformer(client.resource(NODE_DRAINS))
+        self._rollouts = SharedInformer(client.resource(api.NODE_ROLLOUTS))
+        self._replacements = SharedInformer(client.resource(api.NODE_REPLACEMENTS))
+        self._drains = SharedInformer(client.resource(api.NODE_DRAINS))
         self._informers: tuple[SharedInformer[Any], ...] = (
             self._rollouts,
             self._replacements,
@@ -96,17 +89,17 @@ class Follower:
             informer.join(_SYNC_LIMIT)
 
     @property
-    def rollouts(self) -> list[NodeRollout]:
+    def rollouts(self) -> list[api.NodeRollout]:
         """All rollouts."""
         return self._rollouts.lister.list()
 
     @property
-    def replacements(self) -> list[NodeReplacement]:
+    def replacements(self) -> list[api.NodeReplacement]:
         """All replacements."""
         return self._replacements.lister.list()
 
     @property
-    def drains(self) -> list[NodeDrain]:
+    def drains(self) -> list[api.NodeDrain]:
         """All drains."""
         return self._drains.lister.list()
 

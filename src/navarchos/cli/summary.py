@@ -11,15 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    Blocker,
-    DrainPhase,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-    RolloutPhase,
-    Step,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import WaitReason
 from navarchos.runtime.conditions import find_condition
 from navarchos.runtime.durations import format_duration
@@ -46,7 +38,7 @@ __all__ = [
 OUT_OF_DATE: Final = "this may be out of date"
 _NOTHING: Final = "no rollouts, and no drains outside of rollouts"
 
-FINAL_PHASES: Final = frozenset({RolloutPhase.COMPLETED, RolloutPhase.HALTED})
+FINAL_PHASES: Final = frozenset({api.RolloutPhase.COMPLETED, api.RolloutPhase.HALTED})
 """Phases that a rollout leaves only when a user changes it."""
 
 
@@ -54,7 +46,7 @@ class InFlightNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A node in flight. It occupies a slot, unless it is stalled."""
 
     node: str
-    step: Step
+    step: api.Step
     since: datetime | None
     deadline: datetime | None
     stalled_since: datetime | None
@@ -95,7 +87,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A rollout. `blocked` lists at most 50 pods of a node; `blocked_count` counts all."""
 
     name: str
-    phase: RolloutPhase
+    phase: api.RolloutPhase
     paused: bool
     nodes: int
     completed: int
@@ -116,7 +108,7 @@ class DrainSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
     name: str
     node: str
-    phase: DrainPhase
+    phase: api.DrainPhase
     paused: bool
     reason: str
     message: str
@@ -139,9 +131,9 @@ class Summary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 def summarize(
-    rollouts: Iterable[NodeRollout],
-    replacements: Sequence[NodeReplacement],
-    drains: Sequence[NodeDrain],
+    rollouts: Iterable[api.NodeRollout],
+    replacements: Sequence[api.NodeReplacement],
+    drains: Sequence[api.NodeDrain],
 ) -> Summary:
     """Return the summary of all rollouts and drains, sorted by name."""
     return Summary(
@@ -158,7 +150,9 @@ def summarize(
 
 
 def summarize_rollout(
-    rollout: NodeRollout, replacements: Iterable[NodeReplacement], drains: Iterable[NodeDrain]
+    rollout: api.NodeRollout,
+    replacements: Iterable[api.NodeReplacement],
+    drains: Iterable[api.NodeDrain],
 ) -> RolloutSummary:
     """Return the summary of a rollout. Replacements and drains of other rollouts are ignored."""
     children = _owned(rollout.metadata.uid, replacements)
@@ -169,11 +163,11 @@ def summarize_rollout(
     waiting = _first_in_line(rollout, children)
     return RolloutSummary(
         name=rollout.metadata.name,
-        phase=status.phase or RolloutPhase.NEW,
+        phase=status.phase or api.RolloutPhase.NEW,
         paused=rollout.spec.paused,
         nodes=len(status.nodes),
         completed=status.replacements_completed_count,
-        failed=tuple(_failed(c) for c in children if c.status.current is Step.FAILED),
+        failed=tuple(_failed(c) for c in children if c.status.current is api.Step.FAILED),
         in_flight=tuple(
             _in_flight(child, active) for child in children if child.status.current.in_flight
         ),
@@ -188,13 +182,13 @@ def summarize_rollout(
     )
 
 
-def summarize_drain(drain: NodeDrain) -> DrainSummary:
+def summarize_drain(drain: api.NodeDrain) -> DrainSummary:
     """Return the summary of a drain."""
     status = drain.status
     return DrainSummary(
         name=drain.metadata.name,
         node=drain.spec.node_name,
-        phase=status.phase or DrainPhase.PENDING,
+        phase=status.phase or api.DrainPhase.PENDING,
         paused=drain.spec.paused,
         reason=status.reason,
         message=status.message,
@@ -208,17 +202,17 @@ def summarize_drain(drain: NodeDrain) -> DrainSummary:
     )
 
 
-def _owned(uid: str, replacements: Iterable[NodeReplacement]) -> list[NodeReplacement]:
+def _owned(uid: str, replacements: Iterable[api.NodeReplacement]) -> list[api.NodeReplacement]:
     owned = [r for r in replacements if _owner_uid(r) == uid]
     return sorted(owned, key=lambda r: (-r.spec.replacement.priority, r.spec.node_name))
 
 
-def _owner_uid(obj: NodeReplacement | NodeDrain) -> str:
+def _owner_uid(obj: api.NodeReplacement | api.NodeDrain) -> str:
     owner = controller_of(obj.metadata)
     return owner.uid if owner is not None else ""
 
 
-def _in_flight(replacement: NodeReplacement, drains: Iterable[NodeDrain]) -> InFlightNode:
+def _in_flight(replacement: api.NodeReplacement, drains: Iterable[api.NodeDrain]) -> InFlightNode:
     step = replacement.status.step
     mine = [drain for drain in drains if _owner_uid(drain) == replacement.metadata.uid]
     return InFlightNode(
@@ -231,11 +225,11 @@ def _in_flight(replacement: NodeReplacement, drains: Iterable[NodeDrain]) -> InF
     )
 
 
-def _blocked(drain: NodeDrain) -> Iterable[BlockedPodSummary]:
+def _blocked(drain: api.NodeDrain) -> Iterable[BlockedPodSummary]:
     return (_blocked_pod(drain.spec.node_name, blocker) for blocker in drain.status.blockers)
 
 
-def _blocked_pod(node: str, blocker: Blocker) -> BlockedPodSummary:
+def _blocked_pod(node: str, blocker: api.Blocker) -> BlockedPodSummary:
     return BlockedPodSummary(
         node=node,
         namespace=blocker.namespace,
@@ -248,7 +242,7 @@ def _blocked_pod(node: str, blocker: Blocker) -> BlockedPodSummary:
     )
 
 
-def _failed(replacement: NodeReplacement) -> FailedNode:
+def _failed(replacement: api.NodeReplacement) -> FailedNode:
     failures = replacement.status.failures
     return FailedNode(
         node=replacement.spec.node_name,
@@ -257,11 +251,13 @@ def _failed(replacement: NodeReplacement) -> FailedNode:
     )
 
 
-def _first_in_line(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitingNode | None:
+def _first_in_line(
+    rollout: api.NodeRollout, children: Iterable[api.NodeReplacement]
+) -> WaitingNode | None:
     """Return the first node that waits for another reason than its place in the queue."""
     if rollout.status.phase in FINAL_PHASES:
         return None
-    waiting = [c for c in children if c.status.current is Step.WAITING]
+    waiting = [c for c in children if c.status.current is api.Step.WAITING]
     for child in waiting:
         step = child.status.step
         if step is not None and step.reason and step.reason != WaitReason.QUEUED:
@@ -275,7 +271,7 @@ def _first_in_line(rollout: NodeRollout, children: Iterable[NodeReplacement]) ->
     return None
 
 
-def _message(rollout: NodeRollout) -> str:
+def _message(rollout: api.NodeRollout) -> str:
     conditions = rollout.status.conditions
     for type_, wanted in (("Halted", "True"), ("ReplacementsCreated", "False"), ("NodesFound", "")):
         found = find_condition(conditions, type_)
@@ -285,27 +281,27 @@ def _message(rollout: NodeRollout) -> str:
 
 
 def _next_action(
-    rollout: NodeRollout, waiting: WaitingNode | None, blocked: Sequence[BlockedPodSummary]
+    rollout: api.NodeRollout, waiting: WaitingNode | None, blocked: Sequence[BlockedPodSummary]
 ) -> str:
     """Return what happens next, or what the user must do."""
     name, paused = rollout.metadata.name, rollout.spec.paused
     if rollout.metadata.deletion_timestamp is not None:
         return "the rollout is being deleted; nodes that are not drained will be uncordoned"
     match rollout.status.phase:
-        case RolloutPhase.HALTED:
+        case api.RolloutPhase.HALTED:
             return f"fix the failures, then run: navarchos resume {name}"
-        case RolloutPhase.COMPLETED:
+        case api.RolloutPhase.COMPLETED:
             return ""
         case None if not paused:
             return "not picked up by any manager yet; is navarchos manager running?"
-        case RolloutPhase.NEW | RolloutPhase.IN_PROGRESS | None:
+        case api.RolloutPhase.NEW | api.RolloutPhase.IN_PROGRESS | None:
             return f"navarchos resume {name}" if paused else _hint(rollout, waiting, blocked)
         case phase:
             assert_never(phase)
 
 
 def _hint(
-    rollout: NodeRollout, waiting: WaitingNode | None, blocked: Sequence[BlockedPodSummary]
+    rollout: api.NodeRollout, waiting: WaitingNode | None, blocked: Sequence[BlockedPodSummary]
 ) -> str:
     if blocked:
         return f"{blocked[0].namespace}/{blocked[0].pod}: {blocked[0].next_action}"

@@ -10,14 +10,7 @@ from navarchos.client.errors import NotFound
 from navarchos.client.options import ListOptions
 from navarchos.client.updates import retry_on_conflict
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.drain.cordon import (
-    LATE_BINDING,
-    NODE_SCHEDULING,
-    CordonState,
-    NodeScheduling,
-    cordon_patch,
-    cordon_state,
-)
+from navarchos.drain import cordon
 from navarchos.drain.errors import DrainTimeout, EvictionForbidden, NodeReplaced, PodsNotAllowed
 from navarchos.drain.eviction import EvictionOutcome, EvictionResult, Evictor, retry_delay
 from navarchos.drain.options import DrainOptions
@@ -96,7 +89,7 @@ class _Drain:
         clock: Clock,
         on_progress: OnProgress | None,
     ) -> None:
-        self._nodes = client.resource(NODE_SCHEDULING)
+        self._nodes = client.resource(cordon.NODE_SCHEDULING)
         self._pods = client.resource(PODS)
         self._daemon_sets = client.resource(DAEMON_SETS)
         self._evictor = Evictor(client)
@@ -120,7 +113,7 @@ class _Drain:
             self._check_node(node.metadata.uid)
             plan = self._plan()
             elapsed = self._clock.monotonic() - started
-            if plan.is_drained and elapsed >= (LATE_BINDING if cordoned else 0):
+            if plan.is_drained and elapsed >= (cordon.LATE_BINDING if cordoned else 0):
                 return self._report(plan, cordoned=cordoned)
             if self._options.timeout is not None and elapsed >= self._options.timeout:
                 raise DrainTimeout(self._name, self._pending(plan))
@@ -129,19 +122,19 @@ class _Drain:
             self._evict_due(plan, stop)
             stop.wait(_POLL)
 
-    def _cordon(self, stop: StopToken) -> tuple[NodeScheduling, bool]:
+    def _cordon(self, stop: StopToken) -> tuple[cordon.NodeScheduling, bool]:
         return retry_on_conflict(self._try_cordon, clock=self._clock, stop=stop)
 
-    def _try_cordon(self) -> tuple[NodeScheduling, bool]:
+    def _try_cordon(self) -> tuple[cordon.NodeScheduling, bool]:
         node = self._nodes.get(self._name)
         meta = node.metadata
-        state = cordon_state(
+        state = cordon.cordon_state(
             unschedulable=node.spec.unschedulable, annotations=meta.annotations, key="", owner=""
         )
-        if state is not CordonState.OPEN:
+        if state is not cordon.CordonState.OPEN:
             return node, False
         patched = self._nodes.patch(
-            self._name, cordon_patch(), resource_version=meta.resource_version, uid=meta.uid
+            self._name, cordon.cordon_patch(), resource_version=meta.resource_version, uid=meta.uid
         )
         return patched, True
 

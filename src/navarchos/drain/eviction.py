@@ -12,19 +12,7 @@ from typing import Final, assert_never
 import msgspec
 
 from navarchos.backoff import Backoff
-from navarchos.client import Client
-from navarchos.client.errors import (
-    ApiError,
-    ClientError,
-    Conflict,
-    DecodeError,
-    Forbidden,
-    NotFound,
-    TooManyRequests,
-    Unauthorized,
-    error_from_response,
-    is_namespace_terminating,
-)
+from navarchos.client import Client, errors
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import uniform
 from navarchos.drain.pods import PODS, Pod
@@ -139,7 +127,7 @@ _BUDGET_NAME: Final = re.compile(r"^The disruption budget (\S+) ")
 _NO_PERMISSION: Final = re.compile(r"\bcannot (create|delete) resource\b")
 
 
-def eviction_result(error: ClientError) -> EvictionResult:
+def eviction_result(error: errors.ClientError) -> EvictionResult:
     """Return what a failed eviction means.
 
     | response of the server | outcome |
@@ -158,42 +146,42 @@ def eviction_result(error: ClientError) -> EvictionResult:
     | 400, 403, 405, 422 otherwise | `Refused` |
     | other statuses, or no response | `Retry` |
     """
-    if not isinstance(error, ApiError):
+    if not isinstance(error, errors.ApiError):
         return EvictionResult(EvictionOutcome.RETRY, str(error))
     return EvictionResult(_answer(error), _message(error), _budget(error), error.retry_after)
 
 
-def _answer(error: ApiError) -> EvictionOutcome:  # noqa: PLR0911 - the table, row by row
-    if isinstance(error, NotFound):
+def _answer(error: errors.ApiError) -> EvictionOutcome:  # noqa: PLR0911 - the table, row by row
+    if isinstance(error, errors.NotFound):
         return EvictionOutcome.GONE
     if "admission webhook" in error.message and "denied the request" in error.message:
         return EvictionOutcome.WEBHOOK_DENIED
     if "failed calling webhook" in error.message:
         # apiserver, pkg/util/webhook/error.go: ErrCallingWebhook.
         return EvictionOutcome.WEBHOOK_FAILED
-    if isinstance(error, Conflict):
+    if isinstance(error, errors.Conflict):
         return EvictionOutcome.GONE
-    if isinstance(error, TooManyRequests):
+    if isinstance(error, errors.TooManyRequests):
         return _too_many(error)
     if "more than one PodDisruptionBudget" in error.message:
         # This error has no distinct code: apiserver, pkg/registry/core/pod/storage/eviction.go.
         return EvictionOutcome.MULTIPLE_BUDGETS
-    if isinstance(error, Forbidden):
+    if isinstance(error, errors.Forbidden):
         return _forbidden(error)
-    if isinstance(error, Unauthorized) or error.status >= 500:
+    if isinstance(error, errors.Unauthorized) or error.status >= 500:
         return EvictionOutcome.RETRY
     return EvictionOutcome.REFUSED
 
 
-def _too_many(error: TooManyRequests) -> EvictionOutcome:
+def _too_many(error: errors.TooManyRequests) -> EvictionOutcome:
     texts = [cause.message for cause in error.causes if cause.type == "DisruptionBudget"]
     if not texts or any("still being processed" in text for text in texts):
         return EvictionOutcome.IN_PROGRESS
     return EvictionOutcome.BLOCKED_BY_BUDGET
 
 
-def _forbidden(error: Forbidden) -> EvictionOutcome:
-    if is_namespace_terminating(error):
+def _forbidden(error: errors.Forbidden) -> EvictionOutcome:
+    if errors.is_namespace_terminating(error):
         return EvictionOutcome.NAMESPACE_TERMINATING
     if str(error.details.get("kind", "")).startswith("poddisruptionbudget"):
         return EvictionOutcome.BLOCKED_BY_BUDGET
@@ -204,13 +192,13 @@ def _forbidden(error: Forbidden) -> EvictionOutcome:
     )
 
 
-def _message(error: ApiError) -> str:
+def _message(error: errors.ApiError) -> str:
     # The status message does not name the budget; the cause does.
     causes = [cause.message for cause in error.causes if cause.type == "DisruptionBudget"]
     return "; ".join(causes) or error.message or str(error)
 
 
-def _budget(error: ApiError) -> str:
+def _budget(error: errors.ApiError) -> str:
     """Return the budget's name, which the server sends only inside a sentence."""
     for cause in error.causes:
         if cause.type == "DisruptionBudget" and (found := _BUDGET_NAME.match(cause.message)):
@@ -245,13 +233,13 @@ def served_eviction(client: Client) -> str:
     answer = client.raw("GET", "/api/v1")
     if answer.status >= 400:
         # This must not count as "no evictions", because deletions bypass budgets.
-        raise error_from_response(
+        raise errors.error_from_response(
             answer.status, answer.headers, answer.body, verb="GET", resource="/api/v1"
         )
     try:
         found = msgspec.json.decode(answer.body, type=_ApiResourceList)
     except msgspec.DecodeError as error:
-        raise DecodeError(str(error), verb="GET", resource="/api/v1") from error
+        raise errors.DecodeError(str(error), verb="GET", resource="/api/v1") from error
     for resource in found.resources:
         if resource.name == "pods/eviction" and resource.kind == "Eviction":
             return resource.version
@@ -290,7 +278,7 @@ class Evictor:
         """
         try:
             version = self._version or served_eviction(self._client)
-        except ClientError as error:
+        except errors.ClientError as error:
             return EvictionResult(EvictionOutcome.RETRY, str(error))
         if not version:
             return self.delete(pod, grace=grace)
@@ -308,7 +296,7 @@ class Evictor:
                 grace_period_seconds=grace,
                 timeout=self._timeout,
             )
-        except ClientError as error:
+        except errors.ClientError as error:
             return eviction_result(error)
         return EvictionResult(EvictionOutcome.DELETED)
 
@@ -323,7 +311,7 @@ class Evictor:
                 policy_version=version,
                 timeout=self._timeout,
             )
-        except ClientError as error:
+        except errors.ClientError as error:
             return eviction_result(error)
         return EvictionResult(EvictionOutcome.EVICTED)
 

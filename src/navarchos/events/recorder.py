@@ -18,17 +18,7 @@ from navarchos.client import (
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStarted
-from navarchos.events.model import (
-    EVENTS,
-    EventFacts,
-    EventType,
-    InvalidEvent,
-    Reference,
-    Reporter,
-    SeriesSnapshot,
-    new_event,
-    next_in_series,
-)
+from navarchos.events import model
 from navarchos.events.series_tracker import EventSeriesTracker, RecordResult
 from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
@@ -43,7 +33,7 @@ _JITTER: Final = 0.25
 
 _log = get_logger(__name__)
 
-RBAC: Final = (PolicyRule(EVENTS, ("create", "patch")),)
+RBAC: Final = (PolicyRule(model.EVENTS, ("create", "patch")),)
 """The permissions for writing events, in the namespaces of the objects that events are about.
 
 Events about objects without a namespace are written to `default`.
@@ -56,11 +46,11 @@ class EventSink:
     Threads: safe from any thread.
     """
 
-    def __init__(self, client: Client, reporter: Reporter) -> None:
-        self._events = client.resource(EVENTS)
+    def __init__(self, client: Client, reporter: model.Reporter) -> None:
+        self._events = client.resource(model.EVENTS)
         self._reporter = reporter
 
-    def write(self, event: SeriesSnapshot, *, timeout: float | None) -> None:
+    def write(self, event: model.SeriesSnapshot, *, timeout: float | None) -> None:
         """Write the current state of a series; repeating the call changes nothing.
 
         Events expire on the server (after an hour by default); the event of a series that
@@ -76,16 +66,16 @@ class EventSink:
                 pass
         try:
             self._events.create(
-                new_event(event, self._reporter), event.facts.namespace, timeout=timeout
+                model.new_event(event, self._reporter), event.facts.namespace, timeout=timeout
             )
         except AlreadyExists:
             # An earlier request was successful, but its response was lost.
             if event.count > 1:
                 self._patch(event, timeout)
 
-    def _patch(self, event: SeriesSnapshot, timeout: float | None) -> None:
+    def _patch(self, event: model.SeriesSnapshot, timeout: float | None) -> None:
         self._events.patch(
-            event.name, next_in_series(event), event.facts.namespace, timeout=timeout
+            event.name, model.next_in_series(event), event.facts.namespace, timeout=timeout
         )
 
 
@@ -96,12 +86,12 @@ class Recorder(Protocol):
         self,
         resource: Resource[Any],
         obj: object,
-        type: EventType,  # noqa: A002 - the field's name
+        type: model.EventType,  # noqa: A002 - the field's name
         reason: str,
         message: str,
         *,
         action: str = "",
-        related: Reference | None = None,
+        related: model.Reference | None = None,
     ) -> None:
         """Record an event; see `EventRecorder.record`."""
         ...
@@ -155,7 +145,7 @@ class EventRecorder:
         clock: Clock = SYSTEM_CLOCK,
         instruments: Instruments | None = None,
     ) -> None:
-        self._sink = EventSink(client, Reporter.of(component, instance))
+        self._sink = EventSink(client, model.Reporter.of(component, instance))
         self._clock = clock
         self._dropped = _dropped_counters(instruments or Instruments())
         self._work = threading.Condition(threading.Lock())
@@ -169,12 +159,12 @@ class EventRecorder:
         self,
         resource: Resource[Any],
         obj: object,
-        type: EventType,  # noqa: A002 - the field's name
+        type: model.EventType,  # noqa: A002 - the field's name
         reason: str,
         message: str,
         *,
         action: str = "",
-        related: Reference | None = None,
+        related: model.Reference | None = None,
     ) -> None:
         """Record an event; it is written soon.
 
@@ -191,9 +181,9 @@ class EventRecorder:
                 objects are not one series: each keeps its message.
         """
         try:
-            regarding = Reference.to(resource, obj)
-            facts = EventFacts.of(regarding, type, reason, message, action, related)
-        except (KeyFailed, InvalidEvent) as error:
+            regarding = model.Reference.to(resource, obj)
+            facts = model.EventFacts.of(regarding, type, reason, message, action, related)
+        except (KeyFailed, model.InvalidEvent) as error:
             self._dropped[_DropReason.INVALID].inc()
             _log.warning("event_invalid", reason=reason, error=str(error))
             return
@@ -249,7 +239,7 @@ class EventRecorder:
         self._dropped[_DropReason.SHUTDOWN].inc(lost)
         return ended and not lost
 
-    def _add(self, facts: EventFacts) -> RecordResult | None:
+    def _add(self, facts: model.EventFacts) -> RecordResult | None:
         with self._work:
             if self._deadline is not None:
                 return None
@@ -259,7 +249,7 @@ class EventRecorder:
             self._work.notify_all()
         return outcome
 
-    def _count(self, outcome: RecordResult | None, facts: EventFacts) -> None:
+    def _count(self, outcome: RecordResult | None, facts: model.EventFacts) -> None:
         if outcome is RecordResult.FILTERED:
             self._dropped[_DropReason.FILTERED].inc()
         elif outcome is RecordResult.NO_ROOM:
@@ -285,7 +275,7 @@ class EventRecorder:
             if error is not None and not again:
                 self._drop(event, error)
 
-    def _next(self) -> SeriesSnapshot | None:
+    def _next(self) -> model.SeriesSnapshot | None:
         """Wait for a series to write; `None` at the end."""
         with self._work:
             while not self._is_over_locked():
@@ -305,7 +295,7 @@ class EventRecorder:
         late = self._deadline is not None and self._clock.monotonic() >= self._deadline
         return late or self._threads.stop.is_set()
 
-    def _write(self, event: SeriesSnapshot) -> ClientError | None:
+    def _write(self, event: model.SeriesSnapshot) -> ClientError | None:
         with self._work:
             deadline = self._deadline
         left = None if deadline is None else max(deadline - self._clock.monotonic(), 0.001)
@@ -315,7 +305,7 @@ class EventRecorder:
             return error
         return None
 
-    def _finish_locked(self, event: SeriesSnapshot, error: ClientError | None) -> bool:
+    def _finish_locked(self, event: model.SeriesSnapshot, error: ClientError | None) -> bool:
         """Record the result; return whether a failed event will be retried (EV-12)."""
         if error is None:
             self._tracker.written(event)
@@ -326,7 +316,7 @@ class EventRecorder:
         self._tracker.drop(event)
         return False
 
-    def _drop(self, event: SeriesSnapshot, error: ClientError) -> None:
+    def _drop(self, event: model.SeriesSnapshot, error: ClientError) -> None:
         refused = not isinstance(error, TransportError)
         self._dropped[_DropReason.REFUSED if refused else _DropReason.UNREACHABLE].inc()
         if is_namespace_terminating(error):

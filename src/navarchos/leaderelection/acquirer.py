@@ -10,13 +10,7 @@ from prometheus_client import Counter
 
 from navarchos.client import ClientError, Conflict, NotFound
 from navarchos.clock import Clock
-from navarchos.leaderelection.lease import (
-    LeaseRecord,
-    LeaseTiming,
-    coordinated_record,
-    released_record,
-    renewed_record,
-)
+from navarchos.leaderelection import lease
 from navarchos.leaderelection.lock import Lock
 from navarchos.logs import get_logger
 
@@ -38,13 +32,13 @@ class ObservedLease:
         self._lease_duration = lease_duration
         self._clock = clock
         self._record_lock = threading.Lock()
-        self._record: LeaseRecord | None = None  # guarded by _record_lock
+        self._record: lease.LeaseRecord | None = None  # guarded by _record_lock
         self._at = clock.monotonic()  # guarded by _record_lock
         self._renewed_at: float | None = None  # guarded by _record_lock; by this process
         self._given_up = False  # guarded by _record_lock; stays set with any later record
 
     @property
-    def record(self) -> LeaseRecord | None:
+    def record(self) -> lease.LeaseRecord | None:
         """The last observed record; `None` before the first."""
         with self._record_lock:
             return self._record
@@ -78,7 +72,7 @@ class ObservedLease:
         with self._record_lock:
             return None if self._given_up else self._renewed_at
 
-    def saw(self, record: LeaseRecord) -> None:
+    def saw(self, record: lease.LeaseRecord) -> None:
         """Store a record that was read. The same record again changes nothing."""
         now = self._clock.monotonic()
         with self._record_lock:
@@ -88,7 +82,7 @@ class ObservedLease:
             if record.holder_identity != self._identity:
                 self._renewed_at = None
 
-    def wrote(self, record: LeaseRecord, *, sent_at: float) -> None:
+    def wrote(self, record: lease.LeaseRecord, *, sent_at: float) -> None:
         """Store a record that was written; it counts from the moment it was sent (LE-13)."""
         with self._record_lock:
             self._record = record
@@ -130,7 +124,7 @@ class LeaseAcquirer:
     def __init__(
         self,
         lock: Lock,
-        timing: LeaseTiming,
+        timing: lease.LeaseTiming,
         observed: ObservedLease,
         clock: Clock,
         slowpath: Counter,
@@ -202,11 +196,11 @@ class LeaseAcquirer:
     def _create(self, deadline: float | None) -> bool:
         return self._write(self._lock.create, None, deadline)
 
-    def _update(self, before: LeaseRecord, deadline: float | None) -> bool:
+    def _update(self, before: lease.LeaseRecord, deadline: float | None) -> bool:
         return self._write(self._lock.update, before, deadline)
 
     def _write(
-        self, write: Callable[..., None], before: LeaseRecord | None, deadline: float | None
+        self, write: Callable[..., None], before: lease.LeaseRecord | None, deadline: float | None
     ) -> bool:
         record = self._record(before)
         sent_at = self._clock.monotonic()
@@ -218,12 +212,12 @@ class LeaseAcquirer:
         self._observed.wrote(record, sent_at=sent_at)
         return True
 
-    def _record(self, before: LeaseRecord | None) -> LeaseRecord:
+    def _record(self, before: lease.LeaseRecord | None) -> lease.LeaseRecord:
         now = self._clock.now()
-        return renewed_record(self._lock.identity, self._timing.lease_duration, now, before)
+        return lease.renewed_record(self._lock.identity, self._timing.lease_duration, now, before)
 
-    def _released(self, current: LeaseRecord) -> LeaseRecord:
-        return released_record(self._clock.now(), current)
+    def _released(self, current: lease.LeaseRecord) -> lease.LeaseRecord:
+        return lease.released_record(self._clock.now(), current)
 
     def _timeout(self, deadline: float | None) -> float:
         # A request in flight cannot be cancelled, so it must not outlast the lease (LE-13).
@@ -272,10 +266,10 @@ class CoordinatedLeaseAcquirer(LeaseAcquirer):
         self._observed.give_up()
         return super().release()
 
-    def _record(self, before: LeaseRecord | None) -> LeaseRecord:
-        return coordinated_record(super()._record(before), before)
+    def _record(self, before: lease.LeaseRecord | None) -> lease.LeaseRecord:
+        return lease.coordinated_record(super()._record(before), before)
 
-    def _released(self, current: LeaseRecord) -> LeaseRecord:
+    def _released(self, current: lease.LeaseRecord) -> lease.LeaseRecord:
         # The lease keeps its holder: Kubernetes' coordinator dereferences the holder without a
         # check, so the API server panics when a lease has no holder (1.36).
         return replace(self._record(current), lease_duration_seconds=1)

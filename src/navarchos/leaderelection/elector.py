@@ -12,12 +12,7 @@ from prometheus_client import Gauge
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
 from navarchos.errors import AlreadyStarted, ThreadCrashed
 from navarchos.instrument import Instruments
-from navarchos.leaderelection.acquirer import (
-    CoordinatedLeaseAcquirer,
-    LeaseAcquirer,
-    LeaseAttempt,
-    ObservedLease,
-)
+from navarchos.leaderelection import acquirer
 from navarchos.leaderelection.candidacy import Candidacy
 from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
 from navarchos.leaderelection.leader_task import InterruptibleSleep, LeaderTask
@@ -119,13 +114,15 @@ class LeaderElector:
         instruments = instruments or Instruments()
         name = options.name or lock.describe()
         self._status = _status_gauge(instruments, name)
-        self._observed = ObservedLease(lock.identity, self._timing.lease_duration, clock)
+        self._observed = acquirer.ObservedLease(lock.identity, self._timing.lease_duration, clock)
         self._slowpath = instruments.counter(
             "leader_election_slowpath_total",
             "Lease renewals that had to read the lease before writing it.",
             ("name",),
         ).labels(name=name)
-        self._acquirer = LeaseAcquirer(lock, self._timing, self._observed, clock, self._slowpath)
+        self._acquirer = acquirer.LeaseAcquirer(
+            lock, self._timing, self._observed, clock, self._slowpath
+        )
         self._sleep = InterruptibleSleep(clock)
         self._notifier = _LeaderChangeNotifier(callbacks.on_new_leader, clock)
         self._run_lock = threading.Lock()
@@ -206,7 +203,7 @@ class LeaderElector:
             ending.callback(self._notifier.end)
             ending.callback(self._status.set, 0)
             if candidacy is not None:
-                self._acquirer = CoordinatedLeaseAcquirer(
+                self._acquirer = acquirer.CoordinatedLeaseAcquirer(
                     candidacy.withdraw,
                     *(self._lock, self._timing, self._observed, self._clock, self._slowpath),
                 )
@@ -233,7 +230,7 @@ class LeaderElector:
         _log.info("lease_awaited", lease=self._lock.describe(), identity=self._lock.identity)
         period = self._timing.retry_period
         # An answer that arrives after the lease's duration proves nothing: try again.
-        while not (self._attempt() is LeaseAttempt.HELD and self._left() > 0):
+        while not (self._attempt() is acquirer.LeaseAttempt.HELD and self._left() > 0):
             if self._sleep.wait(stop, period + self._rand() * JITTER * period):
                 return False
         if not stop.is_set():
@@ -275,9 +272,9 @@ class LeaderElector:
     def _renew_once(self, deadline: float, task: LeaderTask) -> bool:
         while self._clock.monotonic() < deadline:
             attempt = self._attempt(deadline=deadline)
-            if attempt is LeaseAttempt.HELD and self._left() > 0:
+            if attempt is acquirer.LeaseAttempt.HELD and self._left() > 0:
                 return True
-            if attempt is LeaseAttempt.TAKEN:
+            if attempt is acquirer.LeaseAttempt.TAKEN:
                 break
             left = deadline - self._clock.monotonic()
             if not task.wait(min(self._timing.retry_period, max(left, 0.0))):
@@ -292,7 +289,7 @@ class LeaderElector:
             return 0.0
         return renewed_at + self._timing.valid_for - self._clock.monotonic()
 
-    def _attempt(self, *, deadline: float | None = None) -> LeaseAttempt:
+    def _attempt(self, *, deadline: float | None = None) -> acquirer.LeaseAttempt:
         assert self._threads is not None
         attempt = self._acquirer.attempt(deadline=deadline)
         self._notifier.report(self._observed.holder, self._threads)

@@ -16,26 +16,20 @@ from msgspec.structs import replace
 from navarchos.client import Resource
 from navarchos.informers import KindOptions
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    GROUP,
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NodeDrain,
-    NodeReplacement,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.nodes import NODES, Node
 
 __all__ = ["KINDS", "is_stripped", "strip_drain", "strip_node", "strip_replacement"]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_OUR_ANNOTATIONS: Final = f"{GROUP}/"
+_OUR_ANNOTATIONS: Final = f"{api.GROUP}/"
 
 _MAX_INTERNED: Final = 65_536
 """The largest number of interned values."""
 
 
-def is_stripped(drain: NodeDrain) -> bool:
+def is_stripped(drain: api.NodeDrain) -> bool:
     """Return whether the cache keeps a drain without its pods.
 
     It does once the drain has ended and its replacement has stored the drain's report. After a
@@ -47,7 +41,7 @@ def is_stripped(drain: NodeDrain) -> bool:
     return drain.is_reported or controller_of(drain.metadata) is None
 
 
-def strip_drain(drain: NodeDrain) -> NodeDrain:
+def strip_drain(drain: api.NodeDrain) -> api.NodeDrain:
     """Return a drain without its pods and their owners if it `is_stripped`."""
     if not is_stripped(drain):
         return drain
@@ -63,7 +57,7 @@ def strip_drain(drain: NodeDrain) -> NodeDrain:
     return replace(drain, status=status)
 
 
-def strip_replacement(replacement: NodeReplacement) -> NodeReplacement:
+def strip_replacement(replacement: api.NodeReplacement) -> api.NodeReplacement:
     """Return a finished replacement without its pods; any other replacement unchanged.
 
     When `navarchos resume` restarts a failed replacement, the next change brings back the
@@ -108,8 +102,8 @@ def _interned(part: msgspec.Struct) -> msgspec.Struct:
 
 
 KINDS: Final[Mapping[Resource[Any], KindOptions[Any]]] = {
-    NODE_DRAINS: KindOptions(transform=strip_drain),
-    NODE_REPLACEMENTS: KindOptions(transform=strip_replacement),
+    api.NODE_DRAINS: KindOptions(transform=strip_drain),
+    api.NODE_REPLACEMENTS: KindOptions(transform=strip_replacement),
     NODES: KindOptions(transform=strip_node),
 }
 """How the operator's manager caches these kinds."""

@@ -5,14 +5,7 @@ from typing import Final
 
 from navarchos.informers.source import informer_rbac
 from navarchos.meta import Object, controller_of
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.nodes import NODES, Node
 from navarchos.runtime import CachedClient, ClientProvider
 
@@ -30,7 +23,7 @@ OWNER_INDEX: Final = "owner"
 NODE_INDEX: Final = "node"
 """The index of replacements by the name of their node."""
 
-RBAC: Final = informer_rbac(NODE_ROLLOUTS, NODE_REPLACEMENTS, NODE_DRAINS, NODES)
+RBAC: Final = informer_rbac(api.NODE_ROLLOUTS, api.NODE_REPLACEMENTS, api.NODE_DRAINS, NODES)
 """Permissions of these caches. The module that writes a kind declares its write permissions."""
 
 
@@ -41,9 +34,9 @@ class OperatorClients:
     Threads: safe from any thread.
     """
 
-    rollouts: CachedClient[NodeRollout]
-    replacements: CachedClient[NodeReplacement]
-    drains: CachedClient[NodeDrain]
+    rollouts: CachedClient[api.NodeRollout]
+    replacements: CachedClient[api.NodeReplacement]
+    drains: CachedClient[api.NodeDrain]
     nodes: CachedClient[Node]
 
 
@@ -53,9 +46,9 @@ def operator_clients(provider: ClientProvider) -> OperatorClients:
     Call it once per process: an informer accepts each index once.
     """
     clients = OperatorClients(
-        rollouts=provider.cached_client(NODE_ROLLOUTS),
-        replacements=provider.cached_client(NODE_REPLACEMENTS),
-        drains=provider.cached_client(NODE_DRAINS),
+        rollouts=provider.cached_client(api.NODE_ROLLOUTS),
+        replacements=provider.cached_client(api.NODE_REPLACEMENTS),
+        drains=provider.cached_client(api.NODE_DRAINS),
         nodes=provider.cached_client(NODES),
     )
     clients.replacements.informer.add_indexers(
@@ -65,7 +58,7 @@ def operator_clients(provider: ClientProvider) -> OperatorClients:
     return clients
 
 
-def _index_by_node(replacement: NodeReplacement) -> tuple[str, ...]:
+def _index_by_node(replacement: api.NodeReplacement) -> tuple[str, ...]:
     return (replacement.spec.node_name,)
 
 

@@ -11,13 +11,7 @@ from typing import Final
 from navarchos.client.selectors import LabelSelectorRequirement, Operator, Requirement
 from navarchos.client.taints import Taint, Toleration, is_tolerated
 from navarchos.errors import ConfigError
-from navarchos.placement.kinds import (
-    Affinity,
-    Container,
-    NodeSelector,
-    SchedulableNode,
-    SchedulablePod,
-)
+from navarchos.placement import kinds
 from navarchos.quantities import parse_quantity
 
 __all__ = [
@@ -43,7 +37,7 @@ _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSche
 _Term = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
 
 
-def is_cordoned_for(node: SchedulableNode, tolerations: tuple[Toleration, ...]) -> bool:
+def is_cordoned_for(node: kinds.SchedulableNode, tolerations: tuple[Toleration, ...]) -> bool:
     """Return whether the node is cordoned and the pod does not tolerate the cordon's taint."""
     return node.spec.unschedulable and not tolerates_cordon(tolerations)
 
@@ -75,7 +69,7 @@ class NodeSelectorRule:
     Kubernetes, excludes no node.
     """
 
-    def __init__(self, selector: NodeSelector | None) -> None:
+    def __init__(self, selector: kinds.NodeSelector | None) -> None:
         self._terms: tuple[_Term, ...] | None = None
         if selector is not None:
             self._terms = tuple(
@@ -85,7 +79,7 @@ class NodeSelectorRule:
                 if term.match_expressions or term.match_fields
             )
 
-    def matches(self, node: SchedulableNode) -> bool:
+    def matches(self, node: kinds.SchedulableNode) -> bool:
         """Return whether the node matches one of the terms. No selector matches every node."""
         if self._terms is None:
             return True
@@ -112,12 +106,12 @@ def _requirement(entry: LabelSelectorRequirement) -> Requirement | None:
 class NodeAffinityRule:
     """The node selector and the required node affinity of a pod."""
 
-    def __init__(self, node_selector: Mapping[str, str], affinity: Affinity | None) -> None:
+    def __init__(self, node_selector: Mapping[str, str], affinity: kinds.Affinity | None) -> None:
         of_nodes = affinity.node_affinity if affinity is not None else None
         self._labels = node_selector
         self._selector = NodeSelectorRule(of_nodes.required if of_nodes is not None else None)
 
-    def why_not(self, node: SchedulableNode) -> str:
+    def why_not(self, node: kinds.SchedulableNode) -> str:
         """Return why the pod cannot run on the node; an empty string if it can."""
         labels = node.metadata.labels
         if any(labels.get(key) != value for key, value in self._labels.items()):
@@ -127,7 +121,7 @@ class NodeAffinityRule:
         return ""
 
 
-def requests_of(pod: SchedulablePod) -> Counter[str]:
+def requests_of(pod: kinds.SchedulablePod) -> Counter[str]:
     """Return the requests of a pod, by resource.
 
     The larger of two sums counts: all containers with all sidecars, or one init container
@@ -146,7 +140,9 @@ def requests_of(pod: SchedulablePod) -> Counter[str]:
     return total
 
 
-def _with_init_containers(running: Counter[str], containers: Iterable[Container]) -> Counter[str]:
+def _with_init_containers(
+    running: Counter[str], containers: Iterable[kinds.Container]
+) -> Counter[str]:
     sidecars: Counter[str] = Counter()
     starting: Counter[str] = Counter()
     for container in containers:
@@ -159,7 +155,7 @@ def _with_init_containers(running: Counter[str], containers: Iterable[Container]
     return (running + sidecars) | starting
 
 
-def reservation_of(pod: SchedulablePod) -> Counter[str]:
+def reservation_of(pod: kinds.SchedulablePod) -> Counter[str]:
     """Return the amounts that the scheduler reserves for a pod: its requests, and one pod."""
     reserved = requests_of(pod)
     reserved["pods"] = _ONE_POD

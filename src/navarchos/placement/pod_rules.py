@@ -12,13 +12,7 @@ from typing import NamedTuple
 
 from navarchos.client.selectors import LabelSelectorSpec, Operator, Selector
 from navarchos.errors import ConfigError
-from navarchos.placement.kinds import (
-    PodAffinity,
-    PodAffinityTerm,
-    SchedulableNode,
-    SchedulablePod,
-    TopologySpreadConstraint,
-)
+from navarchos.placement import kinds
 from navarchos.placement.node_rules import NodeAffinityRule
 
 __all__ = [
@@ -74,13 +68,13 @@ class _Term:
         return in_reach and self.selector.matches(labels)
 
 
-def _terms(namespace: str, affinity: PodAffinity | None) -> tuple[_Term, ...]:
+def _terms(namespace: str, affinity: kinds.PodAffinity | None) -> tuple[_Term, ...]:
     found = affinity.required if affinity is not None else ()
     compiled = (_term(namespace, each) for each in found)
     return tuple(term for term in compiled if term is not None)
 
 
-def _term(namespace: str, found: PodAffinityTerm) -> _Term | None:
+def _term(namespace: str, found: kinds.PodAffinityTerm) -> _Term | None:
     """Return the compiled term; `None` if it cannot be evaluated, and then it is ignored."""
     # The labels of namespaces are not known here.
     if found.namespace_selector is not None:
@@ -117,7 +111,7 @@ class PodIndex:
         self._by_anchor: dict[LabelAnchor, dict[str, None]] = {}  # uids
         self._repelling: dict[LabelAnchor, dict[str, None]] = {}  # uids
 
-    def add(self, pod: SchedulablePod, node: str) -> None:
+    def add(self, pod: kinds.SchedulablePod, node: str) -> None:
         """Add a pod on a node, or update it."""
         metadata = pod.metadata
         known = self._pods.get(metadata.uid)
@@ -161,7 +155,7 @@ class PodIndex:
                 if term.selector.matches(indexed.labels):
                     yield indexed
 
-    def repelling(self, pod: SchedulablePod) -> Iterator[tuple[_IndexedPod, _Term]]:
+    def repelling(self, pod: kinds.SchedulablePod) -> Iterator[tuple[_IndexedPod, _Term]]:
         """Yield the pods whose anti-affinity matches this pod, each with the term."""
         if not self._repelling:
             return
@@ -196,7 +190,7 @@ class PodAffinityRule:
     """
 
     def __init__(
-        self, pod: SchedulablePod, index: PodIndex, nodes: Mapping[str, SchedulableNode]
+        self, pod: kinds.SchedulablePod, index: PodIndex, nodes: Mapping[str, kinds.SchedulableNode]
     ) -> None:
         self._nodes = nodes
         # Names of nodes by topology key and domain.
@@ -214,7 +208,7 @@ class PodAffinityRule:
                 self._enter(self._repelled, term.topology_key, other.node)
         self._attract(pod, _terms(namespace, affinity.pod_affinity), index)
 
-    def why_not(self, node: SchedulableNode, *, leaving: str = "") -> str:
+    def why_not(self, node: kinds.SchedulableNode, *, leaving: str = "") -> str:
         """Return why the pod cannot run on the node; an empty string if it can.
 
         Args:
@@ -238,7 +232,9 @@ class PodAffinityRule:
                 return ""
         return "the pods that the pod's affinity requires are elsewhere"
 
-    def _attract(self, pod: SchedulablePod, terms: tuple[_Term, ...], index: PodIndex) -> None:
+    def _attract(
+        self, pod: kinds.SchedulablePod, terms: tuple[_Term, ...], index: PodIndex
+    ) -> None:
         if not terms:
             return
         self._attracted = {term.topology_key: {} for term in terms}
@@ -284,10 +280,10 @@ class TopologySpreadRule:
 
     def __init__(
         self,
-        pod: SchedulablePod,
-        constraints: Iterable[TopologySpreadConstraint],
+        pod: kinds.SchedulablePod,
+        constraints: Iterable[kinds.TopologySpreadConstraint],
         index: PodIndex,
-        nodes: Iterable[SchedulableNode],
+        nodes: Iterable[kinds.SchedulableNode],
     ) -> None:
         self._spreads: list[_Spread] = []
         hard = [each for each in constraints if each.when_unsatisfiable == "DoNotSchedule"]
@@ -309,7 +305,7 @@ class TopologySpreadRule:
             least = min(counts.values(), default=0)
             self._spreads.append(_Spread(key, counts, least + each.max_skew - itself))
 
-    def why_not(self, node: SchedulableNode) -> str:
+    def why_not(self, node: kinds.SchedulableNode) -> str:
         """Return why the pod cannot run on the node; an empty string if it can."""
         for spread in self._spreads:
             domain = node.metadata.labels.get(spread.topology_key)
@@ -330,7 +326,7 @@ def _count(
         index: The pods on nodes.
     """
     counts: Counter[str] = Counter(dict.fromkeys(domains.values(), 0))
-    term = _term(namespace, PodAffinityTerm(label_selector=spec))
+    term = _term(namespace, kinds.PodAffinityTerm(label_selector=spec))
     for indexed in index.matching(term) if term is not None else ():
         if indexed.node in domains and not indexed.is_terminating:
             counts[domains[indexed.node]] += 1

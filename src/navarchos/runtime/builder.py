@@ -6,21 +6,12 @@ from typing import Any, Self, TypeVar, cast
 
 from navarchos.client import Resource
 from navarchos.errors import ConfigError
+from navarchos.runtime import sources
 from navarchos.runtime.controller import Controller
 from navarchos.runtime.manager import Manager
 from navarchos.runtime.options import ControllerOptions
 from navarchos.runtime.predicates import Predicate
 from navarchos.runtime.reconciler import Reconciler, Request
-from navarchos.runtime.sources import (
-    Channel,
-    ChannelSource,
-    EnqueueMapped,
-    EnqueueObject,
-    EnqueueOwners,
-    InformerSource,
-    RequestMap,
-    Source,
-)
 
 __all__ = ["Builder"]
 
@@ -32,7 +23,7 @@ class _Watch:
     """A kind to watch, its requests, and its filter."""
 
     resource: Resource[Any]
-    mapping: RequestMap[Any]
+    mapping: sources.RequestMap[Any]
     when: Predicate[Any] | None
     scope: dict[str, str]
 
@@ -62,7 +53,7 @@ class Builder:
         self._name = name
         self._options = options or manager.options.controllers
         self._for: Resource[Any] | None = None
-        self._watches: list[_Watch | Source] = []
+        self._watches: list[_Watch | sources.Source] = []
         self._predicates: list[Predicate[Any]] = []
         self._built = False
 
@@ -71,7 +62,7 @@ class Builder:
         if self._for is not None:
             raise ConfigError("for_", str(resource), f"for_ was already called with {self._for}")
         self._for = resource
-        return self._watch(resource, EnqueueObject(), when)
+        return self._watch(resource, sources.EnqueueObject(), when)
 
     def owns(
         self,
@@ -89,7 +80,7 @@ class Builder:
         """
         if self._for is None:
             raise ConfigError("owns", str(resource), "call for_ before owns")
-        mapping = EnqueueOwners(self._for, controller_only=not every_owner)
+        mapping = sources.EnqueueOwners(self._for, controller_only=not every_owner)
         return self._watch(resource, mapping, when)
 
     def watches(
@@ -105,7 +96,7 @@ class Builder:
         """Reconcile the requests that a function returns for a changed object of this kind."""
         return self._watch(
             resource,
-            EnqueueMapped(map),
+            sources.EnqueueMapped(map),
             when,
             namespace=namespace,
             field_selector=field_selector,
@@ -120,12 +111,12 @@ class Builder:
         self._predicates += predicates
         return self
 
-    def watches_channel(self, channel: Channel, name: str = "channel") -> Self:
+    def watches_channel(self, channel: sources.Channel, name: str = "channel") -> Self:
         """Reconcile the requests that code of this process sends into a channel."""
-        self._watches.append(ChannelSource(channel, name))
+        self._watches.append(sources.ChannelSource(channel, name))
         return self
 
-    def watches_raw(self, source: Source) -> Self:
+    def watches_raw(self, source: sources.Source) -> Self:
         """Reconcile the requests of any other source."""
         self._watches.append(source)
         return self
@@ -168,14 +159,14 @@ class Builder:
     def _watch(
         self,
         resource: Resource[T],
-        mapping: RequestMap[T],
+        mapping: sources.RequestMap[T],
         when: Predicate[T] | None,
         **scope: str,
     ) -> Self:
         self._watches.append(_Watch(resource, mapping, when, scope))
         return self
 
-    def _source(self, watch: _Watch) -> Source:
+    def _source(self, watch: _Watch) -> sources.Source:
         informer = self._manager.informer(watch.resource, **watch.scope)
         predicates = self._predicates if watch.when is None else [*self._predicates, watch.when]
-        return cast("Source", InformerSource(informer, watch.mapping, *predicates))
+        return cast("sources.Source", sources.InformerSource(informer, watch.mapping, *predicates))

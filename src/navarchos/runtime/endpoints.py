@@ -16,15 +16,7 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from navarchos.clock import Clock
 from navarchos.errors import AlreadyStarted, ConfigError
 from navarchos.logs import get_logger
-from navarchos.runtime.httpserver import (
-    Guard,
-    HttpResponse,
-    HttpServer,
-    Query,
-    Route,
-    ServerCertificate,
-    parse_address,
-)
+from navarchos.runtime import httpserver
 from navarchos.stopping import StopToken
 
 __all__ = ["Checks", "Endpoint", "HttpServers", "MetricsPages", "Probes", "Profiling"]
@@ -37,9 +29,9 @@ class Endpoint:
     """The address and the route of one server; see `parse_address` and `HttpServer`."""
 
     address: str
-    route: Route
-    certificate: ServerCertificate | None = None
-    guard: Guard | None = None
+    route: httpserver.Route
+    certificate: httpserver.ServerCertificate | None = None
+    guard: httpserver.Guard | None = None
 
 
 class HttpServers:
@@ -54,12 +46,12 @@ class HttpServers:
     """
 
     def __init__(self, endpoints: Mapping[str, Endpoint], *, clock: Clock) -> None:
-        self._servers: Final[dict[str, HttpServer]] = {}
+        self._servers: Final[dict[str, httpserver.HttpServer]] = {}
         try:
             for name, endpoint in endpoints.items():
-                address = parse_address(f"{name}_address", endpoint.address)
+                address = httpserver.parse_address(f"{name}_address", endpoint.address)
                 if address is not None:
-                    self._servers[name] = HttpServer(
+                    self._servers[name] = httpserver.HttpServer(
                         name,
                         address,
                         endpoint.route,
@@ -98,7 +90,9 @@ class MetricsPages:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._pages_lock = threading.Lock()
-        self._pages: dict[str, Route] = {"/metrics": self._metrics}  # guarded by _pages_lock
+        self._pages: dict[str, httpserver.Route] = {
+            "/metrics": self._metrics
+        }  # guarded by _pages_lock
         for collector in (ProcessCollector, PlatformCollector):
             try:
                 collector(registry=registry)
@@ -106,7 +100,7 @@ class MetricsPages:
                 # The caller's registry has this collector, as the default registry does.
                 _log.debug("collector_present", collector=collector.__name__)
 
-    def add(self, path: str, route: Route) -> None:
+    def add(self, path: str, route: httpserver.Route) -> None:
         """Serve another page.
 
         Raises:
@@ -119,16 +113,16 @@ class MetricsPages:
                 raise ConfigError("path", path, "another page has this path")
             self._pages[path] = route
 
-    def route(self, path: str, query: Query) -> HttpResponse:
+    def route(self, path: str, query: httpserver.Query) -> httpserver.HttpResponse:
         """Return the response to a request."""
         with self._pages_lock:
             page = self._pages.get(path)
         if page is None:
-            return HttpResponse.text(404, "not found: try /metrics\n")
+            return httpserver.HttpResponse.text(404, "not found: try /metrics\n")
         return page(path, query)
 
-    def _metrics(self, _path: str, _query: Query) -> HttpResponse:
-        return HttpResponse(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
+    def _metrics(self, _path: str, _query: httpserver.Query) -> httpserver.HttpResponse:
+        return httpserver.HttpResponse(200, generate_latest(self._registry), CONTENT_TYPE_LATEST)
 
 
 Check = Callable[[], None]
@@ -163,7 +157,7 @@ class Checks:
         with self._checks_lock:
             self._frozen = True
 
-    def answer(self, name: str, query: Query) -> HttpResponse:
+    def answer(self, name: str, query: httpserver.Query) -> httpserver.HttpResponse:
         """Run one check, or all of them if `name` is empty."""
         with self._checks_lock:
             checks = dict(self._checks) or {"ping": _ping}
@@ -172,7 +166,9 @@ class Checks:
         excluded = set(query.get("exclude", ()))
         return self._all(checks, excluded, verbose="verbose" in query)
 
-    def _all(self, checks: dict[str, Check], excluded: set[str], *, verbose: bool) -> HttpResponse:
+    def _all(
+        self, checks: dict[str, Check], excluded: set[str], *, verbose: bool
+    ) -> httpserver.HttpResponse:
         lines, failed = [], False
         for name, check in sorted(checks.items()):
             if name in excluded:
@@ -191,9 +187,11 @@ class Checks:
             for name in sorted(excluded - set(checks))
         ]
         if not failed and not verbose:
-            return HttpResponse.text(200, "ok")
+            return httpserver.HttpResponse.text(200, "ok")
         summary = f"{self.path.strip('/')} check {'failed' if failed else 'passed'}"
-        return HttpResponse.text(500 if failed else 200, "\n".join([*lines, summary, ""]))
+        return httpserver.HttpResponse.text(
+            500 if failed else 200, "\n".join([*lines, summary, ""])
+        )
 
 
 class Probes:
@@ -203,21 +201,25 @@ class Probes:
         self.healthz: Final = Checks("/healthz")
         self.readyz: Final = Checks("/readyz")
 
-    def route(self, path: str, query: Query) -> HttpResponse:
+    def route(self, path: str, query: httpserver.Query) -> httpserver.HttpResponse:
         """Return the response to a request."""
         for checks in (self.healthz, self.readyz):
             rest = path.removeprefix(checks.path)
             if rest != path and (not rest or rest.startswith("/")):
                 return checks.answer(rest.strip("/"), query)
-        return HttpResponse.text(404, "not found: try /healthz or /readyz\n")
+        return httpserver.HttpResponse.text(404, "not found: try /healthz or /readyz\n")
 
 
-def _one(name: str, checks: dict[str, Check]) -> HttpResponse:
+def _one(name: str, checks: dict[str, Check]) -> httpserver.HttpResponse:
     check = checks.get(name)
     if check is None:
-        return HttpResponse.text(404, f"no check called {name}\n")
+        return httpserver.HttpResponse.text(404, f"no check called {name}\n")
     reason = _run(check)
-    return HttpResponse.text(200, "ok") if reason is None else HttpResponse.text(500, f"{reason}\n")
+    return (
+        httpserver.HttpResponse.text(200, "ok")
+        if reason is None
+        else httpserver.HttpResponse.text(500, f"{reason}\n")
+    )
 
 
 def _run(check: Check) -> str | None:
@@ -260,25 +262,29 @@ class Profiling:
         self._clock = clock
         self._one_at_a_time = threading.Lock()
 
-    def route(self, path: str, query: Query) -> HttpResponse:
+    def route(self, path: str, query: httpserver.Query) -> httpserver.HttpResponse:
         """Return the response to a request."""
         if path == "/debug/threads":
-            return HttpResponse.text(200, _threads())
+            return httpserver.HttpResponse.text(200, _threads())
         if path == "/debug/profile":
             return self._profile(query)
-        return HttpResponse.text(404 if path.strip("/") not in {"", "debug"} else 200, _INDEX)
+        return httpserver.HttpResponse.text(
+            404 if path.strip("/") not in {"", "debug"} else 200, _INDEX
+        )
 
-    def _profile(self, query: Query) -> HttpResponse:
+    def _profile(self, query: httpserver.Query) -> httpserver.HttpResponse:
         text = query.get("seconds", [str(_SECONDS)])[-1]
         seconds = _number(text)
         if not 0 < seconds <= _MAX_SECONDS:
-            return HttpResponse.text(
+            return httpserver.HttpResponse.text(
                 400, f"seconds={text}: it must be above 0 and at most {_MAX_SECONDS:g}\n"
             )
         if not self._one_at_a_time.acquire(blocking=False):
-            return HttpResponse.text(409, "another profile is running; try again later\n")
+            return httpserver.HttpResponse.text(
+                409, "another profile is running; try again later\n"
+            )
         try:
-            return HttpResponse.text(200, self._sample(seconds))
+            return httpserver.HttpResponse.text(200, self._sample(seconds))
         finally:
             self._one_at_a_time.release()
 

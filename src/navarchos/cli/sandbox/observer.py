@@ -14,14 +14,7 @@ import msgspec
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.meta import Object, controller_of
-from navarchos.operator.api.v1alpha1 import (
-    GROUP,
-    NodeReplacement,
-    NodeRollout,
-    ReplacementPhase,
-    RolloutPhase,
-    Step,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.structs import prepare_decoding
 from navarchos.testing.apiserver import Change
 
@@ -54,7 +47,7 @@ class NodeView:
 
     name: str
     role: str
-    step: Step | None
+    step: api.Step | None
     priority: int | None
     pods: int
     cordoned: bool
@@ -74,8 +67,8 @@ class Snapshot:
     """A consistent copy of everything that the view shows."""
 
     nodes: tuple[NodeView, ...]
-    rollouts: tuple[NodeRollout, ...]
-    replacements: tuple[NodeReplacement, ...]
+    rollouts: tuple[api.NodeRollout, ...]
+    replacements: tuple[api.NodeReplacement, ...]
     order: tuple[str, ...]
     max_in_flight: int
     log_lines: tuple[LogLine, ...]
@@ -90,8 +83,8 @@ class _ClusterTables:
         default_factory=dict
     )  # the node of a pod, by uid; without DaemonSet pods
     load: Counter[str] = field(default_factory=Counter)  # number of such pods by node
-    replacements: dict[str, NodeReplacement] = field(default_factory=dict)
-    rollouts: dict[str, NodeRollout] = field(default_factory=dict)
+    replacements: dict[str, api.NodeReplacement] = field(default_factory=dict)
+    rollouts: dict[str, api.NodeRollout] = field(default_factory=dict)
     order: list[str] = field(default_factory=list)
     max_in_flight: int = 0
 
@@ -112,8 +105,8 @@ class Observer:
         self._readers: Final = {
             ("nodes", ""): self._on_node,
             ("pods", ""): self._on_pod,
-            ("nodereplacements", GROUP): self._on_replacement,
-            ("noderollouts", GROUP): self._on_rollout,
+            ("nodereplacements", api.GROUP): self._on_replacement,
+            ("noderollouts", api.GROUP): self._on_rollout,
         }
 
     def on_change(self, change: Change) -> None:
@@ -198,14 +191,14 @@ class Observer:
             world.load[pod.spec.node_name] += 1
 
     def _on_replacement(self, obj: Mapping[str, object], *, gone: bool) -> None:
-        replacement = msgspec.convert(obj, NodeReplacement)
+        replacement = msgspec.convert(obj, api.NodeReplacement)
         world, name = self._world, replacement.metadata.name
         before = world.replacements.get(name)
         if gone:
             world.replacements.pop(name, None)
             return
         world.replacements[name] = replacement
-        was = before.status.current if before is not None else Step.WAITING
+        was = before.status.current if before is not None else api.Step.WAITING
         now = replacement.status.current
         if was is now:
             return
@@ -215,7 +208,7 @@ class Observer:
         self._say(_describe(replacement, now))
 
     def _on_rollout(self, obj: Mapping[str, object], *, gone: bool) -> None:
-        rollout = msgspec.convert(obj, NodeRollout)
+        rollout = msgspec.convert(obj, api.NodeRollout)
         name = rollout.metadata.name
         before = self._world.rollouts.get(name)
         if gone:
@@ -223,19 +216,19 @@ class Observer:
             self._say(f"{name}: deleted")
             return
         self._world.rollouts[name] = rollout
-        phase = rollout.status.phase or RolloutPhase.NEW
-        if before is None or (before.status.phase or RolloutPhase.NEW) is not phase:
+        phase = rollout.status.phase or api.RolloutPhase.NEW
+        if before is None or (before.status.phase or api.RolloutPhase.NEW) is not phase:
             self._say(f"{name}: {phase}")
 
     def _say(self, text: str) -> None:
         self._notices.append(LogLine(text))
 
 
-def _describe(replacement: NodeReplacement, step: Step) -> str:
+def _describe(replacement: api.NodeReplacement, step: api.Step) -> str:
     node, status = replacement.spec.node_name, replacement.status
-    if step is Step.DONE:
+    if step is api.Step.DONE:
         return f"{node}: drained, {status.evicted_pods_count} pods moved"
-    if status.phase is ReplacementPhase.FAILED or step is Step.RELEASING:
+    if status.phase is api.ReplacementPhase.FAILED or step is api.Step.RELEASING:
         reason = status.step.reason if status.step else ""
         return f"{node}: {step} {reason}".rstrip()
     return f"{node}: {step}"

@@ -19,12 +19,7 @@ from navarchos.cli.sandbox.observer import Observer, Snapshot
 from navarchos.cli.sandbox.view import View
 from navarchos.client import Client, ClientSettings
 from navarchos.clock import SYSTEM_CLOCK, Clock
-from navarchos.operator.api.v1alpha1 import (
-    NodeReplacement,
-    NodeRollout,
-    ReplacementPhase,
-    RolloutPhase,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.api.v1alpha1.definitions import manifests as crd_manifests
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.runtime.conditions import find_condition
@@ -56,7 +51,7 @@ class SandboxReport:
         seconds: Real time from the creation of the rollouts to the end.
     """
 
-    rollouts: Sequence[NodeRollout]
+    rollouts: Sequence[api.NodeRollout]
     nodes: int
     order: Sequence[str]
     max_in_flight: int
@@ -93,11 +88,11 @@ class SandboxReport:
         return "\n".join(lines)
 
 
-def _rollout_as_json(rollout: NodeRollout) -> dict[str, object]:
+def _rollout_as_json(rollout: api.NodeRollout) -> dict[str, object]:
     status = rollout.status
     return {
         "name": rollout.metadata.name,
-        "phase": str(status.phase or RolloutPhase.NEW),
+        "phase": str(status.phase or api.RolloutPhase.NEW),
         "created": status.replacements_created_count,
         "completed": status.replacements_completed_count,
         "failed": status.replacements_failed_count,
@@ -108,9 +103,9 @@ def why_not_completed(snapshot: Snapshot, names: Sequence[str]) -> str:
     """Return one line: the rollouts that are not Completed, why, and the blocked pods."""
     rollouts = [r for r in snapshot.rollouts if r.metadata.name in names]
     parts = [
-        f"{r.metadata.name} is {r.status.phase or RolloutPhase.NEW}{_because(r)}"
+        f"{r.metadata.name} is {r.status.phase or api.RolloutPhase.NEW}{_because(r)}"
         for r in rollouts
-        if r.status.phase is not RolloutPhase.COMPLETED
+        if r.status.phase is not api.RolloutPhase.COMPLETED
     ]
     parts += [
         f"{name} was deleted" for name in names if name not in {r.metadata.name for r in rollouts}
@@ -118,7 +113,7 @@ def why_not_completed(snapshot: Snapshot, names: Sequence[str]) -> str:
     return "; ".join([*parts, *_blockers(rollouts, snapshot.replacements)])
 
 
-def _because(rollout: NodeRollout) -> str:
+def _because(rollout: api.NodeRollout) -> str:
     halted = find_condition(rollout.status.conditions, "Halted")
     if halted is not None and halted.status == "True":
         return f" ({halted.reason}: {halted.message})"
@@ -127,7 +122,7 @@ def _because(rollout: NodeRollout) -> str:
 
 
 def _blockers(
-    rollouts: Sequence[NodeRollout], replacements: Sequence[NodeReplacement]
+    rollouts: Sequence[api.NodeRollout], replacements: Sequence[api.NodeReplacement]
 ) -> list[str]:
     blocked = [
         f"{entry.pod} on {entry.node}: {entry.reason} {entry.budget}".rstrip()
@@ -137,7 +132,7 @@ def _blockers(
     failed = [
         f"{note.name} on {r.spec.node_name}: {note.reason}"
         for r in replacements
-        if r.status.phase is ReplacementPhase.FAILED
+        if r.status.phase is api.ReplacementPhase.FAILED
         for note in r.status.failed_pods
     ]
     found = blocked or failed
@@ -423,15 +418,15 @@ class Sandbox:
         )
 
 
-def _phases(snapshot: Snapshot, names: Sequence[str]) -> list[RolloutPhase | None]:
+def _phases(snapshot: Snapshot, names: Sequence[str]) -> list[api.RolloutPhase | None]:
     by_name = {rollout.metadata.name: rollout.status.phase for rollout in snapshot.rollouts}
     return [by_name.get(name) for name in names]
 
 
 def _all_completed(snapshot: Snapshot, names: Sequence[str]) -> bool:
-    return all(phase is RolloutPhase.COMPLETED for phase in _phases(snapshot, names))
+    return all(phase is api.RolloutPhase.COMPLETED for phase in _phases(snapshot, names))
 
 
 def _all_ended(snapshot: Snapshot, names: Sequence[str]) -> bool:
-    ends = {RolloutPhase.COMPLETED, RolloutPhase.HALTED}
+    ends = {api.RolloutPhase.COMPLETED, api.RolloutPhase.HALTED}
     return all(phase in ends for phase in _phases(snapshot, names))

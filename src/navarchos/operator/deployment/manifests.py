@@ -11,18 +11,7 @@ from navarchos import events
 from navarchos.client.rbac import PolicyRule
 from navarchos.crd import Manifest, to_yaml
 from navarchos.leaderelection import lease_rbac
-from navarchos.operator.deployment.settings import (
-    EVENTS_NAMESPACE,
-    HEALTH_PORT,
-    IMAGE,
-    LABELS,
-    LEASE,
-    METRICS_ACCESS,
-    METRICS_PORT,
-    METRICS_READER,
-    NAME,
-    NAMESPACE,
-)
+from navarchos.operator.deployment import settings
 from navarchos.operator.setup import RBAC
 from navarchos.runtime import ManagerOptions, token_reviewer
 from navarchos.runtime.rbac import Subject, role, role_binding
@@ -76,7 +65,7 @@ def to_files(found: Iterable[Manifest], *, header: str = "") -> dict[str, str]:
     return {name: to_yaml(each, header=header) for name, each in by_file.items()}
 
 
-_SUBJECT = Subject(NAME, NAMESPACE)
+_SUBJECT = Subject(settings.NAME, settings.NAMESPACE)
 
 
 def manager_rbac() -> dict[str, Sequence[PolicyRule]]:
@@ -87,8 +76,8 @@ def manager_rbac() -> dict[str, Sequence[PolicyRule]]:
     """
     return {
         "": RBAC,
-        EVENTS_NAMESPACE: events.RBAC,
-        NAMESPACE: lease_rbac(LEASE),
+        settings.EVENTS_NAMESPACE: events.RBAC,
+        settings.NAMESPACE: lease_rbac(settings.LEASE),
     }
 
 
@@ -97,14 +86,18 @@ def service_account() -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ServiceAccount",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": LABELS},
+        "metadata": {
+            "name": settings.NAME,
+            "namespace": settings.NAMESPACE,
+            "labels": settings.LABELS,
+        },
     }
 
 
 def roles() -> list[Manifest]:
     """Return the ClusterRole, then the Roles by namespace."""
     return [
-        role(NAME, rules, namespace=namespace, labels=LABELS)
+        role(settings.NAME, rules, namespace=namespace, labels=settings.LABELS)
         for namespace, rules in manager_rbac().items()
     ]
 
@@ -112,7 +105,7 @@ def roles() -> list[Manifest]:
 def bindings() -> list[Manifest]:
     """Return the bindings of the manager's roles, in the order of `roles`."""
     return [
-        role_binding(NAME, _SUBJECT, namespace=namespace, labels=LABELS)
+        role_binding(settings.NAME, _SUBJECT, namespace=namespace, labels=settings.LABELS)
         for namespace in manager_rbac()
     ]
 
@@ -124,12 +117,12 @@ def metrics_access() -> list[Manifest]:
     authentication and would not use these permissions. No client has the second role until it
     is bound.
     """
-    reader = role(METRICS_READER, (), labels=LABELS)
+    reader = role(settings.METRICS_READER, (), labels=settings.LABELS)
     reader["rules"] = [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
     return [
-        role(METRICS_ACCESS, token_reviewer.RBAC, labels=LABELS),
+        role(settings.METRICS_ACCESS, token_reviewer.RBAC, labels=settings.LABELS),
         reader,
-        role_binding(METRICS_ACCESS, _SUBJECT, labels=LABELS),
+        role_binding(settings.METRICS_ACCESS, _SUBJECT, labels=settings.LABELS),
     ]
 
 
@@ -139,11 +132,11 @@ _USER: Final = 65532
 
 _ARGUMENTS: Final = (
     "--leader-election=true",
-    f"--leader-election-id={LEASE}",
-    f"--leader-election-namespace={NAMESPACE}",
+    f"--leader-election-id={settings.LEASE}",
+    f"--leader-election-namespace={settings.NAMESPACE}",
     "--sync-period=5m",
-    f"--metrics-addr=:{METRICS_PORT}",
-    f"--health-addr=:{HEALTH_PORT}",
+    f"--metrics-addr=:{settings.METRICS_PORT}",
+    f"--health-addr=:{settings.HEALTH_PORT}",
     "--v=0",
     "--logtostderr=true",
 )
@@ -171,16 +164,20 @@ def deployment() -> Manifest:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": LABELS},
+        "metadata": {
+            "name": settings.NAME,
+            "namespace": settings.NAMESPACE,
+            "labels": settings.LABELS,
+        },
         "spec": {
             "replicas": _REPLICAS,
-            "selector": {"matchLabels": LABELS},
+            "selector": {"matchLabels": settings.LABELS},
             "template": {
                 "metadata": {
-                    "labels": LABELS,
+                    "labels": settings.LABELS,
                     "annotations": {
                         "prometheus.io/scrape": "true",
-                        "prometheus.io/port": str(METRICS_PORT),
+                        "prometheus.io/port": str(settings.METRICS_PORT),
                         "prometheus.io/path": "/metrics",
                     },
                 },
@@ -195,15 +192,19 @@ def disruption_budget() -> Manifest:
     return {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
-        "metadata": {"name": NAME, "namespace": NAMESPACE, "labels": LABELS},
-        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}},
+        "metadata": {
+            "name": settings.NAME,
+            "namespace": settings.NAMESPACE,
+            "labels": settings.LABELS,
+        },
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": settings.LABELS}},
     }
 
 
 def _pod() -> dict[str, object]:
     grace = ManagerOptions().graceful_shutdown_timeout
     return {
-        "serviceAccountName": NAME,
+        "serviceAccountName": settings.NAME,
         # Other pods must not preempt the manager.
         "priorityClassName": "system-cluster-critical",
         "terminationGracePeriodSeconds": int(grace) + _SECONDS_AFTER_GRACE,
@@ -222,7 +223,10 @@ def _pod() -> dict[str, object]:
 
 def _apart() -> dict[str, object]:
     """Prefer different nodes for the two pods; a cluster may have one node only."""
-    term = {"labelSelector": {"matchLabels": LABELS}, "topologyKey": "kubernetes.io/hostname"}
+    term = {
+        "labelSelector": {"matchLabels": settings.LABELS},
+        "topologyKey": "kubernetes.io/hostname",
+    }
     return {
         "preferredDuringSchedulingIgnoredDuringExecution": [
             {"weight": 100, "podAffinityTerm": term}
@@ -233,13 +237,13 @@ def _apart() -> dict[str, object]:
 def _container() -> dict[str, object]:
     return {
         "name": "controller",
-        "image": IMAGE,
+        "image": settings.IMAGE,
         # The image of a version never changes, and may have been loaded by hand.
         "imagePullPolicy": "IfNotPresent",
         "args": list(_ARGUMENTS),
         "ports": [
-            {"name": "metrics", "containerPort": METRICS_PORT},
-            {"name": "health", "containerPort": HEALTH_PORT},
+            {"name": "metrics", "containerPort": settings.METRICS_PORT},
+            {"name": "health", "containerPort": settings.HEALTH_PORT},
         ],
         "resources": _RESOURCES,
         # A busy node may need two minutes to start the process. After that, one minute without

@@ -12,14 +12,7 @@ from navarchos.informers import SharedInformer
 from navarchos.informers.source import informer_rbac
 from navarchos.instrument import Instruments
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.cordon import NodeCordoner
 from navarchos.operator.drains.events import DrainEvents
 from navarchos.operator.drains.evictions import DrainRuntime, EvictionDispatcher
@@ -57,7 +50,7 @@ _MAX_PARALLEL_REQUESTS: Final = 12
 """The maximum number of concurrent eviction requests of all drains together."""
 
 RBAC: Final = informer_rbac(
-    NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS, NODES, DAEMON_SETS, BUDGETS
+    api.NODE_DRAINS, api.NODE_REPLACEMENTS, api.NODE_ROLLOUTS, NODES, DAEMON_SETS, BUDGETS
 )
 """The permissions (RBAC) of the caches that drains read."""
 
@@ -66,7 +59,7 @@ RBAC: Final = informer_rbac(
 class DrainCaches:
     """The informers that drains read. The caller starts and stops them."""
 
-    drains: SharedInformer[NodeDrain]
+    drains: SharedInformer[api.NodeDrain]
     nodes: SharedInformer[Node]
     daemon_sets: SharedInformer[DaemonSet]
     budgets: SharedInformer[Budget]
@@ -89,7 +82,7 @@ class DrainEnvironment:
 
     recorder: Recorder
     wake: Callable[[str], None]
-    is_suspended: Callable[[NodeDrain], bool] = lambda _drain: False
+    is_suspended: Callable[[api.NodeDrain], bool] = lambda _drain: False
     instruments: Instruments = field(default_factory=Instruments)
     clock: Clock = SYSTEM_CLOCK
     watch_clock: Clock | None = None
@@ -113,7 +106,7 @@ def build_reconciler(
     events = DrainEvents(environment.recorder, DrainMetrics(environment.instruments))
     budgets = BudgetWatch(caches.budgets, memory, wake=environment.wake)
     parts = DrainParts(
-        drains=CachedClient(client.resource(NODE_DRAINS), caches.drains),
+        drains=CachedClient(client.resource(api.NODE_DRAINS), caches.drains),
         nodes=NodeCordoner(client, caches.nodes),
         pods=NodePods(client, watches, caches.daemon_sets),
         dispatcher=EvictionDispatcher(
@@ -137,7 +130,7 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
         workers: The number of drains that are reconciled at the same time.
     """
     caches = DrainCaches(
-        manager.informer(NODE_DRAINS),
+        manager.informer(api.NODE_DRAINS),
         manager.informer(NODES),
         manager.informer(DAEMON_SETS),
         manager.informer(BUDGETS),
@@ -151,7 +144,7 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
             recorder=manager.recorder,
             wake=lambda name: awake.send(Request("", name)),
             is_suspended=_suspension_check(
-                manager.informer(NODE_REPLACEMENTS), manager.informer(NODE_ROLLOUTS)
+                manager.informer(api.NODE_REPLACEMENTS), manager.informer(api.NODE_ROLLOUTS)
             ),
             instruments=manager.instruments,
             clock=manager.clock,
@@ -165,7 +158,7 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
     manager.add(runtime, name="drain-runtime")
     return (
         Builder(manager, "drains", options=ControllerOptions(workers=workers))
-        .for_(NODE_DRAINS)
+        .for_(api.NODE_DRAINS)
         .watches(NODES, map=drains_of, when=changed(_cordon_inputs))
         .watches_channel(awake, "drain-wakeups")
         .build(reconciler)
@@ -173,11 +166,11 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
 
 
 def _suspension_check(
-    replacements: SharedInformer[NodeReplacement], rollouts: SharedInformer[NodeRollout]
-) -> Callable[[NodeDrain], bool]:
+    replacements: SharedInformer[api.NodeReplacement], rollouts: SharedInformer[api.NodeRollout]
+) -> Callable[[api.NodeDrain], bool]:
     """Return a function that reports whether the objects above a drain suspend it."""
 
-    def is_suspended(drain: NodeDrain) -> bool:
+    def is_suspended(drain: api.NodeDrain) -> bool:
         owner = controller_of(drain.metadata)
         if owner is None:
             return False
@@ -195,7 +188,7 @@ def _suspension_check(
     return is_suspended
 
 
-def _node_name(drain: NodeDrain) -> Iterable[str]:
+def _node_name(drain: api.NodeDrain) -> Iterable[str]:
     return (drain.spec.node_name,)
 
 

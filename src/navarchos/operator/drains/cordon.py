@@ -18,10 +18,7 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.drain import CordonState, cordon_patch, cordon_state, uncordon_patch
 from navarchos.informers import SharedInformer
 from navarchos.meta import ObjectMeta
-from navarchos.operator.api.v1alpha1 import (
-    NodeDrain,
-    NodeDrainStatus,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, FIELD_MANAGER
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.reasons import ConditionType, CordonReason
@@ -100,7 +97,7 @@ _GIVE_UP: Final = CordonDecision(
 )
 
 
-def decide_cordon(node: Node, drain: NodeDrain) -> CordonDecision:
+def decide_cordon(node: Node, drain: api.NodeDrain) -> CordonDecision:
     """Decide what to do about the cordon. Pure.
 
     The reason of the condition records how often the node was cordoned. The condition is written
@@ -145,18 +142,18 @@ def _when_uncordoned(known: CordonReason | None, *, is_marked: bool) -> CordonDe
             assert_never(known)
 
 
-def _known_reason(status: NodeDrainStatus) -> CordonReason | None:
+def _known_reason(status: api.NodeDrainStatus) -> CordonReason | None:
     condition = find_condition(status.conditions, ConditionType.NODE_CORDONED)
     known = [reason for reason in CordonReason if condition and condition.reason == reason]
     return known[0] if known else None
 
 
-def _owner_of(drain: NodeDrain) -> str:
+def _owner_of(drain: api.NodeDrain) -> str:
     """Return the annotation's value for cordons of this drain: its name and uid."""
     return f"{drain.metadata.name}/{drain.metadata.uid}"
 
 
-def _is_marked(node: Node, drain: NodeDrain) -> bool:
+def _is_marked(node: Node, drain: api.NodeDrain) -> bool:
     """Return whether the node's annotation names this drain, cordoned or not."""
     return node.metadata.annotations.get(CORDONED_BY_ANNOTATION) == _owner_of(drain)
 
@@ -222,7 +219,7 @@ class NodeCordoner:
         )
         self._owned_nodes = client.resource(_OWNED_NODES)
 
-    def find(self, drain: NodeDrain) -> Node | None:
+    def find(self, drain: api.NodeDrain) -> Node | None:
         """Return the drain's node, from the cache if possible; `None` if it is gone.
 
         The cache may be late, so a node that it does not have is read from the server.
@@ -232,7 +229,7 @@ class NodeCordoner:
             return node
         return self.fetch(drain)
 
-    def fetch(self, drain: NodeDrain) -> Node | None:
+    def fetch(self, drain: api.NodeDrain) -> Node | None:
         """Return the drain's node as the server has it now; `None` if it is gone.
 
         A new node of the same name does not count.
@@ -240,7 +237,7 @@ class NodeCordoner:
         node = self._nodes.fetch(drain.spec.node_name)
         return node if node is not None and _is_same_node(node, drain) else None
 
-    def cordon(self, node: Node, drain: NodeDrain) -> None:
+    def cordon(self, node: Node, drain: api.NodeDrain) -> None:
         """Cordon the node and record the drain as the owner of the cordon, in one write.
 
         Raises:
@@ -256,7 +253,7 @@ class NodeCordoner:
         """
         self._nodes.patch(node, {"metadata": {"annotations": {CORDONED_BY_ANNOTATION: None}}})
 
-    def uncordon(self, drain: NodeDrain) -> bool:
+    def uncordon(self, drain: api.NodeDrain) -> bool:
         """Undo this drain's cordon if the node still has it.
 
         Returns:
@@ -276,7 +273,7 @@ class NodeCordoner:
         self.drop_ownership(node)
         return False
 
-    def _fetch_owned(self, drain: NodeDrain) -> OwnedNode | None:
+    def _fetch_owned(self, drain: api.NodeDrain) -> OwnedNode | None:
         try:
             node = self._owned_nodes.get(drain.spec.node_name, timeout=_TIMEOUT)
         except NotFound:
@@ -284,7 +281,7 @@ class NodeCordoner:
         return node if _is_same_node(node, drain) else None
 
 
-def _is_same_node(node: Node, drain: NodeDrain) -> bool:
+def _is_same_node(node: Node, drain: api.NodeDrain) -> bool:
     # Without a uid the drain means the node that has the name now; its uid is recorded next.
     # mutant: node-of-the-same-name
     return drain.spec.node_uid in {"", node.metadata.uid}

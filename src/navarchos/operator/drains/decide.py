@@ -28,13 +28,7 @@ from typing import Final, assert_never
 
 from navarchos.drain import LATE_BINDING, DrainPlan, PlannedPod
 from navarchos.errors import ConfigError
-from navarchos.operator.api.v1alpha1 import (
-    DrainPhase,
-    NodeDrain,
-    NodeDrainStatus,
-    OwnerKey,
-    TimeoutPolicy,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.batch import (
     TERMINATING_TOO_LONG_AFTER,
     EvictionAttempt,
@@ -131,7 +125,7 @@ class Observation:
         live_drain: The drain from the server; `None` if it is gone or was not read.
     """
 
-    drain: NodeDrain
+    drain: api.NodeDrain
     settings: DrainSettings | ConfigError
     now: datetime
     monotonic: float
@@ -143,7 +137,7 @@ class Observation:
     reads: frozenset[Read] = frozenset()
     node: Node | None = None
     plan: DrainPlan | None = None
-    live_drain: NodeDrain | None = None
+    live_drain: api.NodeDrain | None = None
 
     @property
     def started_at(self) -> datetime | None:
@@ -221,12 +215,12 @@ class Observation:
         )
 
 
-def owner_key(planned: PlannedPod) -> OwnerKey | None:
+def owner_key(planned: PlannedPod) -> api.OwnerKey | None:
     """Return the key of the pod's controller, as status records it."""
     owner = planned.pod.controller
     if owner is None:
         return None
-    return OwnerKey(planned.pod.metadata.namespace, owner.kind, owner.name, owner.uid)
+    return api.OwnerKey(planned.pod.metadata.namespace, owner.kind, owner.name, owner.uid)
 
 
 class Report(Enum):
@@ -329,7 +323,7 @@ def decide(seen: Observation) -> Decision | Read:
     return _decide_active(seen, seen.node, seen.cordon, seen.settings)
 
 
-def _release(drain: NodeDrain) -> Decision:
+def _release(drain: api.NodeDrain) -> Decision:
     if DRAIN_FINALIZER not in drain.metadata.finalizers:
         return Decision(is_over=True)
     undo = (UncordonNode(),) if drain.spec.uncordon_on_delete else ()
@@ -360,12 +354,12 @@ def _recheck(seen: Observation) -> Decision | Read:
     return Decision(report=Report.REOPENED, requeue_after=REQUEUE_SOON)
 
 
-def _may_reopen(drain: NodeDrain) -> bool:
+def _may_reopen(drain: api.NodeDrain) -> bool:
     is_deleted = drain.metadata.deletion_timestamp is not None
-    return drain.status.phase is DrainPhase.COMPLETED and not is_deleted
+    return drain.status.phase is api.DrainPhase.COMPLETED and not is_deleted
 
 
-def next_recheck(status: NodeDrainStatus, now: datetime) -> tuple[bool, float | None]:
+def next_recheck(status: api.NodeDrainStatus, now: datetime) -> tuple[bool, float | None]:
     """Return whether a check for late pods is due, and the seconds until the next one, if any.
 
     A function of the status alone, so that any process continues the checks.
@@ -451,9 +445,9 @@ def _decide_evictions(
 
 def _ends_on_timeout(settings: DrainSettings) -> bool:
     match settings.on_timeout:
-        case TimeoutPolicy.FAIL:
+        case api.TimeoutPolicy.FAIL:
             return True
-        case TimeoutPolicy.HOLD:
+        case api.TimeoutPolicy.HOLD:
             return False
         case _:
             assert_never(settings.on_timeout)

@@ -6,12 +6,7 @@ from typing import Final
 from navarchos.drain import PODS, EvictionOutcome, PlannedPod
 from navarchos.events import EventType, Recorder, Reference
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    Blocker,
-    DrainPhase,
-    NodeDrain,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.reasons import EventReason, Reason
 
@@ -33,11 +28,11 @@ class DrainEvents:
         self._recorder = recorder
         self._metrics = metrics
 
-    def node_cordoned(self, drain: NodeDrain, message: str) -> None:
+    def node_cordoned(self, drain: api.NodeDrain, message: str) -> None:
         """Record that the drain has cordoned its node."""
         self._normal(drain, EventReason.NODE_CORDONED, f"{_node(drain)}: {message}", "Cordon")
 
-    def node_uncordoned(self, drain: NodeDrain) -> None:
+    def node_uncordoned(self, drain: api.NodeDrain) -> None:
         """Record that the drain has uncordoned its node."""
         message = f"{_node(drain)}: uncordoned, because this drain had cordoned it"
         self._normal(drain, EventReason.NODE_UNCORDONED, message, "Uncordon")
@@ -46,13 +41,13 @@ class DrainEvents:
         """Record the response to one eviction or deletion request."""
         self._metrics.count_request(outcome)
 
-    def pods_evicted(self, drain: NodeDrain, pods: list[PlannedPod]) -> None:
+    def pods_evicted(self, drain: api.NodeDrain, pods: list[PlannedPod]) -> None:
         """Record the pods that one reconcile evicted or deleted, in one event."""
         if pods:
             message = f"evicted {len(pods)} pods of {_node(drain)}, {pods[0].name} first"
             self._normal(drain, EventReason.POD_EVICTED, message, "Evict")
 
-    def budget_bypassed(self, drain: NodeDrain, planned: PlannedPod, bypassed: str) -> None:
+    def budget_bypassed(self, drain: api.NodeDrain, planned: PlannedPod, bypassed: str) -> None:
         """Record the deletion of a pod that bypassed a budget.
 
         The event is related to the pod, so that each pod has its own: it is an audit trail.
@@ -63,7 +58,7 @@ class DrainEvents:
             bypassed: Which budget was bypassed, and by which rule.
         """
         self._recorder.record(
-            NODE_DRAINS,
+            api.NODE_DRAINS,
             drain,
             EventType.WARNING,
             str(EventReason.BUDGET_BYPASSED),
@@ -72,7 +67,7 @@ class DrainEvents:
             related=Reference.to(PODS, planned.pod),
         )
 
-    def status_written(self, before: NodeDrain, after: NodeDrain, now: datetime) -> None:
+    def status_written(self, before: api.NodeDrain, after: api.NodeDrain, now: datetime) -> None:
         """Record what a status update changed: newly blocked pods, the end, late pods.
 
         Args:
@@ -84,18 +79,18 @@ class DrainEvents:
         if after.status.is_final and not before.status.is_final:
             self._record_end(after, now)
         if before.status.is_final and not after.status.is_final:
-            _log.warning("late_pods_found", kind=NODE_DRAINS.kind, name=after.metadata.name)
+            _log.warning("late_pods_found", kind=api.NODE_DRAINS.kind, name=after.metadata.name)
 
     def forget(self, drain: str) -> None:
         """Forget the metrics of a drain that has ended."""
         self._metrics.forget(drain)
 
-    def _record_blocked(self, before: NodeDrain, after: NodeDrain) -> None:
+    def _record_blocked(self, before: api.NodeDrain, after: api.NodeDrain) -> None:
         known = {blocker.uid for blocker in before.status.blockers}
         blockers = after.status.blockers
         new = [blocker for blocker in blockers if blocker.uid not in known]
         # The event of a failed drain says why the drain failed.
-        if new and after.status.phase is not DrainPhase.FAILED:
+        if new and after.status.phase is not api.DrainPhase.FAILED:
             more = f"; and {len(new) - _MAX_NAMED} more" if len(new) > _MAX_NAMED else ""
             named = "; ".join(_describe(blocker) for blocker in new[:_MAX_NAMED])
             message = f"cannot evict {len(new)} pods: {named}{more}"
@@ -103,36 +98,38 @@ class DrainEvents:
         since = min((b.first_seen for b in blockers if b.first_seen is not None), default=None)
         self._metrics.set_blocked(after.metadata.name, after.status.blocked, since)
 
-    def _record_end(self, drain: NodeDrain, now: datetime) -> None:
+    def _record_end(self, drain: api.NodeDrain, now: datetime) -> None:
         status = drain.status
-        facts = {"kind": NODE_DRAINS.kind, "name": drain.metadata.name, "reason": status.reason}
-        if status.phase is DrainPhase.FAILED:
-            self._metrics.observe_end(DrainPhase.FAILED, status.start_timestamp, now)
+        facts = {"kind": api.NODE_DRAINS.kind, "name": drain.metadata.name, "reason": status.reason}
+        if status.phase is api.DrainPhase.FAILED:
+            self._metrics.observe_end(api.DrainPhase.FAILED, status.start_timestamp, now)
             message = f"drain of {_node(drain)} failed: {status.message}"
             self._warning(drain, EventReason.DRAIN_FAILED, message, "Drain")
             _log.warning("drain_failed", error=status.message, **facts)
             return
-        self._metrics.observe_end(DrainPhase.COMPLETED, status.start_timestamp, now)
+        self._metrics.observe_end(api.DrainPhase.COMPLETED, status.start_timestamp, now)
         _log.info("drain_completed", **facts)
         if status.reason == Reason.NODE_DRAINED:
             message = f"{_node(drain)} is drained: {status.evicted} pods were evicted"
             self._normal(drain, EventReason.NODE_DRAINED, message, "Drain")
 
-    def _warning(self, drain: NodeDrain, reason: EventReason, message: str, action: str) -> None:
+    def _warning(
+        self, drain: api.NodeDrain, reason: EventReason, message: str, action: str
+    ) -> None:
         self._recorder.record(
-            NODE_DRAINS, drain, EventType.WARNING, str(reason), message, action=action
+            api.NODE_DRAINS, drain, EventType.WARNING, str(reason), message, action=action
         )
 
-    def _normal(self, drain: NodeDrain, reason: EventReason, message: str, action: str) -> None:
+    def _normal(self, drain: api.NodeDrain, reason: EventReason, message: str, action: str) -> None:
         self._recorder.record(
-            NODE_DRAINS, drain, EventType.NORMAL, str(reason), message, action=action
+            api.NODE_DRAINS, drain, EventType.NORMAL, str(reason), message, action=action
         )
 
 
-def _describe(blocker: Blocker) -> str:
+def _describe(blocker: api.Blocker) -> str:
     budget = f" {blocker.budget}" if blocker.budget else ""
     return f"{blocker.namespace}/{blocker.pod}: {blocker.reason}{budget}"
 
 
-def _node(drain: NodeDrain) -> str:
+def _node(drain: api.NodeDrain) -> str:
     return f"node {drain.spec.node_name}"

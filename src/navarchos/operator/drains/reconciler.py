@@ -10,11 +10,7 @@ from navarchos.clock import Clock
 from navarchos.drain import DrainPlan
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NodeDrain,
-    status_diff,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.cordon import NodeCordoner
 from navarchos.operator.drains.decide import (
     Action,
@@ -52,9 +48,9 @@ __all__ = ["RBAC", "DrainParts", "DrainReconciler"]
 _REQUEUE_OUTDATED: Final = 0.1
 
 RBAC: Final = (
-    PolicyRule(NODE_DRAINS, ("get",)),
-    PolicyRule(NODE_DRAINS, ("patch",)),  # finalizer and nodeUID
-    PolicyRule(NODE_DRAINS, ("patch",), subresource="status"),
+    PolicyRule(api.NODE_DRAINS, ("get",)),
+    PolicyRule(api.NODE_DRAINS, ("patch",)),  # finalizer and nodeUID
+    PolicyRule(api.NODE_DRAINS, ("patch",), subresource="status"),
 )
 """The permissions (RBAC) to write drains; the cache of drains needs others."""
 
@@ -78,7 +74,7 @@ class DrainParts:
             being deleted.
     """
 
-    drains: CachedClient[NodeDrain]
+    drains: CachedClient[api.NodeDrain]
     nodes: NodeCordoner
     pods: NodePods
     dispatcher: EvictionDispatcher
@@ -86,7 +82,7 @@ class DrainParts:
     runtime: DrainRuntime
     events: DrainEvents
     clock: Clock
-    is_suspended: Callable[[NodeDrain], bool]
+    is_suspended: Callable[[api.NodeDrain], bool]
 
 
 class DrainReconciler(Reconciler):
@@ -123,10 +119,12 @@ class DrainReconciler(Reconciler):
             return self._reconcile(drain)
         except OUTDATED_READ as error:
             # The object has changed or is gone; the cache will show that shortly.
-            _log.debug("drain_outdated", kind=NODE_DRAINS.kind, name=request.name, error=error.why)
+            _log.debug(
+                "drain_outdated", kind=api.NODE_DRAINS.kind, name=request.name, error=error.why
+            )
             return Result(requeue_after=_REQUEUE_OUTDATED)
 
-    def _reconcile(self, drain: NodeDrain) -> Result:
+    def _reconcile(self, drain: api.NodeDrain) -> Result:
         seen = self._observe(drain)
         while isinstance(decision := decide(seen), Read):
             seen = self._read(seen, decision)
@@ -144,7 +142,7 @@ class DrainReconciler(Reconciler):
 
     # Observe
 
-    def _observe(self, drain: NodeDrain) -> Observation:
+    def _observe(self, drain: api.NodeDrain) -> Observation:
         """Return the observation as far as it needs no request."""
         remembered = self._memory.of(drain.metadata.name)
         clock, is_suspended = self._parts.clock, self._parts.is_suspended
@@ -217,7 +215,7 @@ class DrainReconciler(Reconciler):
                     assert_never(action)
         return None
 
-    def _adopt(self, drain: NodeDrain, node_uid: str) -> None:
+    def _adopt(self, drain: api.NodeDrain, node_uid: str) -> None:
         """Add the finalizer, and record the uid of the node, which never changes afterwards."""
         body: dict[str, object] = {}
         finalizers = drain.metadata.finalizers
@@ -227,7 +225,7 @@ class DrainReconciler(Reconciler):
             body["spec"] = {"nodeUID": node_uid}
         self._drains.patch(drain, body)
 
-    def _cordon(self, drain: NodeDrain, node: Node, message: str) -> ApiError | None:
+    def _cordon(self, drain: api.NodeDrain, node: Node, message: str) -> ApiError | None:
         try:
             self._nodes.cordon(node, drain)
         except Conflict:
@@ -240,7 +238,7 @@ class DrainReconciler(Reconciler):
         self._events.node_cordoned(drain, message)
         return None
 
-    def _release(self, drain: NodeDrain) -> None:
+    def _release(self, drain: api.NodeDrain) -> None:
         """Remove the finalizer, so that the API server deletes the drain."""
         meta = drain.metadata
         left = [name for name in meta.finalizers if name != DRAIN_FINALIZER]
@@ -263,7 +261,7 @@ class DrainReconciler(Reconciler):
         before = seen.live_drain or seen.drain
         name = before.metadata.name
         status = compute_status(seen, report, str(refusal) if refusal is not None else "")
-        change = status_diff(before.status, status)
+        change = api.status_diff(before.status, status)
         stored = before
         if change:
             only_counts = only_counts_changed(before.status, status)

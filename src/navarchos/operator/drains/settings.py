@@ -5,10 +5,7 @@ from typing import assert_never
 
 from navarchos.client.selectors import Selector
 from navarchos.drain import DrainOptions
-from navarchos.operator.api.v1alpha1 import (
-    DrainSpec,
-    TimeoutPolicy,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.batch import EscalationPolicy, ParsedStage
 
 __all__ = ["DrainSettings", "parse_escalation"]
@@ -26,10 +23,10 @@ class DrainSettings:
 
     options: DrainOptions
     escalation: EscalationPolicy
-    on_timeout: TimeoutPolicy
+    on_timeout: api.TimeoutPolicy
 
     @classmethod
-    def from_spec(cls, spec: DrainSpec) -> "DrainSettings":
+    def from_spec(cls, spec: api.DrainSpec) -> "DrainSettings":
         """Parse a spec.
 
         Raises:
@@ -55,7 +52,7 @@ class DrainSettings:
         return self.options.timeout is not None and elapsed >= self.options.timeout
 
 
-def parse_escalation(spec: DrainSpec) -> EscalationPolicy:
+def parse_escalation(spec: api.DrainSpec) -> EscalationPolicy:
     """Return the escalation of a drain.
 
     Raises:
@@ -77,11 +74,11 @@ def parse_escalation(spec: DrainSpec) -> EscalationPolicy:
     return EscalationPolicy(tuple(stages), ends_at)
 
 
-def _escalation_end(spec: DrainSpec) -> float | None:
+def _escalation_end(spec: api.DrainSpec) -> float | None:
     match spec.on_timeout:
-        case TimeoutPolicy.FAIL:
+        case api.TimeoutPolicy.FAIL:
             return None
-        case TimeoutPolicy.HOLD:
+        case api.TimeoutPolicy.HOLD:
             return float(spec.timeout_seconds) or None
         case _:
             assert_never(spec.on_timeout)

@@ -10,18 +10,8 @@ from msgspec.structs import replace
 from navarchos.drain import DrainPlan, EvictionOutcome, PlannedPod, PodReason
 from navarchos.errors import ConfigError
 from navarchos.meta import format_time
-from navarchos.operator.api.v1alpha1 import (
-    Blocker,
-    DrainPhase,
-    NodeDrainStatus,
-    OwnerKey,
-    PodNote,
-)
-from navarchos.operator.drains.batch import (
-    TERMINATING_TOO_LONG_AFTER,
-    EscalationPolicy,
-    EvictionAttempt,
-)
+from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.drains import batch
 from navarchos.operator.drains.decide import Observation, Report, owner_key
 from navarchos.operator.reasons import ConditionType, CordonReason, Reason
 from navarchos.runtime.conditions import Condition, is_true, set_condition
@@ -47,7 +37,7 @@ MAX_BLOCKERS: Final = 50
 """The maximum number of blocked pods that status lists; the others are only counted."""
 
 
-def compute_status(seen: Observation, report: Report, message: str = "") -> NodeDrainStatus:
+def compute_status(seen: Observation, report: Report, message: str = "") -> api.NodeDrainStatus:
     """Return the status after a reconcile.
 
     Args:
@@ -64,7 +54,7 @@ def compute_status(seen: Observation, report: Report, message: str = "") -> Node
         case Report.INVALID_SPEC:
             return failed(stored, Reason.INVALID_SPEC, str(seen.settings), now=now)
         case Report.PENDING:
-            return replace(_with_pause(stored, seen), phase=DrainPhase.PENDING)
+            return replace(_with_pause(stored, seen), phase=api.DrainPhase.PENDING)
         case Report.CORDON_REFUSED:
             return _with_refused_cordon(_with_pause(stored, seen), message, now)
         case Report.REOPENED:
@@ -81,7 +71,9 @@ def compute_status(seen: Observation, report: Report, message: str = "") -> Node
             assert_never(report)
 
 
-def _with_work(status: NodeDrainStatus, seen: Observation, report: Report) -> NodeDrainStatus:
+def _with_work(
+    status: api.NodeDrainStatus, seen: Observation, report: Report
+) -> api.NodeDrainStatus:
     plan, settings, now = seen.plan, seen.settings, seen.now
     if plan is None or isinstance(settings, ConfigError):
         return status
@@ -111,13 +103,13 @@ def _with_work(status: NodeDrainStatus, seen: Observation, report: Report) -> No
     )
 
 
-def _with_pause(status: NodeDrainStatus, seen: Observation) -> NodeDrainStatus:
+def _with_pause(status: api.NodeDrainStatus, seen: Observation) -> api.NodeDrainStatus:
     if seen.is_suspended:
         return paused(status, now=seen.now)
     return resumed(status, seen.started_at, now=seen.now)
 
 
-def _with_cordon(status: NodeDrainStatus, seen: Observation) -> NodeDrainStatus:
+def _with_cordon(status: api.NodeDrainStatus, seen: Observation) -> api.NodeDrainStatus:
     cordon = seen.cordon
     if cordon is None:
         return status
@@ -131,7 +123,9 @@ def _with_cordon(status: NodeDrainStatus, seen: Observation) -> NodeDrainStatus:
     )
 
 
-def _with_refused_cordon(status: NodeDrainStatus, message: str, now: datetime) -> NodeDrainStatus:
+def _with_refused_cordon(
+    status: api.NodeDrainStatus, message: str, now: datetime
+) -> api.NodeDrainStatus:
     return with_condition(
         status,
         ConditionType.NODE_CORDONED,
@@ -142,7 +136,7 @@ def _with_refused_cordon(status: NodeDrainStatus, message: str, now: datetime) -
     )
 
 
-def only_counts_changed(stored: NodeDrainStatus, status: NodeDrainStatus) -> bool:
+def only_counts_changed(stored: api.NodeDrainStatus, status: api.NodeDrainStatus) -> bool:
     """Return whether `status` differs only in the number of evicted pods that still exist."""
     return stored != status and stored == replace(status, remaining=stored.remaining)
 
@@ -150,7 +144,9 @@ def only_counts_changed(stored: NodeDrainStatus, status: NodeDrainStatus) -> boo
 # The pods
 
 
-def with_pods(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeDrainStatus:
+def with_pods(
+    status: api.NodeDrainStatus, plan: DrainPlan, *, now: datetime
+) -> api.NodeDrainStatus:
     """Return the status with the pods of the node recorded.
 
     It must be stored before the first eviction, because the pods that were on the node cannot
@@ -167,7 +163,7 @@ def with_pods(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> Nod
     evicted = _evicted(node_pods, ignored, plan)
     return replace(
         status,
-        phase=DrainPhase.DRAINING,
+        phase=api.DrainPhase.DRAINING,
         start_timestamp=status.start_timestamp or now,
         node_pods=node_pods,
         ignored_pods=ignored,
@@ -180,23 +176,25 @@ def with_pods(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> Nod
     )
 
 
-def _notes(plan: DrainPlan) -> tuple[PodNote, ...]:
+def _notes(plan: DrainPlan) -> tuple[api.PodNote, ...]:
     return tuple(
-        PodNote(planned.name, str(planned.finding.reason))
+        api.PodNote(planned.name, str(planned.finding.reason))
         for planned in sorted(plan.ignore, key=lambda planned: planned.name)
         if planned.finding.reason is not PodReason.TERMINATING_TOO_LONG
     )
 
 
 def _evicted(
-    node_pods: Sequence[str], ignored: Iterable[PodNote], plan: DrainPlan
+    node_pods: Sequence[str], ignored: Iterable[api.PodNote], plan: DrainPlan
 ) -> tuple[str, ...]:
     staying = {note.name for note in ignored}
     staying.update(planned.name for planned in (*plan.evict, *plan.refuse))
     return tuple(name for name in node_pods if name not in staying)
 
 
-def _owners(known: Sequence[OwnerKey], planned: Iterable[PlannedPod]) -> tuple[OwnerKey, ...]:
+def _owners(
+    known: Sequence[api.OwnerKey], planned: Iterable[PlannedPod]
+) -> tuple[api.OwnerKey, ...]:
     found = (owner_key(entry) for entry in planned)
     return tuple(dict.fromkeys((*known, *(owner for owner in found if owner is not None))))
 
@@ -215,12 +213,12 @@ class BlockerExplainer:
         now: The present time.
     """
 
-    attempts: Mapping[str, EvictionAttempt]
-    escalation: EscalationPolicy
+    attempts: Mapping[str, batch.EvictionAttempt]
+    escalation: batch.EscalationPolicy
     started_at: datetime
     now: datetime
 
-    def explain(self, planned: PlannedPod) -> Blocker | None:
+    def explain(self, planned: PlannedPod) -> api.Blocker | None:
         """Return why the pod is still there; `None` if its eviction was not refused."""
         attempt = self.attempts.get(planned.uid)
         if attempt is None or attempt.result.outcome.is_done:
@@ -233,7 +231,7 @@ class BlockerExplainer:
             budget=",".join(attempt.budgets),
         )
 
-    def _message(self, planned: PlannedPod, attempt: EvictionAttempt) -> str:
+    def _message(self, planned: PlannedPod, attempt: batch.EvictionAttempt) -> str:
         message = attempt.result.message
         if attempt.requires_ready and not planned.pod.is_ready:
             message += (
@@ -280,7 +278,7 @@ def _next_action(outcome: EvictionOutcome) -> str:  # noqa: PLR0911 - one senten
             assert_never(outcome)
 
 
-def find_blockers(plan: DrainPlan, explainer: BlockerExplainer) -> tuple[Blocker, ...]:
+def find_blockers(plan: DrainPlan, explainer: BlockerExplainer) -> tuple[api.Blocker, ...]:
     """Return all blocked pods, by namespace and name, without the time first seen."""
     blocked = [explainer.explain(planned) for planned in plan.evict]
     overdue = [_overdue(planned, explainer.now) for planned in plan.wait]
@@ -289,8 +287,8 @@ def find_blockers(plan: DrainPlan, explainer: BlockerExplainer) -> tuple[Blocker
 
 
 def with_blockers(
-    status: NodeDrainStatus, blockers: Sequence[Blocker], *, now: datetime
-) -> NodeDrainStatus:
+    status: api.NodeDrainStatus, blockers: Sequence[api.Blocker], *, now: datetime
+) -> api.NodeDrainStatus:
     """Return the status with these blocked pods, in the given order.
 
     A pod that was listed before keeps the time at which it was first seen.
@@ -303,16 +301,16 @@ def with_blockers(
     return replace(status, blockers=listed, blocked=len(blockers))
 
 
-def _refusals(plan: DrainPlan) -> list[Blocker]:
+def _refusals(plan: DrainPlan) -> list[api.Blocker]:
     return [
         _blocker(planned, planned.finding.reason, planned.finding.message, "waits for a user")
         for planned in plan.refuse
     ]
 
 
-def _overdue(planned: PlannedPod, now: datetime) -> Blocker | None:
+def _overdue(planned: PlannedPod, now: datetime) -> api.Blocker | None:
     overdue = planned.pod.overdue(now)
-    if overdue is None or overdue < TERMINATING_TOO_LONG_AFTER:
+    if overdue is None or overdue < batch.TERMINATING_TOO_LONG_AFTER:
         return None
     return _blocker(
         planned,
@@ -325,9 +323,9 @@ def _overdue(planned: PlannedPod, now: datetime) -> Blocker | None:
 
 def _blocker(
     planned: PlannedPod, reason: str, message: str, next_action: str, *, budget: str = ""
-) -> Blocker:
+) -> api.Blocker:
     meta = planned.pod.metadata
-    return Blocker(
+    return api.Blocker(
         namespace=meta.namespace,
         pod=meta.name,
         uid=meta.uid,
@@ -338,14 +336,14 @@ def _blocker(
     )
 
 
-def _order(blocker: Blocker) -> tuple[str, str]:
+def _order(blocker: api.Blocker) -> tuple[str, str]:
     return (blocker.namespace, blocker.pod)
 
 
 # Phases
 
 
-def refused(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeDrainStatus:
+def refused(status: api.NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> api.NodeDrainStatus:
     """Return the status of a drain that its options do not allow. No eviction was sent."""
     blockers = sorted(_refusals(plan), key=_order)
     message = (
@@ -353,7 +351,7 @@ def refused(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeD
         f"First: {blockers[0].namespace}/{blockers[0].pod}: {blockers[0].message}"
     )
     listed = with_blockers(status, blockers, now=now)
-    notes = [PodNote(f"{b.namespace}/{b.pod}", f"{b.reason}: {b.message}") for b in blockers]
+    notes = [api.PodNote(f"{b.namespace}/{b.pod}", f"{b.reason}: {b.message}") for b in blockers]
     noted = replace(
         listed,
         failed_pods=tuple(notes),
@@ -366,12 +364,12 @@ def refused(status: NodeDrainStatus, plan: DrainPlan, *, now: datetime) -> NodeD
 
 
 def timed_out(
-    status: NodeDrainStatus, plan: DrainPlan, timeout: float, *, now: datetime
-) -> NodeDrainStatus:
+    status: api.NodeDrainStatus, plan: DrainPlan, timeout: float, *, now: datetime
+) -> api.NodeDrainStatus:
     """Return the status of a drain whose timeout has passed. Its blockers are kept."""
     reasons = {f"{b.namespace}/{b.pod}": f"{b.reason}: {b.message}" for b in status.blockers}
     notes = [
-        PodNote(planned.name, reasons.get(planned.name, str(planned.finding.reason)))
+        api.PodNote(planned.name, reasons.get(planned.name, str(planned.finding.reason)))
         for planned in sorted(plan.to_go, key=lambda planned: planned.name)
     ]
     message = f"{len(notes)} pods remain {timeout:g} s after the first eviction"
@@ -380,22 +378,22 @@ def timed_out(
 
 
 def failed(
-    status: NodeDrainStatus, reason: Reason, message: str, *, now: datetime
-) -> NodeDrainStatus:
+    status: api.NodeDrainStatus, reason: Reason, message: str, *, now: datetime
+) -> api.NodeDrainStatus:
     """Return the status of a drain that has failed."""
-    ended = replace(status, phase=DrainPhase.FAILED, reason=str(reason), message=message)
+    ended = replace(status, phase=api.DrainPhase.FAILED, reason=str(reason), message=message)
     return with_condition(
         ended, ConditionType.NODE_DRAINED, is_true=False, reason=reason, message=message, now=now
     )
 
 
 def completed(
-    status: NodeDrainStatus, reason: Reason, message: str, *, now: datetime
-) -> NodeDrainStatus:
+    status: api.NodeDrainStatus, reason: Reason, message: str, *, now: datetime
+) -> api.NodeDrainStatus:
     """Return the status of a drain that has completed."""
     ended = replace(
         status,
-        phase=DrainPhase.COMPLETED,
+        phase=api.DrainPhase.COMPLETED,
         reason=str(reason),
         message=message,
         completion_timestamp=status.completion_timestamp or now,
@@ -408,7 +406,7 @@ def completed(
     )
 
 
-def _reopened(seen: Observation) -> NodeDrainStatus:
+def _reopened(seen: Observation) -> api.NodeDrainStatus:
     """Return the status of a completed drain on whose node late pods were found.
 
     Its timeout starts again: the late pods must not fail because of the time that the first
@@ -417,7 +415,7 @@ def _reopened(seen: Observation) -> NodeDrainStatus:
     late = len(seen.plan.evict) + len(seen.plan.wait) if seen.plan is not None else 0
     draining = replace(
         (seen.live_drain or seen.drain).status,
-        phase=DrainPhase.DRAINING,
+        phase=api.DrainPhase.DRAINING,
         reason="",
         message="",
         start_timestamp=seen.now,
@@ -433,7 +431,7 @@ def _reopened(seen: Observation) -> NodeDrainStatus:
     )
 
 
-def paused(status: NodeDrainStatus, *, now: datetime) -> NodeDrainStatus:
+def paused(status: api.NodeDrainStatus, *, now: datetime) -> api.NodeDrainStatus:
     """Return the status of a drain that a user has paused; its phase does not change."""
     return with_condition(
         status,
@@ -446,8 +444,8 @@ def paused(status: NodeDrainStatus, *, now: datetime) -> NodeDrainStatus:
 
 
 def resumed(
-    status: NodeDrainStatus, started_at: datetime | None, *, now: datetime
-) -> NodeDrainStatus:
+    status: api.NodeDrainStatus, started_at: datetime | None, *, now: datetime
+) -> api.NodeDrainStatus:
     """Return the status of a drain that is not paused.
 
     Args:
@@ -468,14 +466,14 @@ def resumed(
 
 
 def with_condition(
-    status: NodeDrainStatus,
+    status: api.NodeDrainStatus,
     type_: ConditionType,
     *,
     is_true: bool,
     reason: Reason | CordonReason,
     message: str,
     now: datetime,
-) -> NodeDrainStatus:
+) -> api.NodeDrainStatus:
     """Return the status with one condition set."""
     condition = Condition(
         type=str(type_),

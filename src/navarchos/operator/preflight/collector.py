@@ -12,27 +12,13 @@ from navarchos.drain import BUDGETS, DAEMON_SETS, EvictionResult, eviction_resul
 from navarchos.drain.eviction import RBAC as EVICTION_RBAC
 from navarchos.drain.eviction import EvictionOutcome, served_eviction
 from navarchos.meta import Object
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeRollout,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
 from navarchos.operator.drains.cordon import RBAC as CORDON_RBAC
 from navarchos.operator.drains.pods import RBAC as POD_RBAC
 from navarchos.operator.leadership import leader_problem
+from navarchos.operator.preflight import kinds
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
-from navarchos.operator.preflight.kinds import (
-    MUTATING_WEBHOOKS,
-    NAMESPACES,
-    PERSISTENT_VOLUMES,
-    PLAN_NODES,
-    PLAN_PODS,
-    VALIDATING_WEBHOOKS,
-    VOLUME_CLAIMS,
-    PlanPod,
-)
 from navarchos.operator.preflight.prediction import ClusterState, dry_run_candidates
 from navarchos.runtime import list_all
 
@@ -59,7 +45,7 @@ _ACCOUNTS: Final = Resource(
 )
 
 
-def collect(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> ClusterState:
+def collect(client: Client, rollouts: Sequence[api.NodeRollout], now: datetime) -> ClusterState:
     """Return the state of the cluster that matters for rollouts.
 
     Each kind is listed once, in pages. If webhooks decide about evictions, at most
@@ -72,23 +58,23 @@ def collect(client: Client, rollouts: Sequence[NodeRollout], now: datetime) -> C
             answer.
     """
     collector = _Collector(client)
-    claims = collector.list_if_allowed(VOLUME_CLAIMS, "volumes were not checked")
-    volumes = collector.list_if_allowed(PERSISTENT_VOLUMES, "volumes were not checked")
+    claims = collector.list_if_allowed(kinds.VOLUME_CLAIMS, "volumes were not checked")
+    volumes = collector.list_if_allowed(kinds.PERSISTENT_VOLUMES, "volumes were not checked")
     state = ClusterState(
-        nodes=list_all(client, PLAN_NODES),
-        pods=list_all(client, PLAN_PODS),
+        nodes=list_all(client, kinds.PLAN_NODES),
+        pods=list_all(client, kinds.PLAN_PODS),
         budgets=list_all(client, BUDGETS),
         daemon_sets=frozenset(
             (each.metadata.namespace, each.metadata.name) for each in list_all(client, DAEMON_SETS)
         ),
         terminating=frozenset(
             each.metadata.name
-            for each in list_all(client, NAMESPACES)
+            for each in list_all(client, kinds.NAMESPACES)
             if each.metadata.deletion_timestamp is not None
         ),
-        rollouts=list_all(client, NODE_ROLLOUTS),
-        replacements=list_all(client, NODE_REPLACEMENTS),
-        drains=list_all(client, NODE_DRAINS),
+        rollouts=list_all(client, api.NODE_ROLLOUTS),
+        replacements=list_all(client, api.NODE_REPLACEMENTS),
+        drains=list_all(client, api.NODE_DRAINS),
         claims=None
         if claims is None
         else {(each.metadata.namespace, each.metadata.name): each for each in claims},
@@ -116,7 +102,7 @@ class _Collector:
             self._not_checked(otherwise, error)
             return None
 
-    def dry_runs(self, pods: Sequence[PlanPod]) -> Mapping[str, EvictionResult]:
+    def dry_runs(self, pods: Sequence[kinds.PlanPod]) -> Mapping[str, EvictionResult]:
         """Return the refusals of dry-run evictions of these pods, by uid."""
         version = served_eviction(self._client)
         if not version:
@@ -142,7 +128,7 @@ class _Collector:
         return answers
 
     def _webhooks_decide(self) -> bool:
-        for kind in (VALIDATING_WEBHOOKS, MUTATING_WEBHOOKS):
+        for kind in (kinds.VALIDATING_WEBHOOKS, kinds.MUTATING_WEBHOOKS):
             try:
                 if any(each.matches_evictions for each in list_all(self._client, kind)):
                     return True
@@ -225,7 +211,7 @@ def missing_permissions(
 
 
 def dry_run_evictions(
-    client: Client, pods: Iterable[PlanPod], version: str
+    client: Client, pods: Iterable[kinds.PlanPod], version: str
 ) -> dict[str, EvictionResult]:
     """Evict pods in a dry run, and return the refusals by pod uid.
 
@@ -235,7 +221,7 @@ def dry_run_evictions(
     for pod in pods:
         meta = pod.metadata
         try:
-            client.resource(PLAN_PODS).evict(
+            client.resource(kinds.PLAN_PODS).evict(
                 meta.name,
                 meta.namespace,
                 uid=meta.uid,

@@ -3,14 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from navarchos.errors import ConfigError
-from navarchos.operator.api.v1alpha1 import (
-    ControlPlanePolicy,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-    PlannedNode,
-    resolve_count,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PlanNode
@@ -23,9 +16,9 @@ __all__ = ["find_for_node", "find_for_rollout"]
 def find_for_node(
     node: PlanNode,
     control_plane: Iterable[PlanNode],
-    rollout: NodeRollout,
-    replacements: Iterable[NodeReplacement],
-    drains: Iterable[NodeDrain],
+    rollout: api.NodeRollout,
+    replacements: Iterable[api.NodeReplacement],
+    drains: Iterable[api.NodeDrain],
 ) -> Iterator[PlanFinding]:
     """Yield the findings about a node of a rollout.
 
@@ -57,7 +50,7 @@ def find_for_node(
 
 
 def find_for_rollout(
-    rollout: NodeRollout, planned: Sequence[PlannedNode], nodes: Iterable[PlanNode]
+    rollout: api.NodeRollout, planned: Sequence[api.PlannedNode], nodes: Iterable[PlanNode]
 ) -> Iterator[PlanFinding]:
     """Yield the findings about the spec of a rollout in this cluster."""
     known = list(nodes)
@@ -71,7 +64,7 @@ def find_for_rollout(
                 next_action="correct the selector",
             )
     try:
-        limit = resolve_count(rollout.spec.strategy.max_concurrent, len(planned), round_up=True)
+        limit = api.resolve_count(rollout.spec.strategy.max_concurrent, len(planned), round_up=True)
     except ConfigError as error:
         yield PlanFinding(
             severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=str(error)
@@ -102,7 +95,9 @@ def _is_marked(node: PlanNode) -> bool:
 
 
 def _busy(
-    rollout: NodeRollout, replacements: Iterable[NodeReplacement], drains: Iterable[NodeDrain]
+    rollout: api.NodeRollout,
+    replacements: Iterable[api.NodeReplacement],
+    drains: Iterable[api.NodeDrain],
 ) -> Iterator[PlanFinding]:
     others = [r for r in replacements if rollout_uid(r) != rollout.metadata.uid]
     for other in others:
@@ -126,7 +121,7 @@ def _busy(
 
 
 def _quorum(
-    node: PlanNode, control_plane: Iterable[PlanNode], policy: ControlPlanePolicy
+    node: PlanNode, control_plane: Iterable[PlanNode], policy: api.ControlPlanePolicy
 ) -> Iterator[PlanFinding]:
     others = [n for n in control_plane if n.metadata.name != node.metadata.name]
     if not others:
@@ -140,7 +135,7 @@ def _quorum(
     down = sorted(n.metadata.name for n in others if not n.is_ready)
     if down:
         yield PlanFinding(
-            severity=Severity.DELAYS if policy is ControlPlanePolicy.GUARD else Severity.NOTE,
+            severity=Severity.DELAYS if policy is api.ControlPlanePolicy.GUARD else Severity.NOTE,
             reason=FindingReason.CONTROL_PLANE_NOT_READY,
             message=f"other control-plane nodes are not Ready: {', '.join(down)}",
             next_action="restore them first; this node may be needed for etcd quorum",

@@ -16,18 +16,8 @@ import msgspec
 
 from navarchos.client.selectors import Operator
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
+from navarchos.placement import node_rules
 from navarchos.placement.kinds import NodeSelector, NodeSelectorTerm
-from navarchos.placement.node_rules import (
-    NodeAffinityRule,
-    NodeSelectorRule,
-    ResourceAmounts,
-    amounts_of,
-    insufficient,
-    is_cordoned_for,
-    reservation_of,
-    tolerates_cordon,
-    untolerated_taints,
-)
 from navarchos.placement.pod_rules import PodAffinityRule, PodIndex
 
 __all__ = ["PlacementCheck", "PlacementFailure", "UnplaceablePod"]
@@ -76,7 +66,7 @@ class _NodeSlot:
     """A node, and what its pods leave free."""
 
     node: PlanNode
-    free: ResourceAmounts
+    free: node_rules.ResourceAmounts
 
     @property
     def name(self) -> str:
@@ -88,19 +78,19 @@ class _EquivalenceClass:
     """Pods to which the same nodes are open, and these nodes, found as far as needed."""
 
     pod: PlanPod
-    affinity: NodeAffinityRule
-    volumes: tuple[NodeSelectorRule, ...]
+    affinity: node_rules.NodeAffinityRule
+    volumes: tuple[node_rules.NodeSelectorRule, ...]
     rest: Iterator[_NodeSlot]
     fits: list[_NodeSlot] = field(default_factory=list)
 
     def failure(self, slot: _NodeSlot) -> PlacementFailure | None:
         """Return why no pod of the class can run on a node, capacity and other pods aside."""
         node, tolerations = slot.node, self.pod.spec.tolerations
-        if not node.is_ready or is_cordoned_for(node, tolerations):
+        if not node.is_ready or node_rules.is_cordoned_for(node, tolerations):
             return PlacementFailure.UNSCHEDULABLE
         if self.affinity.why_not(node):
             return PlacementFailure.LABELS
-        if any(untolerated_taints(node.spec.taints, tolerations)):
+        if any(node_rules.untolerated_taints(node.spec.taints, tolerations)):
             return PlacementFailure.TAINTS
         if not all(volume.matches(node) for volume in self.volumes):
             return PlacementFailure.VOLUME
@@ -158,7 +148,7 @@ class PlacementCheck:
         """Yield the pods of a node that would fit nowhere if all of them moved now."""
         taken: dict[str, Counter[str]] = defaultdict(Counter)
         crowded: list[tuple[PlanPod, str]] = []
-        wanted = {pod.metadata.uid: reservation_of(pod) for pod in leaving}
+        wanted = {pod.metadata.uid: node_rules.reservation_of(pod) for pod in leaving}
         for pod in sorted(leaving, key=lambda p: (-wanted[p.metadata.uid]["cpu"], p.metadata.name)):
             amounts = wanted[pod.metadata.uid]
             if short := self._exceeds_every_node(pod, amounts):
@@ -177,12 +167,12 @@ class PlacementCheck:
                 first, PlacementFailure.CAPACITY_COMBINED, detail=detail, count=len(crowded)
             )
 
-    def _exceeds_every_node(self, pod: PlanPod, amounts: ResourceAmounts) -> list[str]:
+    def _exceeds_every_node(self, pod: PlanPod, amounts: node_rules.ResourceAmounts) -> list[str]:
         """Return the resources of which no schedulable node has enough left.
 
         This only saves time: in a full cluster every pod would be compared with every node.
         """
-        if tolerates_cordon(pod.spec.tolerations):
+        if node_rules.tolerates_cordon(pod.spec.tolerations):
             return []  # cordoned nodes are open to this pod too
         return sorted(name for name, amount in amounts.items() if amount > self._max_free_of(name))
 
@@ -199,15 +189,15 @@ class PlacementCheck:
     def _slot_for(
         self,
         pod: PlanPod,
-        amounts: ResourceAmounts,
+        amounts: node_rules.ResourceAmounts,
         node: str,
-        taken: Mapping[str, ResourceAmounts],
+        taken: Mapping[str, node_rules.ResourceAmounts],
     ) -> _NodeSlot | None:
         return next(
             (
                 slot
                 for slot in self._candidates(pod, node)
-                if not insufficient(amounts, slot.free, taken.get(slot.name, {}))
+                if not node_rules.insufficient(amounts, slot.free, taken.get(slot.name, {}))
             ),
             None,
         )
@@ -229,8 +219,11 @@ class PlacementCheck:
         if key not in self._classes:
             self._classes[key] = _EquivalenceClass(
                 pod,
-                NodeAffinityRule(spec.node_selector, spec.affinity),
-                tuple(NodeSelectorRule(each.spec.node_affinity.required) for each in volumes),
+                node_rules.NodeAffinityRule(spec.node_selector, spec.affinity),
+                tuple(
+                    node_rules.NodeSelectorRule(each.spec.node_affinity.required)
+                    for each in volumes
+                ),
                 iter(self._slots),
             )
         return self._classes[key]
@@ -257,7 +250,9 @@ class PlacementCheck:
         volumes = (self._volumes.get(c.spec.volume_name) for c in claims if c is not None)
         return [volume for volume in volumes if volume is not None]
 
-    def _unplaceable(self, pod: PlanPod, amounts: ResourceAmounts, node: str) -> UnplaceablePod:
+    def _unplaceable(
+        self, pod: PlanPod, amounts: node_rules.ResourceAmounts, node: str
+    ) -> UnplaceablePod:
         others = [slot for slot in self._slots if slot.name != node]
         failures = {slot.name: self._failure(pod, slot, node) for slot in others}
         closest = max(failures.values(), default=PlacementFailure.UNSCHEDULABLE)
@@ -281,7 +276,7 @@ class PlacementCheck:
     def _detail(
         self,
         pod: PlanPod,
-        amounts: ResourceAmounts,
+        amounts: node_rules.ResourceAmounts,
         failure: PlacementFailure,
         near: Sequence[_NodeSlot],
     ) -> Iterable[str]:
@@ -290,11 +285,15 @@ class PlacementCheck:
                 return _required_labels(pod)
             case PlacementFailure.TAINTS:
                 taints = [taint for slot in near for taint in slot.node.spec.taints]
-                return sorted({t.key for t in untolerated_taints(taints, pod.spec.tolerations)})
+                return sorted(
+                    {t.key for t in node_rules.untolerated_taints(taints, pod.spec.tolerations)}
+                )
             case PlacementFailure.VOLUME:
                 return [volume.metadata.name for volume in self._bound(pod)]
             case PlacementFailure.CAPACITY | PlacementFailure.CAPACITY_COMBINED:
-                return sorted({name for s in near for name in insufficient(amounts, s.free, {})})
+                return sorted(
+                    {name for s in near for name in node_rules.insufficient(amounts, s.free, {})}
+                )
             case PlacementFailure.UNSCHEDULABLE | PlacementFailure.AFFINITY:
                 return ()
             case _:
@@ -303,13 +302,15 @@ class PlacementCheck:
     def _short(
         self,
         pod: PlanPod,
-        amounts: ResourceAmounts,
+        amounts: node_rules.ResourceAmounts,
         node: str,
-        taken: Mapping[str, ResourceAmounts],
+        taken: Mapping[str, node_rules.ResourceAmounts],
     ) -> list[str]:
         slots = self._candidates(pod, node)
         short = {
-            n for slot in slots for n in insufficient(amounts, slot.free, taken.get(slot.name, {}))
+            n
+            for slot in slots
+            for n in node_rules.insufficient(amounts, slot.free, taken.get(slot.name, {}))
         }
         return sorted(short)
 
@@ -319,11 +320,11 @@ class PlacementCheck:
         return _HOSTNAME in pod.spec.node_selector or any(map(_names_a_node, terms))
 
 
-def _free(node: PlanNode, pods: Iterable[PlanPod]) -> ResourceAmounts:
+def _free(node: PlanNode, pods: Iterable[PlanPod]) -> node_rules.ResourceAmounts:
     """Return what a node has left beside its pods, for the resources that it reports."""
-    free = amounts_of(node.status.allocatable)
+    free = node_rules.amounts_of(node.status.allocatable)
     for pod in pods:
-        free.subtract({n: a for n, a in reservation_of(pod).items() if n in free})
+        free.subtract({n: a for n, a in node_rules.reservation_of(pod).items() if n in free})
     return free
 
 

@@ -20,23 +20,13 @@ from navarchos.drain import (
 )
 from navarchos.errors import ConfigError
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-    PlannedNode,
-    RolloutPhase,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.settings import DrainSettings
+from navarchos.operator.preflight import pod_findings
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
 from navarchos.operator.preflight.node_findings import find_for_node, find_for_rollout
 from navarchos.operator.preflight.placement import PlacementCheck
-from navarchos.operator.preflight.pod_findings import (
-    PodContext,
-    find_for_pods,
-    finding_of_unplaceable,
-)
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
 from navarchos.operator.replacements.budgets import budgets_over
@@ -54,7 +44,7 @@ __all__ = [
     "predict",
 ]
 
-T = TypeVar("T", NodeReplacement, NodeDrain)
+T = TypeVar("T", api.NodeReplacement, api.NodeDrain)
 
 _NOW: Final = "Now"
 _IN_FLIGHT: Final = "InFlight"
@@ -71,9 +61,9 @@ class ClusterState:
     """The namespace and name of each."""
     terminating: frozenset[str] = frozenset()
     """Namespaces that are being deleted."""
-    rollouts: Sequence[NodeRollout] = ()
-    replacements: Sequence[NodeReplacement] = ()
-    drains: Sequence[NodeDrain] = ()
+    rollouts: Sequence[api.NodeRollout] = ()
+    replacements: Sequence[api.NodeReplacement] = ()
+    drains: Sequence[api.NodeDrain] = ()
     claims: Mapping[tuple[str, str], VolumeClaim] | None = None
     """By namespace and name; `None` if they were not read."""
     volumes: Mapping[str, PersistentVolume] | None = None
@@ -127,7 +117,7 @@ class PredictedRollout(msgspec.Struct, frozen=True, rename="camel", kw_only=True
 
 
 def predict(
-    rollouts: Iterable[NodeRollout], state: ClusterState, now: datetime
+    rollouts: Iterable[api.NodeRollout], state: ClusterState, now: datetime
 ) -> tuple[PredictedRollout, ...]:
     """Predict what rollouts would do if all of them were created now.
 
@@ -153,7 +143,7 @@ def predict(
 
 
 def dry_run_candidates(
-    rollouts: Iterable[NodeRollout], state: ClusterState, now: datetime, *, limit: int
+    rollouts: Iterable[api.NodeRollout], state: ClusterState, now: datetime, *, limit: int
 ) -> Sequence[PlanPod]:
     """Return the pods to evict in a dry run: one of each workload.
 
@@ -183,31 +173,33 @@ def dry_run_candidates(
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    rollout: NodeRollout
+    rollout: api.NodeRollout
     """The rollout, with its nodes in the status."""
-    nodes: tuple[PlannedNode, ...]
+    nodes: tuple[api.PlannedNode, ...]
     not_found: tuple[str, ...]
     exists: bool
 
     @classmethod
-    def of(cls, rollout: NodeRollout, state: ClusterState) -> "_Planned":
+    def of(cls, rollout: api.NodeRollout, state: ClusterState) -> "_Planned":
         status = rollout.status
         if status.start_timestamp is not None:
             over = {*status.replacements_completed, *status.replacements_failed}
             left = tuple(node for node in status.nodes if node.name not in over)
             return cls(rollout, left, status.nodes_not_found, exists=True)
         plan = make_plan(rollout.spec, state.nodes)
-        begun = msgspec.structs.replace(status, phase=RolloutPhase.IN_PROGRESS, nodes=plan.nodes)
+        begun = msgspec.structs.replace(
+            status, phase=api.RolloutPhase.IN_PROGRESS, nodes=plan.nodes
+        )
         rollout = msgspec.structs.replace(rollout, status=begun)
         return cls(rollout, plan.nodes, plan.not_found, exists=False)
 
-    def replacements(self) -> list[NodeReplacement]:
+    def replacements(self) -> list[api.NodeReplacement]:
         """Return the replacements that do not exist yet."""
         return [] if self.exists else [_replacement(self.rollout, node) for node in self.nodes]
 
 
-def _replacement(rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
-    return msgspec.convert(child_manifest(rollout, node), NodeReplacement)
+def _replacement(rollout: api.NodeRollout, node: api.PlannedNode) -> api.NodeReplacement:
+    return msgspec.convert(child_manifest(rollout, node), api.NodeReplacement)
 
 
 def _snapshot(planned: Iterable[_Planned], state: ClusterState) -> ClusterSnapshot:
@@ -248,13 +240,13 @@ class _View:
 
     now: datetime
     decisions: Decisions
-    context: PodContext
+    context: pod_findings.PodContext
     placement: PlacementCheck
     pods: Mapping[str, list[PlanPod]]
     nodes: Mapping[str, PlanNode]
     control_plane: Sequence[PlanNode]
-    replacements: Mapping[str, list[NodeReplacement]]
-    drains: Mapping[str, list[NodeDrain]]
+    replacements: Mapping[str, list[api.NodeReplacement]]
+    drains: Mapping[str, list[api.NodeDrain]]
     in_flight: frozenset[str]
 
     @classmethod
@@ -263,7 +255,7 @@ class _View:
         return cls(
             now=now,
             decisions=decisions,
-            context=PodContext(
+            context=pod_findings.PodContext(
                 now=now,
                 budgets=_by_namespace(state.budgets),
                 terminating=state.terminating,
@@ -316,7 +308,7 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
 
 
 def _findings(
-    planned: _Planned, node: PlannedNode, plan: DrainPlan, settings: DrainSettings, view: _View
+    planned: _Planned, node: api.PlannedNode, plan: DrainPlan, settings: DrainSettings, view: _View
 ) -> Iterator[PlanFinding]:
     known = view.nodes.get(node.name)
     if known is not None and known.metadata.uid == node.uid:
@@ -327,9 +319,9 @@ def _findings(
             view.replacements.get(node.name, ()),
             view.drains.get(node.name, ()),
         )
-    yield from find_for_pods(plan, settings, view.context)
+    yield from pod_findings.find_for_pods(plan, settings, view.context)
     for unplaceable in view.placement.unplaceable(node.name, _recreated(plan, view.pods)):
-        yield finding_of_unplaceable(unplaceable)
+        yield pod_findings.finding_of_unplaceable(unplaceable)
 
 
 def _sorted(findings: Iterable[PlanFinding]) -> tuple[PlanFinding, ...]:
@@ -338,7 +330,7 @@ def _sorted(findings: Iterable[PlanFinding]) -> tuple[PlanFinding, ...]:
 
 
 def _plan_of(
-    node: PlannedNode,
+    node: api.PlannedNode,
     pods: Mapping[str, Sequence[Pod]],
     settings: DrainSettings,
     state: ClusterState,
@@ -403,7 +395,7 @@ def _by_node(objects: Iterable[T]) -> Mapping[str, list[T]]:
 
 
 def _starts(
-    rollout: NodeRollout, node: PlannedNode, in_flight: frozenset[str], decisions: Decisions
+    rollout: api.NodeRollout, node: api.PlannedNode, in_flight: frozenset[str], decisions: Decisions
 ) -> str:
     name = name_of_child(rollout, node.name)
     if name in in_flight:

@@ -7,15 +7,7 @@ from typing import Final, NamedTuple, assert_never
 
 from navarchos.errors import ConfigError
 from navarchos.meta import EPOCH
-from navarchos.operator.api.v1alpha1 import (
-    ControlPlanePolicy,
-    NodeReplacement,
-    NodeRollout,
-    PendingPodsPolicy,
-    RolloutPhase,
-    Step,
-    resolve_count,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.history import count_failures, halt_reason, node_gone
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod, rollout_uid
@@ -69,8 +61,8 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     """
     suspended = _suspended_rollouts(snapshot)
     waiting: dict[str, WaitReason] = {}
-    eligible: list[NodeReplacement] = []
-    active: list[NodeReplacement] = []
+    eligible: list[api.NodeReplacement] = []
+    active: list[api.NodeReplacement] = []
     unfinished: list[int] = []
     for replacement in snapshot.replacements:
         uid = rollout_uid(replacement)
@@ -79,7 +71,7 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
         reason = WaitReason.PAUSED if replacement.spec.paused else suspended.get(uid)
         if reason is None or reason is WaitReason.ROLLOUT_NOT_READY:
             unfinished.append(replacement.spec.replacement.priority)
-        if replacement.status.current is not Step.WAITING:
+        if replacement.status.current is not api.Step.WAITING:
             if reason is None:
                 active.append(replacement)
             continue
@@ -129,7 +121,7 @@ class _SortKey(NamedTuple):
     name: str
 
 
-def _sort_key(replacement: NodeReplacement, snapshot: ClusterSnapshot) -> _SortKey:
+def _sort_key(replacement: api.NodeReplacement, snapshot: ClusterSnapshot) -> _SortKey:
     node = snapshot.nodes.get(replacement.spec.node_name)
     created = node.metadata.creation_timestamp if node is not None else None
     return _SortKey(
@@ -146,7 +138,7 @@ def _topology(node_name: str, key: str, snapshot: ClusterSnapshot) -> str:
     return node.metadata.labels.get(key, "") if key and node is not None else ""
 
 
-def _is_excluded(replacement: NodeReplacement, uid: str, snapshot: ClusterSnapshot) -> bool:
+def _is_excluded(replacement: api.NodeReplacement, uid: str, snapshot: ClusterSnapshot) -> bool:
     """Return whether a replacement neither starts nor blocks others.
 
     It is finished, or it or its rollout is deleted. Its slot is counted elsewhere.
@@ -163,7 +155,7 @@ def _is_excluded(replacement: NodeReplacement, uid: str, snapshot: ClusterSnapsh
 
 def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:
     """Return the rollouts of which no node may start, by uid, and why."""
-    children: dict[str, list[NodeReplacement]] = {uid: [] for uid in snapshot.rollouts}
+    children: dict[str, list[api.NodeReplacement]] = {uid: [] for uid in snapshot.rollouts}
     for replacement in snapshot.replacements:
         uid = rollout_uid(replacement)
         if uid in children:
@@ -172,24 +164,26 @@ def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:
     return {uid: reason for uid, reason in reasons.items() if reason is not None}
 
 
-def _rollout_reason(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitReason | None:
+def _rollout_reason(
+    rollout: api.NodeRollout, children: Iterable[api.NodeReplacement]
+) -> WaitReason | None:
     if rollout.spec.paused:
         return WaitReason.ROLLOUT_PAUSED
     match rollout.status.phase:
-        case RolloutPhase.HALTED:
+        case api.RolloutPhase.HALTED:
             return WaitReason.ROLLOUT_HALTED
-        case None | RolloutPhase.NEW:
+        case None | api.RolloutPhase.NEW:
             # Children are created in order, but the creation of one may have failed. No node
             # may start before the nodes that precede it exist.
             return WaitReason.ROLLOUT_NOT_READY
-        case RolloutPhase.IN_PROGRESS | RolloutPhase.COMPLETED:
+        case api.RolloutPhase.IN_PROGRESS | api.RolloutPhase.COMPLETED:
             # The rollout's controller may not have written Halted yet.
             return _halted(rollout, children)
         case _:
             assert_never(rollout.status.phase)
 
 
-def _halted(rollout: NodeRollout, children: Iterable[NodeReplacement]) -> WaitReason | None:
+def _halted(rollout: api.NodeRollout, children: Iterable[api.NodeReplacement]) -> WaitReason | None:
     try:
         why = halt_reason(rollout, count_failures(children, resumed=rollout.status.resumed))
     except ConfigError:
@@ -226,7 +220,7 @@ class _Admitter:
         self._start: list[str] = []
         self._expired: list[str] = []
 
-    def run(self, candidates: Sequence[NodeReplacement], stalled: StalledNodes) -> Decisions:
+    def run(self, candidates: Sequence[api.NodeReplacement], stalled: StalledNodes) -> Decisions:
         """Decide on each candidate, in order."""
         # The first candidate is the last of this list: `pop` takes it in constant time.
         remaining = list(reversed(candidates))
@@ -248,13 +242,13 @@ class _Admitter:
             busy_nodes=tuple(sorted(self._in_flight)) if self._tie_candidates else (),
         )
 
-    def _admit(self, candidate: NodeReplacement) -> None:
+    def _admit(self, candidate: api.NodeReplacement) -> None:
         self._slots.add(candidate.spec.node_name)
         self._in_flight.add(candidate.spec.node_name)
         self._budgets_in_use.update(self._budgets_of(candidate))
         self._start.append(candidate.metadata.name)
 
-    def _pick(self, remaining: Sequence[NodeReplacement]) -> int:
+    def _pick(self, remaining: Sequence[api.NodeReplacement]) -> int:
         """Return the index of the candidate to start: the first one, or one like it.
 
         Each of the compared candidates may start now. The choice changes neither the number of
@@ -275,7 +269,9 @@ class _Admitter:
 
         return min(ties, key=lambda n: (shared_budgets(n), -n))
 
-    def _is_interchangeable(self, candidate: NodeReplacement, first: NodeReplacement) -> bool:
+    def _is_interchangeable(
+        self, candidate: api.NodeReplacement, first: api.NodeReplacement
+    ) -> bool:
         """Return whether it differs from the first candidate by age and name only."""
         if rollout_uid(candidate) != rollout_uid(first):
             return False
@@ -284,10 +280,10 @@ class _Admitter:
             return False
         return candidate.spec.node_name not in self._in_flight and self._reason(candidate) is None
 
-    def _budgets_of(self, candidate: NodeReplacement) -> frozenset[str]:
+    def _budgets_of(self, candidate: api.NodeReplacement) -> frozenset[str]:
         return self._snapshot.budgets.get(candidate.spec.node_name, frozenset())
 
-    def _is_blocked(self, candidate: NodeReplacement) -> bool:
+    def _is_blocked(self, candidate: api.NodeReplacement) -> bool:
         """Return whether a candidate may not start, and record why."""
         name, uid = candidate.metadata.name, rollout_uid(candidate)
         if candidate.spec.node_name in self._in_flight:
@@ -306,7 +302,7 @@ class _Admitter:
             self._waiting[name] = reason
         return True
 
-    def _reason(self, candidate: NodeReplacement) -> WaitReason | None:
+    def _reason(self, candidate: api.NodeReplacement) -> WaitReason | None:
         limit = _limit(candidate)
         if limit is None:
             return WaitReason.INVALID_STRATEGY
@@ -321,7 +317,7 @@ class _Admitter:
             return WaitReason.SETTLING
         return WaitReason.PENDING_PODS if self._pods_are_pending(candidate) else None
 
-    def _shares_topology(self, candidate: NodeReplacement) -> bool:
+    def _shares_topology(self, candidate: api.NodeReplacement) -> bool:
         key = candidate.spec.strategy.topology_key
         if not key:
             return True
@@ -330,8 +326,8 @@ class _Admitter:
         present = self._in_flight & self._snapshot.nodes.keys()
         return all(_topology(name, key, self._snapshot) == own for name in present)
 
-    def _weakens_control_plane(self, candidate: NodeReplacement) -> bool:
-        if candidate.spec.strategy.control_plane is ControlPlanePolicy.IGNORE:
+    def _weakens_control_plane(self, candidate: api.NodeReplacement) -> bool:
+        if candidate.spec.strategy.control_plane is api.ControlPlanePolicy.IGNORE:
             return False
         name = candidate.spec.node_name
         node = self._snapshot.nodes.get(name)
@@ -342,14 +338,14 @@ class _Admitter:
             other in self._in_flight or not self._control_plane[other].is_ready for other in others
         )
 
-    def _pods_are_pending(self, candidate: NodeReplacement) -> bool:
+    def _pods_are_pending(self, candidate: api.NodeReplacement) -> bool:
         policy = candidate.spec.strategy.pending_pods
         match policy:
-            case PendingPodsPolicy.IGNORE:
+            case api.PendingPodsPolicy.IGNORE:
                 return False
-            case PendingPodsPolicy.ANY:
+            case api.PendingPodsPolicy.ANY:
                 return bool(self._snapshot.pending)
-            case PendingPodsPolicy.EVICTED:
+            case api.PendingPodsPolicy.EVICTED:
                 return any(map(self._replaces_an_evicted_pod, self._snapshot.pending))
             case _:
                 assert_never(policy)
@@ -358,7 +354,7 @@ class _Admitter:
         since = self._evicted.get(pod.controller_uid)
         return since is not None and pod.created_at >= since
 
-    def _has_expired(self, candidate: NodeReplacement) -> bool:
+    def _has_expired(self, candidate: api.NodeReplacement) -> bool:
         step = candidate.status.step
         since = self._now
         if (
@@ -374,7 +370,7 @@ class _Admitter:
         return False
 
 
-def _limit(replacement: NodeReplacement) -> int | None:
+def _limit(replacement: api.NodeReplacement) -> int | None:
     """Return its `maxConcurrent`; `None` if that is invalid.
 
     A rollout replaces percentages by numbers in its children, so only replacements that a
@@ -382,7 +378,7 @@ def _limit(replacement: NodeReplacement) -> int | None:
     """
     value = replacement.spec.strategy.max_concurrent
     try:
-        resolved = resolve_count(value, 1, round_up=True)
+        resolved = api.resolve_count(value, 1, round_up=True)
     except ConfigError:
         return None
     return resolved if isinstance(value, int) else max(resolved, 1)
@@ -394,14 +390,14 @@ def _nodes_with_slots(snapshot: ClusterSnapshot) -> set[str]:
     return occupied | snapshot.orphaned
 
 
-def _settled_at(replacement: NodeReplacement) -> datetime:
+def _settled_at(replacement: api.NodeReplacement) -> datetime:
     done_at = replacement.status.completion_timestamp
-    if replacement.status.current is not Step.DONE or done_at is None or node_gone(replacement):
+    if replacement.status.current is not api.Step.DONE or done_at is None or node_gone(replacement):
         return EPOCH
     return done_at + timedelta(seconds=replacement.spec.strategy.settle_seconds)
 
 
-def _evicted_owners(replacements: Sequence[NodeReplacement]) -> dict[str, datetime]:
+def _evicted_owners(replacements: Sequence[api.NodeReplacement]) -> dict[str, datetime]:
     """Return the controllers whose pods unfinished rollouts evicted, and since when.
 
     A pod that was created before the first eviction is Pending for another reason.

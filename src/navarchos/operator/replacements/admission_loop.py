@@ -9,12 +9,7 @@ import msgspec
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import (
-    NODE_REPLACEMENTS,
-    NodeReplacement,
-    NodeReplacementStatus,
-    status_diff,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import Reason, WaitReason
 from navarchos.operator.replacements.admission import admit_with_budgets
 from navarchos.operator.replacements.budgets import BudgetLookup
@@ -46,14 +41,14 @@ _YIELD_DELAY: Final = 0.01
 """Seconds before the remaining reasons are written: started nodes are reconciled first."""
 
 RBAC: Final = (
-    PolicyRule(NODE_REPLACEMENTS, ("get",)),  # after a write whose response was lost
-    PolicyRule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
+    PolicyRule(api.NODE_REPLACEMENTS, ("get",)),  # after a write whose response was lost
+    PolicyRule(api.NODE_REPLACEMENTS, ("patch",), subresource="status"),
 )
 """Permissions of admission."""
 
 _log = get_logger(__name__)
 
-_Change = tuple[NodeReplacement, NodeReplacementStatus]
+_Change = tuple[api.NodeReplacement, api.NodeReplacementStatus]
 """A replacement as it was read, and its next status."""
 
 
@@ -79,7 +74,7 @@ class AdmissionLoop:
     def __init__(
         self,
         inputs: AdmissionInputs,
-        replacements: CachedClient[NodeReplacement],
+        replacements: CachedClient[api.NodeReplacement],
         events: ReplacementEvents,
         metrics: ReplacementMetrics,
         worker_pool: WorkerPool,
@@ -147,13 +142,13 @@ class AdmissionLoop:
                 self._replacements.observe(found)
             del self._unconfirmed[name]
 
-    def _start(self, replacement: NodeReplacement) -> None:
+    def _start(self, replacement: api.NodeReplacement) -> None:
         """Occupy a slot. The node itself is not changed yet."""
         saved = self._write((replacement, reserved_status(replacement, self._clock.now())))
         if saved is not None:
             self._events.moved(replacement, saved)
 
-    def _expire(self, replacement: NodeReplacement) -> None:
+    def _expire(self, replacement: api.NodeReplacement) -> None:
         now = self._clock.now()
         failed = failed_attempt_status(
             replacement, Reason.PENDING_PODS_TIMEOUT, WaitReason.PENDING_PODS.message, now
@@ -164,14 +159,14 @@ class AdmissionLoop:
         if saved is not None:
             self._events.expired(saved)
 
-    def _release_slot(self, replacement: NodeReplacement) -> None:
+    def _release_slot(self, replacement: api.NodeReplacement) -> None:
         """Record that a node is stalled; the next run gives its slot to another node."""
         saved = self._write((replacement, stalled_status(replacement, self._clock.now())))
         if saved is not None:
             self._events.stalled(saved)
 
     def _write_reasons(
-        self, by_name: Mapping[str, NodeReplacement], waiting: Mapping[str, WaitReason]
+        self, by_name: Mapping[str, api.NodeReplacement], waiting: Mapping[str, WaitReason]
     ) -> float | None:
         """Write changed wait reasons; return the seconds until more are due, if any are."""
         now, monotonic = self._clock.now(), self._clock.monotonic()
@@ -200,7 +195,7 @@ class AdmissionLoop:
             if saved is not None:
                 self._events.held_back(replacement, waiting[replacement.metadata.name])
 
-    def _write(self, change: _Change) -> NodeReplacement | None:
+    def _write(self, change: _Change) -> api.NodeReplacement | None:
         """Write a status if the replacement has not changed since the snapshot.
 
         Returns:
@@ -211,13 +206,13 @@ class AdmissionLoop:
         self._unconfirmed[name] = None
         try:
             saved = self._replacements.patch_status(
-                replacement, status_diff(replacement.status, status)
+                replacement, api.status_diff(replacement.status, status)
             )
         except OUTDATED_READ as error:
             # The watch will bring the other client's change to the cache.
             _log.debug(
                 "replacement_write_outdated",
-                kind=NODE_REPLACEMENTS.kind,
+                kind=api.NODE_REPLACEMENTS.kind,
                 name=name,
                 error=str(error),
             )

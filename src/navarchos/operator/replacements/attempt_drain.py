@@ -4,12 +4,7 @@ import msgspec
 
 from navarchos.client.owners import owner_reference
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    NODE_REPLACEMENTS,
-    NodeDrain,
-    NodeReplacement,
-    Step,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import DRAIN_FINALIZER, child_name
 from navarchos.operator.reasons import ConditionType
 from navarchos.runtime.conditions import is_true
@@ -18,7 +13,7 @@ from navarchos.structs import without_nulls
 __all__ = ["belongs_to", "drain_manifest", "drain_name", "earlier_drain_names", "is_cordoned"]
 
 
-def drain_name(replacement: NodeReplacement) -> str:
+def drain_name(replacement: api.NodeReplacement) -> str:
     """Return the name of the current attempt's drain: the same in every process.
 
     Each attempt has a separate drain, so that a drain which was kept after a failure is not
@@ -27,11 +22,11 @@ def drain_name(replacement: NodeReplacement) -> str:
     """
     failed = replacement.status.attempts
     # A failed attempt is counted when its release begins.
-    attempt = failed if replacement.status.current is Step.RELEASING else failed + 1
+    attempt = failed if replacement.status.current is api.Step.RELEASING else failed + 1
     return _name_of_attempt(replacement, attempt)
 
 
-def earlier_drain_names(replacement: NodeReplacement) -> list[str]:
+def earlier_drain_names(replacement: api.NodeReplacement) -> list[str]:
     """Return the names of the drains of the failed attempts.
 
     Such a drain exists only while it keeps a cordon.
@@ -42,17 +37,17 @@ def earlier_drain_names(replacement: NodeReplacement) -> list[str]:
     ]
 
 
-def _name_of_attempt(replacement: NodeReplacement, attempt: int) -> str:
+def _name_of_attempt(replacement: api.NodeReplacement, attempt: int) -> str:
     name = replacement.metadata.name
     return child_name(name) if attempt <= 1 else child_name(name, f"attempt{attempt}")
 
 
-def drain_manifest(replacement: NodeReplacement) -> dict[str, object]:
+def drain_manifest(replacement: api.NodeReplacement) -> dict[str, object]:
     """Return the drain to create. Its only owner is the replacement.
 
     It has its finalizer from the start, which saves the request that would add it.
     """
-    owner = owner_reference(replacement, NODE_REPLACEMENTS, controller=True)
+    owner = owner_reference(replacement, api.NODE_REPLACEMENTS, controller=True)
     spec = msgspec.to_builtins(replacement.spec.drain) | {
         "nodeName": replacement.spec.node_name,
         "nodeUID": replacement.spec.node_uid,
@@ -69,12 +64,12 @@ def drain_manifest(replacement: NodeReplacement) -> dict[str, object]:
     }
 
 
-def belongs_to(drain: NodeDrain, replacement: NodeReplacement) -> bool:
+def belongs_to(drain: api.NodeDrain, replacement: api.NodeReplacement) -> bool:
     """Return whether the replacement is the drain's controller, by uid."""
     owner = controller_of(drain.metadata)
     return owner is not None and owner.uid == replacement.metadata.uid
 
 
-def is_cordoned(drain: NodeDrain) -> bool:
+def is_cordoned(drain: api.NodeDrain) -> bool:
     """Return whether the drain reports that its node is cordoned."""
     return is_true(drain.status.conditions, ConditionType.NODE_CORDONED)

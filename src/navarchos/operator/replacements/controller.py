@@ -3,27 +3,16 @@
 from collections.abc import Iterable
 
 from navarchos.drain import BUDGETS, PODS
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeDrain,
-    NodeReplacement,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import NODE_INDEX, OperatorClients
 from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.replacements import snapshot
 from navarchos.operator.replacements.admission_loop import AdmissionInputs, AdmissionLoop
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
-from navarchos.operator.replacements.snapshot import (
-    PENDING_PODS,
-    PENDING_SELECTOR,
-    CachedPod,
-    ClusterReader,
-)
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Builder, Controller, ControllerOptions, Manager, Request
@@ -46,10 +35,10 @@ def add_to_manager(
         return (ADMISSION, *(Request("", each.metadata.name) for each in replacements))
 
     events = ReplacementEvents(manager.recorder)
-    pending = manager.informer(PENDING_PODS, field_selector=PENDING_SELECTOR)
+    pending = manager.informer(snapshot.PENDING_PODS, field_selector=snapshot.PENDING_SELECTOR)
     budgets = manager.informer(BUDGETS)
     inputs = AdmissionInputs(
-        ClusterReader(clients, pending.lister.list).snapshot,
+        snapshot.ClusterReader(clients, pending.lister.list).snapshot,
         BudgetLookup(
             manager.client.resource(PODS),
             lambda namespace: budgets.lister.list(namespace=namespace),
@@ -67,17 +56,17 @@ def add_to_manager(
     pipeline = Pipeline(clients, events, manager.clock)
     return (
         Builder(manager, "replacements", options=ControllerOptions(workers=1))
-        .for_(NODE_REPLACEMENTS)
-        .owns(NODE_DRAINS)
-        .watches(NODE_REPLACEMENTS, map=_admission, when=changed(_admission_inputs))
-        .watches(NODE_ROLLOUTS, map=_admission)
-        .watches(NODE_DRAINS, map=_admission, when=changed(_slot_state))
+        .for_(api.NODE_REPLACEMENTS)
+        .owns(api.NODE_DRAINS)
+        .watches(api.NODE_REPLACEMENTS, map=_admission, when=changed(_admission_inputs))
+        .watches(api.NODE_ROLLOUTS, map=_admission)
+        .watches(api.NODE_DRAINS, map=_admission, when=changed(_slot_state))
         .watches(NODES, map=requests_of_node, when=changed(_node_inputs))
         .watches(
-            PENDING_PODS,
+            snapshot.PENDING_PODS,
             map=_admission,
             when=changed(_is_terminating),
-            field_selector=PENDING_SELECTOR,
+            field_selector=snapshot.PENDING_SELECTOR,
         )
         .build(ReplacementReconciler(clients, admission, pipeline))
     )
@@ -87,7 +76,7 @@ def _admission(_: object) -> Iterable[Request]:
     return (ADMISSION,)
 
 
-def _admission_inputs(replacement: NodeReplacement) -> object:
+def _admission_inputs(replacement: api.NodeReplacement) -> object:
     """Return what admission decides from; not the wait reason, which admission itself writes."""
     status = replacement.status
     return (
@@ -101,7 +90,7 @@ def _admission_inputs(replacement: NodeReplacement) -> object:
     )
 
 
-def _slot_state(drain: NodeDrain) -> object:
+def _slot_state(drain: api.NodeDrain) -> object:
     """Return what decides whether the node of a drain occupies a slot."""
     return drain.status.is_final, is_on_hold(drain), is_refused(drain)
 
@@ -113,5 +102,5 @@ def _node_inputs(node: Node) -> object:
     return node.metadata.uid, node.metadata.labels, readiness
 
 
-def _is_terminating(pod: CachedPod) -> object:
+def _is_terminating(pod: snapshot.CachedPod) -> object:
     return pod.metadata.deletion_timestamp is not None

@@ -9,28 +9,13 @@ from navarchos.client import AlreadyExists
 from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.clock import Clock
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeDrain,
-    NodeFailurePolicy,
-    NodeReplacement,
-    NodeReplacementStatus,
-    Step,
-    status_diff,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.cache_transforms import is_stripped
 from navarchos.operator.clients import OperatorClients
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.reasons import Reason
-from navarchos.operator.replacements.attempt_drain import (
-    belongs_to,
-    drain_manifest,
-    drain_name,
-    earlier_drain_names,
-)
+from navarchos.operator.replacements import attempt_drain
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.status import (
     advanced_status,
@@ -70,10 +55,10 @@ _POD_COUNTS_DELAY: Final = 10.0
 and need no write for them."""
 
 RBAC: Final = (
-    PolicyRule(NODE_REPLACEMENTS, ("patch",)),  # nodeUID, if a user created it without
-    PolicyRule(NODE_REPLACEMENTS, ("patch",), subresource="status"),
-    PolicyRule(NODE_DRAINS, ("get", "create", "patch", "delete")),
-    block_owner_deletion_rbac(NODE_REPLACEMENTS),
+    PolicyRule(api.NODE_REPLACEMENTS, ("patch",)),  # nodeUID, if a user created it without
+    PolicyRule(api.NODE_REPLACEMENTS, ("patch",), subresource="status"),
+    PolicyRule(api.NODE_DRAINS, ("get", "create", "patch", "delete")),
+    block_owner_deletion_rbac(api.NODE_REPLACEMENTS),
     PolicyRule(NODES, ("get", "patch")),  # the label of a drained node
 )
 """Permissions of the steps."""
@@ -106,7 +91,7 @@ class Pipeline:
         """Forget the deferred write of a deleted replacement."""
         self._deferred.clear(name)
 
-    def advance(self, replacement: NodeReplacement) -> NodeReplacement:
+    def advance(self, replacement: api.NodeReplacement) -> api.NodeReplacement:
         """Do what the current step has to do now.
 
         Returns:
@@ -123,7 +108,7 @@ class Pipeline:
             # Perhaps another process finished this node. A write that this process has deferred
             # is then out of date, and would be due again and again.
             self.forget(replacement.metadata.name)
-            if step is not Step.DONE:
+            if step is not api.Step.DONE:
                 self._undo_kept_cordons(replacement)
         observed = self._observe(replacement)
         seen, decision = self._decide(observed)
@@ -139,27 +124,29 @@ class Pipeline:
             return self._save(replacement, seen.replacement.status)
         return self._save(replacement, self._act(seen, decision))
 
-    def _observe(self, replacement: NodeReplacement) -> Observation:
+    def _observe(self, replacement: api.NodeReplacement) -> Observation:
         """Read the objects that the current step decides from."""
         step = replacement.status.current
         match step:
-            case Step.WAITING:
+            case api.Step.WAITING:
                 return Observation(replacement, node=self._node(replacement))
-            case Step.RESERVED:
+            case api.Step.RESERVED:
                 if (drain := self._own_drain(replacement)) is not None:
                     return self._with_report(replacement, drain)
                 if self._is_abandoned(replacement):
                     return Observation(replacement, is_abandoned=True)
                 # The drain itself asks the API server before it changes the node.
                 return Observation(replacement, node=self._node(replacement))
-            case Step.CORDONED | Step.DRAINING | Step.RELEASING:
+            case api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
                 return self._with_report(replacement, self._own_drain(replacement))
-            case Step.DONE | Step.FAILED:
+            case api.Step.DONE | api.Step.FAILED:
                 return Observation(replacement)
             case _:
                 assert_never(step)
 
-    def _with_report(self, replacement: NodeReplacement, drain: NodeDrain | None) -> Observation:
+    def _with_report(
+        self, replacement: api.NodeReplacement, drain: api.NodeDrain | None
+    ) -> Observation:
         if drain is None:
             return Observation(replacement)
         status = with_drain_report(replacement, drain, self._clock.now())
@@ -178,7 +165,7 @@ class Pipeline:
             decision = decide(observed)
         return observed, decision
 
-    def _node(self, replacement: NodeReplacement) -> Node | None:
+    def _node(self, replacement: api.NodeReplacement) -> Node | None:
         """Return the replacement's node; ask the API server if the cache does not have it.
 
         The cache may be behind: that it has no such node, or another node of that name, does
@@ -190,28 +177,28 @@ class Pipeline:
             return node
         return self._clients.nodes.fetch(replacement.spec.node_name)
 
-    def _is_abandoned(self, replacement: NodeReplacement) -> bool:
+    def _is_abandoned(self, replacement: api.NodeReplacement) -> bool:
         """Return whether the rollout is deleted, so that the replacement soon is too (OP-07)."""
         owner = controller_of(replacement.metadata)
-        if owner is None or owner.kind != NODE_ROLLOUTS.kind:
+        if owner is None or owner.kind != api.NODE_ROLLOUTS.kind:
             return False
         rollout = self._clients.rollouts.find(owner.name)
         if rollout is None or rollout.metadata.uid != owner.uid:
             return True
         return rollout.metadata.deletion_timestamp is not None
 
-    def _own_drain(self, replacement: NodeReplacement) -> NodeDrain | None:
-        name = drain_name(replacement)
+    def _own_drain(self, replacement: api.NodeReplacement) -> api.NodeDrain | None:
+        name = attempt_drain.drain_name(replacement)
         drain = self._clients.drains.find(name)
-        if drain is None and replacement.status.current is not Step.RESERVED:
+        if drain is None and replacement.status.current is not api.Step.RESERVED:
             # A missing drain fails the attempt, and the cache may be behind.
             drain = self._clients.drains.fetch(name)
         elif drain is not None and is_stripped(drain):
             # Its report is read once more, and the cached drain is without it.
             drain = self._clients.drains.fetch(name)
-        return drain if drain is not None and belongs_to(drain, replacement) else None
+        return drain if drain is not None and attempt_drain.belongs_to(drain, replacement) else None
 
-    def _act(self, observed: Observation, action: Action) -> NodeReplacementStatus:
+    def _act(self, observed: Observation, action: Action) -> api.NodeReplacementStatus:
         """Carry out an action, and return the status that is true afterwards."""
         now, replacement, drain = self._clock.now(), observed.replacement, observed.drain
         status = replacement.status
@@ -238,29 +225,31 @@ class Pipeline:
                 assert_never(action)
         return status
 
-    def _create_drain(self, replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
-        name = drain_name(replacement)
+    def _create_drain(
+        self, replacement: api.NodeReplacement, now: datetime
+    ) -> api.NodeReplacementStatus:
+        name = attempt_drain.drain_name(replacement)
         try:
-            self._clients.drains.create(drain_manifest(replacement))
+            self._clients.drains.create(attempt_drain.drain_manifest(replacement))
         except AlreadyExists:
             found = self._clients.drains.fetch(name)
             if found is None:
                 raise  # deleted in between: try again
-            if not belongs_to(found, replacement):
+            if not attempt_drain.belongs_to(found, replacement):
                 message = f"NodeDrain {name} belongs to another object; delete it"
                 return failed_attempt_status(replacement, Reason.NAME_TAKEN, message, now)
             self._clients.drains.observe(found)
         return replacement.status
 
-    def _propagate_pause(self, replacement: NodeReplacement, drain: NodeDrain) -> None:
+    def _propagate_pause(self, replacement: api.NodeReplacement, drain: api.NodeDrain) -> None:
         if drain.spec.paused != replacement.spec.paused and not drain.status.is_final:
             self._clients.drains.patch_any_version(
                 drain, {"spec": {"paused": replacement.spec.paused}}
             )
 
     def _complete(
-        self, replacement: NodeReplacement, drain: NodeDrain | None, now: datetime
-    ) -> NodeReplacementStatus:
+        self, replacement: api.NodeReplacement, drain: api.NodeDrain | None, now: datetime
+    ) -> api.NodeReplacementStatus:
         # The cordon comes first: once the status says Completed, a user may delete the rollout,
         # and an empty node must not accept pods again.
         self._keep_cordon(drain)  # mutant: cordon-of-a-drained-node-undone
@@ -268,7 +257,7 @@ class Pipeline:
         self._label(replacement, at or now)
         return drained_status(replacement, now)
 
-    def _label(self, replacement: NodeReplacement, at: datetime) -> None:
+    def _label(self, replacement: api.NodeReplacement, at: datetime) -> None:
         """Label the node as drained (OP-24), unless it is another node by now.
 
         The label has the time of the drain, so that a repetition writes the same value.
@@ -282,43 +271,45 @@ class Pipeline:
         body = {"metadata": {"labels": {DRAIN_COMPLETED_LABEL: value}}}
         self._clients.nodes.patch_any_version(node, body)
 
-    def _keep_cordon(self, drain: NodeDrain | None) -> None:
+    def _keep_cordon(self, drain: api.NodeDrain | None) -> None:
         # The patch fails if the drain has changed: when a user has deleted it, its finalizer may
         # be uncordoning the node because of the old value.
         if drain is not None and drain.spec.uncordon_on_delete:
             self._clients.drains.patch(drain, {"spec": {"uncordonOnDelete": False}})
 
-    def _undo_kept_cordons(self, replacement: NodeReplacement) -> None:
+    def _undo_kept_cordons(self, replacement: api.NodeReplacement) -> None:
         """Uncordon after all: `onNodeFailure` became `Uncordon` after an attempt under `Keep`.
 
         The cordon that a failed attempt left belongs to its drain, so delete that drain (OP-25).
         """
-        if replacement.spec.strategy.on_node_failure is not NodeFailurePolicy.UNCORDON:
+        if replacement.spec.strategy.on_node_failure is not api.NodeFailurePolicy.UNCORDON:
             return
-        for name in earlier_drain_names(replacement):
+        for name in attempt_drain.earlier_drain_names(replacement):
             drain = self._clients.drains.find(name)
             if drain is None or drain.metadata.deletion_timestamp is not None:
                 continue
-            if not belongs_to(drain, replacement):
+            if not attempt_drain.belongs_to(drain, replacement):
                 continue
             if not drain.spec.uncordon_on_delete:
                 body = {"spec": {"uncordonOnDelete": True}}
                 drain = self._clients.drains.patch_any_version(drain, body)
             self._clients.drains.delete(drain)
 
-    def _save(self, replacement: NodeReplacement, status: NodeReplacementStatus) -> NodeReplacement:
+    def _save(
+        self, replacement: api.NodeReplacement, status: api.NodeReplacementStatus
+    ) -> api.NodeReplacement:
         name = replacement.metadata.name
         if only_pod_counts_changed(replacement.status, status) and self._deferred.due_in(name):
             return replacement
         saved = self._clients.replacements.patch_status(
-            replacement, status_diff(replacement.status, status)
+            replacement, api.status_diff(replacement.status, status)
         )
         self._deferred.clear(name)
         self._events.moved(replacement, saved)
         return saved
 
 
-def _deadline(drain: NodeDrain | None) -> datetime | None:
+def _deadline(drain: api.NodeDrain | None) -> datetime | None:
     """Return when the drain times out; `None` before its first eviction, or without a timeout."""
     if drain is None or drain.status.start_timestamp is None or not drain.spec.timeout_seconds:
         return None

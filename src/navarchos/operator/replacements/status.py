@@ -5,15 +5,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from navarchos.operator.api.v1alpha1 import (
-    AttemptFailure,
-    NodeDrain,
-    NodeReplacement,
-    NodeReplacementStatus,
-    OwnerKey,
-    Step,
-    StepStatus,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.reasons import ConditionType, CordonReason, Reason, WaitReason
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
@@ -36,8 +28,8 @@ __all__ = [
 
 
 def waiting_status(
-    replacement: NodeReplacement, reason: WaitReason, now: datetime
-) -> NodeReplacementStatus | None:
+    replacement: api.NodeReplacement, reason: WaitReason, now: datetime
+) -> api.NodeReplacementStatus | None:
     """Return the status of a node that waits; `None` if the status has this reason already."""
     step = replacement.status.step
     if step is not None and step.reason == reason:
@@ -48,17 +40,17 @@ def waiting_status(
         deadline = now + timedelta(seconds=limit)
     return _with_step(
         replacement,
-        StepStatus(name=Step.WAITING, started_at=now, deadline=deadline, reason=reason),
+        api.StepStatus(name=api.Step.WAITING, started_at=now, deadline=deadline, reason=reason),
         _condition(replacement, ConditionType.WAITING, True, reason=reason, message=reason.message),
         now=now,
     )
 
 
-def reserved_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def reserved_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
     """Return the status of a node that starts: it occupies a slot."""
     status = _with_step(
         replacement,
-        StepStatus(name=Step.RESERVED, started_at=now),
+        api.StepStatus(name=api.Step.RESERVED, started_at=now),
         _condition(replacement, ConditionType.WAITING, False, reason=Reason.STARTED),
         now=now,
     )
@@ -68,24 +60,28 @@ def reserved_status(replacement: NodeReplacement, now: datetime) -> NodeReplacem
 
 
 def advanced_status(
-    replacement: NodeReplacement, step: Step, now: datetime, *, deadline: datetime | None = None
-) -> NodeReplacementStatus:
+    replacement: api.NodeReplacement,
+    step: api.Step,
+    now: datetime,
+    *,
+    deadline: datetime | None = None,
+) -> api.NodeReplacementStatus:
     """Return the status in another step of the pipeline."""
     return _with_step(
-        replacement, StepStatus(name=step, started_at=now, deadline=deadline), now=now
+        replacement, api.StepStatus(name=step, started_at=now, deadline=deadline), now=now
     )
 
 
-def stalled_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def stalled_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
     """Return the status of a node that releases its slot while its drain continues."""
     return msgspec.structs.replace(replacement.status, stalled_since=now)
 
 
-def node_gone_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def node_gone_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
     """Return the status after the node was deleted, or replaced under the same name (OP-20)."""
     status = _with_step(
         replacement,
-        StepStatus(name=Step.DONE, started_at=now, reason=Reason.NODE_GONE),
+        api.StepStatus(name=api.Step.DONE, started_at=now, reason=Reason.NODE_GONE),
         _condition(replacement, ConditionType.WAITING, False, reason=Reason.NODE_GONE),
         _condition(
             replacement,
@@ -99,11 +95,11 @@ def node_gone_status(replacement: NodeReplacement, now: datetime) -> NodeReplace
     return msgspec.structs.replace(status, completion_timestamp=now)
 
 
-def drained_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def drained_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
     """Return the status of a node that is drained, cordoned and labelled."""
     status = _with_step(
         replacement,
-        StepStatus(name=Step.DONE, started_at=now, reason=Reason.DRAINED),
+        api.StepStatus(name=api.Step.DONE, started_at=now, reason=Reason.DRAINED),
         _condition(replacement, ConditionType.NODE_DRAINED, True, reason=Reason.NODE_DRAINED),
         now=now,
     )
@@ -111,14 +107,16 @@ def drained_status(replacement: NodeReplacement, now: datetime) -> NodeReplaceme
 
 
 def failed_attempt_status(
-    replacement: NodeReplacement, reason: str, message: str, now: datetime
-) -> NodeReplacementStatus:
+    replacement: api.NodeReplacement, reason: str, message: str, now: datetime
+) -> api.NodeReplacementStatus:
     """Return the status after a failed attempt. The slot stays occupied until it is released."""
     before = replacement.status
-    failure = AttemptFailure(attempt=before.attempts + 1, at=now, reason=reason, message=message)
+    failure = api.AttemptFailure(
+        attempt=before.attempts + 1, at=now, reason=reason, message=message
+    )
     status = _with_step(
         replacement,
-        StepStatus(name=Step.RELEASING, started_at=now, reason=reason),
+        api.StepStatus(name=api.Step.RELEASING, started_at=now, reason=reason),
         _condition(replacement, ConditionType.NODE_DRAINED, False, reason=reason, message=message),
         now=now,
     )
@@ -127,7 +125,7 @@ def failed_attempt_status(
     )
 
 
-def released_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def released_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
     """Return the status after the slot was released: waiting again, or failed (OP-25)."""
     status = replacement.status
     last = status.failures[-1].reason if status.failures else ""
@@ -135,7 +133,7 @@ def released_status(replacement: NodeReplacement, now: datetime) -> NodeReplacem
     if status.counted_attempts <= retries:  # mutant: retries-without-end
         return _with_step(
             replacement,
-            StepStatus(name=Step.WAITING, started_at=now, reason=WaitReason.QUEUED),
+            api.StepStatus(name=api.Step.WAITING, started_at=now, reason=WaitReason.QUEUED),
             _condition(
                 replacement,
                 ConditionType.WAITING,
@@ -147,20 +145,20 @@ def released_status(replacement: NodeReplacement, now: datetime) -> NodeReplacem
         )
     failed = _with_step(
         replacement,
-        StepStatus(name=Step.FAILED, started_at=now, reason=last),
+        api.StepStatus(name=api.Step.FAILED, started_at=now, reason=last),
         _condition(replacement, ConditionType.WAITING, False, reason=Reason.FAILED),
         now=now,
     )
     return msgspec.structs.replace(failed, completion_timestamp=now)
 
 
-def reset_requested(replacement: NodeReplacement) -> bool:
+def reset_requested(replacement: api.NodeReplacement) -> bool:
     """Return whether `navarchos resume` has asked to reset failures, and that was not done yet."""
     token = replacement.metadata.annotations.get(RESUME_ANNOTATION, "")
     return bool(token) and token != replacement.status.resumed
 
 
-def reset_status(replacement: NodeReplacement, now: datetime) -> NodeReplacementStatus:
+def reset_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
     """Return the status with the failed attempts so far reset; a failed node waits again."""
     status = msgspec.structs.replace(
         replacement.status,
@@ -168,19 +166,19 @@ def reset_status(replacement: NodeReplacement, now: datetime) -> NodeReplacement
         reset_attempts=replacement.status.attempts,
         failures=(),
     )
-    if status.current is not Step.FAILED:
+    if status.current is not api.Step.FAILED:
         return status
     again = _with_step(
         msgspec.structs.replace(replacement, status=status),
-        StepStatus(name=Step.WAITING, started_at=now),
+        api.StepStatus(name=api.Step.WAITING, started_at=now),
         now=now,
     )
     return msgspec.structs.replace(again, completion_timestamp=None)
 
 
 def with_drain_report(
-    replacement: NodeReplacement, drain: NodeDrain, now: datetime
-) -> NodeReplacementStatus:
+    replacement: api.NodeReplacement, drain: api.NodeDrain, now: datetime
+) -> api.NodeReplacementStatus:
     """Return the status with the drain's report about pods and cordon."""
     report, before = drain.status, replacement.status
     return msgspec.structs.replace(
@@ -198,7 +196,9 @@ def with_drain_report(
     )
 
 
-def only_pod_counts_changed(before: NodeReplacementStatus, after: NodeReplacementStatus) -> bool:
+def only_pod_counts_changed(
+    before: api.NodeReplacementStatus, after: api.NodeReplacementStatus
+) -> bool:
     """Return whether two statuses differ, and only in what the drain reports about pods."""
     return differs_only_in(
         before,
@@ -215,7 +215,7 @@ def only_pod_counts_changed(before: NodeReplacementStatus, after: NodeReplacemen
 
 
 def _with_cordon(
-    replacement: NodeReplacement, drain: NodeDrain, now: datetime
+    replacement: api.NodeReplacement, drain: api.NodeDrain, now: datetime
 ) -> tuple[Condition, ...]:
     found = find_condition(drain.status.conditions, ConditionType.NODE_CORDONED)
     if found is None:
@@ -235,15 +235,15 @@ def _with_cordon(
     )
 
 
-def _union(kept: Iterable[OwnerKey], new: Iterable[OwnerKey]) -> tuple[OwnerKey, ...]:
+def _union(kept: Iterable[api.OwnerKey], new: Iterable[api.OwnerKey]) -> tuple[api.OwnerKey, ...]:
     """Join the owners of several attempts: the pods of earlier attempts may still be Pending."""
     owners = {owner.uid: owner for owner in (*kept, *new)}
     return tuple(sorted(owners.values(), key=lambda o: (o.namespace, o.kind, o.name, o.uid)))
 
 
 def _with_step(
-    replacement: NodeReplacement, step: StepStatus, *changed: Condition, now: datetime
-) -> NodeReplacementStatus:
+    replacement: api.NodeReplacement, step: api.StepStatus, *changed: Condition, now: datetime
+) -> api.NodeReplacementStatus:
     conditions = replacement.status.conditions
     for condition in changed:
         conditions = set_condition(conditions, condition, now=now)
@@ -259,7 +259,7 @@ def _with_step(
 
 
 def _condition(
-    replacement: NodeReplacement,
+    replacement: api.NodeReplacement,
     type_: ConditionType,
     is_so: bool,
     *,

@@ -13,17 +13,7 @@ from navarchos.client.owners import owner_reference
 from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.errors import NavarchosError
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeReplacement,
-    NodeReplacementSpec,
-    NodeRollout,
-    PlannedNode,
-    Replacement,
-    Step,
-    Strategy,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OperatorClients
 from navarchos.operator.history import max_concurrent, max_failures
 from navarchos.operator.names import RESUME_ANNOTATION, child_name
@@ -47,21 +37,21 @@ MAX_CHILD_WRITES: Final = 200
 worker for long."""
 
 RBAC: Final = (
-    PolicyRule(NODE_REPLACEMENTS, ("get", "create", "patch")),
-    block_owner_deletion_rbac(NODE_ROLLOUTS),
+    PolicyRule(api.NODE_REPLACEMENTS, ("get", "create", "patch")),
+    block_owner_deletion_rbac(api.NODE_ROLLOUTS),
 )
 """Permissions to create and update children."""
 
 
-def name_of_child(rollout: NodeRollout, node: str) -> str:
+def name_of_child(rollout: api.NodeRollout, node: str) -> str:
     """Return the name of the replacement of a node: the same in every process."""
     return child_name(rollout.metadata.name, node)
 
 
-def child_manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]:
+def child_manifest(rollout: api.NodeRollout, node: api.PlannedNode) -> dict[str, object]:
     """Return the replacement of a node to create. Its only owner is the rollout (OP-02)."""
     token = resume_token(rollout)
-    owner = owner_reference(rollout, NODE_ROLLOUTS, controller=True)
+    owner = owner_reference(rollout, api.NODE_ROLLOUTS, controller=True)
     metadata: dict[str, object] = {
         "name": name_of_child(rollout, node.name),
         "ownerReferences": [msgspec.to_builtins(owner)],
@@ -72,7 +62,7 @@ def child_manifest(rollout: NodeRollout, node: PlannedNode) -> dict[str, object]
 
 
 def child_patch(
-    rollout: NodeRollout, node: PlannedNode, child: NodeReplacement
+    rollout: api.NodeRollout, node: api.PlannedNode, child: api.NodeReplacement
 ) -> dict[str, object]:
     """Return the merge patch that brings a child up to date; empty if it is.
 
@@ -83,7 +73,7 @@ def child_patch(
     patch: dict[str, object] = {}
     token = resume_token(rollout)
     step = child.status.current
-    if token and step is not Step.DONE and _token(child) != token:
+    if token and step is not api.Step.DONE and _token(child) != token:
         patch["metadata"] = {"annotations": {RESUME_ANNOTATION: token}}
     spec = _spec_changes(rollout, node, child) if not step.is_finished else {}
     if spec:
@@ -91,16 +81,16 @@ def child_patch(
     return patch
 
 
-def resume_token(rollout: NodeRollout) -> str:
+def resume_token(rollout: api.NodeRollout) -> str:
     """Return the resume annotation in force. To remove the annotation changes nothing."""
     return rollout.metadata.annotations.get(RESUME_ANNOTATION, "") or rollout.status.resumed
 
 
 def _spec_changes(
-    rollout: NodeRollout, node: PlannedNode, child: NodeReplacement
+    rollout: api.NodeRollout, node: api.PlannedNode, child: api.NodeReplacement
 ) -> Mapping[str, object]:
     wanted = _spec(rollout, node)
-    if child.status.current is not Step.WAITING:
+    if child.status.current is not api.Step.WAITING:
         return {} if child.spec.paused == wanted.paused else {"paused": wanted.paused}
     # Name and uid of the node never change; the uid may have been filled in.
     wanted = msgspec.structs.replace(
@@ -111,18 +101,18 @@ def _spec_changes(
     return merge_diff(msgspec.to_builtins(child.spec), msgspec.to_builtins(wanted))
 
 
-def _spec(rollout: NodeRollout, node: PlannedNode) -> NodeReplacementSpec:
-    return NodeReplacementSpec(
+def _spec(rollout: api.NodeRollout, node: api.PlannedNode) -> api.NodeReplacementSpec:
+    return api.NodeReplacementSpec(
         node_name=node.name,
         node_uid=node.uid,
-        replacement=Replacement(priority=node.priority),
+        replacement=api.Replacement(priority=node.priority),
         strategy=_resolved(rollout),
         drain=rollout.spec.drain,
         paused=rollout.spec.paused,
     )
 
 
-def _resolved(rollout: NodeRollout) -> Strategy:
+def _resolved(rollout: api.NodeRollout) -> api.Strategy:
     """Return the strategy with numbers for percentages: a child does not know the total."""
     return msgspec.structs.replace(
         rollout.spec.strategy,
@@ -131,7 +121,7 @@ def _resolved(rollout: NodeRollout) -> Strategy:
     )
 
 
-def _token(child: NodeReplacement) -> str:
+def _token(child: api.NodeReplacement) -> str:
     return child.metadata.annotations.get(RESUME_ANNOTATION, "")
 
 
@@ -158,7 +148,7 @@ class CreationFailed(NavarchosError):
 class ChildSync:
     """The children after writes."""
 
-    children: Mapping[str, NodeReplacement]
+    children: Mapping[str, api.NodeReplacement]
     """By node name."""
     failure: CreationFailed | None
     unfinished: bool
@@ -181,9 +171,9 @@ class ChildReconciler:
 
     def create_missing(
         self,
-        rollout: NodeRollout,
-        missing: Sequence[PlannedNode],
-        children: Mapping[str, NodeReplacement],
+        rollout: api.NodeRollout,
+        missing: Sequence[api.PlannedNode],
+        children: Mapping[str, api.NodeReplacement],
     ) -> ChildSync:
         """Create replacements, in the order of the nodes.
 
@@ -197,7 +187,7 @@ class ChildReconciler:
         nodes = missing[:MAX_CHILD_WRITES]
         created = self._worker_pool.map(partial(self._try_to_create, rollout), nodes)
         for node, child in zip(nodes, created, strict=True):
-            if isinstance(child, NodeReplacement):
+            if isinstance(child, api.NodeReplacement):
                 present[node.name] = child
             else:
                 failures[node.name] = child
@@ -206,9 +196,9 @@ class ChildReconciler:
 
     def sync_specs(
         self,
-        rollout: NodeRollout,
-        nodes: Sequence[PlannedNode],
-        children: Mapping[str, NodeReplacement],
+        rollout: api.NodeRollout,
+        nodes: Sequence[api.PlannedNode],
+        children: Mapping[str, api.NodeReplacement],
     ) -> ChildSync:
         """Update the children from the rollout, children in flight first: pauses are urgent.
 
@@ -230,14 +220,16 @@ class ChildReconciler:
         present.update((child.spec.node_name, child) for child in patched)
         return ChildSync(present, None, unfinished=len(due) > MAX_CHILD_WRITES)
 
-    def _try_to_create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement | str:
+    def _try_to_create(
+        self, rollout: api.NodeRollout, node: api.PlannedNode
+    ) -> api.NodeReplacement | str:
         """Return the child, or in words why it could not be created."""
         try:
             return self._create(rollout, node)
         except (ApiError, _NameTaken) as error:
             return str(error)
 
-    def _create(self, rollout: NodeRollout, node: PlannedNode) -> NodeReplacement:
+    def _create(self, rollout: api.NodeRollout, node: api.PlannedNode) -> api.NodeReplacement:
         try:
             return self._clients.replacements.create(child_manifest(rollout, node))
         except AlreadyExists:

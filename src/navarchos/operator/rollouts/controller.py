@@ -4,13 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from navarchos.meta import controller_of
-from navarchos.operator.api.v1alpha1 import (
-    NODE_DRAINS,
-    NODE_REPLACEMENTS,
-    NODE_ROLLOUTS,
-    NodeDrain,
-    NodeReplacement,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OperatorClients
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
@@ -28,7 +22,7 @@ def add_to_manager(
 ) -> Controller:
     """Add the controller of rollouts to a manager; the worker pool writes many children."""
 
-    def rollout_of(drain: NodeDrain) -> Iterable[Request]:
+    def rollout_of(drain: api.NodeDrain) -> Iterable[Request]:
         owner = controller_of(drain.metadata)
         replacement = clients.replacements.find(owner.name) if owner is not None else None
         rollout = controller_of(replacement.metadata) if replacement is not None else None
@@ -37,14 +31,14 @@ def add_to_manager(
     events = RolloutEvents(manager.recorder)
     return (
         Builder(manager, "rollouts", options=ControllerOptions(workers=_WORKERS))
-        .for_(NODE_ROLLOUTS)
-        .owns(NODE_REPLACEMENTS, when=changed(_status_inputs))
-        .watches(NODE_DRAINS, map=rollout_of, when=changed(_blockers))
+        .for_(api.NODE_ROLLOUTS)
+        .owns(api.NODE_REPLACEMENTS, when=changed(_status_inputs))
+        .watches(api.NODE_DRAINS, map=rollout_of, when=changed(_blockers))
         .build(RolloutReconciler(clients, events, worker_pool, manager.clock))
     )
 
 
-def _status_inputs(replacement: NodeReplacement) -> object:
+def _status_inputs(replacement: api.NodeReplacement) -> object:
     """Return what the status of a rollout depends on; not the lists of pods."""
     status = replacement.status
     return (
@@ -58,5 +52,5 @@ def _status_inputs(replacement: NodeReplacement) -> object:
     )
 
 
-def _blockers(drain: NodeDrain) -> object:
+def _blockers(drain: api.NodeDrain) -> object:
     return drain.status.blocked, drain.status.blockers

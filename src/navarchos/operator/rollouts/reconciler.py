@@ -8,17 +8,7 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import (
-    NODE_ROLLOUTS,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-    NodeRolloutStatus,
-    PlannedNode,
-    RolloutPhase,
-    Step,
-    status_diff,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OWNER_INDEX, OperatorClients
 from navarchos.operator.rollouts.children import ChildReconciler, ChildSync
 from navarchos.operator.rollouts.events import RolloutEvents
@@ -56,8 +46,8 @@ Nothing is decided from these lists, and each write contains all nodes of the ro
 """
 
 RBAC: Final = (
-    PolicyRule(NODE_ROLLOUTS, ("patch",), subresource="status"),
-    PolicyRule(NODE_ROLLOUTS, ("delete",)),  # after its ttlSecondsAfterFinished
+    PolicyRule(api.NODE_ROLLOUTS, ("patch",), subresource="status"),
+    PolicyRule(api.NODE_ROLLOUTS, ("delete",)),  # after its ttlSecondsAfterFinished
 )
 """Permissions of the reconciler."""
 
@@ -105,16 +95,16 @@ class RolloutReconciler(Reconciler):
             return self._advance(rollout)
         except OUTDATED_READ as error:
             _log.debug(
-                "rollout_outdated", kind=NODE_ROLLOUTS.kind, name=request.name, error=str(error)
+                "rollout_outdated", kind=api.NODE_ROLLOUTS.kind, name=request.name, error=str(error)
             )
             return Result(requeue=True)
         except ConfigError as error:
             raise TerminalError(f"rollout {request.name}: {error}") from error
 
-    def _advance(self, rollout: NodeRollout) -> Result:
+    def _advance(self, rollout: api.NodeRollout) -> Result:
         if rollout.status.start_timestamp is None:
             rollout = self._start(rollout)
-        if rollout.status.phase is RolloutPhase.COMPLETED:
+        if rollout.status.phase is api.RolloutPhase.COMPLETED:
             return self._expire(rollout)
         nodes = self._nodes(rollout)
         synced = self._write_children(rollout, nodes)
@@ -130,12 +120,12 @@ class RolloutReconciler(Reconciler):
         if synced.unfinished:
             return Result(requeue_after=_YIELD_DELAY)
         self._throttle.record(rollout.metadata.name, len(nodes), _user_input(rollout))
-        if saved.status.phase is RolloutPhase.COMPLETED:
+        if saved.status.phase is api.RolloutPhase.COMPLETED:
             return self._expire(saved)
         after = self._deferred.remaining(rollout.metadata.name)
         return DONE if after is None else Result(requeue_after=after)
 
-    def _report(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
+    def _report(self, rollout: api.NodeRollout, status: api.NodeRolloutStatus) -> api.NodeRollout:
         """Write a status, unless all its changes may be deferred."""
         name = rollout.metadata.name
         factor = delay_factor(len(status.nodes))
@@ -145,14 +135,14 @@ class RolloutReconciler(Reconciler):
         self._deferred.clear(name)
         return saved
 
-    def _start(self, rollout: NodeRollout) -> NodeRollout:
+    def _start(self, rollout: api.NodeRollout) -> api.NodeRollout:
         # The set of nodes is never changed, so the cache must be current when it is chosen.
         if not self._clients.nodes.informer.catch_up(_CATCH_UP_TIMEOUT):
             raise CacheNotCaughtUp(str(self._clients.nodes.resource))
         plan = make_plan(rollout.spec, self._clients.nodes.list())
         return self._save(rollout, initial_status(rollout, plan, self._clock.now()))
 
-    def _nodes(self, rollout: NodeRollout) -> tuple[PlannedNode, ...]:
+    def _nodes(self, rollout: api.NodeRollout) -> tuple[api.PlannedNode, ...]:
         """Return the planned nodes, with new priorities if the spec was edited."""
         recorded = rollout.status.nodes
         if rollout.status.observed_generation == rollout.metadata.generation:
@@ -165,7 +155,9 @@ class RolloutReconciler(Reconciler):
             for old, new in zip(recorded, edited, strict=True)
         )
 
-    def _write_children(self, rollout: NodeRollout, nodes: Sequence[PlannedNode]) -> ChildSync:
+    def _write_children(
+        self, rollout: api.NodeRollout, nodes: Sequence[api.PlannedNode]
+    ) -> ChildSync:
         children = self._own_children(rollout)
         finished = {
             *rollout.status.replacements_completed,
@@ -180,12 +172,12 @@ class RolloutReconciler(Reconciler):
             created.children, created.failure, unfinished=created.unfinished or updated.unfinished
         )
 
-    def _own_children(self, rollout: NodeRollout) -> dict[str, NodeReplacement]:
+    def _own_children(self, rollout: api.NodeRollout) -> dict[str, api.NodeReplacement]:
         """Return the rollout's own children, by owner uid (OP-04)."""
         owned = self._clients.replacements.by_index(OWNER_INDEX, rollout.metadata.uid)
         return {child.spec.node_name: child for child in owned}
 
-    def _drains(self, children: Mapping[str, NodeReplacement]) -> list[NodeDrain]:
+    def _drains(self, children: Mapping[str, api.NodeReplacement]) -> list[api.NodeDrain]:
         return [
             drain
             for child in children.values()
@@ -193,7 +185,7 @@ class RolloutReconciler(Reconciler):
             for drain in self._clients.drains.by_index(OWNER_INDEX, child.metadata.uid)
         ]
 
-    def _expire(self, rollout: NodeRollout) -> Result:
+    def _expire(self, rollout: api.NodeRollout) -> Result:
         """Delete a completed rollout after its time to live."""
         ttl, done_at = rollout.spec.ttl_seconds_after_finished, rollout.status.completion_timestamp
         if ttl is None or done_at is None:
@@ -201,22 +193,22 @@ class RolloutReconciler(Reconciler):
         remaining = (done_at + timedelta(seconds=ttl) - self._clock.now()).total_seconds()
         if remaining > 0:
             return Result(requeue_after=remaining)
-        _log.info("rollout_expired", kind=NODE_ROLLOUTS.kind, name=rollout.metadata.name)
+        _log.info("rollout_expired", kind=api.NODE_ROLLOUTS.kind, name=rollout.metadata.name)
         self._clients.rollouts.delete(rollout)
         return DONE
 
-    def _save(self, rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
-        change = status_diff(rollout.status, status)
+    def _save(self, rollout: api.NodeRollout, status: api.NodeRolloutStatus) -> api.NodeRollout:
+        change = api.status_diff(rollout.status, status)
         saved = self._clients.rollouts.patch_status(rollout, change)
         self._events.changed(rollout, saved)
         return saved
 
 
-def _user_input(rollout: NodeRollout) -> object:
+def _user_input(rollout: api.NodeRollout) -> object:
     """Return what users change. It is never throttled."""
     return rollout.metadata.generation, rollout.metadata.annotations
 
 
-def _may_follow(child: NodeReplacement | None) -> bool:
+def _may_follow(child: api.NodeReplacement | None) -> bool:
     """Return whether a node has not started: only then an edit changes its priority (OP-10)."""
-    return child is None or child.status.current is Step.WAITING
+    return child is None or child.status.current is api.Step.WAITING

@@ -8,25 +8,8 @@ from typing import Final, assert_never
 
 import msgspec
 
-from navarchos.operator.api.v1alpha1 import (
-    BlockedPod,
-    NodeDrain,
-    NodeReplacement,
-    NodeRollout,
-    NodeRolloutStatus,
-    PlannedNode,
-    PriorityCount,
-    RolloutPhase,
-    Step,
-)
-from navarchos.operator.history import (
-    count_failures,
-    drain_spans,
-    halt_reason,
-    max_concurrent,
-    max_failures,
-    mean_duration,
-)
+from navarchos.operator import history
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import ConditionType, Reason
 from navarchos.operator.rollouts.children import resume_token
 from navarchos.operator.rollouts.plan import Plan
@@ -54,20 +37,20 @@ _NO_NODES: Final = "no node matches spec.nodeSelectors or spec.nodeNames"
 class StatusInputs:
     """What a status is computed from."""
 
-    nodes: tuple[PlannedNode, ...]
+    nodes: tuple[api.PlannedNode, ...]
     """The planned nodes, with the priorities of the current spec."""
-    children: Mapping[str, NodeReplacement] = field(default_factory=dict)
+    children: Mapping[str, api.NodeReplacement] = field(default_factory=dict)
     """The rollout's own replacements, by node name."""
-    drains: Sequence[NodeDrain] = ()
+    drains: Sequence[api.NodeDrain] = ()
     """The drains of the children in flight."""
     creation_error: str = ""
     """Why some replacements could not be created, in words."""
 
 
-def initial_status(rollout: NodeRollout, plan: Plan, now: datetime) -> NodeRolloutStatus:
+def initial_status(rollout: api.NodeRollout, plan: Plan, now: datetime) -> api.NodeRolloutStatus:
     """Return the first status: the plan, recorded before the first child exists (OP-03)."""
-    status = NodeRolloutStatus(
-        phase=RolloutPhase.NEW,
+    status = api.NodeRolloutStatus(
+        phase=api.RolloutPhase.NEW,
         observed_generation=rollout.metadata.generation,
         start_timestamp=now,
         nodes=plan.nodes,
@@ -83,12 +66,14 @@ def initial_status(rollout: NodeRollout, plan: Plan, now: datetime) -> NodeRollo
         for type_ in (ConditionType.REPLACEMENTS_CREATED, ConditionType.REPLACEMENTS_IN_PROGRESS):
             conditions.set(type_, False, Reason.NO_NODES_MATCHED, _NO_NODES)
         status = msgspec.structs.replace(
-            status, phase=RolloutPhase.COMPLETED, completion_timestamp=now
+            status, phase=api.RolloutPhase.COMPLETED, completion_timestamp=now
         )
     return msgspec.structs.replace(status, conditions=conditions.result)
 
 
-def compute_status(rollout: NodeRollout, inputs: StatusInputs, now: datetime) -> NodeRolloutStatus:
+def compute_status(
+    rollout: api.NodeRollout, inputs: StatusInputs, now: datetime
+) -> api.NodeRolloutStatus:
     """Return the status of a rollout; equal inputs give an equal status.
 
     Raises:
@@ -97,7 +82,7 @@ def compute_status(rollout: NodeRollout, inputs: StatusInputs, now: datetime) ->
     progress = _NodeProgress.of(rollout, inputs)
     halt = _halt(rollout, inputs, progress)
     phase = _phase(rollout, progress, halted=bool(halt))
-    done = phase is RolloutPhase.COMPLETED
+    done = phase is api.RolloutPhase.COMPLETED
     blocked = _blocked(inputs)
     status = msgspec.structs.replace(
         rollout.status,
@@ -130,7 +115,7 @@ def compute_status(rollout: NodeRollout, inputs: StatusInputs, now: datetime) ->
     return msgspec.structs.replace(status, conditions=conditions.result)
 
 
-def only_counts_changed(before: NodeRolloutStatus, after: NodeRolloutStatus) -> bool:
+def only_counts_changed(before: api.NodeRolloutStatus, after: api.NodeRolloutStatus) -> bool:
     """Return whether two statuses differ, and only in which nodes have started and completed."""
     return differs_only_in(
         before,
@@ -145,7 +130,7 @@ def only_counts_changed(before: NodeRolloutStatus, after: NodeRolloutStatus) -> 
 
 
 def estimate_completion(
-    children: Iterable[NodeReplacement], *, remaining: int, concurrent: int, settle_seconds: int
+    children: Iterable[api.NodeReplacement], *, remaining: int, concurrent: int, settle_seconds: int
 ) -> datetime | None:
     """Estimate when a rollout completes (OP-11): the mean time per drained node, extrapolated.
 
@@ -161,8 +146,8 @@ def estimate_completion(
     Returns:
         `None` until a node has been drained, and when no node remains.
     """
-    known = drain_spans(children)
-    mean = mean_duration(known)
+    known = history.drain_spans(children)
+    mean = history.mean_duration(known)
     if mean is None or remaining <= 0 or concurrent <= 0:
         return None
     rounds = -(-remaining // concurrent)
@@ -183,7 +168,7 @@ class _NodeProgress:
     total: int
 
     @classmethod
-    def of(cls, rollout: NodeRollout, inputs: StatusInputs) -> "_NodeProgress":
+    def of(cls, rollout: api.NodeRollout, inputs: StatusInputs) -> "_NodeProgress":
         before, token = rollout.status, resume_token(rollout)
         # An existing child decides. A child that was deleted after it had finished keeps the
         # result that the status has recorded.
@@ -194,10 +179,12 @@ class _NodeProgress:
         }
         steps = {name: status.current for name, status in known.items()}
         gone = {node.name for node in inputs.nodes} - steps.keys()
-        completed = _in_step(steps, Step.DONE) | (gone & set(before.replacements_completed))
+        completed = _in_step(steps, api.Step.DONE) | (gone & set(before.replacements_completed))
         # A child that has not applied `navarchos resume` yet is about to be tried again.
         to_reset = {name for name in known if token and known[name].resumed != token}
-        failed = _in_step(steps, Step.FAILED) - to_reset | (gone & set(before.replacements_failed))
+        failed = _in_step(steps, api.Step.FAILED) - to_reset | (
+            gone & set(before.replacements_failed)
+        )
         return cls(
             created=frozenset(steps) | completed | failed,
             completed=completed,
@@ -216,78 +203,78 @@ class _NodeProgress:
         return self.total - len(self.completed) - len(self.failed)
 
 
-def _in_step(steps: Mapping[str, Step], wanted: Step) -> frozenset[str]:
+def _in_step(steps: Mapping[str, api.Step], wanted: api.Step) -> frozenset[str]:
     return frozenset(name for name, step in steps.items() if step is wanted)
 
 
-def _halt(rollout: NodeRollout, inputs: StatusInputs, progress: _NodeProgress) -> str:
+def _halt(rollout: api.NodeRollout, inputs: StatusInputs, progress: _NodeProgress) -> str:
     """Return why the rollout is halted, in words; empty if it is not (OP-08)."""
     before = find_condition(rollout.status.conditions, ConditionType.HALTED)
-    if rollout.status.phase is RolloutPhase.HALTED and not _is_resumed(rollout):
+    if rollout.status.phase is api.RolloutPhase.HALTED and not _is_resumed(rollout):
         return before.message if before is not None and before.message else "too many failures"
-    counts = count_failures(inputs.children.values(), resumed=resume_token(rollout))
+    counts = history.count_failures(inputs.children.values(), resumed=resume_token(rollout))
     # Consecutive failures do not matter any more once every node is finished.
-    if progress.remaining == 0 and counts.failed <= max_failures(rollout):
+    if progress.remaining == 0 and counts.failed <= history.max_failures(rollout):
         return ""
-    return halt_reason(rollout, counts)
+    return history.halt_reason(rollout, counts)
 
 
-def _is_resumed(rollout: NodeRollout) -> bool:
+def _is_resumed(rollout: api.NodeRollout) -> bool:
     """Return whether the user has resumed a halted rollout: nothing else ends a halt."""
     limit = rollout.status.halted_max_failures
-    raised = limit is not None and max_failures(rollout) > limit
+    raised = limit is not None and history.max_failures(rollout) > limit
     return raised or resume_token(rollout) != rollout.status.resumed
 
 
-def _halted_max_failures(rollout: NodeRollout) -> int:
+def _halted_max_failures(rollout: api.NodeRollout) -> int:
     """Return `maxFailures` at the time of the halt, so that a higher value is noticed later."""
-    if rollout.status.phase is RolloutPhase.HALTED and not _is_resumed(rollout):
+    if rollout.status.phase is api.RolloutPhase.HALTED and not _is_resumed(rollout):
         return rollout.status.halted_max_failures or 0
-    return max_failures(rollout)
+    return history.max_failures(rollout)
 
 
-def _phase(rollout: NodeRollout, progress: _NodeProgress, *, halted: bool) -> RolloutPhase:
+def _phase(rollout: api.NodeRollout, progress: _NodeProgress, *, halted: bool) -> api.RolloutPhase:
     if halted:
-        return RolloutPhase.HALTED
+        return api.RolloutPhase.HALTED
     if progress.remaining == 0:
-        return RolloutPhase.COMPLETED
+        return api.RolloutPhase.COMPLETED
     if progress.all_created or rollout.status.phase in {
-        RolloutPhase.IN_PROGRESS,
-        RolloutPhase.HALTED,
+        api.RolloutPhase.IN_PROGRESS,
+        api.RolloutPhase.HALTED,
     }:
-        return RolloutPhase.IN_PROGRESS
-    return RolloutPhase.NEW
+        return api.RolloutPhase.IN_PROGRESS
+    return api.RolloutPhase.NEW
 
 
 def _estimate(
-    rollout: NodeRollout, inputs: StatusInputs, progress: _NodeProgress, phase: RolloutPhase
+    rollout: api.NodeRollout, inputs: StatusInputs, progress: _NodeProgress, phase: api.RolloutPhase
 ) -> datetime | None:
-    if phase is not RolloutPhase.IN_PROGRESS or rollout.spec.paused:
+    if phase is not api.RolloutPhase.IN_PROGRESS or rollout.spec.paused:
         return None
     return estimate_completion(
         inputs.children.values(),
         remaining=progress.remaining,
-        concurrent=max_concurrent(rollout),
+        concurrent=history.max_concurrent(rollout),
         settle_seconds=rollout.spec.strategy.settle_seconds,
     )
 
 
 def _counts(
-    nodes: Iterable[PlannedNode], completed: frozenset[str], failed: frozenset[str]
-) -> tuple[PriorityCount, ...]:
+    nodes: Iterable[api.PlannedNode], completed: frozenset[str], failed: frozenset[str]
+) -> tuple[api.PriorityCount, ...]:
     kept = tuple(nodes)
     total = Counter(node.priority for node in kept)
     done = Counter(node.priority for node in kept if node.name in completed)
     lost = Counter(node.priority for node in kept if node.name in failed)
     return tuple(
-        PriorityCount(priority, total[priority], done[priority], lost[priority])
+        api.PriorityCount(priority, total[priority], done[priority], lost[priority])
         for priority in sorted(total, reverse=True)
     )
 
 
-def _blocked(inputs: StatusInputs) -> tuple[BlockedPod, ...]:
+def _blocked(inputs: StatusInputs) -> tuple[api.BlockedPod, ...]:
     pods = [
-        BlockedPod(
+        api.BlockedPod(
             node=drain.spec.node_name,
             pod=f"{blocker.namespace}/{blocker.pod}",
             reason=blocker.reason,
@@ -303,7 +290,7 @@ def _blocked(inputs: StatusInputs) -> tuple[BlockedPod, ...]:
 class _ConditionSet:
     """The conditions of a rollout, changed one after the other."""
 
-    def __init__(self, rollout: NodeRollout, now: datetime) -> None:
+    def __init__(self, rollout: api.NodeRollout, now: datetime) -> None:
         self.result = rollout.status.conditions
         self._generation = rollout.metadata.generation
         self._now = now
@@ -341,19 +328,19 @@ class _ConditionSet:
         else:
             self.clear(ConditionType.PAUSED, Reason.RESUMED)
 
-    def set_progress(self, phase: RolloutPhase, *, failed: int) -> None:
+    def set_progress(self, phase: api.RolloutPhase, *, failed: int) -> None:
         type_ = ConditionType.REPLACEMENTS_IN_PROGRESS
         match phase:
-            case RolloutPhase.COMPLETED if failed:
+            case api.RolloutPhase.COMPLETED if failed:
                 message = f"{failed} nodes failed, not more than maxFailures allows"
                 self.set(type_, False, Reason.COMPLETED_WITH_FAILURES, message)
-            case RolloutPhase.COMPLETED:
+            case api.RolloutPhase.COMPLETED:
                 self.set(type_, False, Reason.COMPLETED)
-            case RolloutPhase.HALTED:
+            case api.RolloutPhase.HALTED:
                 self.set(type_, False, Reason.ROLLOUT_HALTED)
-            case RolloutPhase.IN_PROGRESS:
+            case api.RolloutPhase.IN_PROGRESS:
                 self.set(type_, True, Reason.IN_PROGRESS)
-            case RolloutPhase.NEW:
+            case api.RolloutPhase.NEW:
                 pass
             case _:
                 assert_never(phase)

@@ -12,33 +12,11 @@ import yaml
 from navarchos.testing.apiserver.bodies import WriteOptions, json_name
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode, meta
-from navarchos.testing.apiserver.ownership.field_manager import (
-    ApplyConflicts,
-    ApplyResult,
-    FieldWrite,
-    after_apply,
-    field_write,
-)
-from navarchos.testing.apiserver.ownership.fieldsets import (
-    FieldSet,
-    difference,
-    field,
-    path_text,
-    paths,
-    union,
-)
-from navarchos.testing.apiserver.ownership.managed_fields import (
-    Manager,
-    decode_managed_fields,
-    encode_managed_fields,
-)
-from navarchos.testing.apiserver.ownership.typed_values import (
-    ListItemError,
-    compare,
-    element_of,
-    fields_of,
-    is_granular_list,
-    schema_below,
+from navarchos.testing.apiserver.ownership import (
+    field_manager,
+    fieldsets,
+    managed_fields,
+    typed_values,
 )
 from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.schema import Schema
@@ -78,11 +56,11 @@ def _check_map(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[st
         yield path, f"expected map, got {_go_wrapper(value)}"
         return
     for key, item in value.items():
-        at = path + path_text((field(key),))
+        at = path + fieldsets.path_text((fieldsets.field(key),))
         if schema.child(key) is None and not schema.preserve:
             yield at, "field not declared in schema"
             return  # upstream stops at the first error
-        yield from _check(item, schema_below(schema, key), at)
+        yield from _check(item, typed_values.schema_below(schema, key), at)
 
 
 def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
@@ -92,13 +70,13 @@ def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[s
     seen: set[str] = set()
     for index, item in enumerate(value):
         at = f"[{index}]"
-        if is_granular_list(schema):
+        if typed_values.is_granular_list(schema):
             try:
-                element = element_of(item, schema)
-            except ListItemError as fault:
+                element = typed_values.element_of(item, schema)
+            except typed_values.ListItemError as fault:
                 yield path, f"element {index}: {fault}"
                 return
-            at = path_text((element,))
+            at = fieldsets.path_text((element,))
             if element in seen:
                 yield path, f"duplicate entries for key {at}"
             seen.add(element)
@@ -218,7 +196,7 @@ def apply(
             for fields that the schema does not have, as upstream. Nothing is stored.
     """
     options.applying = True
-    write = field_write(api.kinds, target.kind, options.manager, target.subresource)
+    write = field_manager.field_write(api.kinds, target.kind, options.manager, target.subresource)
 
     def change(live: JsonObject) -> JsonObject:
         return apply_to(write, live, config, force=force)
@@ -257,25 +235,30 @@ def _create(
     return create(api, kind, target.namespace, obj, options)
 
 
-def apply_to(write: FieldWrite, live: JsonObject, config: JsonObject, *, force: bool) -> JsonObject:
+def apply_to(
+    write: field_manager.FieldWrite, live: JsonObject, config: JsonObject, *, force: bool
+) -> JsonObject:
     """Return the object with the configuration applied, and with the new managed fields."""
     _check_configuration(write.kind, config)
     metadata = dict(meta(live))
-    managed = decode_managed_fields(metadata.pop("managedFields", None))
+    managed = managed_fields.decode_managed_fields(metadata.pop("managedFields", None))
     if live:
         live = {**live, "metadata": metadata}
     try:
-        outcome = after_apply(write, managed, live, config, force=force)
-    except ApplyConflicts as conflicts:
+        outcome = field_manager.after_apply(write, managed, live, config, force=force)
+    except field_manager.ApplyConflicts as conflicts:
         rest = _without_client_side_conflicts(write, live, conflicts.fields)
         if rest:
             raise _conflict(rest) from conflicts
-        outcome = after_apply(write, managed, live, config, force=True)
+        outcome = field_manager.after_apply(write, managed, live, config, force=True)
     return _with_managers(write, live, config, outcome)
 
 
 def _with_managers(
-    write: FieldWrite, live: JsonObject, config: JsonObject, outcome: ApplyResult
+    write: field_manager.FieldWrite,
+    live: JsonObject,
+    config: JsonObject,
+    outcome: field_manager.ApplyResult,
 ) -> JsonObject:
     obj = live if outcome.obj is None else outcome.obj
     metadata = dict(meta(obj))
@@ -283,7 +266,7 @@ def _with_managers(
     if write.name == _KUBECTL and annotations.get(_LAST_APPLIED):
         metadata["annotations"] = {**annotations, _LAST_APPLIED: _last_applied(config)}
     if outcome.managed:
-        metadata["managedFields"] = encode_managed_fields(outcome.managed)
+        metadata["managedFields"] = managed_fields.encode_managed_fields(outcome.managed)
     return {**obj, "metadata": metadata}
 
 
@@ -298,8 +281,10 @@ def _last_applied(config: JsonObject) -> str:
 
 
 def _without_client_side_conflicts(
-    write: FieldWrite, live: JsonObject, conflicts: dict[Manager, FieldSet]
-) -> dict[Manager, FieldSet]:
+    write: field_manager.FieldWrite,
+    live: JsonObject,
+    conflicts: dict[managed_fields.Manager, fieldsets.FieldSet],
+) -> dict[managed_fields.Manager, fieldsets.FieldSet]:
     """Return the conflicts without the remains of client-side apply.
 
     kubectl may take fields that it applied client-side before and that no other manager has changed
@@ -315,9 +300,11 @@ def _without_client_side_conflicts(
     kind = write.kind
     if before.get("apiVersion") != kind.api_version or configuration_errors(before, kind.schema):
         return conflicts
-    since = compare(before, live, kind.schema)
-    own = difference(fields_of(before, kind.schema), union(since.written, since.removed))
-    rest = {manager: difference(fields, own) for manager, fields in conflicts.items()}
+    since = typed_values.compare(before, live, kind.schema)
+    own = fieldsets.difference(
+        typed_values.fields_of(before, kind.schema), fieldsets.union(since.written, since.removed)
+    )
+    rest = {manager: fieldsets.difference(fields, own) for manager, fields in conflicts.items()}
     return {manager: fields for manager, fields in rest.items() if fields}
 
 
@@ -335,10 +322,12 @@ def _check_configuration(kind: Kind, config: JsonObject) -> None:
         )
 
 
-def _conflict(fields: dict[Manager, FieldSet]) -> StatusError:
+def _conflict(fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> StatusError:
     """Return the 409 with the texts of apimachinery, managedfields, conflict.go."""
     found = [
-        (manager, path_text(path)) for manager in sorted(fields) for path in paths(fields[manager])
+        (manager, fieldsets.path_text(path))
+        for manager in sorted(fields)
+        for path in fieldsets.paths(fields[manager])
     ]
     causes = [
         Cause("FieldManagerConflict", f"conflict with {manager}", path) for manager, path in found

@@ -3,30 +3,19 @@
 from datetime import datetime
 from typing import Final
 
-from navarchos.testing.apiserver.objects import (
-    JsonObject,
-    JsonValue,
-    copy_json,
-    dig,
-    meta,
-    timestamp,
-)
+from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.requests import Target
-from navarchos.testing.apiserver.status import (
-    ResourceName,
-    bad_request,
-    conflict,
-    invalid,
-    required,
-)
 from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_active_namespace
 
 __all__ = ["bind"]
 
-_BINDING: Final = ResourceName("", "pods/binding")
+_BINDING: Final = statuses.ResourceName("", "pods/binding")
 
 
-def bind(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> JsonObject:
+def bind(
+    api: Api, target: Target, body: objects.JsonValue, options: WriteOptions
+) -> objects.JsonObject:
     """Set `spec.nodeName` and the condition `PodScheduled`.
 
     Raises:
@@ -34,26 +23,26 @@ def bind(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> Js
             names no node.
     """
     if not isinstance(body, dict):
-        raise bad_request("expected a Binding")
-    node = dig(body, "target", "name")
+        raise statuses.bad_request("expected a Binding")
+    node = objects.dig(body, "target", "name")
     if not node:
-        raise invalid("Binding", "", target.name, [required("target.name")])
+        raise statuses.invalid("Binding", "", target.name, [statuses.required("target.name")])
     with api.store.transaction():
         require_active_namespace(api, target.kind, target.namespace, target.name)
         entry = require(api, target)
-        uid = meta(body).get("uid")
+        uid = objects.meta(body).get("uid")
         if uid and uid != entry.uid:
             text = (
                 f"Precondition failed: UID in precondition: {uid}, UID in object meta: {entry.uid}"
             )
-            raise conflict(_BINDING, target.name, text)
-        if meta(entry.obj).get("deletionTimestamp"):
+            raise statuses.conflict(_BINDING, target.name, text)
+        if objects.meta(entry.obj).get("deletionTimestamp"):
             text = f"pod {target.name} is being deleted, cannot be assigned to a host"
-            raise conflict(_BINDING, target.name, text)
-        bound = dig(entry.obj, "spec", "nodeName")
+            raise statuses.conflict(_BINDING, target.name, text)
+        bound = objects.dig(entry.obj, "spec", "nodeName")
         if bound:
             text = f'pod {target.name} is already assigned to node "{bound}"'
-            raise conflict(_BINDING, target.name, text)
+            raise statuses.conflict(_BINDING, target.name, text)
         if not options.dry_run:
             api.store.put(
                 target.kind.bucket,
@@ -63,17 +52,22 @@ def bind(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> Js
     return {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
 
 
-def _bound(pod: JsonObject, node: str, body: JsonObject, at: datetime) -> JsonObject:
-    obj: JsonObject = copy_json(pod)
+def _bound(
+    pod: objects.JsonObject, node: str, body: objects.JsonObject, at: datetime
+) -> objects.JsonObject:
+    obj: objects.JsonObject = objects.copy_json(pod)
     obj["spec"]["nodeName"] = node
     for field in ("labels", "annotations"):
-        if meta(body).get(field):
-            obj["metadata"][field] = {**(obj["metadata"].get(field) or {}), **meta(body)[field]}
+        if objects.meta(body).get(field):
+            obj["metadata"][field] = {
+                **(obj["metadata"].get(field) or {}),
+                **objects.meta(body)[field],
+            }
     status = obj.setdefault("status", {})
     others = [c for c in status.get("conditions") or [] if c.get("type") != "PodScheduled"]
     scheduled = {
         "type": "PodScheduled", "status": "True", "lastProbeTime": None,
-        "lastTransitionTime": timestamp(at),
+        "lastTransitionTime": objects.timestamp(at),
     }  # fmt: skip
     status["conditions"] = [*others, scheduled]
     return obj

@@ -8,17 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from navarchos.testing.apiserver import objects
 from navarchos.testing.apiserver.access.users import User
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import (
-    TIME_LAYOUT,
-    JsonObject,
-    JsonValue,
-    copy_json,
-    encode,
-    is_micro_time,
-    is_rfc3339,
-)
 from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.schema import Schema, prune, unknown_fields
 from navarchos.testing.apiserver.status import (
@@ -65,7 +57,7 @@ _FITTING: Final[Mapping[str, tuple[type, ...]]] = {
 _VALIDATION: Final = ("Ignore", "Warn", "Strict")
 _OPTION_KINDS: Final = {"update": "UpdateOptions", "patch": "PatchOptions"}
 _MAX_MANAGER_BYTES: Final = 128
-_ZEROS: Final[Mapping[str, JsonValue]] = {"string": "", "integer": 0, "boolean": False}
+_ZEROS: Final[Mapping[str, objects.JsonValue]] = {"string": "", "integer": 0, "boolean": False}
 _MICRO_LAYOUT: Final = "2006-01-02T15:04:05.000000Z07:00"
 _STRICT: Final = "strict decoding error: "
 _TYPE_META: Final = (
@@ -80,7 +72,9 @@ class BodyDecodeError(Exception):
     """A value of the wrong JSON type; the text comes from Go's decoder."""
 
 
-def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str = "") -> None:
+def check_types(
+    value: objects.JsonValue, schema: Schema, *, owner: str = "", path: str = ""
+) -> None:
     """Raise `BodyDecodeError` if the type of a value does not fit its field.
 
     Null fits every field: it means that there is no value.
@@ -99,7 +93,7 @@ def check_types(value: JsonValue, schema: Schema, *, owner: str = "", path: str 
         _check_scalar(value, schema, owner, path)
 
 
-def _check_object(value: JsonValue, schema: Schema, owner: str, path: str) -> None:
+def _check_object(value: objects.JsonValue, schema: Schema, owner: str, path: str) -> None:
     if not isinstance(value, dict):
         raise _mismatch(value, _go_type(schema), owner, path)
     for key, item in value.items():
@@ -111,18 +105,18 @@ def _check_object(value: JsonValue, schema: Schema, owner: str, path: str) -> No
             check_types(item, child, owner=schema.name or owner, path=at)
 
 
-def _check_scalar(value: JsonValue, schema: Schema, owner: str, path: str) -> None:
+def _check_scalar(value: objects.JsonValue, schema: Schema, owner: str, path: str) -> None:
     # In Python a bool is an int; in JSON it is not.
     fits = isinstance(value, _FITTING[schema.type]) and (
         type(value) is not bool or schema.type == "boolean"
     )
     if not fits and schema.format != "quantity":
         raise _mismatch(value, _go_type(schema), owner, path)
-    if schema.format == "date-time" and not is_rfc3339(value):
+    if schema.format == "date-time" and not objects.is_rfc3339(value):
         raise BodyDecodeError(
-            f'parsing time "{value}" as "{TIME_LAYOUT}": cannot parse "{value}" as "2006"'
+            f'parsing time "{value}" as "{objects.TIME_LAYOUT}": cannot parse "{value}" as "2006"'
         )
-    if schema.format == "micro-time" and not is_micro_time(value):
+    if schema.format == "micro-time" and not objects.is_micro_time(value):
         raise BodyDecodeError(_micro_text(value))
     if schema.format == "quantity" and not (fits and _QUANTITY.match(str(value))):
         pattern = _QUANTITY.pattern
@@ -140,17 +134,17 @@ def _go_type(schema: Schema | None) -> str:
 
 
 def _micro_text(value: str) -> str:
-    rest, wanted = (value[19:], ".000000") if is_rfc3339(value) else (value, "2006")
+    rest, wanted = (value[19:], ".000000") if objects.is_rfc3339(value) else (value, "2006")
     return f'parsing time "{value}" as "{_MICRO_LAYOUT}": cannot parse "{rest}" as "{wanted}"'
 
 
-def json_name(value: JsonValue) -> str:
+def json_name(value: objects.JsonValue) -> str:
     """Return the name of a value's type in the errors of Go's decoder."""
     found = {bool: "bool", str: "string", int: "number", float: "number", list: "array"}
     return found.get(type(value), "object")
 
 
-def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> BodyDecodeError:
+def _mismatch(value: objects.JsonValue, written: str, owner: str, path: str) -> BodyDecodeError:
     name = json_name(value)
     if isinstance(value, float) and written.startswith("int"):
         name = f"number {value}"  # Go shows the number if it is not an integer
@@ -158,7 +152,7 @@ def _mismatch(value: JsonValue, written: str, owner: str, path: str) -> BodyDeco
     return BodyDecodeError(f"json: cannot unmarshal {name} into {where} of type {written}")
 
 
-def fill_required(value: JsonValue, schema: Schema) -> None:
+def fill_required(value: objects.JsonValue, schema: Schema) -> None:
     """Set absent fields, in place, to the values that Go's encoder writes for them.
 
     These are zeros for required scalars, and null for some times. Typed clients rely on it: a
@@ -181,7 +175,7 @@ def fill_required(value: JsonValue, schema: Schema) -> None:
             fill_required(item, child)
 
 
-def drop_empty(value: JsonObject, schema: Schema) -> None:
+def drop_empty(value: objects.JsonObject, schema: Schema) -> None:
     """Remove, in place, the values that Go's encoder omits.
 
     It omits nulls, empty lists and maps, and zeros, unless zero is a value of the field. Empty
@@ -204,7 +198,7 @@ def drop_empty(value: JsonObject, schema: Schema) -> None:
                     drop_empty(element, child.items)
 
 
-def _is_omitted(item: JsonValue, schema: Schema, required: bool) -> bool:
+def _is_omitted(item: objects.JsonValue, schema: Schema, required: bool) -> bool:
     if required:
         return False
     if item == {}:
@@ -242,7 +236,7 @@ class WriteOptions:
     warnings: list[str] = field(default_factory=list)
 
 
-def read_object(kind: Kind, body: JsonValue, options: WriteOptions) -> JsonObject:
+def read_object(kind: Kind, body: objects.JsonValue, options: WriteOptions) -> objects.JsonObject:
     """Return a private copy of the body without the fields that the kind does not have.
 
     `managedFields` are an exception: they are checked, and shared with the body.
@@ -251,12 +245,12 @@ def read_object(kind: Kind, body: JsonValue, options: WriteOptions) -> JsonObjec
         StatusError: 400, or 422 for the result of a patch.
     """
     body, managers = _without_managers(body)
-    obj = copy_json(body)
+    obj = objects.copy_json(body)
     if not isinstance(obj, dict):
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind.kind}): couldn't get"
             f" version/kind; json parse error: json: cannot unmarshal {json_name(body)} into Go"
-            f" value of type {_TYPE_META} ({encode(body).hex()})"
+            f" value of type {_TYPE_META} ({objects.encode(body).hex()})"
         )
     try:
         _check_envelope(kind, obj)
@@ -284,7 +278,7 @@ def read_object(kind: Kind, body: JsonValue, options: WriteOptions) -> JsonObjec
     return kind.conversion.decode(obj) if kind.conversion else obj
 
 
-def _without_managers(body: JsonValue) -> tuple[JsonValue, JsonValue]:
+def _without_managers(body: objects.JsonValue) -> tuple[objects.JsonValue, objects.JsonValue]:
     """Take `managedFields` out of a body: copying them would be expensive."""
     metadata = body.get("metadata") if isinstance(body, dict) else None
     if not isinstance(metadata, dict) or "managedFields" not in metadata:
@@ -293,21 +287,23 @@ def _without_managers(body: JsonValue) -> tuple[JsonValue, JsonValue]:
     return {**body, "metadata": rest}, metadata["managedFields"]
 
 
-def _check_types(kind: Kind, obj: JsonObject) -> None:
+def _check_types(kind: Kind, obj: objects.JsonObject) -> None:
     envelope = kind.schema.properties["metadata"]
     check_types(obj["metadata"], envelope, owner=kind.kind, path="metadata")
     if kind.custom is None:
         check_types(obj, kind.schema)
 
 
-def _undecodable(kind: Kind, obj: JsonObject, why: str, options: WriteOptions) -> StatusError:
+def _undecodable(
+    kind: Kind, obj: objects.JsonObject, why: str, options: WriteOptions
+) -> StatusError:
     if options.patching:
         # The patch is wrong, not the object, so upstream names neither kind nor name.
         return invalid("", "", "", [invalid_value("patch", quote(obj), why)])
     return bad_request(f"{_unhandled_text(kind)}: {why}")
 
 
-def _drop_empty_maps(metadata: JsonObject) -> None:
+def _drop_empty_maps(metadata: objects.JsonObject) -> None:
     for name in ("labels", "annotations"):
         if metadata.get(name) == {}:
             del metadata[name]
@@ -317,7 +313,7 @@ def _unhandled_text(kind: Kind) -> str:
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
 
 
-def _check_envelope(kind: Kind, obj: JsonObject) -> None:
+def _check_envelope(kind: Kind, obj: objects.JsonObject) -> None:
     if kind.custom is not None and not obj.get("kind"):
         raise bad_request(f"Object 'Kind' is missing in '{quote(obj)}'")
     found = obj["kind"] = obj.get("kind") or kind.kind
@@ -338,7 +334,7 @@ def _check_envelope(kind: Kind, obj: JsonObject) -> None:
         )
 
 
-def _drop_unknown(kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
+def _drop_unknown(kind: Kind, obj: objects.JsonObject, options: WriteOptions) -> None:
     unknown = unknown_fields(obj, kind.schema)
     if options.patching or kind.custom is not None:
         unknown.sort()  # upstream keeps these fields in a map, which Go writes sorted

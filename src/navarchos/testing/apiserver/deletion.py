@@ -5,28 +5,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
+from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.bodies import BodyDecodeError, check_types
 from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER, mark_terminating
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import (
-    JsonObject,
-    JsonValue,
-    copy_json,
-    dig,
-    meta,
-    timestamp,
-)
 from navarchos.testing.apiserver.requests import Target, read_body, read_flag, read_number
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    ResourceName,
-    bad_request,
-    forbidden,
-    invalid,
-    invalid_value,
-    precondition_failed,
-    unsupported_value,
-)
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
 from navarchos.testing.apiserver.writes import Api, WriteOptions, require
@@ -75,7 +59,7 @@ class DeleteOptions:
     version: str = ""
     legacy_cascade: bool = False
     dry_run: bool = False
-    errors: tuple[FieldError, ...] = ()
+    errors: tuple[statuses.FieldError, ...] = ()
 
 
 def read_delete_options(content_type: str, raw: bytes, query: Mapping[str, str]) -> DeleteOptions:
@@ -88,26 +72,26 @@ def read_delete_options(content_type: str, raw: bytes, query: Mapping[str, str])
         return _checked(_from_query(query))
     body = read_body(content_type, raw)
     if not isinstance(body, dict):
-        raise bad_request("expected delete options")
+        raise statuses.bad_request("expected delete options")
     if body.get("kind") not in {None, "DeleteOptions"}:
         text = f'no kind "{body["kind"]}" is registered for version "{body.get("apiVersion")}"'
-        raise bad_request(f'{text} in scheme "pkg/runtime/scheme.go:111"')
+        raise statuses.bad_request(f'{text} in scheme "pkg/runtime/scheme.go:111"')
     try:
         check_types(body, _SCHEMA, owner="DeleteOptions")
     except BodyDecodeError as fault:
-        raise bad_request(str(fault)) from fault
+        raise statuses.bad_request(str(fault)) from fault
     return _checked(body)
 
 
-def _checked(options: JsonObject) -> DeleteOptions:
+def _checked(options: objects.JsonObject) -> DeleteOptions:
     deletion = parse_delete_options(options)
     check_delete_options(deletion)
     return deletion
 
 
-def _from_query(query: Mapping[str, str]) -> JsonObject:
+def _from_query(query: Mapping[str, str]) -> objects.JsonObject:
     """Return the options of a query as a body has them (apimachinery's meta/v1/conversion.go)."""
-    found: JsonObject = {key: query[key] for key in ("propagationPolicy",) if key in query}
+    found: objects.JsonObject = {key: query[key] for key in ("propagationPolicy",) if key in query}
     if "gracePeriodSeconds" in query:
         found["gracePeriodSeconds"] = read_number(query, "gracePeriodSeconds")
     if "orphanDependents" in query:
@@ -120,20 +104,20 @@ def _from_query(query: Mapping[str, str]) -> JsonObject:
     return found
 
 
-def parse_delete_options(options: JsonObject) -> DeleteOptions:
+def parse_delete_options(options: objects.JsonObject) -> DeleteOptions:
     """Return the options of a body with their errors; `check_delete_options` raises those."""
     policy, orphan = options.get("propagationPolicy"), options.get("orphanDependents")
-    dry_run: list[JsonValue] = options.get("dryRun") or []
+    dry_run: list[objects.JsonValue] = options.get("dryRun") or []
     errors = []
     if policy is not None and orphan is not None:
         text = "orphanDependents and deletionPropagation cannot be both set"
-        errors.append(invalid_value("propagationPolicy", policy, text))
+        errors.append(statuses.invalid_value("propagationPolicy", policy, text))
     if policy is not None and policy not in FINALIZERS_BY_POLICY:
         errors.append(
-            unsupported_value("propagationPolicy", policy, (*FINALIZERS_BY_POLICY, "nil"))
+            statuses.unsupported_value("propagationPolicy", policy, (*FINALIZERS_BY_POLICY, "nil"))
         )
     if any(value != "All" for value in dry_run):
-        errors.append(unsupported_value("dryRun", dry_run, ("All",)))
+        errors.append(statuses.unsupported_value("dryRun", dry_run, ("All",)))
     if orphan is not None:
         policy = "Orphan" if orphan else "Background"
     conditions = options.get("preconditions") or {}
@@ -151,7 +135,7 @@ def parse_delete_options(options: JsonObject) -> DeleteOptions:
 def check_delete_options(deletion: DeleteOptions) -> None:
     """Raise 422 if an option has an unknown value, or if two options contradict each other."""
     if deletion.errors:
-        raise invalid("DeleteOptions", "meta.k8s.io", "", deletion.errors)
+        raise statuses.invalid("DeleteOptions", "meta.k8s.io", "", deletion.errors)
 
 
 _PODS: Final = BucketId("pods", "")
@@ -177,12 +161,14 @@ def delete(
     with api.store.transaction():
         entry = require(api, target)
         if kind.bucket == _NAMESPACES and target.name in _UNDELETABLE:
-            raise forbidden(kind.resource, target.name, "this namespace may not be deleted")
+            raise statuses.forbidden(
+                kind.resource, target.name, "this namespace may not be deleted"
+            )
         check_delete_options(deletion)
         check_preconditions(kind, entry, deletion)
         grace = _grace(kind, entry.obj, deletion)
         finalizers = _finalizers(kind, entry.obj, deletion)
-        waits = bool(finalizers) or bool(dig(entry.obj, "spec", "finalizers")) or grace > 0
+        waits = bool(finalizers) or bool(objects.dig(entry.obj, "spec", "finalizers")) or grace > 0
         if not waits and kind.bucket != _PODS:
             if deletion.dry_run:
                 return entry, True
@@ -199,27 +185,29 @@ def delete(
 
 def check_preconditions(kind: Kind, entry: Entry, deletion: DeleteOptions) -> None:
     """Raise 409 if the object does not meet the preconditions."""
-    shown, version = ResourceName(kind.group, kind.kind), str(entry.version)
+    shown, version = statuses.ResourceName(kind.group, kind.kind), str(entry.version)
     if deletion.uid and deletion.uid != entry.uid:
-        raise precondition_failed(shown, entry.name, "UID", deletion.uid, entry.uid)
+        raise statuses.precondition_failed(shown, entry.name, "UID", deletion.uid, entry.uid)
     if deletion.version and deletion.version != version:
-        raise precondition_failed(shown, entry.name, "ResourceVersion", deletion.version, version)
+        raise statuses.precondition_failed(
+            shown, entry.name, "ResourceVersion", deletion.version, version
+        )
 
 
-def _grace(kind: Kind, obj: JsonObject, deletion: DeleteOptions) -> int:
+def _grace(kind: Kind, obj: objects.JsonObject, deletion: DeleteOptions) -> int:
     """Return the grace period of a pod in seconds; other kinds have none."""
     if kind.bucket != _PODS:
         return 0
-    if not dig(obj, "spec", "nodeName") or dig(obj, "status", "phase") in _FINISHED:
+    if not objects.dig(obj, "spec", "nodeName") or objects.dig(obj, "status", "phase") in _FINISHED:
         return 0
-    own = dig(obj, "spec", "terminationGracePeriodSeconds", default=30)
+    own = objects.dig(obj, "spec", "terminationGracePeriodSeconds", default=30)
     grace = own if deletion.grace is None else deletion.grace
     # Upstream takes a negative value for the shortest period that is not forced.
     return 1 if grace < 0 else int(grace)
 
 
-def _finalizers(kind: Kind, obj: JsonObject, deletion: DeleteOptions) -> list[str]:
-    kept = list(meta(obj).get("finalizers") or [])
+def _finalizers(kind: Kind, obj: objects.JsonObject, deletion: DeleteOptions) -> list[str]:
+    kept = list(objects.meta(obj).get("finalizers") or [])
     if kind.bucket == _DEFINITIONS and CLEANUP_FINALIZER not in kept:
         kept.append(CLEANUP_FINALIZER)
     policy = deletion.policy
@@ -232,7 +220,9 @@ def _finalizers(kind: Kind, obj: JsonObject, deletion: DeleteOptions) -> list[st
     return [*kept, added] if added else kept
 
 
-def _marked(obj: JsonObject, grace: int, finalizers: list[str], *, at: datetime) -> JsonObject:
+def _marked(
+    obj: objects.JsonObject, grace: int, finalizers: list[str], *, at: datetime
+) -> objects.JsonObject:
     """Return the object marked for deletion; marking it again can only shorten the wait.
 
     Args:
@@ -241,7 +231,7 @@ def _marked(obj: JsonObject, grace: int, finalizers: list[str], *, at: datetime)
         finalizers: The finalizers of the marked object.
         at: The current time.
     """
-    marked: JsonObject = copy_json(obj)
+    marked: objects.JsonObject = objects.copy_json(obj)
     metadata = marked["metadata"]
     if finalizers:
         metadata["finalizers"] = finalizers
@@ -251,12 +241,12 @@ def _marked(obj: JsonObject, grace: int, finalizers: list[str], *, at: datetime)
     # Upstream marks definitions in their own store, without grace period and generation.
     is_definition = marked.get("kind") == "CustomResourceDefinition"
     if first or grace < int(metadata.get("deletionGracePeriodSeconds") or 0):
-        metadata["deletionTimestamp"] = timestamp(at + timedelta(seconds=grace))
+        metadata["deletionTimestamp"] = objects.timestamp(at + timedelta(seconds=grace))
         if not is_definition:
             metadata["deletionGracePeriodSeconds"] = grace
     if first and metadata.get("generation") and not is_definition:
         metadata["generation"] += 1
-    if dig(marked, "spec", "finalizers") and marked.get("kind") == "Namespace":
+    if objects.dig(marked, "spec", "finalizers") and marked.get("kind") == "Namespace":
         marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
     if first and is_definition:
         mark_terminating(marked)

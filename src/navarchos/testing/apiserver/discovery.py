@@ -7,14 +7,9 @@ import base64
 import hashlib
 from typing import Final, NamedTuple
 
+from navarchos.testing.apiserver import patches
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, copy_json, encode
-from navarchos.testing.apiserver.patches import (
-    APPLY_PATCH,
-    JSON_PATCH,
-    MERGE_PATCH,
-    STRATEGIC_PATCH,
-)
 from navarchos.testing.apiserver.proxy_subresources import PROXY_SUBRESOURCES
 from navarchos.testing.apiserver.requests import Response, json_response
 from navarchos.testing.apiserver.types import TYPES
@@ -62,7 +57,7 @@ _INFO: Final = {"title": "Kubernetes", "version": VERSION["gitVersion"]}
 _META: Final = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _OBJECT_META: Final = f"#/components/schemas/{_META}.ObjectMeta"
 _WRITES: Final = {"post": "post", "put": "put", "patch": "patch"}
-_PATCH_TYPES: Final = (JSON_PATCH, MERGE_PATCH, APPLY_PATCH)
+_PATCH_TYPES: Final = (patches.JSON_PATCH, patches.MERGE_PATCH, patches.APPLY_PATCH)
 
 
 def wants_aggregated(accept: str) -> bool:
@@ -372,7 +367,7 @@ def _kind_body(kind: Kind) -> JsonObject:
 
 def _patch_body(kind: Kind) -> JsonObject:
     """Return the patch formats of a kind; kubectl decides by them how `apply` merges."""
-    accepted = (*_PATCH_TYPES, *(() if kind.custom else (STRATEGIC_PATCH,)))
+    accepted = (*_PATCH_TYPES, *(() if kind.custom else (patches.STRATEGIC_PATCH,)))
     return {media: {"schema": {"type": "object"}} for media in accepted}
 
 

@@ -7,6 +7,8 @@ Kubernetes 1.36.
 from dataclasses import replace
 from typing import Final
 
+from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.builtin.pods import is_pod_ready
 from navarchos.testing.apiserver.deletion import (
@@ -16,25 +18,9 @@ from navarchos.testing.apiserver.deletion import (
     parse_delete_options,
 )
 from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import (
-    JsonObject,
-    JsonValue,
-    copy_json,
-    dig,
-    meta,
-    timestamp,
-)
 from navarchos.testing.apiserver.ownership.field_manager import update_managed_fields
 from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.selectors import label_selector_matches
-from navarchos.testing.apiserver.status import (
-    Cause,
-    ResourceName,
-    StatusError,
-    bad_request,
-    forbidden,
-    too_many_requests,
-)
 from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
 from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_active_namespace
@@ -51,7 +37,7 @@ _SEVERAL: Final = (
     "This pod has more than one PodDisruptionBudget, which the eviction subresource does not"
     " support."
 )
-_SUCCESS: Final[JsonObject] = {
+_SUCCESS: Final[objects.JsonObject] = {
     "kind": "Status",
     "apiVersion": "v1",
     "metadata": {},
@@ -78,7 +64,9 @@ _EVICTION: Final = _kind("v1")
 _EVICTION_V1BETA1: Final = _kind("v1beta1")
 
 
-def evict(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> JsonObject:
+def evict(
+    api: Api, target: Target, body: objects.JsonValue, options: WriteOptions
+) -> objects.JsonObject:
     """Delete a pod if its disruption budget allows it; return the `Status` of success.
 
     Raises:
@@ -99,7 +87,7 @@ def evict(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> J
         return _SUCCESS
 
 
-def spend_budget(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> None:
+def spend_budget(api: Api, target: Target, body: objects.JsonValue, options: WriteOptions) -> None:
     """Use a pod's disruption budget as an eviction does, and do not delete the pod.
 
     Raises:
@@ -116,13 +104,13 @@ def _use_budget(api: Api, pod: Entry, deletion: DeleteOptions, options: WriteOpt
     """Use the pod's budget, if it has one; the preconditions are checked later, as upstream."""
     budgets = _budgets_of(api, pod)
     if len(budgets) > 1:
-        raise StatusError(500, "", _SEVERAL)
+        raise statuses.StatusError(500, "", _SEVERAL)
     spent = _usable_budget(budgets, pod.obj)
     if spent is not None and not deletion.dry_run:
         _decrement(api, spent, pod.name, options)
 
 
-def _usable_budget(budgets: list[Entry], pod: JsonObject) -> Entry | None:
+def _usable_budget(budgets: list[Entry], pod: objects.JsonObject) -> Entry | None:
     """Return the budget that the eviction uses; `None` if it needs none."""
     if not budgets or _may_skip_budget(budgets[0].obj, pod):
         return None
@@ -130,32 +118,34 @@ def _usable_budget(budgets: list[Entry], pod: JsonObject) -> Entry | None:
     return budgets[0]
 
 
-def _read(target: Target, body: JsonValue, options: WriteOptions) -> DeleteOptions:
+def _read(target: Target, body: objects.JsonValue, options: WriteOptions) -> DeleteOptions:
     said = body.get("apiVersion") if isinstance(body, dict) else None
     older = said == f"policy/{_EVICTION_V1BETA1.version}"
     eviction = read_object(_EVICTION_V1BETA1 if older else _EVICTION, body, options)
-    if meta(eviction).get("namespace", target.namespace) != target.namespace:
-        raise bad_request(
+    if objects.meta(eviction).get("namespace", target.namespace) != target.namespace:
+        raise statuses.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if meta(eviction).get("name") != target.name:
-        raise bad_request("name in URL does not match name in Eviction object")
-    given: JsonObject = eviction.get("deleteOptions") or {}
+    if objects.meta(eviction).get("name") != target.name:
+        raise statuses.bad_request("name in URL does not match name in Eviction object")
+    given: objects.JsonObject = eviction.get("deleteOptions") or {}
     wanted = list(given.get("dryRun") or [])
     if wanted and options.dry_run and wanted != ["All"]:
         listed = " ".join(wanted)
         text = f"Non-matching dry-run options in request and content: [All] and [{listed}]"
-        raise StatusError(500, "", text)
+        raise statuses.StatusError(500, "", text)
     return replace(parse_delete_options(given), dry_run=bool(wanted) or options.dry_run)
 
 
-def _needs_no_budget(pod: JsonObject) -> bool:
-    phase = dig(pod, "status", "phase")
-    return phase in _FINISHED or phase == "Pending" or bool(meta(pod).get("deletionTimestamp"))
+def _needs_no_budget(pod: objects.JsonObject) -> bool:
+    phase = objects.dig(pod, "status", "phase")
+    return (
+        phase in _FINISHED or phase == "Pending" or bool(objects.meta(pod).get("deletionTimestamp"))
+    )
 
 
 def _budgets_of(api: Api, pod: Entry) -> list[Entry]:
-    labels = meta(pod.obj).get("labels") or {}
+    labels = objects.meta(pod.obj).get("labels") or {}
     return [
         budget
         for budget in api.store.entries(_BUDGETS, pod.namespace)
@@ -163,18 +153,18 @@ def _budgets_of(api: Api, pod: Entry) -> list[Entry]:
     ]
 
 
-def _selects(budget: JsonObject, labels: JsonObject) -> bool:
+def _selects(budget: objects.JsonObject, labels: objects.JsonObject) -> bool:
     try:
-        return label_selector_matches(dig(budget, "spec", "selector"), labels)
+        return label_selector_matches(objects.dig(budget, "spec", "selector"), labels)
     except ValueError:
         return False  # an invalid selector selects no pods
 
 
-def _may_skip_budget(budget: JsonObject, pod: JsonObject) -> bool:
+def _may_skip_budget(budget: objects.JsonObject, pod: objects.JsonObject) -> bool:
     """Return whether an unready pod may be evicted without using the budget."""
     if is_pod_ready(pod):
         return False
-    if dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
+    if objects.dig(budget, "spec", "unhealthyPodEvictionPolicy") == "AlwaysAllow":
         return True
     status = budget.get("status") or {}
     desired = int(status.get("desiredHealthy") or 0)
@@ -183,23 +173,27 @@ def _may_skip_budget(budget: JsonObject, pod: JsonObject) -> bool:
 
 def _check_budget(budget: Entry) -> None:
     status = budget.obj.get("status") or {}
-    resource = ResourceName("policy", "poddisruptionbudget")
-    if int(status.get("observedGeneration") or 0) < int(meta(budget.obj).get("generation") or 0):
+    resource = statuses.ResourceName("policy", "poddisruptionbudget")
+    if int(status.get("observedGeneration") or 0) < int(
+        objects.meta(budget.obj).get("generation") or 0
+    ):
         text = f"The disruption budget {budget.name} is still being processed by the server."
-        cause = Cause("DisruptionBudget", text)
-        raise too_many_requests(_REFUSED, _RETRY_AFTER, causes=[cause])
+        cause = statuses.Cause("DisruptionBudget", text)
+        raise statuses.too_many_requests(_REFUSED, _RETRY_AFTER, causes=[cause])
     allowed = int(status.get("disruptionsAllowed") or 0)
     if allowed < 0:
-        raise forbidden(resource, budget.name, "pdb disruptions allowed is negative")
+        raise statuses.forbidden(resource, budget.name, "pdb disruptions allowed is negative")
     if len(status.get("disruptedPods") or {}) > _MAX_DISRUPTED:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise forbidden(resource, budget.name, why)
+        raise statuses.forbidden(resource, budget.name, why)
     if not allowed:
         text = f"The disruption budget {budget.name} {_denial_text(status)}"
-        raise too_many_requests(_REFUSED, causes=[Cause("DisruptionBudget", text)])
+        raise statuses.too_many_requests(
+            _REFUSED, causes=[statuses.Cause("DisruptionBudget", text)]
+        )
 
 
-def _denial_text(status: JsonObject) -> str:
+def _denial_text(status: objects.JsonObject) -> str:
     """Return why a budget allows no eviction: its counts, or an error that makes them invalid."""
     denial = next((c for c in status.get("conditions") or [] if _denies(c)), None)
     if denial is not None and denial["reason"] == "SyncFailed":
@@ -216,19 +210,19 @@ def _denial_text(status: JsonObject) -> str:
     return "does not allow evicting pods currently"
 
 
-def _denies(condition: JsonObject) -> bool:
+def _denies(condition: objects.JsonObject) -> bool:
     asked = (condition["type"], condition["status"]) == ("DisruptionAllowed", "False")
     return asked and bool(condition.get("message"))
 
 
 def _decrement(api: Api, budget: Entry, pod: str, options: WriteOptions) -> None:
-    obj: JsonObject = copy_json(budget.obj)
+    obj: objects.JsonObject = objects.copy_json(budget.obj)
     status = obj["status"]
     allowed = int(status["disruptionsAllowed"]) - 1
     status["disruptionsAllowed"] = allowed
     status["disruptedPods"] = {
         **(status.get("disruptedPods") or {}),
-        pod: timestamp(api.store.clock.now()),
+        pod: objects.timestamp(api.store.clock.now()),
     }
     if not allowed:
         _set_condition(
@@ -237,7 +231,7 @@ def _decrement(api: Api, budget: Entry, pod: str, options: WriteOptions) -> None
                 "type": "DisruptionAllowed",
                 "status": "False",
                 "observedGeneration": status.get("observedGeneration") or 0,
-                "lastTransitionTime": timestamp(api.store.clock.now()),
+                "lastTransitionTime": objects.timestamp(api.store.clock.now()),
                 "reason": "InsufficientPods",
                 "message": "",
             },
@@ -250,7 +244,7 @@ def _decrement(api: Api, budget: Entry, pod: str, options: WriteOptions) -> None
 
 
 def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: WriteOptions) -> None:
-    obj: JsonObject = copy_json(pod.obj)
+    obj: objects.JsonObject = objects.copy_json(pod.obj)
     _set_condition(
         obj.setdefault("status", {}),
         {
@@ -259,14 +253,14 @@ def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: WriteOptions) -> 
             "reason": "EvictionByEvictionAPI",
             "message": "Eviction API: evicting",
             "lastProbeTime": None,
-            "lastTransitionTime": timestamp(api.store.clock.now()),
+            "lastTransitionTime": objects.timestamp(api.store.clock.now()),
         },
     )
     if obj != pod.obj:
         api.store.put(kind.bucket, obj, origin=options.origin)
 
 
-def _set_condition(status: JsonObject, condition: JsonObject) -> None:
+def _set_condition(status: objects.JsonObject, condition: objects.JsonObject) -> None:
     """Replace the condition of the same type; keep its time if the status does not change."""
     conditions = status.setdefault("conditions", [])
     for index, known in enumerate(conditions):

@@ -18,17 +18,9 @@ from aiohttp import web
 
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
+from navarchos.testing.apiserver import request_pipeline
 from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
 from navarchos.testing.apiserver.objects import JsonObject
-from navarchos.testing.apiserver.request_pipeline import (
-    MAX_BODY_BYTES,
-    AcceptedRequest,
-    OpenedWatch,
-    RequestPipeline,
-    error_response,
-    failure_response,
-    too_large_response,
-)
 from navarchos.testing.apiserver.requests import Request, Response
 from navarchos.testing.apiserver.status import StatusError
 from navarchos.testing.apiserver.store import BucketId
@@ -133,7 +125,7 @@ class HttpFrontend:
 
     def __init__(
         self,
-        pipeline: RequestPipeline,
+        pipeline: request_pipeline.RequestPipeline,
         notifier: WatchNotifier,
         *,
         bookmark_interval: float,
@@ -175,18 +167,24 @@ class HttpFrontend:
     ) -> web.BaseRequest:
         loop = asyncio.get_running_loop()
         return web.BaseRequest(
-            message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES
+            message,
+            payload,
+            protocol,
+            writer,
+            task,
+            loop,
+            client_max_size=request_pipeline.MAX_BODY_BYTES,
         )
 
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
         try:
             request = await _read(raw)
         except web.HTTPRequestEntityTooLarge:
-            return _to_aiohttp(too_large_response())
+            return _to_aiohttp(request_pipeline.too_large_response())
         try:
             accepted = self._pipeline.admit(request, raw.headers.items())
         except StatusError as error:
-            return _to_aiohttp(error_response(error))
+            return _to_aiohttp(request_pipeline.error_response(error))
         try:
             response, code = await self._serve(raw, accepted)
         except ConnectionCut:
@@ -201,7 +199,7 @@ class HttpFrontend:
         return response
 
     async def _serve(
-        self, raw: web.BaseRequest, accepted: AcceptedRequest
+        self, raw: web.BaseRequest, accepted: request_pipeline.AcceptedRequest
     ) -> tuple[web.StreamResponse, int]:
         if accepted.delay:
             await asyncio.sleep(accepted.delay)
@@ -214,11 +212,14 @@ class HttpFrontend:
         except (ConnectionCut, ConnectionError):
             raise
         except Exception as error:  # noqa: BLE001 - an error of this server becomes a 500
-            served = failure_response(error, accepted.request)
+            served = request_pipeline.failure_response(error, accepted.request)
             return _to_aiohttp(served), served.status
 
     async def _stream(
-        self, raw: web.BaseRequest, accepted: AcceptedRequest, opened: OpenedWatch
+        self,
+        raw: web.BaseRequest,
+        accepted: request_pipeline.AcceptedRequest,
+        opened: request_pipeline.OpenedWatch,
     ) -> web.StreamResponse:
         watch = Watch(opened.lines, self._notifier, bookmark_interval=self._bookmark_interval)
         response = web.StreamResponse(headers=_headers(opened.head))

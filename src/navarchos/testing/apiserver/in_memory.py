@@ -16,16 +16,8 @@ from navarchos.client.transport import BufferedResponse, Response
 from navarchos.clock import Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
+from navarchos.testing.apiserver import request_pipeline
 from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
-from navarchos.testing.apiserver.request_pipeline import (
-    MAX_BODY_BYTES,
-    AcceptedRequest,
-    OpenedWatch,
-    RequestPipeline,
-    error_response,
-    failure_response,
-    too_large_response,
-)
 from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.requests import Response as Served
 from navarchos.testing.apiserver.status import StatusError
@@ -74,7 +66,7 @@ class InMemoryTransport:
 
     def __init__(
         self,
-        pipeline: RequestPipeline,
+        pipeline: request_pipeline.RequestPipeline,
         notifier: ThreadWatchNotifier,
         *,
         bookmark_interval: float,
@@ -92,14 +84,14 @@ class InMemoryTransport:
         received = read_request(request)
         if request.fence is not None:
             request.fence()
-        if len(received.body) > MAX_BODY_BYTES:
-            return buffered(too_large_response())
+        if len(received.body) > request_pipeline.MAX_BODY_BYTES:
+            return buffered(request_pipeline.too_large_response())
         headers = [*request.headers.items(), *request.repeated]
         try:
             with self._one_at_a_time():
                 accepted = self._pipeline.admit(received, headers)
         except StatusError as error:
-            return buffered(error_response(error))
+            return buffered(request_pipeline.error_response(error))
         if accepted.delay and stop.wait(accepted.delay):
             self._pipeline.record(accepted, 0)
             raise Stopped(stop.reason or "stopped")
@@ -117,7 +109,7 @@ class InMemoryTransport:
         """Serve one request at a time, as the event loop of the HTTP server does."""
         return self._pipeline.api.store.transaction()
 
-    def _serve(self, accepted: AcceptedRequest, stop: StopToken) -> Response:
+    def _serve(self, accepted: request_pipeline.AcceptedRequest, stop: StopToken) -> Response:
         if accepted.call.verb != "watch":
             served = self._pipeline.respond(accepted)
             self._pipeline.record(accepted, served.status)
@@ -136,7 +128,7 @@ class InMemoryTransport:
         except ConnectionCut:
             raise
         except Exception as error:  # noqa: BLE001 - an error of this server becomes a 500
-            served = failure_response(error, accepted.request)
+            served = request_pipeline.failure_response(error, accepted.request)
             self._pipeline.record(accepted, served.status)
             return buffered(served)
 
@@ -152,10 +144,10 @@ class InMemoryWatch:
 
     def __init__(
         self,
-        pipeline: RequestPipeline,
-        accepted: AcceptedRequest,
+        pipeline: request_pipeline.RequestPipeline,
+        accepted: request_pipeline.AcceptedRequest,
         notifier: ThreadWatchNotifier,
-        opened: OpenedWatch,
+        opened: request_pipeline.OpenedWatch,
         *,
         bookmark_interval: float,
         stop: StopToken,

@@ -10,12 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from navarchos.testing.apiserver.objects import (
-    JsonObject,
-    JsonValue,
-    micro_timestamp,
-    timestamp,
-)
+from navarchos.testing.apiserver import objects
 
 __all__ = ["PROTOBUF", "UnreadableProtobuf", "decode_protobuf"]
 
@@ -134,7 +129,7 @@ class UnreadableProtobuf(Exception):
     """The kind has no table, or the bytes are not a protobuf message."""
 
 
-def decode_protobuf(raw: bytes) -> JsonObject:
+def decode_protobuf(raw: bytes) -> objects.JsonObject:
     """Return the object in a protobuf body.
 
     Raises:
@@ -144,7 +139,7 @@ def decode_protobuf(raw: bytes) -> JsonObject:
         raise UnreadableProtobuf("provided data does not appear to be a protobuf message")
     try:
         envelope = _message("Unknown", raw[len(_MAGIC) :])
-        head: JsonObject = envelope.get("typeMeta") or {}
+        head: objects.JsonObject = envelope.get("typeMeta") or {}
         kind = str(head.get("kind") or "")
         if kind not in _KINDS:
             raise UnreadableProtobuf(f"no protobuf table for {kind or 'an object without kind'}")
@@ -153,10 +148,10 @@ def decode_protobuf(raw: bytes) -> JsonObject:
         raise UnreadableProtobuf(str(error)) from error
 
 
-def _message(name: str, raw: bytes) -> JsonObject:
+def _message(name: str, raw: bytes) -> objects.JsonObject:
     """Decode one message; empty values count as absent, as in Go's JSON."""
     fields = _MESSAGES[name]
-    found: JsonObject = {}
+    found: objects.JsonObject = {}
     for number, value in _pairs(raw):
         label, kind = fields.get(number, ("", ""))
         if label:
@@ -167,7 +162,7 @@ def _message(name: str, raw: bytes) -> JsonObject:
     return found
 
 
-def _store(found: JsonObject, label: str, kind: str, value: JsonValue) -> None:
+def _store(found: objects.JsonObject, label: str, kind: str, value: objects.JsonValue) -> None:
     if kind.startswith("["):
         found.setdefault(label, []).append(_value(kind[1:-1], value))
     elif kind.startswith("{"):
@@ -180,16 +175,16 @@ def _store(found: JsonObject, label: str, kind: str, value: JsonValue) -> None:
             found[label] = decoded
 
 
-def _value(kind: str, value: JsonValue) -> JsonValue:
+def _value(kind: str, value: objects.JsonValue) -> objects.JsonValue:
     convert = _SCALARS.get(kind)
     return _message(kind, value) if convert is None else convert(value)
 
 
-def _skip(_: JsonValue) -> None:
+def _skip(_: objects.JsonValue) -> None:
     """Omit a field that the server sets itself."""
 
 
-def _amount(raw: bytes) -> JsonValue:
+def _amount(raw: bytes) -> objects.JsonValue:
     parts = dict(_pairs(raw))
     return bytes(parts.get(3, b"")).decode() if parts.get(1) else _signed(int(parts.get(2, 0)))
 
@@ -208,15 +203,15 @@ def _time(raw: bytes) -> datetime | None:
 
 def _second(raw: bytes) -> str | None:
     at = _time(raw)
-    return None if at is None else timestamp(at)
+    return None if at is None else objects.timestamp(at)
 
 
 def _microsecond(raw: bytes) -> str | None:
     at = _time(raw)
-    return None if at is None else micro_timestamp(at)
+    return None if at is None else objects.micro_timestamp(at)
 
 
-def _pairs(raw: bytes) -> Iterator[tuple[int, JsonValue]]:
+def _pairs(raw: bytes) -> Iterator[tuple[int, objects.JsonValue]]:
     """Iterate the fields of a message: number, and integer or bytes."""
     at = 0
     while at < len(raw):
@@ -249,7 +244,7 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
             return value, at
 
 
-_SCALARS: Final[Mapping[str, Callable[[JsonValue], JsonValue]]] = {
+_SCALARS: Final[Mapping[str, Callable[[objects.JsonValue], objects.JsonValue]]] = {
     "str": lambda value: bytes(value).decode(),
     "int": _signed,
     "bool": bool,

@@ -9,19 +9,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.objects import TIME_LAYOUT, JsonObject, dig, is_rfc3339
 from navarchos.testing.apiserver.requests import Response, read_number
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    ResourceName,
-    StatusError,
-    bad_request,
-    forbidden_field,
-    invalid,
-    invalid_value,
-    method_not_allowed,
-    not_found,
-)
 from navarchos.testing.apiserver.store import BucketId, entry_key
 from navarchos.testing.apiserver.writes import Api
 
@@ -73,7 +63,7 @@ def serve_proxied(api: Api, method: str, path: str, query: Mapping[str, str]) ->
     if match["what"] == "proxy":
         raise _unreachable(api, plural, namespace, name)
     if method not in ({"GET"} if match["what"] == "log" else {"GET", "POST"}):
-        raise method_not_allowed()
+        raise statuses.method_not_allowed()
     if match["what"] == "log":
         _check_log_options(query, name)
     pod = _object(api, "pods", namespace, name)
@@ -84,21 +74,21 @@ def serve_proxied(api: Api, method: str, path: str, query: Mapping[str, str]) ->
         raise _refused(_address(_node_of_pod(api, node)), _KUBELET)
     if match["what"] == "log":
         return Response(204, b"", "")
-    raise bad_request(f"pod {name} does not have a host assigned")
+    raise statuses.bad_request(f"pod {name} does not have a host assigned")
 
 
 def _object(api: Api, plural: str, namespace: str, name: str) -> JsonObject:
     found = api.store.get(BucketId(plural, ""), entry_key(namespace, name))
     if found is None:
-        raise not_found(ResourceName("", plural), name)
+        raise statuses.not_found(statuses.ResourceName("", plural), name)
     return found.obj
 
 
 def _node_of_pod(api: Api, name: str) -> JsonObject:
     found = api.store.get(BucketId("nodes", ""), name)
     if found is None:
-        raise not_found(
-            ResourceName("", "pods"), name
+        raise statuses.not_found(
+            statuses.ResourceName("", "pods"), name
         )  # upstream puts the node's name in a pod's error
     return found.obj
 
@@ -112,34 +102,36 @@ def _check_log_options(query: Mapping[str, str], name: str) -> None:
     since = query.get("sinceTime")
     if since is not None and not is_rfc3339(since):
         text = f'parsing time "{since}" as "{TIME_LAYOUT}": cannot parse "{since}" as "2006"'
-        raise bad_request(text)
-    errors: list[FieldError] = []
+        raise statuses.bad_request(text)
+    errors: list[statuses.FieldError] = []
     if numbers.get("tailLines", 0) < 0:
         text = "must be greater than or equal to 0"
-        errors.append(invalid_value("tailLines", numbers["tailLines"], text))
+        errors.append(statuses.invalid_value("tailLines", numbers["tailLines"], text))
     if numbers.get("limitBytes", 1) < 1:
-        errors.append(invalid_value("limitBytes", numbers["limitBytes"], "must be greater than 0"))
+        errors.append(
+            statuses.invalid_value("limitBytes", numbers["limitBytes"], "must be greater than 0")
+        )
     if since is not None and "sinceSeconds" in numbers:
         text = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        errors.append(forbidden_field("[]", text))
+        errors.append(statuses.forbidden_field("[]", text))
     elif numbers.get("sinceSeconds", 1) < 1:
         text = "must be greater than 0"
-        errors.append(invalid_value("sinceSeconds", numbers["sinceSeconds"], text))
+        errors.append(statuses.invalid_value("sinceSeconds", numbers["sinceSeconds"], text))
     if errors:
-        raise invalid("PodLogOptions", "", name, errors)
+        raise statuses.invalid("PodLogOptions", "", name, errors)
 
 
 def _check_container(pod: JsonObject, name: str, container: str) -> None:
     known = [each["name"] for field in _LISTS for each in dig(pod, "spec", field, default=[])]
     if container and container not in known:
-        raise bad_request(f"container {container} is not valid for pod {name}")
+        raise statuses.bad_request(f"container {container} is not valid for pod {name}")
     if not container and len(dig(pod, "spec", "containers", default=[])) > 1:
         listed = " ".join(known)
         text = f"a container name must be specified for pod {name}, choose one of: [{listed}]"
-        raise bad_request(text)
+        raise statuses.bad_request(text)
 
 
-def _unreachable(api: Api, plural: str, namespace: str, text: str) -> StatusError:
+def _unreachable(api: Api, plural: str, namespace: str, text: str) -> statuses.StatusError:
     """Return the error for `text`: the name of an object, or `scheme:name:port`."""
     parts = text.split(":")
     name, port = (parts[1], parts[2]) if len(parts) == 3 else (parts[0], ":".join(parts[1:]))
@@ -148,12 +140,18 @@ def _unreachable(api: Api, plural: str, namespace: str, text: str) -> StatusErro
         return _refused(_address(obj), int(port) if port.isdigit() else _KUBELET)
     if plural == "pods":
         address = dig(obj, "status", "podIP")
-        return _refused(address, port or "80") if address else bad_request("address not allowed")
+        return (
+            _refused(address, port or "80")
+            if address
+            else statuses.bad_request("address not allowed")
+        )
     ports = {str(each.get(key)) for each in dig(obj, "spec", "ports") for key in ("name", "port")}
     if port and port not in ports:
         message = f'no service port {port} found for service "{name}"'
-        return StatusError(503, "ServiceUnavailable", message)
-    return not_found(ResourceName("", "services"), name)  # the service has no endpoints
+        return statuses.StatusError(503, "ServiceUnavailable", message)
+    return statuses.not_found(
+        statuses.ResourceName("", "services"), name
+    )  # the service has no endpoints
 
 
 def _address(node: JsonObject) -> str:
@@ -163,8 +161,8 @@ def _address(node: JsonObject) -> str:
         for each in addresses:
             if each["type"] == wanted:
                 return str(each["address"])
-    raise StatusError(500, "", "no preferred addresses found; known addresses: []")
+    raise statuses.StatusError(500, "", "no preferred addresses found; known addresses: []")
 
 
-def _refused(address: str, port: int | str) -> StatusError:
-    return StatusError(500, "", f"dial tcp {address}:{port}: connect: connection refused")
+def _refused(address: str, port: int | str) -> statuses.StatusError:
+    return statuses.StatusError(500, "", f"dial tcp {address}:{port}: connect: connection refused")

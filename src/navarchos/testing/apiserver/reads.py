@@ -9,16 +9,9 @@ from typing import Final
 import msgspec
 
 from navarchos.structs import prepare_decoding
+from navarchos.testing.apiserver import requests
 from navarchos.testing.apiserver.kinds import Kind, encoded_entry
 from navarchos.testing.apiserver.objects import JsonObject, encode
-from navarchos.testing.apiserver.requests import (
-    Form,
-    ListOptions,
-    Response,
-    Target,
-    check_list_options,
-    read_version,
-)
 from navarchos.testing.apiserver.selectors import Selection
 from navarchos.testing.apiserver.status import StatusError, bad_request, expired, too_large_version
 from navarchos.testing.apiserver.store import Compacted, Entry, FutureVersion, entry_key
@@ -56,13 +49,15 @@ class _Token(msgspec.Struct):
     start: str = ""
 
 
-def get(api: Api, target: Target, version: str, form: Form, include_object: str = "") -> Response:
+def get(
+    api: Api, target: requests.Target, version: str, form: requests.Form, include_object: str = ""
+) -> requests.Response:
     """Return the response to a GET of one object.
 
     Raises:
         StatusError: 404; 500 for an invalid version; 504 for a version in the future.
     """
-    asked = read_version(version, listing=False)
+    asked = requests.read_version(version, listing=False)
     if asked > api.store.version:
         raise too_large_version(asked, api.store.version)
     entry = require(api, target)
@@ -70,18 +65,20 @@ def get(api: Api, target: Target, version: str, form: Form, include_object: str 
 
 
 def object_response(
-    kind: Kind, entry: Entry, form: Form, *, status: int = 200, include_object: str = ""
-) -> Response:
+    kind: Kind, entry: Entry, form: requests.Form, *, status: int = 200, include_object: str = ""
+) -> requests.Response:
     """Return a response with one object in the requested form."""
     if form.kind == "Table":
         shown = table(kind, [entry], str(entry.version), form.version, include_object)
-        return Response(status, encode(shown))
+        return requests.Response(status, encode(shown))
     if form.kind == "PartialObjectMetadata":
-        return Response(status, encode(metadata_only(entry.obj, form.version)))
-    return Response(status, encoded_entry(kind, entry))
+        return requests.Response(status, encode(metadata_only(entry.obj, form.version)))
+    return requests.Response(status, encoded_entry(kind, entry))
 
 
-def selected_entries(api: Api, target: Target, options: ListOptions) -> list[Entry]:
+def selected_entries(
+    api: Api, target: requests.Target, options: requests.ListOptions
+) -> list[Entry]:
     """Return the current objects that a request on a collection selects."""
     entries = api.store.entries(target.kind.bucket, target.namespace)
     if options.selection.is_empty:
@@ -89,7 +86,9 @@ def selected_entries(api: Api, target: Target, options: ListOptions) -> list[Ent
     return [entry for entry in entries if options.selection.matches(entry.obj)]
 
 
-def list_objects(api: Api, target: Target, options: ListOptions, form: Form) -> Response:
+def list_objects(
+    api: Api, target: requests.Target, options: requests.ListOptions, form: requests.Form
+) -> requests.Response:
     """Return the response to a list.
 
     Raises:
@@ -100,13 +99,15 @@ def list_objects(api: Api, target: Target, options: ListOptions, form: Form) -> 
     )
 
 
-def find_page(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], JsonObject]:
+def find_page(
+    api: Api, target: requests.Target, options: requests.ListOptions
+) -> tuple[list[Entry], JsonObject]:
     """Return the objects of a list, or one page of them, and the metadata of the list.
 
     Raises:
         StatusError: As `list_objects`.
     """
-    check_list_options(options)
+    requests.check_list_options(options)
     entries, version, start = _snapshot(api, target, options)
     if start:
         entries = [entry for entry in entries if entry.key >= start]
@@ -117,21 +118,21 @@ def list_response(
     kind: Kind,
     page: Sequence[Entry],
     metadata: JsonObject,
-    form: Form,
+    form: requests.Form,
     include_object: str = "",
-) -> Response:
+) -> requests.Response:
     """Return a response with several objects in the requested form."""
     if form.kind == "Table":
         version = str(metadata["resourceVersion"])
         shown = table(kind, page, version, form.version, include_object)
         shown["metadata"] = metadata
-        return Response(200, encode(shown))
+        return requests.Response(200, encode(shown))
     if form.kind == "PartialObjectMetadataList":
-        return Response(200, encode(_metadata_list(page, metadata, form)))
-    return Response(200, _spliced(kind, page, metadata))
+        return requests.Response(200, encode(_metadata_list(page, metadata, form)))
+    return requests.Response(200, _spliced(kind, page, metadata))
 
 
-def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: Form) -> JsonObject:
+def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: requests.Form) -> JsonObject:
     return {
         "kind": "PartialObjectMetadataList",
         "apiVersion": f"meta.k8s.io/{form.version}",
@@ -140,11 +141,13 @@ def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: Form) -> J
     }
 
 
-def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
+def _snapshot(
+    api: Api, target: requests.Target, options: requests.ListOptions
+) -> tuple[list[Entry], int, str]:
     """Return the entries of a list, their version, and the key to begin with."""
     if options.continue_token:
         return _continued(api, target, options)
-    asked = read_version(options.version)
+    asked = requests.read_version(options.version)
     with api.store.transaction():
         if options.version_match == "Exact" or (
             asked and options.limit > 0 and not options.version_match
@@ -156,7 +159,9 @@ def _snapshot(api: Api, target: Target, options: ListOptions) -> tuple[list[Entr
         return entries, api.store.version, ""
 
 
-def _continued(api: Api, target: Target, options: ListOptions) -> tuple[list[Entry], int, str]:
+def _continued(
+    api: Api, target: requests.Target, options: requests.ListOptions
+) -> tuple[list[Entry], int, str]:
     bucket, namespace = target.kind.bucket, target.namespace
     version, start = _read_token(options.continue_token)
     if options.version not in {"", "0"}:
@@ -181,7 +186,7 @@ def expired_page(token: str) -> StatusError:
     return expired(_EXPIRED, continue_token=_token(-1, start))
 
 
-def _at_exact_version(api: Api, target: Target, version: int) -> list[Entry]:
+def _at_exact_version(api: Api, target: requests.Target, version: int) -> list[Entry]:
     try:
         return api.store.entries_at(target.kind.bucket, target.namespace, version)
     except Compacted as gone:
@@ -192,7 +197,7 @@ def _at_exact_version(api: Api, target: Target, version: int) -> list[Entry]:
 
 
 def _page(
-    entries: list[Entry], version: int, target: Target, options: ListOptions
+    entries: list[Entry], version: int, target: requests.Target, options: requests.ListOptions
 ) -> tuple[list[Entry], JsonObject]:
     metadata: JsonObject = {"resourceVersion": str(version)}
     # Upstream's watch cache ignores the limit for version "0".

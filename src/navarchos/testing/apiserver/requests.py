@@ -7,25 +7,12 @@ from typing import Any, Final
 
 import msgspec
 
+from navarchos.testing.apiserver import selectors
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonValue, encode
 from navarchos.testing.apiserver.protobuf import PROTOBUF, UnreadableProtobuf, decode_protobuf
-from navarchos.testing.apiserver.selectors import (
-    Selection,
-    parse_field_selector,
-    parse_label_selector,
-)
-from navarchos.testing.apiserver.status import (
-    StatusError,
-    bad_request,
-    forbidden_field,
-    invalid,
-    no_such_resource,
-    not_acceptable,
-    unsupported_media_type,
-    unsupported_value,
-)
 
 __all__ = [
     "BODY_TYPES",
@@ -111,7 +98,7 @@ class Response:
 class ListOptions:
     """The options of list, watch and deletecollection."""
 
-    selection: Selection
+    selection: selectors.Selection
     limit: int = 0
     continue_token: str = ""
     version: str = ""
@@ -157,13 +144,13 @@ def parse_target(path: str, kinds: Kinds) -> Target | None:
     if kind is None and not kinds.is_builtin(group):
         return None  # upstream has no router for a custom group, only its kinds
     if kind is None or len(parts) > 3 or (namespace and not kind.namespaced):
-        raise no_such_resource()
+        raise statuses.no_such_resource()
     name = parts[1] if len(parts) > 1 else ""
     subresource = parts[2] if len(parts) > 2 else ""
     if subresource and subresource not in kind.subresources:
-        raise no_such_resource()
+        raise statuses.no_such_resource()
     if kind.namespaced and name and not namespace:
-        raise no_such_resource()
+        raise statuses.no_such_resource()
     return Target(kind, namespace, name, subresource)
 
 
@@ -198,8 +185,8 @@ def negotiate(accept: str, *, kind: Kind, forms: tuple[str, ...], of_list: bool 
         if options.get("g") == "meta.k8s.io" and wanted in forms:
             return Form(wanted, options.get("v", "v1"))
     if kind.custom is not None:
-        raise not_acceptable(_OFFERED, routed=False)
-    raise not_acceptable((*_OFFERED, *(_STREAMED if of_list else ())), routed=True)
+        raise statuses.not_acceptable(_OFFERED, routed=False)
+    raise statuses.not_acceptable((*_OFFERED, *(_STREAMED if of_list else ())), routed=True)
 
 
 def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TYPES) -> JsonValue:
@@ -212,25 +199,25 @@ def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TY
     if media == PROTOBUF:
         return _read_protobuf(raw, accepted)
     if media not in accepted:
-        raise unsupported_media_type(accepted)
+        raise statuses.unsupported_media_type(accepted)
     if media.endswith("yaml"):
         import yaml
 
         try:
             return yaml.safe_load(raw)
         except yaml.YAMLError as error:
-            raise bad_request(f"error converting YAML to JSON: {error}") from error
+            raise statuses.bad_request(f"error converting YAML to JSON: {error}") from error
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise bad_request(f"invalid character in the body: {error}") from error
+        raise statuses.bad_request(f"invalid character in the body: {error}") from error
 
 
 def _read_protobuf(raw: bytes, accepted: tuple[str, ...]) -> JsonValue:
     try:
         return decode_protobuf(raw)
     except UnreadableProtobuf as error:
-        raise unsupported_media_type(accepted) from error
+        raise statuses.unsupported_media_type(accepted) from error
 
 
 def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:
@@ -264,11 +251,11 @@ def read_flag(query: Mapping[str, str], name: str) -> bool:
     return name in query and query[name].lower() not in {"false", "0"}
 
 
-def _selection(query: Mapping[str, str], kind: Kind) -> Selection:
+def _selection(query: Mapping[str, str], kind: Kind) -> selectors.Selection:
     labels, fields = query.get("labelSelector", ""), query.get("fieldSelector", "")
-    return Selection(
-        labels=parse_label_selector(labels) if labels else (),
-        fields=parse_field_selector(fields, kind) if fields else (),
+    return selectors.Selection(
+        labels=selectors.parse_label_selector(labels) if labels else (),
+        fields=selectors.parse_field_selector(fields, kind) if fields else (),
         text=f"{labels}\n{fields}" if labels or fields else "",
     )
 
@@ -283,7 +270,7 @@ def read_number(query: Mapping[str, str], name: str) -> int:
     try:
         return int(text)
     except ValueError as error:
-        raise bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
+        raise statuses.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax') from error
 
 
 def read_version(text: str, *, listing: bool = True) -> int:
@@ -298,8 +285,8 @@ def read_version(text: str, *, listing: bool = True) -> int:
             " invalid syntax"
         )
         if not listing:
-            raise StatusError(500, "", why)
-        raise bad_request(f"invalid resource version: {why}")
+            raise statuses.StatusError(500, "", why)
+        raise statuses.bad_request(f"invalid resource version: {why}")
     return int(text or 0)
 
 
@@ -313,19 +300,19 @@ def check_list_options(options: ListOptions) -> None:
     match = options.version_match
     if match and not options.version:
         text = "resourceVersionMatch is forbidden unless resourceVersion is provided"
-        errors.append(forbidden_field("resourceVersionMatch", text))
+        errors.append(statuses.forbidden_field("resourceVersionMatch", text))
     if match and options.continue_token:
         text = "resourceVersionMatch is forbidden when continue is provided"
-        errors.append(forbidden_field("resourceVersionMatch", text))
+        errors.append(statuses.forbidden_field("resourceVersionMatch", text))
     if match and match not in {"Exact", "NotOlderThan"}:
         choices = ("Exact", "NotOlderThan", "")
-        errors.append(unsupported_value("resourceVersionMatch", match, choices))
+        errors.append(statuses.unsupported_value("resourceVersionMatch", match, choices))
     if match == "Exact" and options.version == "0":
         text = 'resourceVersionMatch "exact" is forbidden for resourceVersion "0"'
-        errors.append(forbidden_field("resourceVersionMatch", text))
+        errors.append(statuses.forbidden_field("resourceVersionMatch", text))
     if options.initial_events is not None:
         errors.append(
-            forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list")
+            statuses.forbidden_field("sendInitialEvents", "sendInitialEvents is forbidden for list")
         )
     _refuse_options(errors)
 
@@ -347,23 +334,23 @@ def check_watch_options(options: ListOptions, *, streaming: bool) -> None:
     wants = options.initial_events is not None
     if wants and match != "NotOlderThan":
         text = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        errors.append(forbidden_field("resourceVersionMatch", text))
+        errors.append(statuses.forbidden_field("resourceVersionMatch", text))
     if wants and not streaming:
         text = (
             "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
         )
-        errors.append(forbidden_field("sendInitialEvents", text))
+        errors.append(statuses.forbidden_field("sendInitialEvents", text))
     if match and not wants:
         text = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        errors.append(forbidden_field("resourceVersionMatch", text))
+        errors.append(statuses.forbidden_field("resourceVersionMatch", text))
     if match and match != "NotOlderThan":
-        errors.append(unsupported_value("resourceVersionMatch", match, ("NotOlderThan",)))
+        errors.append(statuses.unsupported_value("resourceVersionMatch", match, ("NotOlderThan",)))
     if match and options.continue_token:
         text = "resourceVersionMatch is forbidden when continue is provided"
-        errors.append(forbidden_field("resourceVersionMatch", text))
+        errors.append(statuses.forbidden_field("resourceVersionMatch", text))
     _refuse_options(errors)
 
 
 def _refuse_options(errors: list[Any]) -> None:
     if errors:
-        raise invalid("ListOptions", "meta.k8s.io", "", errors)
+        raise statuses.invalid("ListOptions", "meta.k8s.io", "", errors)

@@ -7,20 +7,8 @@ from navarchos.testing.apiserver.apply import apply_to
 from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json, dig, meta
+from navarchos.testing.apiserver.ownership import fieldsets, managed_fields
 from navarchos.testing.apiserver.ownership.field_manager import FieldWrite
-from navarchos.testing.apiserver.ownership.fieldsets import (
-    LEAF,
-    FieldSet,
-    difference,
-    field,
-    intersection,
-)
-from navarchos.testing.apiserver.ownership.managed_fields import (
-    ManagedFields,
-    OwnedFields,
-    decode_managed_fields,
-    encode_managed_fields,
-)
 from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.status import StatusError, bad_request, invalid, invalid_value
 from navarchos.testing.apiserver.store import BucketId
@@ -41,7 +29,9 @@ _SCALE: Final = Kind(
     schema=TYPES.schema("autoscaling.Scale"),
     bucket=BucketId("scales", "autoscaling"),
 )
-_REPLICAS: Final[FieldSet] = {field("spec"): {field("replicas"): LEAF}}
+_REPLICAS: Final[fieldsets.FieldSet] = {
+    fieldsets.field("spec"): {fieldsets.field("replicas"): fieldsets.LEAF}
+}
 
 _Change = Callable[[JsonObject], JsonValue]
 
@@ -83,18 +73,18 @@ def apply_scale(
     place = _replicas_fields(target.kind)
 
     def apply(obj: JsonObject) -> JsonObject:
-        managed = decode_managed_fields(meta(obj).get("managedFields"))
+        managed = managed_fields.decode_managed_fields(meta(obj).get("managedFields"))
         scale = _scale_of(target.kind, obj)
-        scale["metadata"]["managedFields"] = encode_managed_fields(
+        scale["metadata"]["managedFields"] = managed_fields.encode_managed_fields(
             _managed_of_scale(managed, place)
         )
         applied = read_object(_SCALE, apply_to(write, scale, config, force=force), options)
         if target.kind.custom is not None and applied["spec"] != scale["spec"]:
             raise _inconvertible(applied)
-        held = decode_managed_fields(meta(applied).get("managedFields"))
+        held = managed_fields.decode_managed_fields(meta(applied).get("managedFields"))
         merged = _managed_of_object(managed, held, place, target.kind.api_version)
         changed = _scaled(target, obj, applied)
-        changed["metadata"]["managedFields"] = encode_managed_fields(merged)
+        changed["metadata"]["managedFields"] = managed_fields.encode_managed_fields(merged)
         return changed
 
     return _modified(api, target, apply, options)
@@ -134,39 +124,47 @@ def _scaled(target: Target, obj: JsonObject, scale: JsonObject) -> JsonObject:
     return changed
 
 
-def _replicas_fields(kind: Kind) -> FieldSet:
-    found: FieldSet = LEAF
+def _replicas_fields(kind: Kind) -> fieldsets.FieldSet:
+    found: fieldsets.FieldSet = fieldsets.LEAF
     for step in reversed(_paths(kind)[0]):
-        found = {field(step): found}
+        found = {fieldsets.field(step): found}
     return found
 
 
-def _managed_of_scale(managed: ManagedFields, place: FieldSet) -> ManagedFields:
+def _managed_of_scale(
+    managed: managed_fields.ManagedFields, place: fieldsets.FieldSet
+) -> managed_fields.ManagedFields:
     version = _SCALE.api_version
     return {
-        manager._replace(version=manager.version and version): OwnedFields(
+        manager._replace(version=manager.version and version): managed_fields.OwnedFields(
             _REPLICAS, version, owned_fields.time
         )
         for manager, owned_fields in managed.items()
-        if intersection(owned_fields.fields, place)
+        if fieldsets.intersection(owned_fields.fields, place)
     }
 
 
 def _managed_of_object(
-    managed: ManagedFields, held: ManagedFields, place: FieldSet, version: str
-) -> ManagedFields:
+    managed: managed_fields.ManagedFields,
+    held: managed_fields.ManagedFields,
+    place: fieldsets.FieldSet,
+    version: str,
+) -> managed_fields.ManagedFields:
     """Return the managed fields of an object after a write of its scale."""
-    left, found = dict(held), ManagedFields()
+    left, found = dict(held), managed_fields.ManagedFields()
     for manager, owned_fields in managed.items():
         same = manager._replace(version=manager.version and _SCALE.api_version)
-        if not intersection(owned_fields.fields, place) or left.pop(same, None) is not None:
+        if (
+            not fieldsets.intersection(owned_fields.fields, place)
+            or left.pop(same, None) is not None
+        ):
             found[manager] = owned_fields
-        elif rest := difference(owned_fields.fields, place):
+        elif rest := fieldsets.difference(owned_fields.fields, place):
             found[manager] = owned_fields._replace(fields=rest)
     for manager, owned_fields in left.items():
-        if intersection(owned_fields.fields, _REPLICAS):
+        if fieldsets.intersection(owned_fields.fields, _REPLICAS):
             new = manager._replace(version=manager.version and version)
-            found[new] = OwnedFields(place, version, owned_fields.time)
+            found[new] = managed_fields.OwnedFields(place, version, owned_fields.time)
     return found
 
 

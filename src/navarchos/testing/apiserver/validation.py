@@ -13,17 +13,10 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.cel import ABSENT, correlate, rule_errors
 from navarchos.testing.apiserver.objects import JsonValue, encode, is_rfc3339
 from navarchos.testing.apiserver.schema import Schema, schema_from_openapi
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    duplicate,
-    invalid_value,
-    quote,
-    required,
-    unsupported_value,
-)
 
 __all__ = ["validate_update", "validate_value"]
 
@@ -37,7 +30,7 @@ _JSON_NAMES: Final = {
 }  # fmt: skip
 
 
-_UNCHECKED: Final = FieldError(
+_UNCHECKED: Final = statuses.FieldError(
     "FieldValueInvalid",
     "<nil>",
     "Invalid value: null: some validation rules were not checked because the object was invalid;"
@@ -45,17 +38,17 @@ _UNCHECKED: Final = FieldError(
 )
 
 
-def validate_value(value: JsonValue, schema: Schema) -> list[FieldError]:
+def validate_value(value: JsonValue, schema: Schema) -> list[statuses.FieldError]:
     """Return the errors of a new object, including errors of rules without `oldSelf`."""
     return _validate(value, schema, ABSENT)
 
 
-def validate_update(new: JsonValue, old: JsonValue, schema: Schema) -> list[FieldError]:
+def validate_update(new: JsonValue, old: JsonValue, schema: Schema) -> list[statuses.FieldError]:
     """Return the errors of a changed object; values that have not changed are not checked."""
     return _validate(new, schema, old)
 
 
-def _validate(value: JsonValue, schema: Schema, old: JsonValue) -> list[FieldError]:
+def _validate(value: JsonValue, schema: Schema, old: JsonValue) -> list[statuses.FieldError]:
     errors = list(_check(value, schema, "", old))
     if not schema.has_rules:
         return errors
@@ -67,7 +60,7 @@ def _validate(value: JsonValue, schema: Schema, old: JsonValue) -> list[FieldErr
 
 def _check(
     value: JsonValue, schema: Schema, path: str, old: JsonValue = ABSENT
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     if (value is None and schema.nullable) or (old is not ABSENT and value == old):
         return
     wrong_type = _type_error(value, schema, path)
@@ -81,14 +74,14 @@ def _check(
         yield from _list_errors(value, schema, path, old)
 
 
-def _type_error(value: JsonValue, schema: Schema, path: str) -> FieldError | None:
+def _type_error(value: JsonValue, schema: Schema, path: str) -> statuses.FieldError | None:
     if not schema.type or _fits(value, schema.type):
         return None
     wanted = "integer,string" if schema.type == "int-or-string" else schema.type
     found = _JSON_NAMES[type(value)]
-    shown = quote(found)
+    shown = statuses.quote(found)
     text = f"Invalid value: {shown}: {path or '<root>'} in body must be of type {wanted}: {shown}"
-    return FieldError("FieldValueTypeInvalid", path or "<nil>", text)
+    return statuses.FieldError("FieldValueTypeInvalid", path or "<nil>", text)
 
 
 def _fits(value: JsonValue, wanted: str) -> bool:
@@ -105,10 +98,10 @@ def _fits(value: JsonValue, wanted: str) -> bool:
 
 def _object_errors(
     value: dict[str, Any], schema: Schema, path: str, old: JsonValue
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     for name in schema.required:
         if name not in value:
-            yield required(f"{path}.{name}" if path else name)
+            yield statuses.required(f"{path}.{name}" if path else name)
     for key, item in value.items():
         child = schema.child(key)
         if child is not None:
@@ -119,7 +112,7 @@ def _object_errors(
 
 def _list_errors(
     value: list[Any], schema: Schema, path: str, old: JsonValue
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     if schema.items is None:
         return
     for index, item in enumerate(value):
@@ -138,22 +131,22 @@ def _list_key(item: JsonValue, schema: Schema) -> JsonValue:
 
 def _duplicates(
     value: list[Any], key: Callable[[JsonValue], JsonValue], path: str
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     seen: set[bytes] = set()
     for index, item in enumerate(value):
         found = encode(key(item))
         if found in seen:
-            yield duplicate(f"{path}[{index}]", key(item))
+            yield statuses.duplicate(f"{path}[{index}]", key(item))
         seen.add(found)
 
 
 def _keyword_errors(
     value: JsonValue, keywords: Mapping[str, Any], path: str
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     choices = keywords.get("enum")
     # In Python True equals 1; in JSON it does not.
     if choices and not any(choice == value and type(choice) is type(value) for choice in choices):
-        yield unsupported_value(path, value, choices)
+        yield statuses.unsupported_value(path, value, choices)
     if isinstance(value, str):
         yield from _string_errors(value, keywords, path)
     elif isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -165,21 +158,25 @@ def _keyword_errors(
     yield from _combination_errors(value, keywords, path)
 
 
-def _string_errors(value: str, keywords: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _string_errors(
+    value: str, keywords: Mapping[str, Any], path: str
+) -> Iterator[statuses.FieldError]:
     longest, shortest = keywords.get("maxLength"), keywords.get("minLength")
     if longest is not None and len(value) > longest:
         text = f"Too long: may not be more than {longest} bytes"
-        yield FieldError("FieldValueTooLong", path, text)
+        yield statuses.FieldError("FieldValueTooLong", path, text)
     if shortest is not None and len(value) < shortest:
-        yield invalid_value(path, value, f"{path} in body should be at least {shortest} chars long")
+        yield statuses.invalid_value(
+            path, value, f"{path} in body should be at least {shortest} chars long"
+        )
     pattern = keywords.get("pattern")
     if pattern and not _compiled(pattern).search(value):
-        yield invalid_value(path, value, f"{path} in body should match '{pattern}'")
+        yield statuses.invalid_value(path, value, f"{path} in body should match '{pattern}'")
     check = _FORMATS.get(keywords.get("format") or "")
     if check is not None and not check(value):
-        text = f"{path} in body must be of type {keywords['format']}: {quote(value)}"
-        shown = f"Invalid value: {quote(value)}: {text}"
-        yield FieldError("FieldValueTypeInvalid", path, shown)
+        text = f"{path} in body must be of type {keywords['format']}: {statuses.quote(value)}"
+        shown = f"Invalid value: {statuses.quote(value)}: {text}"
+        yield statuses.FieldError("FieldValueTypeInvalid", path, shown)
 
 
 @lru_cache(maxsize=512)
@@ -188,34 +185,40 @@ def _compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern.replace(r"\z", r"\Z"))
 
 
-def _number_errors(value: float, keywords: Mapping[str, Any], path: str) -> Iterator[FieldError]:
+def _number_errors(
+    value: float, keywords: Mapping[str, Any], path: str
+) -> Iterator[statuses.FieldError]:
     least, most = keywords.get("minimum"), keywords.get("maximum")
     above, below = keywords.get("exclusiveMinimum"), keywords.get("exclusiveMaximum")
     if least is not None and (value <= least if above else value < least):
         word = "greater than" if above else "greater than or equal to"
-        yield invalid_value(path, value, f"{path} in body should be {word} {least}")
+        yield statuses.invalid_value(path, value, f"{path} in body should be {word} {least}")
     if most is not None and (value >= most if below else value > most):
         word = "less than" if below else "less than or equal to"
-        yield invalid_value(path, value, f"{path} in body should be {word} {most}")
+        yield statuses.invalid_value(path, value, f"{path} in body should be {word} {most}")
     factor = keywords.get("multipleOf")
     if factor and value % factor:
-        yield invalid_value(path, value, f"{path} in body should be a multiple of {factor}")
+        yield statuses.invalid_value(
+            path, value, f"{path} in body should be a multiple of {factor}"
+        )
 
 
 def _size_errors(
     count: int, keywords: Mapping[str, Any], path: str, keyword: str, noun: str
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     least, most = keywords.get(f"min{keyword}"), keywords.get(f"max{keyword}")
     if least is not None and count < least:
-        yield invalid_value(path, count, f"{path} in body should have at least {least} {noun}")
+        yield statuses.invalid_value(
+            path, count, f"{path} in body should have at least {least} {noun}"
+        )
     if most is not None and count > most:
         text = f"Too many: {count}: must have at most {most} {noun}"
-        yield FieldError("FieldValueTooMany", path, text)
+        yield statuses.FieldError("FieldValueTooMany", path, text)
 
 
 def _combination_errors(
     value: JsonValue, keywords: Mapping[str, Any], path: str
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     for part in keywords.get("allOf") or ():
         yield from _subschema_errors(value, part, path)
     anyof = keywords.get("anyOf")
@@ -234,9 +237,9 @@ def _combination_errors(
         yield _combination(path, "must not validate the schema (not)")
 
 
-def _combination(path: str, why: str) -> FieldError:
+def _combination(path: str, why: str) -> statuses.FieldError:
     field = path or "<nil>"
-    return FieldError("FieldValueInvalid", field, f'Invalid value: "": "{path}" {why}')
+    return statuses.FieldError("FieldValueInvalid", field, f'Invalid value: "": "{path}" {why}')
 
 
 def _matching(value: JsonValue, parts: list[Any], path: str) -> int:
@@ -245,7 +248,7 @@ def _matching(value: JsonValue, parts: list[Any], path: str) -> int:
 
 def _subschema_errors(
     value: JsonValue, keywords: Mapping[str, Any], path: str
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     """Check a value by a nested schema, which has the form of an ordinary one."""
     yield from _check(value, schema_from_openapi(keywords), path)
 

@@ -10,16 +10,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
+from navarchos.testing.apiserver import requests
 from navarchos.testing.apiserver.kinds import Kind, encoded_entry
 from navarchos.testing.apiserver.objects import JsonObject, encode, meta
 from navarchos.testing.apiserver.reads import selected_entries
-from navarchos.testing.apiserver.requests import (
-    Form,
-    ListOptions,
-    Target,
-    check_watch_options,
-    read_version,
-)
 from navarchos.testing.apiserver.selectors import Selection
 from navarchos.testing.apiserver.status import StatusError, expired, too_large_version
 from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, Entry, Event
@@ -161,10 +155,16 @@ class WatchLines:
     """
 
     def __init__(
-        self, api: Api, target: Target, options: ListOptions, form: Form, *, streaming: bool
+        self,
+        api: Api,
+        target: requests.Target,
+        options: requests.ListOptions,
+        form: requests.Form,
+        *,
+        streaming: bool,
     ) -> None:
-        check_watch_options(options, streaming=streaming)
-        self._asked = read_version(options.version, listing=False)
+        requests.check_watch_options(options, streaming=streaming)
+        self._asked = requests.read_version(options.version, listing=False)
         self._api = api
         self._kind = target.kind
         self._target = target

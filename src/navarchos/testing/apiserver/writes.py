@@ -8,42 +8,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.access.roles import check_escalation
 from navarchos.testing.apiserver.bodies import WriteOptions, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.names import validate_finalizer_names, validate_metadata
-from navarchos.testing.apiserver.objects import (
-    JsonObject,
-    JsonValue,
-    copy_json,
-    dig,
-    meta,
-    name_suffix,
-    new_uid,
-    timestamp,
-)
-from navarchos.testing.apiserver.ownership.field_manager import (
-    init_managed_fields,
-    keep_times_if_same,
-    update_managed_fields,
-)
+from navarchos.testing.apiserver.ownership import field_manager
 from navarchos.testing.apiserver.requests import Target
-from navarchos.testing.apiserver.status import (
-    Cause,
-    FieldError,
-    ResourceName,
-    StatusError,
-    already_exists,
-    bad_request,
-    conflict,
-    forbidden,
-    forbidden_field,
-    invalid,
-    invalid_value,
-    not_found,
-    uid_mismatch,
-)
 from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 
 __all__ = [
@@ -73,7 +46,7 @@ class Api:
     store: Store
     kinds: Kinds
     access: AccessControl
-    make_uid: Callable[[], str] = new_uid
+    make_uid: Callable[[], str] = objects.new_uid
     """Returns the uid of a new object."""
 
 
@@ -85,11 +58,13 @@ def require(api: Api, target: Target) -> Entry:
     """
     entry = api.store.get(target.kind.bucket, entry_key(target.namespace, target.name))
     if entry is None:
-        raise not_found(target.kind.resource, target.name)
+        raise statuses.not_found(target.kind.resource, target.name)
     return entry
 
 
-def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: WriteOptions) -> Entry:
+def create(
+    api: Api, kind: Kind, namespace: str, body: objects.JsonValue, options: WriteOptions
+) -> Entry:
     """Store a new object; return it. A dry run returns it without storing it.
 
     Raises:
@@ -97,30 +72,34 @@ def create(api: Api, kind: Kind, namespace: str, body: JsonValue, options: Write
     """
     obj = read_object(kind, body, options)
     _set_namespace(kind, obj, namespace)
-    if meta(obj).get("resourceVersion"):
-        raise StatusError(500, "", "resourceVersion should not be set on objects to be created")
+    if objects.meta(obj).get("resourceVersion"):
+        raise statuses.StatusError(
+            500, "", "resourceVersion should not be set on objects to be created"
+        )
     with api.store.transaction():
         if kind.namespaced:
-            require_active_namespace(api, kind, meta(obj)["namespace"], meta(obj).get("name") or "")
+            require_active_namespace(
+                api, kind, objects.meta(obj)["namespace"], objects.meta(obj).get("name") or ""
+            )
         _prepare_new(api, kind, obj, options)
         _refuse_escalation(api, kind, obj, None, options)
         _raise_if_invalid(kind, obj, _errors(kind, obj))
         stored = kind.envelope(obj)
-        key = entry_key(meta(obj).get("namespace") or "", meta(obj)["name"])
+        key = entry_key(objects.meta(obj).get("namespace") or "", objects.meta(obj)["name"])
         if api.store.get(kind.bucket, key) is not None:
-            raise already_exists(kind.resource, meta(obj)["name"])
+            raise statuses.already_exists(kind.resource, objects.meta(obj)["name"])
         if options.dry_run:
             return Entry(stored, 0)
         return api.store.put(kind.bucket, stored, origin=options.origin)
 
 
-def _set_namespace(kind: Kind, obj: JsonObject, namespace: str) -> None:
+def _set_namespace(kind: Kind, obj: objects.JsonObject, namespace: str) -> None:
     """Set the namespace of the object to the request's one; refuse a different one."""
     metadata = obj["metadata"]
     if not kind.namespaced:
         return
     if metadata.get("namespace") and metadata["namespace"] != namespace:
-        raise bad_request(
+        raise statuses.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     metadata["namespace"] = namespace
@@ -134,20 +113,20 @@ def require_active_namespace(api: Api, kind: Kind, namespace: str, name: str) ->
     """
     found = api.store.get(_NAMESPACES, namespace)
     if found is None:
-        raise not_found(ResourceName("", "namespaces"), namespace)
-    if meta(found.obj).get("deletionTimestamp"):
+        raise statuses.not_found(statuses.ResourceName("", "namespaces"), namespace)
+    if objects.meta(found.obj).get("deletionTimestamp"):
         why = (
             f"unable to create new content in namespace {namespace} because it is being terminated"
         )
-        cause = Cause(
+        cause = statuses.Cause(
             "NamespaceTerminating",
             f"namespace {namespace} is being terminated",
             "metadata.namespace",
         )
-        raise forbidden(kind.resource, name, why, causes=[cause])
+        raise statuses.forbidden(kind.resource, name, why, causes=[cause])
 
 
-def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
+def _prepare_new(api: Api, kind: Kind, obj: objects.JsonObject, options: WriteOptions) -> None:
     metadata = obj["metadata"]
     for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "resourceVersion"):
         metadata.pop(name, None)
@@ -155,7 +134,7 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: WriteOptions) -
     if not (options.keep_status and metadata.get("uid")):
         metadata["uid"] = api.make_uid()
     if not (options.keep_status and metadata.get("creationTimestamp")):
-        metadata["creationTimestamp"] = timestamp(api.store.clock.now())
+        metadata["creationTimestamp"] = objects.timestamp(api.store.clock.now())
     if kind.strategy.generation:
         metadata["generation"] = 1
     else:
@@ -166,44 +145,54 @@ def _prepare_new(api: Api, kind: Kind, obj: JsonObject, options: WriteOptions) -
     if kind.has_status and not kind.strategy.status_on_create:
         obj.pop("status", None)
     kind.strategy.default(obj)
-    init_managed_fields(api.kinds, kind, obj, options)
+    field_manager.init_managed_fields(api.kinds, kind, obj, options)
     kind.strategy.prepare_create(obj)
     if options.keep_status and given is not None:
         obj["status"] = {**(obj.get("status") or {}), **given}
 
 
 def _refuse_escalation(
-    api: Api, kind: Kind, new: JsonObject, old: JsonObject | None, options: WriteOptions
+    api: Api,
+    kind: Kind,
+    new: objects.JsonObject,
+    old: objects.JsonObject | None,
+    options: WriteOptions,
 ) -> None:
     if options.user is not None:
         check_escalation(api.access.authorizer, kind.resource, new, old, options.user)
 
 
-def _generated_name(api: Api, kind: Kind, metadata: JsonObject) -> str:
+def _generated_name(api: Api, kind: Kind, metadata: objects.JsonObject) -> str:
     prefix: str = metadata["generateName"][:_MAX_PREFIX]
-    name = prefix + name_suffix()
+    name = prefix + objects.name_suffix()
     for _ in range(_NAME_ATTEMPTS):
         key = entry_key(metadata.get("namespace") or "", name)
         if api.store.get(kind.bucket, key) is None:
             break
-        name = prefix + name_suffix()
+        name = prefix + objects.name_suffix()
     return name
 
 
-def _errors(kind: Kind, obj: JsonObject) -> list[FieldError]:
+def _errors(kind: Kind, obj: objects.JsonObject) -> list[statuses.FieldError]:
     errors = validate_metadata(obj, kind.strategy.name_rule, namespaced=kind.namespaced)
     if kind.custom is None:
         errors += validate_finalizer_names(obj)
     return errors + kind.strategy.validate(obj) + kind.strategy.validate_create(obj)
 
 
-def _raise_if_invalid(kind: Kind, obj: JsonObject, errors: list[FieldError]) -> None:
+def _raise_if_invalid(
+    kind: Kind, obj: objects.JsonObject, errors: list[statuses.FieldError]
+) -> None:
     if errors:
         # Upstream names the group in which the object is stored, not the request's group.
-        raise invalid(kind.kind, kind.bucket.group, meta(obj).get("name") or "", errors)
+        raise statuses.invalid(
+            kind.kind, kind.bucket.group, objects.meta(obj).get("name") or "", errors
+        )
 
 
-def replace(api: Api, target: Target, body: JsonValue, options: WriteOptions) -> tuple[Entry, bool]:
+def replace(
+    api: Api, target: Target, body: objects.JsonValue, options: WriteOptions
+) -> tuple[Entry, bool]:
     """Replace an object by `body` (PUT); return it, and whether it was created.
 
     Raises:
@@ -218,7 +207,10 @@ def replace(api: Api, target: Target, body: JsonValue, options: WriteOptions) ->
 
 
 def modify(
-    api: Api, target: Target, change: Callable[[JsonObject], JsonValue], options: WriteOptions
+    api: Api,
+    target: Target,
+    change: Callable[[objects.JsonObject], objects.JsonValue],
+    options: WriteOptions,
 ) -> Entry:
     """Read, change and store an object in one step.
 
@@ -247,57 +239,61 @@ def modify(
         return _commit_update(api, target, entry, new, options)
 
 
-def _check_name(new: JsonObject, name: str) -> None:
+def _check_name(new: objects.JsonObject, name: str) -> None:
     found = new["metadata"].setdefault("name", name)
     if found != name:
-        raise bad_request(
+        raise statuses.bad_request(
             f"the name of the object ({found}) does not match the name on the URL ({name})"
         )
 
 
-def _check_preconditions(kind: Kind, new: JsonObject, entry: Entry) -> None:
+def _check_preconditions(kind: Kind, new: objects.JsonObject, entry: Entry) -> None:
     metadata = new["metadata"]
     uid = metadata.get("uid")
     if uid and uid != entry.uid:
         place = f"{kind.group}/{kind.plural}" if kind.custom else kind.plural
-        raise uid_mismatch(kind.resource, f"{place}/{entry.key}", entry.name, uid, entry.uid)
+        raise statuses.uid_mismatch(
+            kind.resource, f"{place}/{entry.key}", entry.name, uid, entry.uid
+        )
     version = metadata.get("resourceVersion")
     if not version and not kind.strategy.unconditional_update:
-        error = FieldError(
+        error = statuses.FieldError(
             "FieldValueInvalid",
             "metadata.resourceVersion",
             "Invalid value: 0: must be specified for an update",
         )
-        raise invalid(kind.plural, kind.group, entry.name, [error])
+        raise statuses.invalid(kind.plural, kind.group, entry.name, [error])
     if version and not str(version).isdigit():
         text = f'strconv.ParseUint: parsing "{version}": invalid syntax'
-        raise invalid(
+        raise statuses.invalid(
             kind.kind, kind.group, entry.name,
-            [invalid_value("metadata.resourceVersion", version, text)],
+            [statuses.invalid_value("metadata.resourceVersion", version, text)],
         )  # fmt: skip
     if version and int(version) != entry.version:
-        raise conflict(kind.resource, entry.name)
+        raise statuses.conflict(kind.resource, entry.name)
 
 
-def _keep_metadata(new: JsonObject, old: JsonObject) -> None:
+def _keep_metadata(new: objects.JsonObject, old: objects.JsonObject) -> None:
     """Restore the metadata that only the server may change."""
     metadata = new["metadata"]
     for key in _OWNED_METADATA:
-        if key in meta(old):
-            metadata[key] = meta(old)[key]
+        if key in objects.meta(old):
+            metadata[key] = objects.meta(old)[key]
         else:
             metadata.pop(key, None)
 
 
-def _keep_status(new: JsonObject, old: JsonObject) -> None:
+def _keep_status(new: objects.JsonObject, old: objects.JsonObject) -> None:
     if "status" in old:
-        new["status"] = copy_json(old["status"])
+        new["status"] = objects.copy_json(old["status"])
     else:
         new.pop("status", None)
 
 
-def _status_only(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject:
-    result: JsonObject = copy_json(old)
+def _status_only(
+    kind: Kind, new: objects.JsonObject, old: objects.JsonObject
+) -> objects.JsonObject:
+    result: objects.JsonObject = objects.copy_json(old)
     if "status" in new:
         result["status"] = new["status"]
     else:
@@ -311,21 +307,21 @@ def _status_only(kind: Kind, new: JsonObject, old: JsonObject) -> JsonObject:
 
 
 def _commit_update(
-    api: Api, target: Target, entry: Entry, new: JsonObject, options: WriteOptions
+    api: Api, target: Target, entry: Entry, new: objects.JsonObject, options: WriteOptions
 ) -> Entry:
     kind, old = target.kind, entry.obj
     kind.strategy.default(new)
     _refuse_escalation(api, kind, new, old, options)
-    update_managed_fields(api.kinds, kind, new, old, options, target.subresource)
+    field_manager.update_managed_fields(api.kinds, kind, new, old, options, target.subresource)
     kind.strategy.prepare_update(new, old)
     if kind.strategy.generation and _spec_changed(kind, new, old):
-        new["metadata"]["generation"] = int(meta(old).get("generation") or 0) + 1
+        new["metadata"]["generation"] = int(objects.meta(old).get("generation") or 0) + 1
     errors = validate_metadata(new, kind.strategy.name_rule, namespaced=kind.namespaced)
     if kind.custom is None:  # a custom kind accepts errors that were there before the change
         errors += kind.strategy.validate(new)
     errors += _finalizer_errors(new, old)
     _raise_if_invalid(kind, new, errors + kind.strategy.validate_update(new, old))
-    keep_times_if_same(new, old)
+    field_manager.keep_times_if_same(new, old)
     stored = kind.envelope(new)
     if stored == old:
         return entry
@@ -335,7 +331,7 @@ def _commit_update(
     return finish_deletion(api, kind, committed, options)
 
 
-def _spec_changed(kind: Kind, new: JsonObject, old: JsonObject) -> bool:
+def _spec_changed(kind: Kind, new: objects.JsonObject, old: objects.JsonObject) -> bool:
     if kind.custom is None:
         return bool(new.get("spec") != old.get("spec"))
     ignored = (
@@ -346,15 +342,17 @@ def _spec_changed(kind: Kind, new: JsonObject, old: JsonObject) -> bool:
     return _without(new, ignored) != _without(old, ignored)
 
 
-def _without(obj: JsonObject, keys: set[str]) -> JsonObject:
+def _without(obj: objects.JsonObject, keys: set[str]) -> objects.JsonObject:
     return {key: value for key, value in obj.items() if key not in keys}
 
 
-def _finalizer_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
-    if not meta(old).get("deletionTimestamp"):
+def _finalizer_errors(
+    new: objects.JsonObject, old: objects.JsonObject
+) -> list[statuses.FieldError]:
+    if not objects.meta(old).get("deletionTimestamp"):
         return []
-    before = meta(old).get("finalizers") or []
-    added = [f for f in meta(new).get("finalizers") or [] if f not in before]
+    before = objects.meta(old).get("finalizers") or []
+    added = [f for f in objects.meta(new).get("finalizers") or [] if f not in before]
     if not added:
         return []
     listed = "{" + ", ".join(f'"{name}"' for name in added) + "}"
@@ -363,14 +361,14 @@ def _finalizer_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
         f" []string{listed}"
     )
     # Upstream checks twice: for every kind, and again for this kind.
-    return [forbidden_field("metadata.finalizers", text)] * 2
+    return [statuses.forbidden_field("metadata.finalizers", text)] * 2
 
 
 def finish_deletion(api: Api, kind: Kind, entry: Entry, options: WriteOptions) -> Entry:
     """Remove an object that is marked for deletion and has no finalizer left."""
-    metadata = meta(entry.obj)
+    metadata = objects.meta(entry.obj)
     if not metadata.get("deletionTimestamp") or metadata.get("finalizers"):
         return entry
-    if metadata.get("deletionGracePeriodSeconds") or dig(entry.obj, "spec", "finalizers"):
+    if metadata.get("deletionGracePeriodSeconds") or objects.dig(entry.obj, "spec", "finalizers"):
         return entry
     return api.store.remove(kind.bucket, entry.key, origin=options.origin)

@@ -11,14 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.placement.node_rules import (
-    NodeAffinityRule,
-    amounts_of,
-    insufficient,
-    is_cordoned_for,
-    reservation_of,
-    untolerated_taints,
-)
+from navarchos.placement import node_rules
 from navarchos.placement.pod_rules import PodAffinityRule, PodIndex, TopologySpreadRule
 from navarchos.testing.cluster.kinds import Node, Pod
 
@@ -78,7 +71,7 @@ class Placement:
             name = node.metadata.name
             slot = self._slots[name]
             slot.node = self._nodes[name] = node
-            slot.allocatable = amounts_of(node.status.allocatable)
+            slot.allocatable = node_rules.amounts_of(node.status.allocatable)
             self._levels[slot.pods][name] = None
 
     def remove_node(self, name: str) -> None:
@@ -102,7 +95,7 @@ class Placement:
                 uid not in self._reservations or self._reservations[uid].node != pod.spec.node_name
             ):
                 self._release_locked(uid)
-                self._reserve_locked(pod, pod.spec.node_name, reservation_of(pod))
+                self._reserve_locked(pod, pod.spec.node_name, node_rules.reservation_of(pod))
             else:
                 self._pod_index.add(pod, pod.spec.node_name)
 
@@ -121,7 +114,7 @@ class Placement:
             if held is not None:
                 return held.node
             owner = pod.owner.uid if pod.owner is not None else ""
-            wanted = reservation_of(pod)
+            wanted = node_rules.reservation_of(pod)
             best = min(
                 self._candidates_locked(pod, wanted),
                 key=lambda slot: _rank(slot, owner),
@@ -151,7 +144,7 @@ class Placement:
     def _feasible_locked(self, pod: Pod, wanted: Mapping[str, int]) -> Iterator[_ScheduledNode]:
         """Yield the nodes that a pod fits on, the least loaded first."""
         spec, index = pod.spec, self._pod_index
-        node_affinity = NodeAffinityRule(spec.node_selector, spec.affinity)
+        node_affinity = node_rules.NodeAffinityRule(spec.node_selector, spec.affinity)
         pod_affinity = PodAffinityRule(pod, index, self._nodes)
         constraints = spec.topology_spread_constraints
         spread = TopologySpreadRule(pod, constraints, index, self._nodes.values())
@@ -163,7 +156,7 @@ class Placement:
                     continue
                 if pod_affinity.why_not(node) or spread.why_not(node):
                     continue
-                if not insufficient(wanted, slot.allocatable, slot.reserved):
+                if not node_rules.insufficient(wanted, slot.allocatable, slot.reserved):
                     yield slot
 
     def _reserve_locked(self, pod: Pod, node: str, amounts: Mapping[str, int]) -> None:
@@ -201,7 +194,7 @@ class Placement:
 
 def why_not(pod: Pod, node: Node) -> str:
     """Return why a pod cannot run on a node, other pods aside; an empty string if it can."""
-    rule = NodeAffinityRule(pod.spec.node_selector, pod.spec.affinity)
+    rule = node_rules.NodeAffinityRule(pod.spec.node_selector, pod.spec.affinity)
     return _why_closed(pod, node) or rule.why_not(node)
 
 
@@ -209,14 +202,14 @@ def _why_closed(pod: Pod, node: Node) -> str:
     # A real scheduler sees the not-ready taint, which the node controller adds.
     if not node.is_ready:
         return "the node is not ready"
-    if is_cordoned_for(node, pod.spec.tolerations):
+    if node_rules.is_cordoned_for(node, pod.spec.tolerations):
         return "the node is unschedulable"
-    taint = next(untolerated_taints(node.spec.taints, pod.spec.tolerations), None)
+    taint = next(node_rules.untolerated_taints(node.spec.taints, pod.spec.tolerations), None)
     return f"the pod does not tolerate the taint {taint.key}" if taint is not None else ""
 
 
 def _is_avoided(pod: Pod, node: Node) -> bool:
-    return any(untolerated_taints(node.spec.taints, pod.spec.tolerations, soft=True))
+    return any(node_rules.untolerated_taints(node.spec.taints, pod.spec.tolerations, soft=True))
 
 
 def _rank(slot: _ScheduledNode, owner: str) -> tuple[int, float, str]:

@@ -16,35 +16,12 @@ from typing import Any, Final
 import msgspec
 
 from navarchos.meta import format_time
+from navarchos.testing.cluster import kinds, pods, workloads
 from navarchos.testing.cluster.budgets import required_health, status_of
 from navarchos.testing.cluster.controllers.replicasets import template_hash, with_hash
 from navarchos.testing.cluster.controllers.statefulsets import stateful_pod
-from navarchos.testing.cluster.kinds import (
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    JOBS,
-    NODES,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-)
 from navarchos.testing.cluster.nodes import Machine, machines, node_manifest, registered_at
 from navarchos.testing.cluster.options import ClusterOptions
-from navarchos.testing.cluster.pods import (
-    DAEMON_TOLERATIONS,
-    Owner,
-    from_template,
-    mirror_pod,
-    running_status_of,
-)
-from navarchos.testing.cluster.workloads import (
-    AGENT,
-    NAMESPACES,
-    WorkloadPlan,
-    budget_manifest,
-    plan_workloads,
-    template_of,
-    workload_manifest,
-)
 from navarchos.testing.server import Server
 
 __all__ = ["Population", "install_owned", "populate"]
@@ -99,16 +76,18 @@ class _PopulationBuilder:
         manifests = list(self._nodes.values())
         # Each node also has a pod of the DaemonSet and a mirror pod.
         total = count * max(1, self._options.pods_per_node - 2)
-        for plan in plan_workloads(total):
+        for plan in workloads.plan_workloads(total):
             manifests += self._workload(plan)
-        manifests += self._daemon_set(AGENT)
+        manifests += self._daemon_set(workloads.AGENT)
         manifests += self._static_pods()
         manifests += self._bare_pods()
-        return Population(self._machines, [*NAMESPACES, AGENT.namespace, "default"], manifests)
+        return Population(
+            self._machines, [*workloads.NAMESPACES, workloads.AGENT.namespace, "default"], manifests
+        )
 
-    def _workload(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
+    def _workload(self, plan: workloads.WorkloadPlan) -> Iterator[JsonObject]:
         if plan.budget is not None:
-            yield budget_manifest(plan, self._identity(), _settled_budget(plan))
+            yield workloads.budget_manifest(plan, self._identity(), _settled_budget(plan))
         match plan.kind:
             case "Deployment":
                 yield from self._deployment(plan)
@@ -117,8 +96,10 @@ class _PopulationBuilder:
             case _:
                 yield from self._job(plan)
 
-    def _deployment(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
-        deployment = workload_manifest(plan, self._identity(), self._deployment_status(plan))
+    def _deployment(self, plan: workloads.WorkloadPlan) -> Iterator[JsonObject]:
+        deployment = workloads.workload_manifest(
+            plan, self._identity(), self._deployment_status(plan)
+        )
         yield deployment
         digest = template_hash(deployment["spec"]["template"])
         replica_set: JsonObject = {
@@ -141,26 +122,26 @@ class _PopulationBuilder:
         for node in nodes:
             yield self._pod(replica_set, plan.namespace, node)
 
-    def _stateful_set(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
+    def _stateful_set(self, plan: workloads.WorkloadPlan) -> Iterator[JsonObject]:
         status = {
             **_counts(plan),
             "currentReplicas": plan.replicas,
             "updatedReplicas": plan.replicas,
             "collisionCount": 0,
         }
-        owner = workload_manifest(plan, self._identity(), status)
+        owner = workloads.workload_manifest(plan, self._identity(), status)
         yield owner
         for ordinal in range(plan.replicas):
             pod = stateful_pod(_owner(owner), plan.namespace, owner["spec"]["template"], ordinal)
             yield self._running(pod, next(self._ring).name)
 
-    def _job(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
+    def _job(self, plan: workloads.WorkloadPlan) -> Iterator[JsonObject]:
         status = {
             "active": plan.replicas,
             "ready": plan.replicas,
             "startTime": format_time(self._now),
         }
-        owner = workload_manifest(plan, self._identity(), status)
+        owner = workloads.workload_manifest(plan, self._identity(), status)
         # The server fills in the selector, as upstream; installed objects bring theirs.
         labels = {"batch.kubernetes.io/job-name": plan.name, "job-name": plan.name}
         owner["spec"]["selector"] = {"matchLabels": labels}
@@ -169,7 +150,7 @@ class _PopulationBuilder:
         for _ in range(plan.replicas):
             yield self._pod(owner, plan.namespace, next(self._ring).name)
 
-    def _daemon_set(self, plan: WorkloadPlan) -> Iterator[JsonObject]:
+    def _daemon_set(self, plan: workloads.WorkloadPlan) -> Iterator[JsonObject]:
         count = len(self._machines)
         status = {
             "currentNumberScheduled": count,
@@ -180,11 +161,11 @@ class _PopulationBuilder:
             "updatedNumberScheduled": count,
             "observedGeneration": 1,
         }
-        owner = workload_manifest(plan, self._identity(), status)
+        owner = workloads.workload_manifest(plan, self._identity(), status)
         yield owner
-        tolerations = [*owner["spec"]["template"]["spec"]["tolerations"], *DAEMON_TOLERATIONS]
+        tolerations = [*owner["spec"]["template"]["spec"]["tolerations"], *pods.DAEMON_TOLERATIONS]
         for machine in self._machines:
-            pod = from_template(
+            pod = pods.from_template(
                 owner["spec"]["template"],
                 _owner(owner),
                 plan.namespace,
@@ -195,11 +176,13 @@ class _PopulationBuilder:
     def _static_pods(self) -> Iterator[JsonObject]:
         for machine in self._machines:
             uid = self._nodes[machine.name]["metadata"]["uid"]
-            yield self._running(mirror_pod(machine.name, uid), machine.name)
+            yield self._running(pods.mirror_pod(machine.name, uid), machine.name)
 
     def _bare_pods(self) -> Iterator[JsonObject]:
         for number in range(1, self._options.bare_pods + 1):
-            plan = WorkloadPlan(kind="Job", namespace="default", name=f"bare-{number}", replicas=1)
+            plan = workloads.WorkloadPlan(
+                kind="Job", namespace="default", name=f"bare-{number}", replicas=1
+            )
             pod = {
                 "apiVersion": "v1",
                 "kind": "Pod",
@@ -208,12 +191,12 @@ class _PopulationBuilder:
                     "namespace": plan.namespace,
                     "labels": plan.labels,
                 },
-                "spec": {**template_of(plan)["spec"], "restartPolicy": "Always"},
+                "spec": {**workloads.template_of(plan)["spec"], "restartPolicy": "Always"},
             }
             yield self._running(pod, next(self._ring).name)
 
     def _pod(self, owner: JsonObject, namespace: str, node: str) -> JsonObject:
-        pod = from_template(owner["spec"]["template"], _owner(owner), namespace)
+        pod = pods.from_template(owner["spec"]["template"], _owner(owner), namespace)
         return self._running(pod, node)
 
     def _running(self, pod: JsonObject, node: str) -> JsonObject:
@@ -224,7 +207,7 @@ class _PopulationBuilder:
             metadata["name"] = metadata["generateName"] + suffix
         containers = [(c["name"], c["image"]) for c in pod["spec"]["containers"]]
         host = self._nodes[node]["status"]["addresses"][0]["address"]
-        status = running_status_of(
+        status = pods.running_status_of(
             containers, host_ip=host, pod_ip=str(IPv4Address(next(self._addresses))), at=self._now
         )
         spec = {**pod["spec"], "nodeName": node}
@@ -237,7 +220,7 @@ class _PopulationBuilder:
     def _uid(self) -> str:
         return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
 
-    def _deployment_status(self, plan: WorkloadPlan) -> JsonObject:
+    def _deployment_status(self, plan: workloads.WorkloadPlan) -> JsonObject:
         when = format_time(self._now)
         times = {"lastTransitionTime": when, "lastUpdateTime": when}
         return {
@@ -255,12 +238,12 @@ class _PopulationBuilder:
         }
 
 
-def _counts(plan: WorkloadPlan) -> dict[str, int]:
+def _counts(plan: workloads.WorkloadPlan) -> dict[str, int]:
     names = ("replicas", "readyReplicas", "availableReplicas")
     return {"observedGeneration": 1, **dict.fromkeys(names, plan.replicas)}
 
 
-def _settled_budget(plan: WorkloadPlan) -> JsonObject:
+def _settled_budget(plan: workloads.WorkloadPlan) -> JsonObject:
     rule: Mapping[str, int | str] = plan.budget or {}
     health = required_health(
         min_available=rule.get("minAvailable"),
@@ -273,13 +256,21 @@ def _settled_budget(plan: WorkloadPlan) -> JsonObject:
     return status
 
 
-def _owner(owner: JsonObject) -> Owner:
+def _owner(owner: JsonObject) -> pods.Owner:
     metadata = owner["metadata"]
-    return Owner(owner["apiVersion"], owner["kind"], metadata["name"], metadata["uid"])
+    return pods.Owner(owner["apiVersion"], owner["kind"], metadata["name"], metadata["uid"])
 
 
 _OWNERS: Final = {
-    each.kind: each for each in (DAEMON_SETS, DEPLOYMENTS, JOBS, NODES, REPLICA_SETS, STATEFUL_SETS)
+    each.kind: each
+    for each in (
+        kinds.DAEMON_SETS,
+        kinds.DEPLOYMENTS,
+        kinds.JOBS,
+        kinds.NODES,
+        kinds.REPLICA_SETS,
+        kinds.STATEFUL_SETS,
+    )
 }
 
 

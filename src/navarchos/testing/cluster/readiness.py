@@ -5,17 +5,10 @@ from functools import partial
 from typing import Any
 
 from navarchos.informers import SharedInformer
+from navarchos.testing.cluster import kinds
 from navarchos.testing.cluster.context import SimulatorContext, terminating
 from navarchos.testing.cluster.controllers.daemonsets import plan
 from navarchos.testing.cluster.controllers.replicasets import status_of
-from navarchos.testing.cluster.kinds import (
-    Budget,
-    DaemonSet,
-    Deployment,
-    Job,
-    ReplicaSet,
-    StatefulSet,
-)
 from navarchos.testing.cluster.pods import mirror_name
 from navarchos.testing.server import Server
 
@@ -99,13 +92,13 @@ def _workloads(context: SimulatorContext) -> str:
     return ""
 
 
-def _has_its_pods(context: SimulatorContext, owner: ReplicaSet | StatefulSet) -> bool:
+def _has_its_pods(context: SimulatorContext, owner: kinds.ReplicaSet | kinds.StatefulSet) -> bool:
     pods = context.pods_of(owner.metadata.uid)
     counts = status_of(pods, owner.metadata.generation)
     return counts.ready_replicas == owner.spec.replicas and counts == owner.status
 
 
-def _has_come_up(deployment: Deployment) -> bool:
+def _has_come_up(deployment: kinds.Deployment) -> bool:
     status, wanted = deployment.status, deployment.spec.replicas
     counts = (status.replicas, status.ready_replicas)
     return status.observed_generation >= deployment.metadata.generation and counts == (
@@ -114,7 +107,7 @@ def _has_come_up(deployment: Deployment) -> bool:
     )
 
 
-def _is_everywhere(context: SimulatorContext, daemon_set: DaemonSet) -> bool:
+def _is_everywhere(context: SimulatorContext, daemon_set: kinds.DaemonSet) -> bool:
     metadata = daemon_set.metadata
     wanted = plan(
         daemon_set.spec.template,
@@ -127,11 +120,11 @@ def _is_everywhere(context: SimulatorContext, daemon_set: DaemonSet) -> bool:
     return is_complete and status == daemon_set.status
 
 
-def _has_begun(job: Job) -> bool:
+def _has_begun(job: kinds.Job) -> bool:
     return job.status.start_time is not None
 
 
-def _is_up_to_date(budget: Budget) -> bool:
+def _is_up_to_date(budget: kinds.Budget) -> bool:
     status = budget.status
     healthy_enough = status.current_healthy >= min(status.expected_pods, status.desired_healthy)
     return status.observed_generation >= budget.metadata.generation and healthy_enough

@@ -14,20 +14,9 @@ from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import AuditRecord, BucketId, Change
 from navarchos.testing.apiserver.objects import JsonObject
+from navarchos.testing.controlplane import credentials, servers
 from navarchos.testing.controlplane.audit import AuditEvent
 from navarchos.testing.controlplane.binaries import Lookup, find_binaries
-from navarchos.testing.controlplane.credentials import (
-    certificate_user,
-    make_kubeconfig,
-    token_user,
-    write_private,
-)
-from navarchos.testing.controlplane.servers import (
-    ControlPlaneOptions,
-    RunningControlPlane,
-    compact_etcd,
-    start_control_plane,
-)
 from navarchos.testing.controlplane.subscription import Subscription
 from navarchos.testing.controlplane.tools import ETCD, KWOK, TOOLS
 from navarchos.testing.definitions import Source, load_definitions
@@ -111,13 +100,15 @@ class ControlPlane:
                 raise ConfigError(
                     "arguments", name, f"the program must be one of {', '.join(names)}"
                 )
-        self._options = ControlPlaneOptions(controllers, scheduler, dict(arguments or {}), timeout)
+        self._options = servers.ControlPlaneOptions(
+            controllers, scheduler, dict(arguments or {}), timeout
+        )
         self._crds = load_definitions(*crds)
         self._lookup = lookup
         self._stop_token = stop if stop is not None else StopToken(clock=clock)
         self._clock = clock
         self._lifecycle_lock = threading.Lock()
-        self._running: RunningControlPlane | None = None  # guarded by _lifecycle_lock
+        self._running: servers.RunningControlPlane | None = None  # guarded by _lifecycle_lock
         self._subscriptions: list[Subscription] = []  # guarded by _lifecycle_lock
 
     def start(self) -> Self:
@@ -185,15 +176,15 @@ class ControlPlane:
     def kubeconfig(self) -> JsonObject:
         """Return a kubeconfig of the administrator, who has all permissions."""
         running = self._now()
-        return make_kubeconfig(
+        return credentials.make_kubeconfig(
             running.layout.url,
             running.layout.authority,
-            certificate_user(running.administrator),
+            credentials.certificate_user(running.administrator),
         )
 
     def write_kubeconfig(self, path: str | os.PathLike[str]) -> None:
         """Write the kubeconfig to a file that only its owner can read."""
-        write_private(path, self.kubeconfig())
+        credentials.write_private(path, self.kubeconfig())
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, lifetime: int = 3600
@@ -216,8 +207,8 @@ class ControlPlane:
         running = self._now()
         token = running.access.request_token(namespace, name, lifetime)
         layout = running.layout
-        user = token_user(token)
-        return make_kubeconfig(layout.url, layout.authority, user, namespace=namespace)
+        user = credentials.token_user(token)
+        return credentials.make_kubeconfig(layout.url, layout.authority, user, namespace=namespace)
 
     def client(
         self, *, user_agent: str = "navarchos-test", user: str = "", groups: Sequence[str] = ()
@@ -332,7 +323,7 @@ class ControlPlane:
         its own cache, which keeps its history until `restart_apiserver`. After a restart,
         requests for earlier resourceVersions are answered with 410.
         """
-        compact_etcd(self._now().layout.etcd_url)
+        servers.compact_etcd(self._now().layout.etcd_url)
 
     def kwok(self, *, all_nodes: bool = False) -> None:
         """Start kwok, which plays the kubelets: nodes become Ready, pods run and terminate.
@@ -370,10 +361,10 @@ class ControlPlane:
         """Pause etcd for the length of a `with` block, so that no write succeeds."""
         return self._now().paused(ETCD)
 
-    def _start(self) -> RunningControlPlane:
+    def _start(self) -> servers.RunningControlPlane:
         began = self._clock.monotonic()
         binaries = find_binaries(self._options.tools, self._lookup)
-        running = start_control_plane(
+        running = servers.start_control_plane(
             binaries, self._options, stop=self._stop_token, clock=self._clock
         )
         try:
@@ -389,7 +380,7 @@ class ControlPlane:
         )
         return running
 
-    def _now(self) -> RunningControlPlane:
+    def _now(self) -> servers.RunningControlPlane:
         with self._lifecycle_lock:
             if self._running is None:
                 raise NotStarted("control plane")

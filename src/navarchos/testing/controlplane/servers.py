@@ -14,6 +14,7 @@ from navarchos.clock import Clock
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import BucketId
+from navarchos.testing.controlplane import credentials
 from navarchos.testing.controlplane.access import Access
 from navarchos.testing.controlplane.arguments import (
     AUDIT_POLICY,
@@ -25,14 +26,6 @@ from navarchos.testing.controlplane.arguments import (
 )
 from navarchos.testing.controlplane.audit import AuditLogFile
 from navarchos.testing.controlplane.binaries import Binary
-from navarchos.testing.controlplane.credentials import (
-    Authority,
-    KeyPair,
-    certificate_user,
-    make_kubeconfig,
-    make_signing_keys,
-    write_private,
-)
 from navarchos.testing.controlplane.errors import PartFailed
 from navarchos.testing.controlplane.guard import Guard
 from navarchos.testing.controlplane.health import ReadinessWaiter, http_health
@@ -148,7 +141,7 @@ class RunningControlPlane:
         self._waiter = ReadinessWaiter(self._guard, stop=stop, timeout=options.timeout, clock=clock)
         self.layout = Layout(self._guard.directory, ports)
         self.layout.certificates.mkdir()
-        self.authority = Authority(self.layout.certificates, clock=clock)
+        self.authority = credentials.Authority(self.layout.certificates, clock=clock)
         self.administrator = self.authority.issue_client(
             "administrator", "kubernetes-admin", [_ADMINISTRATORS]
         )
@@ -213,7 +206,7 @@ class RunningControlPlane:
         finally:
             self._guard.signal(tool.name, signal.SIGCONT)
 
-    def client_config(self, user: KeyPair, user_agent: str) -> ClientConfig:
+    def client_config(self, user: credentials.KeyPair, user_agent: str) -> ClientConfig:
         """Return a client configuration that uses this certificate."""
         return ClientConfig(
             self.layout.url,
@@ -223,7 +216,7 @@ class RunningControlPlane:
             user_agent=user_agent,
         )
 
-    def issue_client(self, user: str, groups: Sequence[str]) -> KeyPair:
+    def issue_client(self, user: str, groups: Sequence[str]) -> credentials.KeyPair:
         """Return a new certificate for a user."""
         return self.authority.issue_client(f"user-{next(self._users)}", user, groups)
 
@@ -254,16 +247,18 @@ class RunningControlPlane:
         return self._options.arguments.get(tool.name, ())
 
     def _write_files(self) -> None:
-        make_signing_keys(self.layout.certificates, "service-accounts")
+        credentials.make_signing_keys(self.layout.certificates, "service-accounts")
         self.authority.issue_server("server", _SERVER_NAMES)
-        write_private(self.layout.audit_policy, AUDIT_POLICY)
+        credentials.write_private(self.layout.audit_policy, AUDIT_POLICY)
         for tool in (CONTROLLER_MANAGER, SCHEDULER):
             self._write_kubeconfig(tool.name, f"system:{tool.name}", ())
 
     def _write_kubeconfig(self, name: str, user: str, groups: Sequence[str]) -> None:
         pair = self.authority.issue_client(name, user, groups)
-        config = make_kubeconfig(self.layout.url, self.layout.authority, certificate_user(pair))
-        write_private(self.layout.kubeconfig(name), config)
+        config = credentials.make_kubeconfig(
+            self.layout.url, self.layout.authority, credentials.certificate_user(pair)
+        )
+        credentials.write_private(self.layout.kubeconfig(name), config)
 
 
 _TIMEOUT: Final = 10.0

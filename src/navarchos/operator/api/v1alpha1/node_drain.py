@@ -9,13 +9,7 @@ from msgspec import Meta
 
 from navarchos.client import Resource
 from navarchos.meta import Object, controller_of
-from navarchos.operator.api.v1alpha1.common import (
-    GROUP,
-    VERSION,
-    DrainSpec,
-    OwnerKey,
-    PodNote,
-)
+from navarchos.operator.api.v1alpha1 import common
 from navarchos.runtime.conditions import Condition
 
 __all__ = [
@@ -48,7 +42,7 @@ class DrainPhase(StrEnum):
                 assert_never(self)
 
 
-class NodeDrainSpec(DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+class NodeDrainSpec(common.DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
     """Which node to drain, and how. Name and uid of the node never change."""
 
     node_name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
@@ -105,9 +99,9 @@ class NodeDrainStatus(
     ] = ()
     node_pods: tuple[str, ...] = ()
     evicted_pods: tuple[str, ...] = ()
-    ignored_pods: tuple[PodNote, ...] = ()
-    failed_pods: tuple[PodNote, ...] = ()
-    evicted_owners: tuple[OwnerKey, ...] = ()
+    ignored_pods: tuple[common.PodNote, ...] = ()
+    failed_pods: tuple[common.PodNote, ...] = ()
+    evicted_owners: tuple[common.OwnerKey, ...] = ()
     conditions: tuple[Condition, ...] = ()
 
     @property
@@ -155,8 +149,8 @@ class NodeDrain(Object, frozen=True):
 
 
 NODE_DRAINS = Resource(
-    group=GROUP,
-    version=VERSION,
+    group=common.GROUP,
+    version=common.VERSION,
     plural="nodedrains",
     kind="NodeDrain",
     namespaced=False,

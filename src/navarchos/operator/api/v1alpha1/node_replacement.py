@@ -9,15 +9,7 @@ from msgspec import Meta
 
 from navarchos.client import Resource
 from navarchos.meta import Object
-from navarchos.operator.api.v1alpha1.common import (
-    GROUP,
-    VERSION,
-    DrainSpec,
-    OwnerKey,
-    PodNote,
-    Replacement,
-    Strategy,
-)
+from navarchos.operator.api.v1alpha1 import common
 from navarchos.runtime.conditions import Condition
 from navarchos.structs import prepare_decoding
 
@@ -109,9 +101,9 @@ class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False,
             max_length=128,
         ),
     ] = msgspec.field(default="", name="nodeUID")
-    replacement: Replacement = Replacement()
-    strategy: Strategy = Strategy()
-    drain: DrainSpec = DrainSpec()
+    replacement: common.Replacement = common.Replacement()
+    strategy: common.Strategy = common.Strategy()
+    drain: common.DrainSpec = common.DrainSpec()
     paused: Annotated[
         bool, Meta(description="The node does not start; no further pod is evicted.")
     ] = False
@@ -148,12 +140,12 @@ class NodeReplacementStatus(
     node_pods_count: int = 0
     evicted_pods: tuple[str, ...] = ()
     evicted_pods_count: int = 0
-    ignored_pods: tuple[PodNote, ...] = ()
+    ignored_pods: tuple[common.PodNote, ...] = ()
     ignored_pods_count: int = 0
-    failed_pods: tuple[PodNote, ...] = ()
+    failed_pods: tuple[common.PodNote, ...] = ()
     failed_pods_count: int = 0
     evicted_owners: Annotated[
-        tuple[OwnerKey, ...],
+        tuple[common.OwnerKey, ...],
         Meta(description="Controllers of evicted pods. Their Pending pods delay the next node."),
     ] = ()
     start_timestamp: datetime | None = None
@@ -208,8 +200,8 @@ class NodeReplacement(Object, frozen=True):
 
 
 NODE_REPLACEMENTS = Resource(
-    group=GROUP,
-    version=VERSION,
+    group=common.GROUP,
+    version=common.VERSION,
     plural="nodereplacements",
     kind="NodeReplacement",
     namespaced=False,

@@ -10,14 +10,7 @@ from msgspec import Meta
 from navarchos.client import Resource
 from navarchos.client.selectors import LabelSelectorRequirement
 from navarchos.meta import Object
-from navarchos.operator.api.v1alpha1.common import (
-    GROUP,
-    VERSION,
-    DrainSpec,
-    Replacement,
-    Seconds,
-    Strategy,
-)
+from navarchos.operator.api.v1alpha1 import common
 from navarchos.runtime.conditions import Condition
 from navarchos.structs import prepare_decoding
 
@@ -57,14 +50,14 @@ class NodeSelectorEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, k
     match_all: Annotated[
         bool, Meta(description="Confirms that an entry without conditions selects every node.")
     ] = False
-    replacement: Replacement = Replacement()
+    replacement: common.Replacement = common.Replacement()
 
 
 class NodeNameEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """Selects one node by name, and says how it is replaced. Overrides selectors."""
 
     name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
-    replacement: Replacement = Replacement()
+    replacement: common.Replacement = common.Replacement()
 
 
 SelectorEntry = Annotated[
@@ -94,13 +87,13 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
         tuple[NodeNameEntry, ...],
         Meta(description="Nodes by name; these override selectors.", max_length=5000),
     ] = ()
-    strategy: Strategy = Strategy()
-    drain: DrainSpec = DrainSpec()
+    strategy: common.Strategy = common.Strategy()
+    drain: common.DrainSpec = common.DrainSpec()
     paused: Annotated[
         bool, Meta(description="No further node starts and no further pod is evicted.")
     ] = False
     ttl_seconds_after_finished: Annotated[
-        Seconds | None,
+        common.Seconds | None,
         Meta(description="Delete the rollout this long after completion; never when absent."),
     ] = None
 
@@ -183,8 +176,8 @@ class NodeRollout(Object, frozen=True):
 
 
 NODE_ROLLOUTS = Resource(
-    group=GROUP,
-    version=VERSION,
+    group=common.GROUP,
+    version=common.VERSION,
     plural="noderollouts",
     kind="NodeRollout",
     namespaced=False,

@@ -1,22 +1,16 @@
 """Cordoned: the node accepts no new pods, and its drain is about to begin."""
 
 from navarchos.operator.api.v1alpha1 import DrainPhase, Step
-from navarchos.operator.replacements.steps.decision import (
-    DRAIN_DELETED,
-    Advance,
-    Decision,
-    NoAction,
-    Observation,
-)
+from navarchos.operator.replacements.steps import decision
 
 __all__ = ["decide"]
 
 
-def decide(observed: Observation) -> Decision:
+def decide(observed: decision.Observation) -> decision.Decision:
     """Advance once the drain evicts pods or has ended; fail if it was deleted."""
     drain = observed.drain
     if drain is None or drain.metadata.deletion_timestamp is not None:
-        return DRAIN_DELETED
+        return decision.DRAIN_DELETED
     if drain.status.is_final or drain.status.phase is DrainPhase.DRAINING:
-        return Advance(Step.DRAINING)
-    return NoAction()
+        return decision.Advance(Step.DRAINING)
+    return decision.NoAction()

@@ -3,32 +3,27 @@
 from typing import assert_never
 
 from navarchos.operator.api.v1alpha1 import NodeFailurePolicy
-from navarchos.operator.replacements.steps.decision import (
-    Decision,
-    DeleteDrain,
-    KeepCordon,
-    NoAction,
-    Observation,
-    ReleaseSlot,
-)
+from navarchos.operator.replacements.steps import decision
 
 __all__ = ["decide"]
 
 
-def decide(observed: Observation) -> Decision:
+def decide(observed: decision.Observation) -> decision.Decision:
     """Decide what happens to the cordon of the failed attempt (OP-25).
 
     The drain is absent once it is deleted, or if the attempt failed before it had one.
     """
     drain, policy = observed.drain, observed.replacement.spec.strategy.on_node_failure
     if drain is None:
-        return ReleaseSlot()
+        return decision.ReleaseSlot()
     if drain.metadata.deletion_timestamp is not None:
-        return NoAction()
+        return decision.NoAction()
     match policy:
         case NodeFailurePolicy.UNCORDON:
-            return DeleteDrain()
+            return decision.DeleteDrain()
         case NodeFailurePolicy.KEEP:
-            return KeepCordon() if drain.spec.uncordon_on_delete else ReleaseSlot()
+            return (
+                decision.KeepCordon() if drain.spec.uncordon_on_delete else decision.ReleaseSlot()
+            )
         case _:
             assert_never(policy)

@@ -2,34 +2,26 @@
 
 from navarchos.operator.api.v1alpha1 import NodeDrain, Step
 from navarchos.operator.replacements.attempt_drain import is_cordoned
-from navarchos.operator.replacements.steps.decision import (
-    DRAIN_DELETED,
-    Advance,
-    CompleteWithoutNode,
-    CreateDrain,
-    Decision,
-    NoAction,
-    Observation,
-)
+from navarchos.operator.replacements.steps import decision
 
 __all__ = ["decide"]
 
 
-def decide(observed: Observation) -> Decision:
+def decide(observed: decision.Observation) -> decision.Decision:
     """Create the drain, then follow it until it has cordoned the node."""
     if observed.drain is not None:
         return _follow(observed.drain)
     replacement, node = observed.replacement, observed.node
     if observed.is_abandoned:
-        return NoAction()
+        return decision.NoAction()
     if node is None or node.metadata.uid != replacement.spec.node_uid:
-        return CompleteWithoutNode()
-    return NoAction() if replacement.spec.paused else CreateDrain()
+        return decision.CompleteWithoutNode()
+    return decision.NoAction() if replacement.spec.paused else decision.CreateDrain()
 
 
-def _follow(drain: NodeDrain) -> Decision:
+def _follow(drain: NodeDrain) -> decision.Decision:
     if drain.metadata.deletion_timestamp is not None:
-        return DRAIN_DELETED
+        return decision.DRAIN_DELETED
     if drain.status.is_final:
-        return Advance(Step.DRAINING)
-    return Advance(Step.CORDONED) if is_cordoned(drain) else NoAction()
+        return decision.Advance(Step.DRAINING)
+    return decision.Advance(Step.CORDONED) if is_cordoned(drain) else decision.NoAction()

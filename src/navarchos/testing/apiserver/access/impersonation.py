@@ -10,17 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
 
+from navarchos.testing.apiserver.access import users
 from navarchos.testing.apiserver.access.authorizer import Authorizer
 from navarchos.testing.apiserver.access.rules import Attributes, denied
-from navarchos.testing.apiserver.access.users import (
-    ANONYMOUS,
-    AUTHENTICATED,
-    MASTERS,
-    UNAUTHENTICATED,
-    User,
-    account_groups,
-    split_account_name,
-)
 from navarchos.testing.apiserver.names import dns_subdomain
 from navarchos.testing.apiserver.status import StatusError, bad_request, quote
 
@@ -35,7 +27,7 @@ _NODE: Final = "system:node:"
 _NODES: Final = "system:nodes"
 
 
-def impersonated_user(headers: Collection[tuple[str, str]]) -> User | None:
+def impersonated_user(headers: Collection[tuple[str, str]]) -> users.User | None:
     """Return the user to impersonate; `None` if the headers do not ask for it.
 
     Raises:
@@ -53,13 +45,13 @@ def impersonated_user(headers: Collection[tuple[str, str]]) -> User | None:
         for header, values in found.items()
         if header.startswith(_EXTRA)
     }
-    wanted = User(name, tuple(found.get(_GROUP.lower(), ())), uid, extra)
+    wanted = users.User(name, tuple(found.get(_GROUP.lower(), ())), uid, extra)
     if not name:
         raise bad_request(f"requested {_go_syntax(wanted)} without impersonating a user name")
     return wanted
 
 
-def _go_syntax(user: User) -> str:
+def _go_syntax(user: users.User) -> str:
     """Return a user as Go prints it."""
     extra = ", ".join(f"{quote(key)}:{_go_list(user.extra[key])}" for key in sorted(user.extra))
     shown = f"map[string][]string{{{extra}}}" if extra else "map[string][]string(nil)"
@@ -87,7 +79,7 @@ class _Mode:
     """
 
     verb: str
-    applies: Callable[[User], bool]
+    applies: Callable[[users.User], bool]
     group: str = _GROUP_OF_USERS
     constraint: str = ""
 
@@ -97,16 +89,16 @@ class _Mode:
         return bool(self.constraint)
 
 
-def _constrained(name: str, applies: Callable[[User], bool]) -> _Mode:
+def _constrained(name: str, applies: Callable[[users.User], bool]) -> _Mode:
     return _Mode(f"impersonate:{name}", applies, constraint=f"impersonate-on:{name}:")
 
 
-def _node(user: User) -> str:
+def _node(user: users.User) -> str:
     name = user.name.removeprefix(_NODE)
     return name if user.name.startswith(_NODE) and not dns_subdomain(name) else ""
 
 
-def _has_only_name(user: User) -> bool:
+def _has_only_name(user: users.User) -> bool:
     return not (user.groups or user.uid or user.extra)
 
 
@@ -114,10 +106,10 @@ _MODES: Final = (
     _constrained("arbitrary-node", lambda user: bool(_node(user)) and _has_only_name(user)),
     _constrained(
         "serviceaccount",
-        lambda user: split_account_name(user.name) is not None and _has_only_name(user),
+        lambda user: users.split_account_name(user.name) is not None and _has_only_name(user),
     ),
     _constrained(
-        "user-info", lambda user: not _node(user) and split_account_name(user.name) is None
+        "user-info", lambda user: not _node(user) and users.split_account_name(user.name) is None
     ),
     _Mode("impersonate", lambda _: True, group=""),
 )
@@ -136,7 +128,9 @@ class Impersonation:
         self._authorizer = authorizer
         self._last: dict[str, _Mode] = {}
 
-    def impersonate(self, requestor: User, wanted: User, request: Attributes) -> User:
+    def impersonate(
+        self, requestor: users.User, wanted: users.User, request: Attributes
+    ) -> users.User:
         """Return the impersonated user, with the groups that follow from the user's name.
 
         Raises:
@@ -159,8 +153,12 @@ class Impersonation:
 
 
 def _impersonate_in_mode(
-    mode: _Mode, authorizer: Authorizer, requestor: User, wanted: User, request: Attributes
-) -> User:
+    mode: _Mode,
+    authorizer: Authorizer,
+    requestor: users.User,
+    wanted: users.User,
+    request: Attributes,
+) -> users.User:
     if mode.is_constrained:
         asked = replace(request, verb=mode.constraint + request.verb)
         _require(authorizer, requestor, asked)
@@ -170,15 +168,15 @@ def _impersonate_in_mode(
     return replace(wanted, groups=_groups(mode, wanted))
 
 
-def _refuse_always_forbidden(mode: _Mode, requestor: User, wanted: User) -> None:
+def _refuse_always_forbidden(mode: _Mode, requestor: users.User, wanted: users.User) -> None:
     """Refuse the groups and extra keys that a constrained mode never allows."""
     asked = Attributes(mode.verb, mode.group, "groups")
     if "" in wanted.groups:
         why = "impersonating the empty string group is not allowed"
         raise denied(requestor.name, asked, why)
-    if MASTERS in wanted.groups:
+    if users.MASTERS in wanted.groups:
         why = "impersonating the system:masters group is not allowed"
-        raise denied(requestor.name, replace(asked, name=MASTERS), why)
+        raise denied(requestor.name, replace(asked, name=users.MASTERS), why)
     for key, values in wanted.extra.items():
         prefix, found, _ = key.partition("/")
         if not found or dns_subdomain(prefix) or "" in values:
@@ -187,15 +185,15 @@ def _refuse_always_forbidden(mode: _Mode, requestor: User, wanted: User) -> None
             raise denied(requestor.name, asked, why)
 
 
-def _require(authorizer: Authorizer, user: User, asked: Attributes) -> None:
+def _require(authorizer: Authorizer, user: users.User, asked: Attributes) -> None:
     decision = authorizer.decide(user, asked)
     if not decision.allowed:
         raise denied(user.name, asked, decision.reason)
 
 
-def _required_attributes(mode: _Mode, wanted: User) -> Iterator[Attributes]:
+def _required_attributes(mode: _Mode, wanted: users.User) -> Iterator[Attributes]:
     """Iterate the permissions that impersonating a user needs."""
-    account = split_account_name(wanted.name)
+    account = users.split_account_name(wanted.name)
     if account is not None:
         namespace, name = account
         yield Attributes(mode.verb, mode.group, "serviceaccounts", namespace=namespace, name=name)
@@ -217,17 +215,17 @@ def _pairs(extra: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:
             yield key, value
 
 
-def _groups(mode: _Mode, wanted: User) -> tuple[str, ...]:
+def _groups(mode: _Mode, wanted: users.User) -> tuple[str, ...]:
     groups = wanted.groups
     if mode.is_constrained and _node(wanted):
         groups = (_NODES,)
-    account = split_account_name(wanted.name)
+    account = users.split_account_name(wanted.name)
     if account is not None and not groups:
-        groups = account_groups(account[0])
-    if wanted.name == ANONYMOUS.name:
-        own = UNAUTHENTICATED
-    elif UNAUTHENTICATED in groups:
+        groups = users.account_groups(account[0])
+    if wanted.name == users.ANONYMOUS.name:
+        own = users.UNAUTHENTICATED
+    elif users.UNAUTHENTICATED in groups:
         return groups
     else:
-        own = AUTHENTICATED
+        own = users.AUTHENTICATED
     return groups if own in groups else (*groups, own)

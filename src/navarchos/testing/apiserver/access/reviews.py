@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.access.authorizer import Authorizer
 from navarchos.testing.apiserver.access.rules import Attributes
@@ -10,13 +11,6 @@ from navarchos.testing.apiserver.access.tokens import AUDIENCE, InvalidToken
 from navarchos.testing.apiserver.access.users import User
 from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, timestamp
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    bad_request,
-    forbidden_field,
-    invalid,
-    invalid_value,
-)
 
 __all__ = ["review"]
 
@@ -39,7 +33,7 @@ def review(
         StatusError: The review has no question, or names no user.
     """
     if not isinstance(body, dict):
-        raise bad_request(f"expected a {kind.kind}")
+        raise statuses.bad_request(f"expected a {kind.kind}")
     spec = {key: value for key, value in (body.get("spec") or {}).items() if value != []}
     status = _ANSWERS[kind.kind](access, kind, namespace, spec, user)
     metadata = {"namespace": namespace} if namespace else {}
@@ -67,7 +61,7 @@ def _review_token(
     access: AccessControl, _kind: Kind, _namespace: str, spec: JsonObject, _user: User
 ) -> JsonObject:
     if not spec.get("token"):
-        raise bad_request("token is required for TokenReview in authentication")
+        raise statuses.bad_request("token is required for TokenReview in authentication")
     try:
         user, audiences = access.tokens.authenticate(
             spec["token"], spec.get("audiences") or [AUDIENCE]
@@ -88,7 +82,7 @@ def _review_rules(
 ) -> JsonObject:
     namespace = spec.get("namespace")
     if not namespace:
-        raise bad_request("no namespace on request")
+        raise statuses.bad_request("no namespace on request")
     found = access.authorizer.rules_of(user, namespace)
     answer: JsonObject = {
         "resourceRules": [rule for rule in found.rules if rule.get("resources")],
@@ -131,33 +125,35 @@ def _decision(authorizer: Authorizer, user: User, spec: JsonObject) -> JsonObjec
 
 def _check(kind: Kind, namespace: str, spec: JsonObject) -> None:
     both = [bool(spec.get(question)) for question in _QUESTIONS]
-    errors: list[FieldError] = []
+    errors: list[statuses.FieldError] = []
     if all(both):
         text = "cannot be specified in combination with resourceAttributes"
-        errors.append(invalid_value("spec.nonResourceAttributes", spec[_QUESTIONS[1]], text))
+        errors.append(
+            statuses.invalid_value("spec.nonResourceAttributes", spec[_QUESTIONS[1]], text)
+        )
     elif not any(both):
         text = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
-        errors.append(invalid_value("spec.resourceAttributes", None, text))
+        errors.append(statuses.invalid_value("spec.resourceAttributes", None, text))
     if not kind.kind.startswith("Self") and not spec.get("user") and not spec.get("groups"):
         text = "at least one of user or group must be specified"
-        errors.append(invalid_value("spec.user", "", text))
+        errors.append(statuses.invalid_value("spec.user", "", text))
     if kind.namespaced:
         errors += _local_errors(namespace, spec)
     if errors:
         # Upstream leaves the kind out of this error.
-        raise invalid("", kind.group, "", errors)
+        raise statuses.invalid("", kind.group, "", errors)
 
 
-def _local_errors(namespace: str, spec: JsonObject) -> list[FieldError]:
+def _local_errors(namespace: str, spec: JsonObject) -> list[statuses.FieldError]:
     """Return the errors of a local review that asks about something outside its namespace."""
     asked = spec.get("resourceAttributes")
     if asked and asked.get("namespace") != namespace:
         text = "must match metadata.namespace"
         field = "spec.resourceAttributes.namespace"
-        return [invalid_value(field, asked.get("namespace") or "", text)]
+        return [statuses.invalid_value(field, asked.get("namespace") or "", text)]
     if spec.get("nonResourceAttributes"):
         text = "disallowed on this kind of request"
-        return [forbidden_field("spec.nonResourceAttributes", text)]
+        return [statuses.forbidden_field("spec.nonResourceAttributes", text)]
     return []
 
 

@@ -9,18 +9,12 @@ it. The check follows `pkg/registry/rbac/*/policybased`.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access.authorizer import RBAC_GROUP, Authorizer
 from navarchos.testing.apiserver.access.rules import EVERYTHING, Attributes, uncovered
 from navarchos.testing.apiserver.access.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta
 from navarchos.testing.apiserver.selectors import label_selector_matches
-from navarchos.testing.apiserver.status import (
-    ResourceName,
-    StatusError,
-    forbidden,
-    not_found,
-    quote,
-)
 from navarchos.testing.apiserver.store import BucketId, Change, Entry, Store
 
 __all__ = ["ClusterRoleAggregator", "bootstrap_roles", "check_escalation"]
@@ -194,7 +188,7 @@ def _aggregated_rules(
 
 def check_escalation(
     authorizer: Authorizer,
-    resource: ResourceName,
+    resource: statuses.ResourceName,
     new: JsonObject,
     old: JsonObject | None,
     user: User,
@@ -228,7 +222,7 @@ def _without_collected(obj: JsonObject) -> JsonObject:
 
 def _check_role(
     authorizer: Authorizer,
-    resource: ResourceName,
+    resource: statuses.ResourceName,
     new: JsonObject,
     old: JsonObject | None,
     user: User,
@@ -244,11 +238,11 @@ def _check_role(
     aggregates = any((obj or {}).get("aggregationRule") for obj in (new, old))
     owned = authorizer.rules_of(user, namespace).rules
     if aggregates and uncovered(owned, EVERYTHING):
-        raise forbidden(resource, name, _AGGREGATES)
+        raise statuses.forbidden(resource, name, _AGGREGATES)
 
 
 def _check_binding(
-    authorizer: Authorizer, resource: ResourceName, new: JsonObject, user: User
+    authorizer: Authorizer, resource: statuses.ResourceName, new: JsonObject, user: User
 ) -> None:
     name, namespace = meta(new).get("name") or "", meta(new).get("namespace") or ""
     reference = new.get("roleRef") or {}
@@ -260,15 +254,15 @@ def _check_binding(
             return
     found = authorizer.role_rules(reference, namespace)
     if found.error and plural not in _ROLE_PLURALS:
-        raise StatusError(500, "", found.error)
+        raise statuses.StatusError(500, "", found.error)
     if found.error:
-        raise not_found(resource, role)  # upstream names the binding's resource here, too
+        raise statuses.not_found(resource, role)  # upstream names the binding's resource here, too
     _require_owned(authorizer, resource, name, namespace, found.rules, user)
 
 
 def _require_owned(
     authorizer: Authorizer,
-    resource: ResourceName,
+    resource: statuses.ResourceName,
     name: str,
     namespace: str,
     rules: Iterable[JsonObject],
@@ -278,12 +272,12 @@ def _require_owned(
     missing = uncovered(owned.rules, rules)
     if not missing:
         return
-    groups = " ".join(quote(group) for group in user.groups)
+    groups = " ".join(statuses.quote(group) for group in user.groups)
     listed = "\n".join(missing)
     why = (
-        f"user {quote(user.name)} (groups=[{groups}]) is attempting to grant RBAC permissions not"
-        f" currently held:\n{listed}"
+        f"user {statuses.quote(user.name)} (groups=[{groups}]) is attempting to grant RBAC "
+        f"permissions not currently held:\n{listed}"
     )
     if owned.error:
         why += f"; resolution errors: [{owned.error}]"
-    raise forbidden(resource, name, why)
+    raise statuses.forbidden(resource, name, why)

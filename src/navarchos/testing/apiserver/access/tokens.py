@@ -9,30 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
-from navarchos.testing.apiserver.access.users import (
-    AUTHENTICATED,
-    User,
-    account_groups,
-    account_name,
-)
-from navarchos.testing.apiserver.objects import (
-    JsonObject,
-    JsonValue,
-    dig,
-    encode,
-    meta,
-    new_uid,
-    timestamp,
-)
-from navarchos.testing.apiserver.status import (
-    ResourceName,
-    bad_request,
-    conflict,
-    invalid,
-    invalid_value,
-    not_found,
-    quote,
-)
+from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import status as statuses
+from navarchos.testing.apiserver.access import users
 from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 
 __all__ = ["AUDIENCE", "InvalidToken", "Tokens"]
@@ -72,11 +51,11 @@ class Tokens:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._secret = secrets.token_bytes(32)
-        self._users: dict[str, User] = {}
+        self._users: dict[str, users.User] = {}
 
-    def for_user(self, user: User) -> str:
+    def for_user(self, user: users.User) -> str:
         """Return the token of a user; always the same one."""
-        signature = self._sign(encode([user.name, *user.groups]))
+        signature = self._sign(objects.encode([user.name, *user.groups]))
         token = f"user-{signature}"
         self._users[token] = user
         return token
@@ -100,7 +79,7 @@ class Tokens:
                 case.
         """
         issued = int(now.timestamp())
-        private: JsonObject = {
+        private: objects.JsonObject = {
             "namespace": account.namespace,
             **{kind: {"name": found.name, "uid": found.uid} for kind, found in bound},
             "serviceaccount": {"name": account.name, "uid": account.uid},
@@ -110,17 +89,17 @@ class Tokens:
             "exp": issued + lifetime,
             "iat": issued,
             "iss": AUDIENCE,
-            "jti": new_uid(),
+            "jti": objects.new_uid(),
             "kubernetes.io": private,
             "nbf": issued,
-            "sub": account_name(account.namespace, account.name),
+            "sub": users.account_name(account.namespace, account.name),
         }
         content = f"{_encoded({'alg': 'HS256', 'typ': 'JWT'})}.{_encoded(claims)}"
         return f"{content}.{self._sign(content.encode())}"
 
     def request(
-        self, namespace: str, name: str, body: JsonValue, *, dry_run: bool = False
-    ) -> JsonObject:
+        self, namespace: str, name: str, body: objects.JsonValue, *, dry_run: bool = False
+    ) -> objects.JsonObject:
         """Issue a token of a service account; return the `TokenRequest` with the token.
 
         Raises:
@@ -128,13 +107,13 @@ class Tokens:
                 lifetime, 400 for a kind of object that tokens cannot be bound to.
         """
         if not isinstance(body, dict) or body.get("kind", _KIND) != _KIND:
-            raise bad_request(f"expected a {_KIND}")
+            raise statuses.bad_request(f"expected a {_KIND}")
         spec: dict[str, Any] = body.get("spec") or {}
-        _check_names(namespace, name, meta(body))
+        _check_names(namespace, name, objects.meta(body))
         account = self._store.get(_ACCOUNTS, entry_key(namespace, name))
         if account is None:
-            raise not_found(ResourceName("", "serviceaccounts"), name)
-        _check_uid(account, meta(body))
+            raise statuses.not_found(statuses.ResourceName("", "serviceaccounts"), name)
+        _check_uid(account, objects.meta(body))
         lifetime = spec.get("expirationSeconds")
         lifetime = _DEFAULT_LIFETIME if lifetime is None else int(lifetime)
         _check_lifetime(lifetime)
@@ -144,7 +123,7 @@ class Tokens:
         status = {}
         if not dry_run:
             token = self.for_account(account, audiences, lifetime, now, bound)
-            expires = timestamp(now + timedelta(seconds=lifetime))
+            expires = objects.timestamp(now + timedelta(seconds=lifetime))
             status = {"expirationTimestamp": expires, "token": token}
         return {
             "kind": _KIND,
@@ -153,7 +132,7 @@ class Tokens:
                 "name": name,
                 "namespace": namespace,
                 "uid": account.uid,
-                "creationTimestamp": timestamp(now),
+                "creationTimestamp": objects.timestamp(now),
             },
             "spec": {
                 "audiences": audiences,
@@ -165,7 +144,7 @@ class Tokens:
 
     def authenticate(
         self, token: str, audiences: Sequence[str] = (AUDIENCE,)
-    ) -> tuple[User, Sequence[str]]:
+    ) -> tuple[users.User, Sequence[str]]:
         """Return the user of a token, and the part of `audiences` that the token has.
 
         Raises:
@@ -196,7 +175,7 @@ class Tokens:
         )
         return claims
 
-    def _account_of(self, claims: dict[str, Any]) -> User:
+    def _account_of(self, claims: dict[str, Any]) -> users.User:
         private = claims["kubernetes.io"]
         namespace, account = private["namespace"], private["serviceaccount"]
         found = self._store.get(_ACCOUNTS, entry_key(namespace, account["name"]))
@@ -212,8 +191,8 @@ class Tokens:
         for kind, bucket in _BINDABLE.items():
             if kind.lower() in private:
                 extra |= self._bound_to(kind.lower(), bucket, namespace, private)
-        groups = (*account_groups(namespace), AUTHENTICATED)
-        return User(claims["sub"], groups, account["uid"], extra)
+        groups = (*users.account_groups(namespace), users.AUTHENTICATED)
+        return users.User(claims["sub"], groups, account["uid"], extra)
 
     def _bound_to(
         self, kind: str, bucket: BucketId, namespace: str, private: dict[str, Any]
@@ -227,7 +206,7 @@ class Tokens:
             found = self._store.get(bucket, key)
             if found is None or found.uid != claim["uid"]:
                 raise InvalidToken(f"[{_UNKNOWN}, {_INVALIDATED}]")
-            if meta(found.obj).get("deletionTimestamp", "~") < _a_minute_ago():
+            if objects.meta(found.obj).get("deletionTimestamp", "~") < _a_minute_ago():
                 raise InvalidToken(f"[{_UNKNOWN}, {_INVALIDATED}]")
         if kind == "secret":
             return {}
@@ -243,33 +222,33 @@ def _a_minute_ago() -> str:
 
 
 def _listed(values: Sequence[str]) -> str:
-    return f"[{' '.join(quote(value) for value in values)}]"
+    return f"[{' '.join(statuses.quote(value) for value in values)}]"
 
 
-def _encoded(value: JsonObject) -> str:
-    return _text(encode(value))
+def _encoded(value: objects.JsonObject) -> str:
+    return _text(objects.encode(value))
 
 
 def _text(raw: bytes) -> str:
     return urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def _check_names(namespace: str, name: str, metadata: JsonObject) -> None:
+def _check_names(namespace: str, name: str, metadata: objects.JsonObject) -> None:
     for field, meant in (("name", name), ("namespace", namespace)):
         if (given := metadata.get(field)) and given != meant:
             text = f"must match the service account {field} if specified"
-            error = invalid_value(f"metadata.{field}", given, text)
-            raise invalid(_KIND, _GROUP, name, [error])
+            error = statuses.invalid_value(f"metadata.{field}", given, text)
+            raise statuses.invalid(_KIND, _GROUP, name, [error])
 
 
-def _check_uid(account: Entry, metadata: JsonObject) -> None:
+def _check_uid(account: Entry, metadata: objects.JsonObject) -> None:
     uid = metadata.get("uid")
     if uid and uid != account.uid:
         why = (
             f"the UID in the token request ({uid}) does not match the UID of the service account"
             f" ({account.uid})"
         )
-        raise conflict(ResourceName(_GROUP, _KIND), account.name, why)
+        raise statuses.conflict(statuses.ResourceName(_GROUP, _KIND), account.name, why)
 
 
 def _check_lifetime(seconds: int) -> None:
@@ -279,11 +258,13 @@ def _check_lifetime(seconds: int) -> None:
     elif seconds > _MAX_LIFETIME:
         text = "may not specify a duration larger than 2^32 seconds"
     if text:
-        error = invalid_value("spec.expirationSeconds", seconds, text)
-        raise invalid(_KIND, _GROUP, "", [error])
+        error = statuses.invalid_value("spec.expirationSeconds", seconds, text)
+        raise statuses.invalid(_KIND, _GROUP, "", [error])
 
 
-def _bound_objects(store: Store, account: Entry, reference: JsonObject) -> list[tuple[str, Entry]]:
+def _bound_objects(
+    store: Store, account: Entry, reference: objects.JsonObject
+) -> list[tuple[str, Entry]]:
     """Return the object that a token is bound to; for a pod also its node."""
     if not reference:
         return []
@@ -291,24 +272,24 @@ def _bound_objects(store: Store, account: Entry, reference: JsonObject) -> list[
     group, _, version = (reference.get("apiVersion") or "").rpartition("/")
     if group or kind not in _BINDABLE:
         shown = f"{group}/{version}, Kind={kind}"
-        raise bad_request(f"cannot bind token to object of type {shown}")
+        raise statuses.bad_request(f"cannot bind token to object of type {shown}")
     key = entry_key("" if kind == "Node" else account.namespace, name)
     found = store.get(_BINDABLE[kind], key)
     if found is None:
-        raise not_found(ResourceName("", _BINDABLE[kind].plural), name)
+        raise statuses.not_found(statuses.ResourceName("", _BINDABLE[kind].plural), name)
     uid = reference.get("uid")
     if uid and uid != found.uid:
         why = (
             f"the UID in the bound object reference ({uid}) does not match the UID in record. The"
             " object might have been deleted and then recreated"
         )
-        raise conflict(ResourceName("", kind), name, why)
+        raise statuses.conflict(statuses.ResourceName("", kind), name, why)
     if kind != "Pod":
         return [(kind.lower(), found)]
-    if dig(found.obj, "spec", "serviceAccountName") != account.name:
-        raise bad_request(
+    if objects.dig(found.obj, "spec", "serviceAccountName") != account.name:
+        raise statuses.bad_request(
             f'cannot bind token for serviceaccount "{account.name}" to pod running with different'
             " serviceaccount name."
         )
-    node = store.get(_NODES, dig(found.obj, "spec", "nodeName", default=""))
+    node = store.get(_NODES, objects.dig(found.obj, "spec", "nodeName", default=""))
     return [("pod", found), *([("node", node)] if node is not None else [])]

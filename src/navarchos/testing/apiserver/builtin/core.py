@@ -4,17 +4,10 @@ import base64
 import ipaddress
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import config_key, dns_label, validate_qualified_name
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    required,
-    unsupported_value,
-)
 
 __all__ = ["CLAIM", "CONFIG_MAP", "NAMESPACE", "NODE", "SECRET", "SERVICE", "VOLUME"]
 
@@ -82,19 +75,19 @@ def _keep_address(new: JsonObject, old: JsonObject) -> None:
             new["spec"].setdefault(field, old["spec"][field])
 
 
-def _validate_service(obj: JsonObject) -> list[FieldError]:
+def _validate_service(obj: JsonObject) -> list[statuses.FieldError]:
     spec = obj["spec"]
     ports = spec.get("ports") or []
     errors = []
     if not ports and spec["type"] != "ExternalName" and spec.get("clusterIP") != "None":
-        errors.append(required("spec.ports"))
+        errors.append(statuses.required("spec.ports"))
     for index, port in enumerate(ports):
         number = port.get("port")
         if not isinstance(number, int) or not 0 < number < 65536:
             text = "must be between 1 and 65535, inclusive"
-            errors.append(invalid_value(f"spec.ports[{index}].port", number or 0, text))
+            errors.append(statuses.invalid_value(f"spec.ports[{index}].port", number or 0, text))
         if len(ports) > 1 and not port.get("name"):
-            errors.append(required(f"spec.ports[{index}].name"))
+            errors.append(statuses.required(f"spec.ports[{index}].name"))
     return errors
 
 
@@ -105,24 +98,24 @@ def _default_secret(obj: JsonObject) -> None:
         obj.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
 
 
-def _validate_keys(obj: JsonObject) -> list[FieldError]:
+def _validate_keys(obj: JsonObject) -> list[statuses.FieldError]:
     return [
-        invalid_value(f"{field}[{key}]", key, why)
+        statuses.invalid_value(f"{field}[{key}]", key, why)
         for field in ("data", "binaryData")
         for key in obj.get(field) or {}
         for why in config_key(key)
     ]
 
 
-def _frozen_data(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def _frozen_data(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
     if not old.get("immutable"):
         return []
     errors = []
     text = "field is immutable when `immutable` is set"
     if not new.get("immutable"):
-        errors.append(forbidden_field("immutable", text))
+        errors.append(statuses.forbidden_field("immutable", text))
     changed = [field for field in ("data", "binaryData") if new.get(field) != old.get(field)]
-    return errors + [forbidden_field(field, text) for field in changed]
+    return errors + [statuses.forbidden_field(field, text) for field in changed]
 
 
 NAMESPACE: Final = Strategy(
@@ -157,32 +150,34 @@ def _default_node(node: JsonObject) -> None:
         node["status"].setdefault("allocatable", dict(capacity))
 
 
-def _validate_node(node: JsonObject) -> list[FieldError]:
+def _validate_node(node: JsonObject) -> list[statuses.FieldError]:
     errors = []
     seen: set[tuple[str, str]] = set()
     for index, taint in enumerate(dig(node, "spec", "taints", default=[])):
         at = f"metadata.taints[{index}]"  # upstream writes this path, too
         key, effect = taint.get("key") or "", taint.get("effect") or ""
-        errors += [invalid_value(f"{at}.key", key, why) for why in validate_qualified_name(key)]
+        errors += [
+            statuses.invalid_value(f"{at}.key", key, why) for why in validate_qualified_name(key)
+        ]
         if effect not in _EFFECTS:
-            errors.append(unsupported_value(f"{at}.effect", effect, _EFFECTS))
+            errors.append(statuses.unsupported_value(f"{at}.effect", effect, _EFFECTS))
         if (key, effect) in seen:
             shown = {"Key": key, "Value": taint.get("value") or "", "Effect": effect}
-            again = duplicate(at, {**shown, "TimeAdded": taint.get("timeAdded")})
+            again = statuses.duplicate(at, {**shown, "TimeAdded": taint.get("timeAdded")})
             why = f"{again.text}: taints must be unique by key and effect pair"
-            errors.append(FieldError(again.reason, at, why))
+            errors.append(statuses.FieldError(again.reason, at, why))
         seen.add((key, effect))
     return errors
 
 
-def _validate_node_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def _validate_node_update(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
     """Refuse changes of the fields that identify the machine, once they are set."""
     changed = [
         field
         for field in _FROZEN
         if old["spec"].get(field) and old["spec"].get(field) != new["spec"].get(field)
     ]
-    return [forbidden_field(f"spec.{field}", _UPDATE_REFUSED) for field in changed]
+    return [statuses.forbidden_field(f"spec.{field}", _UPDATE_REFUSED) for field in changed]
 
 
 NODE: Final = Strategy(
@@ -198,12 +193,12 @@ def _default_claim(obj: JsonObject) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
-def _validate_claim(obj: JsonObject) -> list[FieldError]:
+def _validate_claim(obj: JsonObject) -> list[statuses.FieldError]:
     errors = []
     if not obj["spec"].get("accessModes"):
-        errors.append(required("spec.accessModes", "at least 1 access mode is required"))
+        errors.append(statuses.required("spec.accessModes", "at least 1 access mode is required"))
     if not dig(obj, "spec", "resources", "requests", "storage"):
-        errors.append(required("spec.resources[storage]"))
+        errors.append(statuses.required("spec.resources[storage]"))
     return errors
 
 

@@ -7,17 +7,11 @@ The validation follows apiextensions-apiserver: `pkg/apis/apiextensions/validati
 from collections.abc import Iterator
 from typing import Any, Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.cel import compile_error, uses_old_self
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_1035_label
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    duplicate,
-    invalid_value,
-    required,
-    unsupported_value,
-)
 
 __all__ = [
     "CLEANUP_FINALIZER",
@@ -157,51 +151,51 @@ def _storage_version(obj: JsonObject) -> str:
     return next((v["name"] for v in versions if v.get("storage")), "")
 
 
-def _validate(obj: JsonObject) -> list[FieldError]:
+def _validate(obj: JsonObject) -> list[statuses.FieldError]:
     spec = obj["spec"]
     names = spec["names"]
     errors = []
     plural, group = names.get("plural") or "", spec.get("group") or ""
     if meta(obj).get("name") != f"{plural}.{group}":
         text = 'must be spec.names.plural+"."+spec.group'
-        errors.append(invalid_value("metadata.name", meta(obj).get("name"), text))
+        errors.append(statuses.invalid_value("metadata.name", meta(obj).get("name"), text))
     for field, value in (("spec.group", group), ("spec.names.plural", plural)):
         if not value:
-            errors.append(required(field))
+            errors.append(statuses.required(field))
     errors += _name_errors(names)
     if group and "." not in group:
         errors.append(
-            invalid_value("spec.group", group, "should be a domain with at least one dot")
+            statuses.invalid_value("spec.group", group, "should be a domain with at least one dot")
         )
     if spec.get("scope") not in {"Cluster", "Namespaced"}:
         choices = ("Cluster", "Namespaced")
-        errors.append(unsupported_value("spec.scope", spec.get("scope") or "", choices))
+        errors.append(statuses.unsupported_value("spec.scope", spec.get("scope") or "", choices))
     return errors + _version_errors(spec.get("versions") or []) + _stored_errors(obj)
 
 
-def _name_errors(names: JsonObject) -> list[FieldError]:
+def _name_errors(names: JsonObject) -> list[statuses.FieldError]:
     errors = []
     for field in ("plural", "singular"):
         name = names.get(field) or ""
         wrong = dns_1035_label(name) if name else []
-        errors += [invalid_value(f"spec.names.{field}", name, why) for why in wrong]
+        errors += [statuses.invalid_value(f"spec.names.{field}", name, why) for why in wrong]
     name = names.get("kind") or ""
     if not name:
-        errors.append(required("spec.names.kind"))
+        errors.append(statuses.required("spec.names.kind"))
     for why in dns_1035_label(name.lower()) if name else []:
         text = f"may have mixed case, but should otherwise match: {why}"
-        errors.append(invalid_value("spec.names.kind", name, text))
+        errors.append(statuses.invalid_value("spec.names.kind", name, text))
     return errors
 
 
-def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _version_errors(versions: list[JsonObject]) -> list[statuses.FieldError]:
+    errors: list[statuses.FieldError] = []
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
-        errors.append(invalid_value("spec.versions", versions, text))
+        errors.append(statuses.invalid_value("spec.versions", versions, text))
         if not any(version.get("storage") for version in versions):
             text = "must have at least one stored version"
-            errors.append(invalid_value("status.storedVersions", None, text))
+            errors.append(statuses.invalid_value("status.storedVersions", None, text))
     seen: set[str] = set()
     shared = all(version.get("schema") == versions[0].get("schema") for version in versions)
     for index, version in enumerate(versions):
@@ -210,11 +204,11 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         where = "spec.validation" if shared else f"{at}.schema"
         own = "spec" if len(versions) == 1 else at
         if version.get("name") in seen:
-            errors.append(duplicate(f"{at}.name", version.get("name")))
+            errors.append(statuses.duplicate(f"{at}.name", version.get("name")))
         seen.add(version.get("name") or "")
         schema = dig(version, "schema", "openAPIV3Schema")
         if schema is None:
-            errors.append(required(f"{at}.schema.openAPIV3Schema"))
+            errors.append(statuses.required(f"{at}.schema.openAPIV3Schema"))
         else:
             errors += schema_errors(schema, f"{where}.openAPIV3Schema")
         fields = version.get("selectableFields") or []
@@ -222,24 +216,24 @@ def _version_errors(versions: list[JsonObject]) -> list[FieldError]:
         warning = version.get("deprecationWarning")
         if warning and not version.get("deprecated"):
             text = "can only be set for deprecated versions"
-            errors.append(invalid_value(f"{at}.deprecationWarning", warning, text))
+            errors.append(statuses.invalid_value(f"{at}.deprecationWarning", warning, text))
     return errors
 
 
-def _stored_errors(obj: JsonObject) -> list[FieldError]:
+def _stored_errors(obj: JsonObject) -> list[statuses.FieldError]:
     """Refuse to remove a version in which objects are, or may still be, stored."""
     versions = obj["spec"].get("versions") or []
     named = {version.get("name") for version in versions}
     listed = dig(obj, "status", "storedVersions", default=()) or ()
     unlisted = [
-        invalid_value(
+        statuses.invalid_value(
             "status.storedVersions", list(listed), f"must have the storage version {each['name']}"
         )
         for each in versions
         if listed and each.get("storage") and each.get("name") not in listed
     ]
     return unlisted + [
-        invalid_value(
+        statuses.invalid_value(
             f"status.storedVersions[{index}]",
             stored,
             f"missing from spec.versions; {stored} was previously a storage version, and must "
@@ -261,13 +255,15 @@ DEFINITION: Final = Strategy(
 )
 
 
-def schema_errors(schema: JsonObject, at: str) -> list[FieldError]:
+def schema_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
     """Return the errors of a version's schema; `at` is the schema's path in the definition."""
-    errors: list[FieldError] = []
+    errors: list[statuses.FieldError] = []
     if not schema.get("type"):
-        errors.append(required(f"{at}.type", "must not be empty at the root"))
+        errors.append(statuses.required(f"{at}.type", "must not be empty at the root"))
     elif schema["type"] != "object":
-        errors.append(invalid_value(f"{at}.type", schema["type"], "must be object at the root"))
+        errors.append(
+            statuses.invalid_value(f"{at}.type", schema["type"], "must be object at the root")
+        )
     metadata = (schema.get("properties") or {}).get("metadata") or {}
     if set(metadata.get("properties") or ()) - {"name", "generateName"}:
         text = "must not specify anything other than name and generateName, but metadata is"
@@ -275,30 +271,32 @@ def schema_errors(schema: JsonObject, at: str) -> list[FieldError]:
     return errors + _structural_errors(schema, at)
 
 
-def selectable_errors(fields: list[JsonObject], schema: JsonObject, at: str) -> list[FieldError]:
+def selectable_errors(
+    fields: list[JsonObject], schema: JsonObject, at: str
+) -> list[statuses.FieldError]:
     """Return the errors of the `selectableFields` of a version."""
-    errors: list[FieldError] = []
+    errors: list[statuses.FieldError] = []
     seen: set[str] = set()
     for index, field in enumerate(fields):
         path, where = field.get("jsonPath") or "", f"{at}[{index}].jsonPath"
         if path in seen:
-            errors.append(duplicate(where, path))
+            errors.append(statuses.duplicate(where, path))
         elif path[:1] not in {".", "["}:
             got = path.partition(".")[0]
             text = f"is an invalid path: expected [ or . but got: {got}"
-            errors.append(invalid_value(where, path, text))
+            errors.append(statuses.invalid_value(where, path, text))
         elif path.startswith(".metadata.") or not _path_exists(path, schema):
             text = "is an invalid path: does not refer to a valid field"
-            errors.append(invalid_value(where, path, text))
+            errors.append(statuses.invalid_value(where, path, text))
         seen.add(path)
     return errors
 
 
-def _forbidden(at: str, text: str) -> FieldError:
-    return FieldError("FieldValueForbidden", at, f"Forbidden: {text}")
+def _forbidden(at: str, text: str) -> statuses.FieldError:
+    return statuses.FieldError("FieldValueForbidden", at, f"Forbidden: {text}")
 
 
-def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
+def _structural_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
     """Check that a schema is structural: every node has a type, and there are no references."""
     errors = _rule_errors(schema, at)
     for keyword in _FORBIDDEN_KEYWORDS:
@@ -312,18 +310,18 @@ def _structural_errors(schema: JsonObject, at: str) -> list[FieldError]:
     ):
         text = "must not be empty if x-kubernetes-embedded-resource is true without "
         field = f"{at}.properties"
-        errors.append(required(field, f"{text}x-kubernetes-preserve-unknown-fields"))
+        errors.append(statuses.required(field, f"{text}x-kubernetes-preserve-unknown-fields"))
     for name, child in (schema.get("properties") or {}).items():
         errors += _node_errors(child, f"{at}.properties[{name}]", "object fields")
     for keyword, what in (("items", "array items"), ("additionalProperties", "object fields")):
         if isinstance(schema.get(keyword), dict):
             errors += _node_errors(schema[keyword], f"{at}.{keyword}", what)
     if schema.get("type") == "array" and not isinstance(schema.get("items"), dict):
-        errors.append(required(f"{at}.items", "must be specified"))
+        errors.append(statuses.required(f"{at}.items", "must be specified"))
     return errors
 
 
-def _junctor_errors(schema: JsonObject, at: str) -> Iterator[FieldError]:
+def _junctor_errors(schema: JsonObject, at: str) -> Iterator[statuses.FieldError]:
     """Check the schemas below `allOf`, `anyOf`, `oneOf` and `not`, which may not add structure."""
     for junctor in _JUNCTORS:
         if _is_int_or_string(schema, junctor):
@@ -343,7 +341,7 @@ def _is_int_or_string(schema: JsonObject, junctor: str) -> bool:
     return found == _INT_OR_STRING
 
 
-def _nested_errors(schema: JsonObject, at: str) -> Iterator[FieldError]:
+def _nested_errors(schema: JsonObject, at: str) -> Iterator[statuses.FieldError]:
     for keyword, wanted in _NOT_IN_JUNCTORS.items():
         if schema.get(keyword):
             yield _forbidden(f"{at}.{keyword}", f"must be {wanted} to be structural")
@@ -354,43 +352,49 @@ def _nested_errors(schema: JsonObject, at: str) -> Iterator[FieldError]:
     yield from _junctor_errors(schema, at)
 
 
-def _rule_errors(schema: JsonObject, at: str) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _rule_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
+    errors: list[statuses.FieldError] = []
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
         field = f"{at}.x-kubernetes-validations[{index}]"
         if not rule.get("rule"):
-            errors.append(required(f"{field}.rule", "rule is not specified"))
+            errors.append(statuses.required(f"{field}.rule", "rule is not specified"))
             continue
         errors += _message_errors(rule, field)
         reason, path = rule.get("reason"), rule.get("fieldPath")
         if reason is not None and reason not in _REASONS:
-            errors.append(unsupported_value(f"{field}.reason", reason, _REASONS))
+            errors.append(statuses.unsupported_value(f"{field}.reason", reason, _REASONS))
         if path and not _path_exists(path, schema):
-            errors.append(invalid_value(f"{field}.fieldPath", path, "must be a valid path"))
+            errors.append(
+                statuses.invalid_value(f"{field}.fieldPath", path, "must be a valid path")
+            )
         if rule.get("optionalOldSelf") is not None and not uses_old_self(rule["rule"]):
             text = "may not be set if oldSelf is not used in rule"
             shown = rule["optionalOldSelf"]
-            errors.append(invalid_value(f"{field}.optionalOldSelf", shown, text))
+            errors.append(statuses.invalid_value(f"{field}.optionalOldSelf", shown, text))
         if fault := compile_error(rule["rule"]):
             text = f"compilation failed: {fault}"
-            errors.append(invalid_value(f"{field}.rule", _go_rule(rule), text))
+            errors.append(statuses.invalid_value(f"{field}.rule", _go_rule(rule), text))
     return errors
 
 
-def _message_errors(rule: JsonObject, at: str) -> list[FieldError]:
+def _message_errors(rule: JsonObject, at: str) -> list[statuses.FieldError]:
     message = rule.get("message")
     errors = []
     if message and not message.strip():
-        errors.append(invalid_value(f"{at}.message", message, "must be non-empty if specified"))
+        errors.append(
+            statuses.invalid_value(f"{at}.message", message, "must be non-empty if specified")
+        )
     elif message and "\n" in message.strip():
-        errors.append(invalid_value(f"{at}.message", message, "must not contain line breaks"))
+        errors.append(
+            statuses.invalid_value(f"{at}.message", message, "must not contain line breaks")
+        )
     elif not message and "\n" in rule["rule"].strip():
         text = "message must be specified if rule contains line breaks"
-        errors.append(required(f"{at}.message", text))
+        errors.append(statuses.required(f"{at}.message", text))
     expression = rule.get("messageExpression")
     if expression and (fault := compile_error(expression)):
         text = f"messageExpression compilation failed: {fault}"
-        errors.append(invalid_value(f"{at}.messageExpression", _go_rule(rule), text))
+        errors.append(statuses.invalid_value(f"{at}.messageExpression", _go_rule(rule), text))
     return errors
 
 
@@ -416,13 +420,13 @@ def _go_rule(rule: JsonObject) -> JsonObject:
     }
 
 
-def _node_errors(schema: dict[str, Any], at: str, what: str) -> list[FieldError]:
+def _node_errors(schema: dict[str, Any], at: str, what: str) -> list[statuses.FieldError]:
     untyped = schema.get("x-kubernetes-int-or-string") or schema.get(
         "x-kubernetes-preserve-unknown-fields"
     )
     missing = not schema.get("type") and not untyped
     if schema.get("type") not in {None, "", *_TYPES}:
-        return [unsupported_value(f"{at}.type", schema["type"], _TYPES)]
+        return [statuses.unsupported_value(f"{at}.type", schema["type"], _TYPES)]
     text = f"must not be empty for specified {what}"
-    errors = [required(f"{at}.type", text)] if missing else []
+    errors = [statuses.required(f"{at}.type", text)] if missing else []
     return errors + _structural_errors(schema, at)

@@ -8,15 +8,10 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.kinds import Conversion, Strategy
 from navarchos.testing.apiserver.names import validate_qualified_name
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig, meta
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    invalid_value,
-    required,
-    unsupported_value,
-)
 
 __all__ = [
     "BUDGET",
@@ -61,30 +56,30 @@ def _default_budget(budget: JsonObject) -> None:
         status.setdefault(counter, 0)
 
 
-def _validate_budget(budget: JsonObject) -> list[FieldError]:
+def _validate_budget(budget: JsonObject) -> list[statuses.FieldError]:
     spec = budget["spec"]
     errors = []
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         shown = {k: spec[k] for k in ("minAvailable", "maxUnavailable")}
         text = "minAvailable and maxUnavailable cannot be both set"
-        errors.append(invalid_value("spec", shown, text))
+        errors.append(statuses.invalid_value("spec", shown, text))
     for field in ("minAvailable", "maxUnavailable"):
         errors += _amount_errors(f"spec.{field}", spec.get(field))
     policy = spec.get("unhealthyPodEvictionPolicy")
     if policy is not None and policy not in _POLICIES:
         errors.append(
-            unsupported_value("spec.unhealthyPodEvictionPolicy", policy, sorted(_POLICIES))
+            statuses.unsupported_value("spec.unhealthyPodEvictionPolicy", policy, sorted(_POLICIES))
         )
     return errors
 
 
-def _amount_errors(field: str, value: JsonValue) -> list[FieldError]:
+def _amount_errors(field: str, value: JsonValue) -> list[statuses.FieldError]:
     if isinstance(value, int) and value < 0:
-        return [invalid_value(field, value, "must be greater than or equal to 0")]
+        return [statuses.invalid_value(field, value, "must be greater than or equal to 0")]
     if isinstance(value, str) and not _PERCENT.fullmatch(value):
-        return [invalid_value(field, value, _PERCENT_TEXT)]
+        return [statuses.invalid_value(field, value, _PERCENT_TEXT)]
     if isinstance(value, str) and int(value[:-1]) > 100:
-        return [invalid_value(field, value, "must not be greater than 100%")]
+        return [statuses.invalid_value(field, value, "must not be greater than 100%")]
     return []
 
 
@@ -97,18 +92,18 @@ def _default_lease(lease: JsonObject) -> None:
     lease.setdefault("spec", {})
 
 
-def _validate_lease(lease: JsonObject) -> list[FieldError]:
+def _validate_lease(lease: JsonObject) -> list[statuses.FieldError]:
     spec = lease["spec"]
     errors = []
     duration = spec.get("leaseDurationSeconds")
     if duration is not None and duration <= 0:
         errors.append(
-            invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
+            statuses.invalid_value("spec.leaseDurationSeconds", duration, "must be greater than 0")
         )
     transitions = spec.get("leaseTransitions")
     if transitions is not None and transitions < 0:
         text = "must be greater than or equal to 0"
-        errors.append(invalid_value("spec.leaseTransitions", transitions, text))
+        errors.append(statuses.invalid_value("spec.leaseTransitions", transitions, text))
     return errors
 
 
@@ -138,7 +133,7 @@ def _default_event(event: JsonObject) -> None:
     event.setdefault("reportingInstance", "")
 
 
-def _validate_event(event: JsonObject) -> list[FieldError]:
+def _validate_event(event: JsonObject) -> list[statuses.FieldError]:
     """Check an event of either group; one with an `eventTime` must meet more rules."""
     errors = []
     involved = dig(event, "involvedObject", "namespace", default="")
@@ -149,60 +144,60 @@ def _validate_event(event: JsonObject) -> list[FieldError]:
         fits = namespace == "default" or (dated and namespace == "kube-system")
     if not fits:
         why = "does not match event.namespace"
-        errors.append(invalid_value("involvedObject.namespace", involved, why))
+        errors.append(statuses.invalid_value("involvedObject.namespace", involved, why))
     return errors + (_reporting_errors(event) if dated else [])
 
 
-def _reporting_errors(event: JsonObject) -> list[FieldError]:
+def _reporting_errors(event: JsonObject) -> list[statuses.FieldError]:
     errors = []
     controller = event.get("reportingComponent") or ""
     if not controller:
-        errors.append(required("reportingComponent"))
+        errors.append(statuses.required("reportingComponent"))
     errors += [
-        invalid_value("reportingComponent", controller, why)
+        statuses.invalid_value("reportingComponent", controller, why)
         for why in validate_qualified_name(controller)
     ]
     for field, limit in _LIMITS.items():
         given = event.get(field) or ""
         if not given and field != "message":
-            errors.append(required(field))
+            errors.append(statuses.required(field))
         if len(given.encode()) > limit:
-            errors.append(invalid_value(field, "", f"can have at most {limit} characters"))
+            errors.append(statuses.invalid_value(field, "", f"can have at most {limit} characters"))
     return errors
 
 
-def _validate_new(event: JsonObject) -> list[FieldError]:
+def _validate_new(event: JsonObject) -> list[statuses.FieldError]:
     """Check a new event of events.k8s.io."""
     errors = _series_errors(event)
     if event.get("eventTime") is None:
-        errors.append(required("eventTime"))
+        errors.append(statuses.required("eventTime"))
     kind = event.get("type") or ""
     if kind not in {"Normal", "Warning"}:
-        errors.append(invalid_value("type", "", f"has invalid value: {kind}"))
+        errors.append(statuses.invalid_value("type", "", f"has invalid value: {kind}"))
     return errors + [
-        invalid_value(field, "", "needs to be unset")
+        statuses.invalid_value(field, "", "needs to be unset")
         for field in ("firstTimestamp", "lastTimestamp", "count", "source")
         if event.get(field)
     ]
 
 
-def _validate_change(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def _validate_change(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
     """Check a change through events.k8s.io: only metadata and the series may change."""
     errors = [] if new.get("series") == old.get("series") else _series_errors(new)
     return errors + [
-        invalid_value(_NAMED.get(field, field), new.get(field), "field is immutable")
+        statuses.invalid_value(_NAMED.get(field, field), new.get(field), "field is immutable")
         for field in _FIXED
         if (new.get(field) or None) != (old.get(field) or None)
     ]
 
 
-def _series_errors(event: JsonObject) -> list[FieldError]:
+def _series_errors(event: JsonObject) -> list[statuses.FieldError]:
     series, errors = event.get("series"), []
     if series is not None:
         if int(series.get("count") or 0) < 2:
-            errors.append(invalid_value("series.count", "", "should be at least 2"))
+            errors.append(statuses.invalid_value("series.count", "", "should be at least 2"))
         if not series.get("lastObservedTime"):
-            errors.append(required("series.lastObservedTime"))
+            errors.append(statuses.required("series.lastObservedTime"))
     return errors
 
 

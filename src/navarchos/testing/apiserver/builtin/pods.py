@@ -3,17 +3,10 @@
 from collections.abc import Iterator
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_label, dns_subdomain, validate_labels
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    duplicate,
-    forbidden_field,
-    invalid_value,
-    required,
-    unsupported_value,
-)
 
 __all__ = ["POD", "default_pod_spec", "is_pod_ready", "validate_pod_spec"]
 
@@ -150,89 +143,93 @@ def _quality(spec: JsonObject) -> str:
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 
 
-def validate_pod_spec(spec: JsonObject, path: str) -> list[FieldError]:
+def validate_pod_spec(spec: JsonObject, path: str) -> list[statuses.FieldError]:
     """Return the errors of the spec of a pod or of a template; `path` is the spec's path."""
     errors = []
     containers = spec.get("containers") or []
     if not containers:
-        errors.append(required(f"{path}.containers"))
+        errors.append(statuses.required(f"{path}.containers"))
     names: set[str] = set()
     for at, container in _containers(spec):
         errors += _container_errors(container, f"{path}.{at}", names)
     policy = spec.get("restartPolicy")
     if policy not in {"Always", "OnFailure", "Never"}:
         errors.append(
-            unsupported_value(f"{path}.restartPolicy", policy, ("Always", "OnFailure", "Never"))
+            statuses.unsupported_value(
+                f"{path}.restartPolicy", policy, ("Always", "OnFailure", "Never")
+            )
         )
     grace = spec.get("terminationGracePeriodSeconds")
     if isinstance(grace, int) and grace < 0:
         errors.append(
-            invalid_value(
+            statuses.invalid_value(
                 f"{path}.terminationGracePeriodSeconds", grace,
                 "must be greater than or equal to 0",
             )
         )  # fmt: skip
     if node := spec.get("nodeName"):
-        errors += [invalid_value(f"{path}.nodeName", node, why) for why in dns_subdomain(node)]
+        errors += [
+            statuses.invalid_value(f"{path}.nodeName", node, why) for why in dns_subdomain(node)
+        ]
     errors += validate_labels(spec.get("nodeSelector") or {}, f"{path}.nodeSelector")
     return errors + _volume_errors(spec, path)
 
 
-def _container_errors(container: JsonObject, at: str, names: set[str]) -> list[FieldError]:
+def _container_errors(container: JsonObject, at: str, names: set[str]) -> list[statuses.FieldError]:
     errors = []
     name = container.get("name") or ""
     if not name:
-        errors.append(required(f"{at}.name"))
+        errors.append(statuses.required(f"{at}.name"))
     elif name in names:
-        errors.append(duplicate(f"{at}.name", name))
+        errors.append(statuses.duplicate(f"{at}.name", name))
     else:
-        errors += [invalid_value(f"{at}.name", name, why) for why in dns_label(name)]
+        errors += [statuses.invalid_value(f"{at}.name", name, why) for why in dns_label(name)]
     names.add(name)
     if not container.get("image"):
-        errors.append(required(f"{at}.image"))
+        errors.append(statuses.required(f"{at}.image"))
     policy = container.get("imagePullPolicy")
     if policy not in {None, *_PULL_POLICIES}:
-        errors.append(unsupported_value(f"{at}.imagePullPolicy", policy, _PULL_POLICIES))
+        errors.append(statuses.unsupported_value(f"{at}.imagePullPolicy", policy, _PULL_POLICIES))
     for index, port in enumerate(container.get("ports") or []):
         number = port.get("containerPort")
         if not isinstance(number, int) or not 0 < number < 65536:
             field = f"{at}.ports[{index}].containerPort"
             errors.append(
-                invalid_value(field, number, "must be between 1 and 65535, inclusive")
+                statuses.invalid_value(field, number, "must be between 1 and 65535, inclusive")
                 if number
-                else required(field)
+                else statuses.required(field)
             )
     return errors
 
 
-def _volume_errors(spec: JsonObject, path: str) -> list[FieldError]:
+def _volume_errors(spec: JsonObject, path: str) -> list[statuses.FieldError]:
     errors = []
     names: set[str] = set()
     for index, volume in enumerate(spec.get("volumes") or []):
         at = f"{path}.volumes[{index}].name"
         name = volume.get("name") or ""
         if not name:
-            errors.append(required(at))
+            errors.append(statuses.required(at))
         elif name in names:
-            errors.append(duplicate(at, name))
+            errors.append(statuses.duplicate(at, name))
         names.add(name)
     for at, container in _containers(spec):
         for index, mount in enumerate(container.get("volumeMounts") or []):
             if mount.get("name") not in names:
                 text = f'Not found: "{mount.get("name")}"'
                 field = f"{path}.{at}.volumeMounts[{index}].name"
-                errors.append(FieldError("FieldValueNotFound", field, text))
+                errors.append(statuses.FieldError("FieldValueNotFound", field, text))
     return errors
 
 
-def _validate(pod: JsonObject) -> list[FieldError]:
+def _validate(pod: JsonObject) -> list[statuses.FieldError]:
     return validate_pod_spec(pod.get("spec") or {}, "spec")
 
 
-def _validate_update(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def _validate_update(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
     if _frozen_part(new["spec"]) == _frozen_part(old["spec"]):
         return []
-    return [forbidden_field("spec", _UPDATE_REFUSED)]
+    return [statuses.forbidden_field("spec", _UPDATE_REFUSED)]
 
 
 def _frozen_part(spec: JsonObject) -> JsonObject:

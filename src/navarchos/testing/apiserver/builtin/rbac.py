@@ -3,15 +3,10 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_subdomain, path_segment
 from navarchos.testing.apiserver.objects import JsonObject
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    invalid_value,
-    required,
-    unsupported_value,
-)
 
 __all__ = ["CLUSTER_BINDING", "CLUSTER_ROLE", "ROLE", "ROLE_BINDING"]
 
@@ -28,38 +23,42 @@ def _write_null_rules_on_update(role: JsonObject, _old: JsonObject) -> None:
     _write_null_rules(role)
 
 
-def _role_errors(role: JsonObject, *, namespaced: bool) -> list[FieldError]:
-    errors: list[FieldError] = []
+def _role_errors(role: JsonObject, *, namespaced: bool) -> list[statuses.FieldError]:
+    errors: list[statuses.FieldError] = []
     for index, rule in enumerate(role.get("rules") or ()):
         errors += _rule_errors(rule, f"rules[{index}]", namespaced=namespaced)
     return errors
 
 
-def _rule_errors(rule: JsonObject, at: str, *, namespaced: bool) -> Iterator[FieldError]:
+def _rule_errors(rule: JsonObject, at: str, *, namespaced: bool) -> Iterator[statuses.FieldError]:
     if not rule.get("verbs"):
-        yield required(f"{at}.verbs", "verbs must contain at least one value")
+        yield statuses.required(f"{at}.verbs", "verbs must contain at least one value")
     urls = rule.get("nonResourceURLs")
     if urls:
         field = f"{at}.nonResourceURLs"
         if namespaced:
             text = "namespaced rules cannot apply to non-resource URLs"
-            yield invalid_value(field, urls, text)
+            yield statuses.invalid_value(field, urls, text)
         if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
             text = "rules cannot apply to both regular resources and non-resource URLs"
-            yield invalid_value(field, urls, text)
+            yield statuses.invalid_value(field, urls, text)
         return
     if not rule.get("apiGroups"):
-        yield required(f"{at}.apiGroups", "resource rules must supply at least one api group")
+        yield statuses.required(
+            f"{at}.apiGroups", "resource rules must supply at least one api group"
+        )
     if not rule.get("resources"):
-        yield required(f"{at}.resources", "resource rules must supply at least one resource")
+        yield statuses.required(
+            f"{at}.resources", "resource rules must supply at least one resource"
+        )
 
 
-def _cluster_role_errors(role: JsonObject) -> list[FieldError]:
+def _cluster_role_errors(role: JsonObject) -> list[statuses.FieldError]:
     errors = _role_errors(role, namespaced=False)
     rule = role.get("aggregationRule")
     if rule is not None and not rule.get("clusterRoleSelectors"):
         text = "at least one clusterRoleSelector required if aggregationRule is non-nil"
-        errors.append(required("aggregationRule.clusterRoleSelectors", text))
+        errors.append(statuses.required("aggregationRule.clusterRoleSelectors", text))
     return errors
 
 
@@ -72,53 +71,57 @@ def _default_binding(binding: JsonObject) -> None:
             subject["apiGroup"] = _GROUP
 
 
-def _binding_errors(binding: JsonObject, *, namespaced: bool) -> list[FieldError]:
+def _binding_errors(binding: JsonObject, *, namespaced: bool) -> list[statuses.FieldError]:
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
     reference = binding.get("roleRef") or {}
     errors = []
     if reference.get("apiGroup") != _GROUP:
         given = reference.get("apiGroup") or ""
-        errors.append(unsupported_value("roleRef.apiGroup", given, (_GROUP,)))
+        errors.append(statuses.unsupported_value("roleRef.apiGroup", given, (_GROUP,)))
     if reference.get("kind") not in kinds:
-        errors.append(unsupported_value("roleRef.kind", reference.get("kind") or "", kinds))
+        errors.append(
+            statuses.unsupported_value("roleRef.kind", reference.get("kind") or "", kinds)
+        )
     name = reference.get("name") or ""
     if not name:
-        errors.append(required("roleRef.name"))
-    errors += [invalid_value("roleRef.name", name, why) for why in path_segment(name)]
+        errors.append(statuses.required("roleRef.name"))
+    errors += [statuses.invalid_value("roleRef.name", name, why) for why in path_segment(name)]
     for index, subject in enumerate(binding.get("subjects") or ()):
         errors += _subject_errors(subject, f"subjects[{index}]", namespaced=namespaced)
     return errors
 
 
-def _subject_errors(subject: JsonObject, at: str, *, namespaced: bool) -> Iterator[FieldError]:
+def _subject_errors(
+    subject: JsonObject, at: str, *, namespaced: bool
+) -> Iterator[statuses.FieldError]:
     name, kind = subject.get("name") or "", subject.get("kind") or ""
     if not name:
-        yield required(f"{at}.name")
+        yield statuses.required(f"{at}.name")
     if kind not in _SUBJECTS:
-        yield unsupported_value(f"{at}.kind", kind, _SUBJECTS)
+        yield statuses.unsupported_value(f"{at}.kind", kind, _SUBJECTS)
         return
     group = "" if kind == "ServiceAccount" else _GROUP
     if (subject.get("apiGroup") or "") != group:
-        yield unsupported_value(f"{at}.apiGroup", subject.get("apiGroup") or "", (group,))
+        yield statuses.unsupported_value(f"{at}.apiGroup", subject.get("apiGroup") or "", (group,))
     if kind != "ServiceAccount":
         return
     for why in dns_subdomain(name) if name else ():
-        yield invalid_value(f"{at}.name", name, why)
+        yield statuses.invalid_value(f"{at}.name", name, why)
     if not namespaced and not subject.get("namespace"):
-        yield required(f"{at}.namespace")
+        yield statuses.required(f"{at}.namespace")
 
 
-def _role_change_errors(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def _role_change_errors(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
     if new.get("roleRef") == old.get("roleRef"):
         return []
     shown = {
         name: new["roleRef"].get(key)
         for name, key in (("APIGroup", "apiGroup"), ("Kind", "kind"), ("Name", "name"))
     }
-    return [invalid_value("roleRef", shown, "cannot change roleRef")]
+    return [statuses.invalid_value("roleRef", shown, "cannot change roleRef")]
 
 
-def _binding(check: Callable[[JsonObject], list[FieldError]]) -> Strategy:
+def _binding(check: Callable[[JsonObject], list[statuses.FieldError]]) -> Strategy:
     return Strategy(
         name_rule=path_segment,
         default=_default_binding,
@@ -127,7 +130,7 @@ def _binding(check: Callable[[JsonObject], list[FieldError]]) -> Strategy:
     )
 
 
-def _role(check: Callable[[JsonObject], list[FieldError]]) -> Strategy:
+def _role(check: Callable[[JsonObject], list[statuses.FieldError]]) -> Strategy:
     return Strategy(
         name_rule=path_segment,
         prepare_create=_write_null_rules,

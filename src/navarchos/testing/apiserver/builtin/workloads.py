@@ -4,16 +4,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.builtin.pods import default_pod_spec, validate_pod_spec
 from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.objects import JsonObject, dig, meta
 from navarchos.testing.apiserver.selectors import label_selector_matches
-from navarchos.testing.apiserver.status import (
-    FieldError,
-    invalid_value,
-    required,
-    unsupported_value,
-)
 
 __all__ = ["CRON_JOB", "DAEMON_SET", "DEPLOYMENT", "JOB", "REPLICA_SET", "STATEFUL_SET"]
 
@@ -143,58 +138,60 @@ def _default_cron_job(obj: JsonObject) -> None:
     obj.setdefault("status", {})
 
 
-def _selector_errors(obj: JsonObject) -> list[FieldError]:
+def _selector_errors(obj: JsonObject) -> list[statuses.FieldError]:
     spec = obj.get("spec") or {}
     selector = spec.get("selector")
-    errors: list[FieldError] = []
+    errors: list[statuses.FieldError] = []
     replicas = spec.get("replicas")
     if isinstance(replicas, int) and replicas < 0:
         text = "must be greater than or equal to 0"
-        errors.append(invalid_value("spec.replicas", replicas, text))
+        errors.append(statuses.invalid_value("spec.replicas", replicas, text))
     if selector is None:
-        errors.append(required("spec.selector"))
+        errors.append(statuses.required("spec.selector"))
     elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
         text = "empty selector is invalid for deployment"
-        errors.append(invalid_value("spec.selector", selector, text))
+        errors.append(statuses.invalid_value("spec.selector", selector, text))
     labels = dig(spec, "template", "metadata", "labels", default={})
     try:
         if not label_selector_matches(selector, labels):
             text = "`selector` does not match template `labels`"
-            errors.append(invalid_value("spec.template.metadata.labels", labels, text))
+            errors.append(statuses.invalid_value("spec.template.metadata.labels", labels, text))
     except ValueError as error:
-        errors.append(invalid_value("spec.selector", selector, str(error)))
+        errors.append(statuses.invalid_value("spec.selector", selector, str(error)))
     return errors + validate_pod_spec(
         dig(spec, "template", "spec", default={}), "spec.template.spec"
     )
 
 
-def _validate_long_running(obj: JsonObject) -> list[FieldError]:
+def _validate_long_running(obj: JsonObject) -> list[statuses.FieldError]:
     errors = _selector_errors(obj)
     policy = dig(obj, "spec", "template", "spec", "restartPolicy")
     if policy not in {"Always", None}:
         field = "spec.template.spec.restartPolicy"
-        errors.append(unsupported_value(field, policy, ("Always",)))
+        errors.append(statuses.unsupported_value(field, policy, ("Always",)))
     return errors
 
 
-def _validate_job(obj: JsonObject) -> list[FieldError]:
+def _validate_job(obj: JsonObject) -> list[statuses.FieldError]:
     spec = obj.get("spec") or {}
     path = "spec.template.spec"
     errors = validate_pod_spec(dig(spec, "template", "spec", default={}), path)
     policy = dig(spec, "template", "spec", "restartPolicy")
     if policy == "Always":
-        errors.append(required(f"{path}.restartPolicy", 'valid values: "OnFailure", "Never"'))
+        errors.append(
+            statuses.required(f"{path}.restartPolicy", 'valid values: "OnFailure", "Never"')
+        )
     return errors
 
 
-def _validate_cron_job(obj: JsonObject) -> list[FieldError]:
-    return [] if dig(obj, "spec", "schedule") else [required("spec.schedule")]
+def _validate_cron_job(obj: JsonObject) -> list[statuses.FieldError]:
+    return [] if dig(obj, "spec", "schedule") else [statuses.required("spec.schedule")]
 
 
-def _immutable(*paths: str) -> Callable[[JsonObject, JsonObject], list[FieldError]]:
-    def check(new: JsonObject, old: JsonObject) -> list[FieldError]:
+def _immutable(*paths: str) -> Callable[[JsonObject, JsonObject], list[statuses.FieldError]]:
+    def check(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
         return [
-            invalid_value(path, dig(new, *path.split(".")), "field is immutable")
+            statuses.invalid_value(path, dig(new, *path.split(".")), "field is immutable")
             for path in paths
             if dig(new, *path.split(".")) != dig(old, *path.split("."))
         ]

@@ -13,38 +13,7 @@ from typing import Final, NamedTuple
 from navarchos.testing.apiserver.bodies import WriteOptions
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.objects import JsonObject, meta, timestamp
-from navarchos.testing.apiserver.ownership.fieldsets import (
-    EMPTY,
-    LEAF,
-    FieldSet,
-    difference,
-    field,
-    intersection,
-    union,
-    without,
-)
-from navarchos.testing.apiserver.ownership.managed_fields import (
-    APPLY,
-    UPDATE,
-    ManagedFields,
-    Manager,
-    OwnedFields,
-    cap_updaters,
-    decode_managed_fields,
-    encode_managed_fields,
-    is_reset,
-    same_but_for_times,
-)
-from navarchos.testing.apiserver.ownership.typed_values import (
-    Comparison,
-    ListItemError,
-    compare,
-    fields_of,
-    fit_to_schema,
-    merge,
-    named_members,
-    remove_fields,
-)
+from navarchos.testing.apiserver.ownership import fieldsets, managed_fields, typed_values
 
 __all__ = [
     "ApplyConflicts",
@@ -59,12 +28,12 @@ __all__ = [
 ]
 
 _UNOWNED: Final = {
-    field("apiVersion"): LEAF,
-    field("kind"): LEAF,
-    field("metadata"): {
-        ".": LEAF,
+    fieldsets.field("apiVersion"): fieldsets.LEAF,
+    fieldsets.field("kind"): fieldsets.LEAF,
+    fieldsets.field("metadata"): {
+        ".": fieldsets.LEAF,
         **{
-            field(name): LEAF
+            fieldsets.field(name): fieldsets.LEAF
             for name in (
                 "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName",
                 "generation", "managedFields", "resourceVersion",
@@ -72,14 +41,14 @@ _UNOWNED: Final = {
         },
     },
 }  # fmt: skip
-_STATUS: Final = {field("status"): LEAF}
+_STATUS: Final = {fieldsets.field("status"): fieldsets.LEAF}
 _BEFORE: Final = "before-first-apply"
 
 
 class ApplyConflicts(Exception):
     """A configuration has fields that other managers own; `fields` has them by manager."""
 
-    def __init__(self, fields: dict[Manager, FieldSet]) -> None:
+    def __init__(self, fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> None:
         super().__init__(fields)
         self.fields = fields
 
@@ -99,10 +68,12 @@ class FieldWrite(NamedTuple):
     find: Callable[[str], Kind | None]
     subresource: str = ""
 
-    def manager(self, operation: str, name: str = "") -> Manager:
+    def manager(self, operation: str, name: str = "") -> managed_fields.Manager:
         """Return the identity of the writer in the managed fields."""
-        version = self.kind.api_version if operation == UPDATE else ""
-        return Manager(name or self.name or "unknown", operation, version, self.subresource)
+        version = self.kind.api_version if operation == managed_fields.UPDATE else ""
+        return managed_fields.Manager(
+            name or self.name or "unknown", operation, version, self.subresource
+        )
 
     @property
     def time(self) -> str:
@@ -110,32 +81,46 @@ class FieldWrite(NamedTuple):
         return "" if self.subresource == "scale" else timestamp()
 
     @property
-    def resets(self) -> FieldSet:
+    def resets(self) -> fieldsets.FieldSet:
         """The fields that this kind of write cannot change."""
         if self.subresource == "status":
             return self._status_resets()
-        return _STATUS if self.kind.has_status else EMPTY
+        return _STATUS if self.kind.has_status else fieldsets.EMPTY
 
-    def _status_resets(self) -> FieldSet:
+    def _status_resets(self) -> fieldsets.FieldSet:
         if self.kind.custom is not None:
-            return {field("spec"): LEAF, field("metadata"): LEAF}
+            return {
+                fieldsets.field("spec"): fieldsets.LEAF,
+                fieldsets.field("metadata"): fieldsets.LEAF,
+            }
         kept = {"labels", "ownerReferences", "deletionTimestamp"}
         if self.kind.plural != "pods":
             kept = {"labels"}
-        fixed = {field(name): LEAF for name in kept - {*self.kind.strategy.status_metadata}}
-        return {field("spec"): LEAF, **({field("metadata"): fixed} if fixed else {})}
+        fixed = {
+            fieldsets.field(name): fieldsets.LEAF
+            for name in kept - {*self.kind.strategy.status_metadata}
+        }
+        return {
+            fieldsets.field("spec"): fieldsets.LEAF,
+            **({fieldsets.field("metadata"): fixed} if fixed else {}),
+        }
 
 
 class ApplyResult(NamedTuple):
     """The result of an apply; `obj` is `None` if the object does not change."""
 
     obj: JsonObject | None
-    managed: ManagedFields
+    managed: managed_fields.ManagedFields
 
 
 def after_update(
-    write: FieldWrite, managed: ManagedFields, old: JsonObject, new: JsonObject, *, name: str = ""
-) -> ManagedFields:
+    write: FieldWrite,
+    managed: managed_fields.ManagedFields,
+    old: JsonObject,
+    new: JsonObject,
+    *,
+    name: str = "",
+) -> managed_fields.ManagedFields:
     """Return the managed fields after an update from `old` to `new`, both as served.
 
     The writer gets the fields that it added or changed. Other managers lose these fields and the
@@ -148,20 +133,22 @@ def after_update(
     if not any(comparison):
         return managed
     result = _without_changed(write, managed, old, new, comparison)
-    own = difference(comparison.written, _UNOWNED)
+    own = fieldsets.difference(comparison.written, _UNOWNED)
     if own:
-        manager = write.manager(UPDATE, name)
+        manager = write.manager(managed_fields.UPDATE, name)
         if manager in result:
-            own = union(result[manager].fields, own)
-        result[manager] = OwnedFields(own, write.kind.api_version, write.time)
-    return cap_updaters(result)
+            own = fieldsets.union(result[manager].fields, own)
+        result[manager] = managed_fields.OwnedFields(own, write.kind.api_version, write.time)
+    return managed_fields.cap_updaters(result)
 
 
-def _compare(write: FieldWrite, kind: Kind, old: JsonObject, new: JsonObject) -> Comparison:
-    found = compare(
+def _compare(
+    write: FieldWrite, kind: Kind, old: JsonObject, new: JsonObject
+) -> typed_values.Comparison:
+    found = typed_values.compare(
         _converted(old, write.kind, kind), _converted(new, write.kind, kind), kind.schema
     )
-    return Comparison(*(without(fields, write.resets) for fields in found))
+    return typed_values.Comparison(*(fieldsets.without(fields, write.resets) for fields in found))
 
 
 def _converted(obj: JsonObject, kind: Kind, other: Kind) -> JsonObject:
@@ -172,15 +159,17 @@ def _converted(obj: JsonObject, kind: Kind, other: Kind) -> JsonObject:
 
 def _without_changed(
     write: FieldWrite,
-    managed: ManagedFields,
+    managed: managed_fields.ManagedFields,
     old: JsonObject,
     new: JsonObject,
-    comparison: Comparison,
-) -> ManagedFields:
+    comparison: typed_values.Comparison,
+) -> managed_fields.ManagedFields:
     """Return the managed fields without the changed and removed ones."""
-    found: ManagedFields = {}
+    found: managed_fields.ManagedFields = {}
     for manager, owned_fields, other in _changes_by_version(write, managed, old, new, comparison):
-        left = difference(difference(owned_fields.fields, other.written), other.removed)
+        left = fieldsets.difference(
+            fieldsets.difference(owned_fields.fields, other.written), other.removed
+        )
         if left:
             found[manager] = owned_fields._replace(fields=left)
     return found
@@ -188,11 +177,11 @@ def _without_changed(
 
 def _changes_by_version(
     write: FieldWrite,
-    managed: ManagedFields,
+    managed: managed_fields.ManagedFields,
     old: JsonObject,
     new: JsonObject,
-    comparison: Comparison,
-) -> list[tuple[Manager, OwnedFields, Comparison]]:
+    comparison: typed_values.Comparison,
+) -> list[tuple[managed_fields.Manager, managed_fields.OwnedFields, typed_values.Comparison]]:
     """Return each entry with the change in the entry's version, if that version is still served."""
     known = {write.kind.api_version: comparison}
     found = []
@@ -207,7 +196,12 @@ def _changes_by_version(
 
 
 def after_apply(
-    write: FieldWrite, managed: ManagedFields, live: JsonObject, config: JsonObject, *, force: bool
+    write: FieldWrite,
+    managed: managed_fields.ManagedFields,
+    live: JsonObject,
+    config: JsonObject,
+    *,
+    force: bool,
 ) -> ApplyResult:
     """Apply a configuration to an object, both in the version of the request.
 
@@ -220,13 +214,15 @@ def after_apply(
     if not managed:
         managed = after_update(write, {}, kind.empty, live, name=_BEFORE)
     managed = {
-        manager: owned_fields._replace(fields=fit_to_schema(owned_fields.fields, kind.schema))
+        manager: owned_fields._replace(
+            fields=typed_values.fit_to_schema(owned_fields.fields, kind.schema)
+        )
         for manager, owned_fields in managed.items()
     }
-    manager = write.manager(APPLY)
+    manager = write.manager(managed_fields.APPLY)
     last = managed.pop(manager, None)
-    own = without(fields_of(config, kind.schema), write.resets)
-    new = merge(live, config, kind.schema)
+    own = fieldsets.without(typed_values.fields_of(config, kind.schema), write.resets)
+    new = typed_values.merge(live, config, kind.schema)
     if last is not None:
         kept = [own, *(owned_fields.fields for owned_fields in managed.values())]
         new = _without_dropped(kind, new, last.fields, kept)
@@ -237,47 +233,50 @@ def after_apply(
     time = "" if last is None else last.time
     if live != new:
         time = write.time
-    if own := difference(own, _UNOWNED):
-        result[manager] = OwnedFields(own, kind.api_version, time)
+    if own := fieldsets.difference(own, _UNOWNED):
+        result[manager] = managed_fields.OwnedFields(own, kind.api_version, time)
     return ApplyResult(None if live == new else new, result)
 
 
 def _check_conflicts(
     write: FieldWrite,
-    managed: ManagedFields,
+    managed: managed_fields.ManagedFields,
     live: JsonObject,
     new: JsonObject,
-    comparison: Comparison,
+    comparison: typed_values.Comparison,
 ) -> None:
     found = {
         manager: fields
         for manager, owned_fields, other in _changes_by_version(
             write, managed, live, new, comparison
         )
-        if (fields := intersection(owned_fields.fields, other.written))
+        if (fields := fieldsets.intersection(owned_fields.fields, other.written))
     }
     if found:
         raise ApplyConflicts(found)
 
 
 def _without_dropped(
-    kind: Kind, new: JsonObject, last: FieldSet, kept: list[FieldSet]
+    kind: Kind, new: JsonObject, last: fieldsets.FieldSet, kept: list[fieldsets.FieldSet]
 ) -> JsonObject:
     """Return an object without the fields that its applier released and no other manager owns."""
     schema = kind.schema
 
-    def members(fields: FieldSet) -> FieldSet:
-        return named_members(fields, schema)
+    def members(fields: fieldsets.FieldSet) -> fieldsets.FieldSet:
+        return typed_values.named_members(fields, schema)
 
-    pruned = remove_fields(new, members(last), schema) or {}
-    everything = members(fields_of(new, schema))
-    owned = members(fields_of(pruned, schema))
+    pruned = typed_values.remove_fields(new, members(last), schema) or {}
+    everything = members(typed_values.fields_of(new, schema))
+    owned = members(typed_values.fields_of(pruned, schema))
     for fields in kept:
-        owned = union(owned, members(fields))
-    pruned = remove_fields(new, difference(everything, owned), schema) or {}
+        owned = fieldsets.union(owned, members(fields))
+    pruned = typed_values.remove_fields(new, fieldsets.difference(everything, owned), schema) or {}
     # Fields below a removed one stay, unless the applier owned them.
-    dangling = difference(everything, members(fields_of(pruned, schema)))
-    result: JsonObject = remove_fields(new, intersection(dangling, members(last)), schema) or {}
+    dangling = fieldsets.difference(everything, members(typed_values.fields_of(pruned, schema)))
+    result: JsonObject = (
+        typed_values.remove_fields(new, fieldsets.intersection(dangling, members(last)), schema)
+        or {}
+    )
     return result
 
 
@@ -297,10 +296,10 @@ def init_managed_fields(kinds: Kinds, kind: Kind, obj: JsonObject, options: Writ
     """
     if options.applying:
         return
-    managed = decode_managed_fields(obj["metadata"].pop(_FIELD, None))
+    managed = managed_fields.decode_managed_fields(obj["metadata"].pop(_FIELD, None))
     if not options.manager:
         if managed:
-            obj["metadata"][_FIELD] = encode_managed_fields(managed)
+            obj["metadata"][_FIELD] = managed_fields.encode_managed_fields(managed)
         return
     write = field_write(kinds, kind, options.manager)
     _record_owner(write, managed, kind.empty, kind.to_served(obj), obj)
@@ -322,16 +321,16 @@ def update_managed_fields(
     if options.applying:
         return
     given = new["metadata"].pop(_FIELD, None)
-    if is_reset(given) and not subresource:
+    if managed_fields.is_reset(given) and not subresource:
         return
     live = meta(old).get(_FIELD)
-    managed = {} if subresource else decode_managed_fields(given)
+    managed = {} if subresource else managed_fields.decode_managed_fields(given)
     if not managed:  # a client that does not know managed fields keeps them
         given = live
-        managed = decode_managed_fields(given)
+        managed = managed_fields.decode_managed_fields(given)
     if not managed:
         return
-    entries = live if given is live else encode_managed_fields(managed)
+    entries = live if given is live else managed_fields.encode_managed_fields(managed)
     if not options.manager:
         new["metadata"][_FIELD] = entries
         return
@@ -348,7 +347,7 @@ def update_managed_fields(
 
 def _record_owner(
     write: FieldWrite,
-    managed: ManagedFields,
+    managed: managed_fields.ManagedFields,
     old: JsonObject,
     new: JsonObject,
     obj: JsonObject,
@@ -357,12 +356,12 @@ def _record_owner(
 ) -> None:
     try:
         after = after_update(write, managed, old, new)
-    except ListItemError:
+    except typed_values.ListItemError:
         return  # the change cannot be computed; upstream drops the managed fields, too
     if after is managed and unchanged is not None:
         obj["metadata"][_FIELD] = unchanged
     elif after:
-        obj["metadata"][_FIELD] = encode_managed_fields(after)
+        obj["metadata"][_FIELD] = managed_fields.encode_managed_fields(after)
 
 
 def keep_times_if_same(new: JsonObject, old: JsonObject) -> None:
@@ -371,7 +370,12 @@ def keep_times_if_same(new: JsonObject, old: JsonObject) -> None:
     Otherwise a write without a change would make a new version.
     """
     before, after = meta(old).get(_FIELD), meta(new).get(_FIELD)
-    if not before or not after or before is after or not same_but_for_times(before, after):
+    if (
+        not before
+        or not after
+        or before is after
+        or not managed_fields.same_but_for_times(before, after)
+    ):
         return
     if _without_managers(new) == _without_managers(old):
         new["metadata"][_FIELD] = before

@@ -11,18 +11,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue
-from navarchos.testing.apiserver.ownership.fieldsets import (
-    EMPTY,
-    LEAF,
-    FieldSet,
-    as_member,
-    field,
-    is_member,
-    item_by_keys,
-    item_by_value,
-    name_of,
-    union,
-)
+from navarchos.testing.apiserver.ownership import fieldsets
 from navarchos.testing.apiserver.schema import Schema
 
 __all__ = [
@@ -49,14 +38,14 @@ class ListItemError(Exception):
 class Comparison(NamedTuple):
     """The differences between two objects."""
 
-    added: FieldSet = EMPTY
-    modified: FieldSet = EMPTY
-    removed: FieldSet = EMPTY
+    added: fieldsets.FieldSet = fieldsets.EMPTY
+    modified: fieldsets.FieldSet = fieldsets.EMPTY
+    removed: fieldsets.FieldSet = fieldsets.EMPTY
 
     @property
-    def written(self) -> FieldSet:
+    def written(self) -> fieldsets.FieldSet:
         """The fields with a new value."""
-        return union(self.modified, self.added)
+        return fieldsets.union(self.modified, self.added)
 
 
 def schema_below(schema: Schema, key: str) -> Schema:
@@ -105,7 +94,7 @@ def element_of(item: JsonValue, schema: Schema) -> str:
             f"associative list with keys has an element that omits all key fields [{listed}] (and"
             " doesn't have default values for any key fields)"
         )
-    return item_by_keys(keys)
+    return fieldsets.item_by_keys(keys)
 
 
 def _element_of_value(item: JsonValue) -> str:
@@ -115,7 +104,7 @@ def _element_of_value(item: JsonValue) -> str:
         raise ListItemError("not supported: associative list with lists as elements")
     if item is None:
         raise ListItemError("associative list without keys has an element that's an explicit null")
-    return item_by_value(item)
+    return fieldsets.item_by_value(item)
 
 
 def _by_element(items: list[Any], schema: Schema) -> dict[str, list[JsonValue]]:
@@ -125,47 +114,49 @@ def _by_element(items: list[Any], schema: Schema) -> dict[str, list[JsonValue]]:
     return found
 
 
-def fields_of(value: JsonObject, schema: Schema) -> FieldSet:
+def fields_of(value: JsonObject, schema: Schema) -> fieldsets.FieldSet:
     """Return the fields of an applied configuration."""
     return _owned_map_node(value, schema)
 
 
-def _owned_node(value: JsonValue, schema: Schema) -> FieldSet | None:
+def _owned_node(value: JsonValue, schema: Schema) -> fieldsets.FieldSet | None:
     """Return the node of a value; `None` if there is nothing to own."""
     if _is_map(value, schema):
         return _owned_map_node(value, schema) or None
     if _is_list(value, schema):
         return {
-            element: LEAF if len(same) > 1 else as_member(_owned_node(same[0], _items(schema)))
+            element: fieldsets.LEAF
+            if len(same) > 1
+            else fieldsets.as_member(_owned_node(same[0], _items(schema)))
             for element, same in _by_element(value, schema).items()
         } or None
-    return LEAF
+    return fieldsets.LEAF
 
 
-def _owned_map_node(value: JsonObject, schema: Schema) -> FieldSet:
-    found: FieldSet = {}
+def _owned_map_node(value: JsonObject, schema: Schema) -> fieldsets.FieldSet:
+    found: fieldsets.FieldSet = {}
     for key, item in value.items():
         node = _owned_node(item, schema_below(schema, key))
         if item is None or item == {} or key not in schema.properties:
-            node = as_member(node)
+            node = fieldsets.as_member(node)
         if node is not None:
-            found[field(key)] = node
+            found[fieldsets.field(key)] = node
     return found
 
 
-def _whole(value: JsonValue, schema: Schema) -> FieldSet:
+def _whole(value: JsonValue, schema: Schema) -> fieldsets.FieldSet:
     """Return the node of an added or removed value, with everything below it."""
     if value and _is_map(value, schema):
-        below = {field(k): _whole(v, schema_below(schema, k)) for k, v in value.items()}
-        return as_member(below)
+        below = {fieldsets.field(k): _whole(v, schema_below(schema, k)) for k, v in value.items()}
+        return fieldsets.as_member(below)
     if value and _is_list(value, schema):
-        return as_member(
+        return fieldsets.as_member(
             {
-                element: LEAF if len(same) > 1 else _whole(same[0], _items(schema))
+                element: fieldsets.LEAF if len(same) > 1 else _whole(same[0], _items(schema))
                 for element, same in _by_element(value, schema).items()
             }
         )
-    return LEAF
+    return fieldsets.LEAF
 
 
 def compare(old: JsonObject, new: JsonObject, schema: Schema) -> Comparison:
@@ -185,12 +176,12 @@ def _compare_maps(
     found = Comparison({}, {}, {})
     for key, item in new.items():
         if key not in old:
-            found.added[field(key)] = _whole(item, schema_below(schema, key))
+            found.added[fieldsets.field(key)] = _whole(item, schema_below(schema, key))
         elif old[key] != item:
-            _add_difference(found, field(key), old[key], item, schema_below(schema, key))
+            _add_difference(found, fieldsets.field(key), old[key], item, schema_below(schema, key))
     for key, item in old.items():
         if key not in new:
-            found.removed[field(key)] = _whole(item, schema_below(schema, key))
+            found.removed[fieldsets.field(key)] = _whole(item, schema_below(schema, key))
     return found
 
 
@@ -208,17 +199,17 @@ def _compare_lists(old: list[Any], new: list[Any], schema: Schema) -> Comparison
             else:
                 found.added[element] = _whole(now[0], items)
         elif len(was) > 1 and len(now) > 1:
-            found.modified[element] = LEAF
+            found.modified[element] = fieldsets.LEAF
         elif len(was) > 1:  # the remaining item is unique again
             found.added[element] = _whole(now[0], items)
-            found.removed[element] = LEAF
+            found.removed[element] = fieldsets.LEAF
         else:
             if was:
                 found.removed[element] = _whole(was[0], items)
-            found.added[element] = LEAF
+            found.added[element] = fieldsets.LEAF
     for element, was in before.items():
         if element not in after:
-            found.removed[element] = LEAF if len(was) > 1 else _whole(was[0], items)
+            found.removed[element] = fieldsets.LEAF if len(was) > 1 else _whole(was[0], items)
     return found
 
 
@@ -231,7 +222,7 @@ def _add_difference(
     elif (old or new) and _both(_is_list, old, new, schema):
         below = _compare_lists(old or [], new or [], schema)
     else:
-        found.modified[element] = LEAF
+        found.modified[element] = fieldsets.LEAF
         return
     for total, part in zip(found, below, strict=True):
         if part:
@@ -323,7 +314,7 @@ def _unique(items: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
     return found
 
 
-def remove_fields(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonValue:
+def remove_fields(value: JsonValue, fields: fieldsets.FieldSet, schema: Schema) -> JsonValue:
     """Return a value without the fields of a set; `None` if nothing remains."""
     if not fields:
         return value
@@ -336,47 +327,47 @@ def remove_fields(value: JsonValue, fields: FieldSet, schema: Schema) -> JsonVal
     return left or None
 
 
-def _remove_keys(value: JsonObject, fields: FieldSet, schema: Schema) -> JsonObject:
+def _remove_keys(value: JsonObject, fields: fieldsets.FieldSet, schema: Schema) -> JsonObject:
     left: JsonObject = {}
     for key, item in value.items():
-        node = fields.get(field(key))
+        node = fields.get(fieldsets.field(key))
         if node is None:
             left[key] = item
-        elif not is_member(node):
+        elif not fieldsets.is_member(node):
             left[key] = remove_fields(item, node, schema_below(schema, key))
     return left
 
 
-def _remove_items(value: list[Any], fields: FieldSet, schema: Schema) -> list[Any]:
+def _remove_items(value: list[Any], fields: fieldsets.FieldSet, schema: Schema) -> list[Any]:
     left = []
     for item in value:
         node = fields.get(element_of(item, schema))
         if node is None:
             left.append(item)
-        elif not is_member(node):
+        elif not fieldsets.is_member(node):
             left.append(remove_fields(item, node, _items(schema)))
     return left
 
 
-def named_members(fields: FieldSet, schema: Schema) -> FieldSet:
+def named_members(fields: fieldsets.FieldSet, schema: Schema) -> fieldsets.FieldSet:
     """Return a set to which the named fields of the schema belong if they have members below."""
-    found: FieldSet = {}
+    found: fieldsets.FieldSet = {}
     for element, node in fields.items():
         if not node:
             found[element] = node
             continue
-        name = name_of(element)
+        name = fieldsets.name_of(element)
         below = named_members(node, schema_below(schema, name) if name else _items(schema))
-        found[element] = as_member(below) if name in schema.properties else below
+        found[element] = fieldsets.as_member(below) if name in schema.properties else below
     return found
 
 
-def fit_to_schema(fields: FieldSet, schema: Schema) -> FieldSet:
+def fit_to_schema(fields: fieldsets.FieldSet, schema: Schema) -> fieldsets.FieldSet:
     """Return a set in which the fields that the schema has as atomic are leaves."""
-    found: FieldSet = {}
+    found: fieldsets.FieldSet = {}
     for element, node in fields.items():
-        name = name_of(element)
+        name = fieldsets.name_of(element)
         child = schema_below(schema, name) if name else _items(schema)
         whole = child.atomic or (child.type == "array" and child.list_type == "atomic")
-        found[element] = LEAF if whole or not node else fit_to_schema(node, child)
+        found[element] = fieldsets.LEAF if whole or not node else fit_to_schema(node, child)
     return found

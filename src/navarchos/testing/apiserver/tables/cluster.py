@@ -5,18 +5,7 @@ from typing import Final
 
 from navarchos.testing.apiserver.objects import JsonObject, JsonValue, conditions_of, dig, meta
 from navarchos.testing.apiserver.store import BucketId
-from navarchos.testing.apiserver.tables.columns import (
-    AGE,
-    NAME,
-    Cell,
-    Printer,
-    TableColumn,
-    age_since,
-    cell_age,
-    cell_name,
-    field_cell,
-    wide,
-)
+from navarchos.testing.apiserver.tables import columns
 
 __all__ = ["CLUSTER_PRINTERS"]
 
@@ -40,7 +29,7 @@ def _node_roles(node: JsonObject) -> str:
     return ",".join(sorted(role for role in roles if role)) or "<none>"
 
 
-def _address(kind: str) -> Cell:
+def _address(kind: str) -> columns.Cell:
     def cell(node: JsonObject) -> JsonValue:
         addresses = dig(node, "status", "addresses", default=[])
         return next((a.get("address") for a in addresses if a.get("type") == kind), "<none>")
@@ -48,28 +37,28 @@ def _address(kind: str) -> Cell:
     return cell
 
 
-def _info(field: str) -> Cell:
+def _info(field: str) -> columns.Cell:
     return lambda node: dig(node, "status", "nodeInfo", field, default="") or "<unknown>"
 
 
-_NODES: Final = Printer(
+_NODES: Final = columns.Printer(
     (
-        NAME,
-        TableColumn("Status"),
-        TableColumn("Roles"),
-        AGE,
-        TableColumn("Version"),
-        wide("Internal-IP"),
-        wide("External-IP"),
-        wide("OS-Image"),
-        wide("Kernel-Version"),
-        wide("Container-Runtime"),
+        columns.NAME,
+        columns.TableColumn("Status"),
+        columns.TableColumn("Roles"),
+        columns.AGE,
+        columns.TableColumn("Version"),
+        columns.wide("Internal-IP"),
+        columns.wide("External-IP"),
+        columns.wide("OS-Image"),
+        columns.wide("Kernel-Version"),
+        columns.wide("Container-Runtime"),
     ),
     (
-        cell_name,
+        columns.cell_name,
         _node_status,
         _node_roles,
-        cell_age,
+        columns.cell_age,
         lambda node: dig(node, "status", "nodeInfo", "kubeletVersion", default=""),
         _address("InternalIP"),
         _address("ExternalIP"),
@@ -96,17 +85,17 @@ def _service_selector(service: JsonObject) -> str:
     return ",".join(f"{key}={value}" for key, value in sorted(selector.items())) or "<none>"
 
 
-def _budget_bound(field: str) -> Cell:
+def _budget_bound(field: str) -> columns.Cell:
     return lambda budget: str(dig(budget, "spec", field, default="N/A"))
 
 
 def _last_seen(event: JsonObject) -> str:
     series = dig(event, "series", "lastObservedTime")
-    return age_since(series or event.get("lastTimestamp") or event.get("eventTime"))
+    return columns.age_since(series or event.get("lastTimestamp") or event.get("eventTime"))
 
 
 def _first_seen(event: JsonObject) -> str:
-    return age_since(event.get("firstTimestamp") or event.get("eventTime"))
+    return columns.age_since(event.get("firstTimestamp") or event.get("eventTime"))
 
 
 def _event_object(event: JsonObject) -> str:
@@ -124,30 +113,30 @@ def _event_count(event: JsonObject) -> int:
     return int(dig(event, "series", "count", default=0) or event.get("count") or 1)
 
 
-_EVENTS: Final = Printer(
+_EVENTS: Final = columns.Printer(
     (
-        TableColumn("Last Seen"),
-        TableColumn("Type"),
-        TableColumn("Reason"),
-        TableColumn("Object"),
-        wide("Subobject"),
-        wide("Source"),
-        TableColumn("Message"),
-        wide("First Seen"),
-        wide("Count"),
-        TableColumn("Name", priority=1, format="name"),
+        columns.TableColumn("Last Seen"),
+        columns.TableColumn("Type"),
+        columns.TableColumn("Reason"),
+        columns.TableColumn("Object"),
+        columns.wide("Subobject"),
+        columns.wide("Source"),
+        columns.TableColumn("Message"),
+        columns.wide("First Seen"),
+        columns.wide("Count"),
+        columns.TableColumn("Name", priority=1, format="name"),
     ),
     (
         _last_seen,
         lambda event: event.get("type") or "",
         lambda event: event.get("reason") or "",
         _event_object,
-        field_cell("involvedObject", "fieldPath", default=""),
+        columns.field_cell("involvedObject", "fieldPath", default=""),
         _event_source,
         lambda event: str(event.get("message") or "").strip(),
         _first_seen,
         _event_count,
-        cell_name,
+        columns.cell_name,
     ),
 )
 
@@ -191,19 +180,19 @@ def _subjects(kind: str) -> Callable[[JsonObject], str]:
     return cell
 
 
-_BINDINGS: Final = Printer(
+_BINDINGS: Final = columns.Printer(
     (
-        NAME,
-        TableColumn("Role"),
-        AGE,
-        TableColumn("Users", priority=1),
-        TableColumn("Groups", priority=1),
-        TableColumn("ServiceAccounts", priority=1),
+        columns.NAME,
+        columns.TableColumn("Role"),
+        columns.AGE,
+        columns.TableColumn("Users", priority=1),
+        columns.TableColumn("Groups", priority=1),
+        columns.TableColumn("ServiceAccounts", priority=1),
     ),
     (
-        cell_name,
+        columns.cell_name,
         _binding_role,
-        cell_age,
+        columns.cell_age,
         _subjects("User"),
         _subjects("Group"),
         _subjects("ServiceAccount"),
@@ -213,174 +202,180 @@ _BINDINGS: Final = Printer(
 CLUSTER_PRINTERS: Final = {
     BucketId("nodes", ""): _NODES,
     BucketId("events", ""): _EVENTS,
-    BucketId("namespaces", ""): Printer(
-        (NAME, TableColumn("Status"), AGE), (cell_name, field_cell("status", "phase"), cell_age)
+    BucketId("namespaces", ""): columns.Printer(
+        (columns.NAME, columns.TableColumn("Status"), columns.AGE),
+        (columns.cell_name, columns.field_cell("status", "phase"), columns.cell_age),
     ),
-    BucketId("services", ""): Printer(
+    BucketId("services", ""): columns.Printer(
         (
-            NAME,
-            TableColumn("Type"),
-            TableColumn("Cluster-IP"),
-            TableColumn("External-IP"),
-            TableColumn("Port(s)"),
-            AGE,
-            wide("Selector"),
+            columns.NAME,
+            columns.TableColumn("Type"),
+            columns.TableColumn("Cluster-IP"),
+            columns.TableColumn("External-IP"),
+            columns.TableColumn("Port(s)"),
+            columns.AGE,
+            columns.wide("Selector"),
         ),
         (
-            cell_name,
-            field_cell("spec", "type"),
-            field_cell("spec", "clusterIP"),
-            field_cell("spec", "externalName"),
+            columns.cell_name,
+            columns.field_cell("spec", "type"),
+            columns.field_cell("spec", "clusterIP"),
+            columns.field_cell("spec", "externalName"),
             _service_ports,
-            cell_age,
+            columns.cell_age,
             _service_selector,
         ),
     ),
-    BucketId("configmaps", ""): Printer(
-        (NAME, TableColumn("Data"), AGE), (cell_name, _data_count, cell_age)
+    BucketId("configmaps", ""): columns.Printer(
+        (columns.NAME, columns.TableColumn("Data"), columns.AGE),
+        (columns.cell_name, _data_count, columns.cell_age),
     ),
-    BucketId("secrets", ""): Printer(
-        (NAME, TableColumn("Type"), TableColumn("Data"), AGE),
-        (cell_name, field_cell("type"), _data_count, cell_age),
+    BucketId("secrets", ""): columns.Printer(
+        (columns.NAME, columns.TableColumn("Type"), columns.TableColumn("Data"), columns.AGE),
+        (columns.cell_name, columns.field_cell("type"), _data_count, columns.cell_age),
     ),
-    BucketId("serviceaccounts", ""): Printer(
-        (NAME, AGE),
-        (cell_name, cell_age),
+    BucketId("serviceaccounts", ""): columns.Printer(
+        (columns.NAME, columns.AGE),
+        (columns.cell_name, columns.cell_age),
     ),
-    BucketId("persistentvolumeclaims", ""): Printer(
+    BucketId("persistentvolumeclaims", ""): columns.Printer(
         (
-            NAME,
-            TableColumn("Status"),
-            TableColumn("Volume"),
-            TableColumn("Capacity"),
-            TableColumn("Access Modes"),
-            TableColumn("StorageClass"),
-            TableColumn("VolumeAttributesClass"),
-            AGE,
-            wide("VolumeMode"),
+            columns.NAME,
+            columns.TableColumn("Status"),
+            columns.TableColumn("Volume"),
+            columns.TableColumn("Capacity"),
+            columns.TableColumn("Access Modes"),
+            columns.TableColumn("StorageClass"),
+            columns.TableColumn("VolumeAttributesClass"),
+            columns.AGE,
+            columns.wide("VolumeMode"),
         ),
         (
-            cell_name,
-            field_cell("status", "phase", default=""),
-            field_cell("spec", "volumeName", default=""),
+            columns.cell_name,
+            columns.field_cell("status", "phase", default=""),
+            columns.field_cell("spec", "volumeName", default=""),
             _claim_capacity,
             _modes,
-            field_cell("spec", "storageClassName", default=""),
-            field_cell("spec", "volumeAttributesClassName", default="<unset>"),
-            cell_age,
-            field_cell("spec", "volumeMode", default="<unset>"),
+            columns.field_cell("spec", "storageClassName", default=""),
+            columns.field_cell("spec", "volumeAttributesClassName", default="<unset>"),
+            columns.cell_age,
+            columns.field_cell("spec", "volumeMode", default="<unset>"),
         ),
     ),
-    BucketId("persistentvolumes", ""): Printer(
+    BucketId("persistentvolumes", ""): columns.Printer(
         (
-            NAME,
-            TableColumn("Capacity"),
-            TableColumn("Access Modes"),
-            TableColumn("Reclaim Policy"),
-            TableColumn("Status"),
-            TableColumn("Claim"),
-            TableColumn("StorageClass"),
-            TableColumn("Reason"),
-            AGE,
-            wide("VolumeMode"),
+            columns.NAME,
+            columns.TableColumn("Capacity"),
+            columns.TableColumn("Access Modes"),
+            columns.TableColumn("Reclaim Policy"),
+            columns.TableColumn("Status"),
+            columns.TableColumn("Claim"),
+            columns.TableColumn("StorageClass"),
+            columns.TableColumn("Reason"),
+            columns.AGE,
+            columns.wide("VolumeMode"),
         ),
         (
-            cell_name,
-            field_cell("spec", "capacity", "storage", default=""),
+            columns.cell_name,
+            columns.field_cell("spec", "capacity", "storage", default=""),
             _modes,
-            field_cell("spec", "persistentVolumeReclaimPolicy", default=""),
-            field_cell("status", "phase", default=""),
+            columns.field_cell("spec", "persistentVolumeReclaimPolicy", default=""),
+            columns.field_cell("status", "phase", default=""),
             _claim_of,
-            field_cell("spec", "storageClassName", default=""),
-            field_cell("status", "reason", default=""),
-            cell_age,
-            field_cell("spec", "volumeMode", default="<unset>"),
+            columns.field_cell("spec", "storageClassName", default=""),
+            columns.field_cell("status", "reason", default=""),
+            columns.cell_age,
+            columns.field_cell("spec", "volumeMode", default="<unset>"),
         ),
     ),
-    BucketId("poddisruptionbudgets", "policy"): Printer(
+    BucketId("poddisruptionbudgets", "policy"): columns.Printer(
         (
-            NAME,
-            TableColumn("Min Available"),
-            TableColumn("Max Unavailable"),
-            TableColumn("Allowed Disruptions", "integer"),
-            AGE,
+            columns.NAME,
+            columns.TableColumn("Min Available"),
+            columns.TableColumn("Max Unavailable"),
+            columns.TableColumn("Allowed Disruptions", "integer"),
+            columns.AGE,
         ),
         (
-            cell_name,
+            columns.cell_name,
             _budget_bound("minAvailable"),
             _budget_bound("maxUnavailable"),
-            field_cell("status", "disruptionsAllowed", default=0),
-            cell_age,
+            columns.field_cell("status", "disruptionsAllowed", default=0),
+            columns.cell_age,
         ),
     ),
-    BucketId("leases", "coordination.k8s.io"): Printer(
-        (NAME, TableColumn("Holder"), AGE),
-        (cell_name, field_cell("spec", "holderIdentity", default=""), cell_age),
+    BucketId("leases", "coordination.k8s.io"): columns.Printer(
+        (columns.NAME, columns.TableColumn("Holder"), columns.AGE),
+        (
+            columns.cell_name,
+            columns.field_cell("spec", "holderIdentity", default=""),
+            columns.cell_age,
+        ),
     ),
-    BucketId("customresourcedefinitions", "apiextensions.k8s.io"): Printer(
-        (NAME, TableColumn("Created At", "date")),
-        (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
+    BucketId("customresourcedefinitions", "apiextensions.k8s.io"): columns.Printer(
+        (columns.NAME, columns.TableColumn("Created At", "date")),
+        (columns.cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
-    BucketId("clusterroles", "rbac.authorization.k8s.io"): Printer(
-        (NAME, TableColumn("Created At", "date")),
-        (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
+    BucketId("clusterroles", "rbac.authorization.k8s.io"): columns.Printer(
+        (columns.NAME, columns.TableColumn("Created At", "date")),
+        (columns.cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
-    BucketId("roles", "rbac.authorization.k8s.io"): Printer(
-        (NAME, TableColumn("Created At", "date")),
-        (cell_name, lambda obj: meta(obj).get("creationTimestamp")),
+    BucketId("roles", "rbac.authorization.k8s.io"): columns.Printer(
+        (columns.NAME, columns.TableColumn("Created At", "date")),
+        (columns.cell_name, lambda obj: meta(obj).get("creationTimestamp")),
     ),
     BucketId("rolebindings", "rbac.authorization.k8s.io"): _BINDINGS,
     BucketId("clusterrolebindings", "rbac.authorization.k8s.io"): _BINDINGS,
-    BucketId("storageclasses", "storage.k8s.io"): Printer(
+    BucketId("storageclasses", "storage.k8s.io"): columns.Printer(
         (
-            NAME,
-            TableColumn("Provisioner"),
-            TableColumn("ReclaimPolicy"),
-            TableColumn("VolumeBindingMode"),
-            TableColumn("AllowVolumeExpansion"),
-            AGE,
+            columns.NAME,
+            columns.TableColumn("Provisioner"),
+            columns.TableColumn("ReclaimPolicy"),
+            columns.TableColumn("VolumeBindingMode"),
+            columns.TableColumn("AllowVolumeExpansion"),
+            columns.AGE,
         ),
         (
-            cell_name,
-            field_cell("provisioner", default=""),
-            field_cell("reclaimPolicy", default="Delete"),
-            field_cell("volumeBindingMode", default="Immediate"),
-            field_cell("allowVolumeExpansion", default=False),
-            cell_age,
-        ),
-    ),
-    BucketId("volumeattachments", "storage.k8s.io"): Printer(
-        (
-            NAME,
-            TableColumn("Attacher"),
-            TableColumn("PV"),
-            TableColumn("Node"),
-            TableColumn("Attached"),
-            AGE,
-        ),
-        (
-            cell_name,
-            field_cell("spec", "attacher", default=""),
-            field_cell("spec", "source", "persistentVolumeName", default=""),
-            field_cell("spec", "nodeName", default=""),
-            field_cell("status", "attached", default=False),
-            cell_age,
+            columns.cell_name,
+            columns.field_cell("provisioner", default=""),
+            columns.field_cell("reclaimPolicy", default="Delete"),
+            columns.field_cell("volumeBindingMode", default="Immediate"),
+            columns.field_cell("allowVolumeExpansion", default=False),
+            columns.cell_age,
         ),
     ),
-    BucketId("priorityclasses", "scheduling.k8s.io"): Printer(
+    BucketId("volumeattachments", "storage.k8s.io"): columns.Printer(
         (
-            NAME,
-            TableColumn("Value", "integer"),
-            TableColumn("Global-Default", "boolean"),
-            AGE,
-            TableColumn("PreemptionPolicy"),
+            columns.NAME,
+            columns.TableColumn("Attacher"),
+            columns.TableColumn("PV"),
+            columns.TableColumn("Node"),
+            columns.TableColumn("Attached"),
+            columns.AGE,
         ),
         (
-            cell_name,
-            field_cell("value", default=0),
-            field_cell("globalDefault", default=False),
-            cell_age,
-            field_cell("preemptionPolicy", default=""),
+            columns.cell_name,
+            columns.field_cell("spec", "attacher", default=""),
+            columns.field_cell("spec", "source", "persistentVolumeName", default=""),
+            columns.field_cell("spec", "nodeName", default=""),
+            columns.field_cell("status", "attached", default=False),
+            columns.cell_age,
+        ),
+    ),
+    BucketId("priorityclasses", "scheduling.k8s.io"): columns.Printer(
+        (
+            columns.NAME,
+            columns.TableColumn("Value", "integer"),
+            columns.TableColumn("Global-Default", "boolean"),
+            columns.AGE,
+            columns.TableColumn("PreemptionPolicy"),
+        ),
+        (
+            columns.cell_name,
+            columns.field_cell("value", default=0),
+            columns.field_cell("globalDefault", default=False),
+            columns.cell_age,
+            columns.field_cell("preemptionPolicy", default=""),
         ),
     ),
 }

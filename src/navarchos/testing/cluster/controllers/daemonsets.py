@@ -13,19 +13,9 @@ import msgspec
 from navarchos.client.taints import Toleration
 from navarchos.placement.node_rules import NodeAffinityRule, untolerated_taints
 from navarchos.runtime import Builder, Request
+from navarchos.testing.cluster import kinds
 from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
-from navarchos.testing.cluster.kinds import (
-    DAEMON_SETS,
-    NODES,
-    PODS,
-    DaemonSet,
-    DaemonSetStatus,
-    Node,
-    Pod,
-    PodSpec,
-    Template,
-)
 from navarchos.testing.cluster.pods import DAEMON_TOLERATIONS, from_template
 
 __all__ = ["DaemonSetPlan", "DaemonSets", "install", "plan", "tolerations_of"]
@@ -36,12 +26,16 @@ class DaemonSetPlan:
     """The nodes without a pod, the surplus pods, and the new status."""
 
     create: tuple[str, ...]
-    delete: tuple[Pod, ...]
-    status: DaemonSetStatus
+    delete: tuple[kinds.Pod, ...]
+    status: kinds.DaemonSetStatus
 
 
 def plan(
-    template: Template, nodes: Iterable[Node], pods: Iterable[Pod], *, generation: int = 0
+    template: kinds.Template,
+    nodes: Iterable[kinds.Node],
+    pods: Iterable[kinds.Pod],
+    *,
+    generation: int = 0,
 ) -> DaemonSetPlan:
     """Return the missing and the surplus pods of a DaemonSet.
 
@@ -50,13 +44,13 @@ def plan(
     until it is removed. Pods of missing nodes are left to the garbage collector.
     """
     tolerations = tolerations_of(template)
-    spec = msgspec.convert(template.get("spec") or {}, PodSpec)
+    spec = msgspec.convert(template.get("spec") or {}, kinds.PodSpec)
     wanted_nodes = NodeAffinityRule(spec.node_selector, spec.affinity)
-    by_node: dict[str, list[Pod]] = defaultdict(list)
+    by_node: dict[str, list[kinds.Pod]] = defaultdict(list)
     for pod in pods:
         by_node[pod.spec.node_name].append(pod)
     create: list[str] = []
-    delete: list[Pod] = []
+    delete: list[kinds.Pod] = []
     ready = scheduled = wanted = 0
     for node in nodes:
         held = by_node.get(node.metadata.name, [])
@@ -69,7 +63,7 @@ def plan(
         if not held:
             create.append(node.metadata.name)
         delete += _surplus(held)
-    status = DaemonSetStatus(
+    status = kinds.DaemonSetStatus(
         observed_generation=generation,
         current_number_scheduled=scheduled,
         desired_number_scheduled=wanted,
@@ -78,31 +72,33 @@ def plan(
     return DaemonSetPlan(tuple(create), tuple(delete), status)
 
 
-def tolerations_of(template: Template) -> tuple[Toleration, ...]:
+def tolerations_of(template: kinds.Template) -> tuple[Toleration, ...]:
     """Return the tolerations of a template's pods, including the ones added by default."""
     spec = template.get("spec")
     own = spec.get("tolerations") if isinstance(spec, Mapping) else None
     return msgspec.convert([*(own or ()), *DAEMON_TOLERATIONS], tuple[Toleration, ...])
 
 
-def _belongs(wanted: NodeAffinityRule, node: Node, tolerations: tuple[Toleration, ...]) -> bool:
+def _belongs(
+    wanted: NodeAffinityRule, node: kinds.Node, tolerations: tuple[Toleration, ...]
+) -> bool:
     return not wanted.why_not(node) and not any(untolerated_taints(node.spec.taints, tolerations))
 
 
-def _surplus(held: list[Pod]) -> list[Pod]:
+def _surplus(held: list[kinds.Pod]) -> list[kinds.Pod]:
     """Return finished pods, and all but one of the active ones."""
     finished = [pod for pod in held if pod.is_finished and not pod.is_terminating]
     active = [pod for pod in held if pod.is_active]
     return finished + sorted(active, key=lambda pod: (not pod.is_ready, pod.metadata.name))[1:]
 
 
-class DaemonSets(WorkloadReconciler[DaemonSet]):
+class DaemonSets(WorkloadReconciler[kinds.DaemonSet]):
     """Creates one pod for each matching node."""
 
     def __init__(self, context: SimulatorContext) -> None:
-        super().__init__(context, DAEMON_SETS, context.daemon_sets)
+        super().__init__(context, kinds.DAEMON_SETS, context.daemon_sets)
 
-    def sync(self, found: DaemonSet) -> None:
+    def sync(self, found: kinds.DaemonSet) -> None:
         """Create the missing pods and delete the surplus pods."""
         step = self._plan(found)
         template, namespace = found.spec.template, found.metadata.namespace
@@ -113,7 +109,7 @@ class DaemonSets(WorkloadReconciler[DaemonSet]):
         for pod in step.delete:
             self.pods.delete(pod)
 
-    def status_of(self, found: DaemonSet) -> Mapping[str, object] | None:
+    def status_of(self, found: kinds.DaemonSet) -> Mapping[str, object] | None:
         """Count nodes and pods."""
         status = self._plan(found).status
         if status == found.status:
@@ -126,13 +122,13 @@ class DaemonSets(WorkloadReconciler[DaemonSet]):
             updatedNumberScheduled=status.current_number_scheduled,
         )
 
-    def requests_for(self, node: Node) -> Iterable[Request]:
+    def requests_for(self, node: kinds.Node) -> Iterable[Request]:
         """Map a changed node to every DaemonSet."""
         del node
         for each in self.context.daemon_sets.lister.list():
             yield Request(each.metadata.namespace, each.metadata.name)
 
-    def _plan(self, found: DaemonSet) -> DaemonSetPlan:
+    def _plan(self, found: kinds.DaemonSet) -> DaemonSetPlan:
         metadata = found.metadata
         return plan(
             found.spec.template,
@@ -147,8 +143,8 @@ def install(context: SimulatorContext) -> None:
     reconciler = DaemonSets(context)
     (
         Builder(context.manager, "daemonset")
-        .for_(DAEMON_SETS)
-        .owns(PODS)
-        .watches(NODES, map=reconciler.requests_for)
+        .for_(kinds.DAEMON_SETS)
+        .owns(kinds.PODS)
+        .watches(kinds.NODES, map=reconciler.requests_for)
         .build(reconciler)
     )

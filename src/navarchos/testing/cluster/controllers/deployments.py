@@ -10,33 +10,23 @@ import msgspec
 
 from navarchos.meta import format_time
 from navarchos.runtime import Builder
+from navarchos.testing.cluster import kinds
 from navarchos.testing.cluster.context import BY_OWNER, SimulatorContext, status_patch
-from navarchos.testing.cluster.controllers.replicasets import (
-    same_template,
-    template_hash,
-    with_hash,
-)
+from navarchos.testing.cluster.controllers import replicasets
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
-from navarchos.testing.cluster.kinds import (
-    DEPLOYMENTS,
-    REPLICA_SETS,
-    Deployment,
-    ReplicaSet,
-    WorkloadStatus,
-)
 from navarchos.testing.cluster.options import Agent
 
 __all__ = ["Deployments", "install", "summed"]
 
 
-class Deployments(WorkloadReconciler[Deployment]):
+class Deployments(WorkloadReconciler[kinds.Deployment]):
     """Scales the ReplicaSets of a Deployment."""
 
     def __init__(self, context: SimulatorContext) -> None:
-        super().__init__(context, DEPLOYMENTS, context.deployments)
-        self._sets = context.writer(Agent.CONTROLLERS, REPLICA_SETS)
+        super().__init__(context, kinds.DEPLOYMENTS, context.deployments)
+        self._sets = context.writer(Agent.CONTROLLERS, kinds.REPLICA_SETS)
 
-    def sync(self, found: Deployment) -> None:
+    def sync(self, found: kinds.Deployment) -> None:
         """Create the ReplicaSet of the template, or scale all ReplicaSets."""
         owned = self._owned(found)
         current = _current(found, owned)
@@ -46,7 +36,7 @@ class Deployments(WorkloadReconciler[Deployment]):
             for each in owned:
                 self._scale(each, found.spec.replicas if each is current else 0)
 
-    def status_of(self, found: Deployment) -> Mapping[str, object] | None:
+    def status_of(self, found: kinds.Deployment) -> Mapping[str, object] | None:
         """Add up the counts of the ReplicaSets."""
         owned = self._owned(found)
         current, status = _current(found, owned), summed(found, owned)
@@ -60,24 +50,24 @@ class Deployments(WorkloadReconciler[Deployment]):
             conditions=[self._available(found, status)],
         )
 
-    def _owned(self, found: Deployment) -> list[ReplicaSet]:
+    def _owned(self, found: kinds.Deployment) -> list[kinds.ReplicaSet]:
         return self.context.replica_sets.lister.by_index(BY_OWNER, found.metadata.uid)
 
-    def _create(self, owner: Deployment) -> None:
+    def _create(self, owner: kinds.Deployment) -> None:
         metadata, spec = owner.metadata, msgspec.to_builtins(owner.spec)
-        digest = template_hash(owner.spec.template)
+        digest = replicasets.template_hash(owner.spec.template)
         replica_set = {
             "metadata": {
                 "name": f"{metadata.name}-{digest}",
                 "labels": {**metadata.labels, "pod-template-hash": digest},
                 "ownerReferences": [self.owner(owner).reference()],
             },
-            "spec": with_hash(spec, digest),
+            "spec": replicasets.with_hash(spec, digest),
         }
         created = self._sets.create(replica_set, metadata.namespace)
         self.context.replica_sets.observe_write(created)
 
-    def _scale(self, found: ReplicaSet, replicas: int) -> None:
+    def _scale(self, found: kinds.ReplicaSet, replicas: int) -> None:
         if found.spec.replicas == replicas:
             return
         metadata = found.metadata
@@ -85,7 +75,9 @@ class Deployments(WorkloadReconciler[Deployment]):
         scaled = self._sets.patch(metadata.name, body, metadata.namespace, uid=metadata.uid)
         self.context.replica_sets.observe_write(scaled)
 
-    def _available(self, found: Deployment, status: WorkloadStatus) -> dict[str, object]:
+    def _available(
+        self, found: kinds.Deployment, status: kinds.WorkloadStatus
+    ) -> dict[str, object]:
         # Upstream's default strategy allows a quarter of the pods to be unavailable.
         enough = status.available_replicas >= found.spec.replicas - found.spec.replicas // 4
         when = format_time(self.context.clock.now())
@@ -99,9 +91,9 @@ class Deployments(WorkloadReconciler[Deployment]):
         }
 
 
-def summed(found: Deployment, owned: list[ReplicaSet]) -> WorkloadStatus:
+def summed(found: kinds.Deployment, owned: list[kinds.ReplicaSet]) -> kinds.WorkloadStatus:
     """Return the counts of a Deployment: the sums over its ReplicaSets."""
-    return WorkloadStatus(
+    return kinds.WorkloadStatus(
         observed_generation=found.metadata.generation,
         replicas=sum(each.status.replicas for each in owned),
         ready_replicas=sum(each.status.ready_replicas for each in owned),
@@ -109,16 +101,18 @@ def summed(found: Deployment, owned: list[ReplicaSet]) -> WorkloadStatus:
     )
 
 
-def _current(found: Deployment, owned: list[ReplicaSet]) -> ReplicaSet | None:
+def _current(found: kinds.Deployment, owned: list[kinds.ReplicaSet]) -> kinds.ReplicaSet | None:
     wanted = found.spec.template
-    return next((each for each in owned if same_template(wanted, each.spec.template)), None)
+    return next(
+        (each for each in owned if replicasets.same_template(wanted, each.spec.template)), None
+    )
 
 
 def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
         Builder(context.manager, "deployment")
-        .for_(DEPLOYMENTS)
-        .owns(REPLICA_SETS)
+        .for_(kinds.DEPLOYMENTS)
+        .owns(kinds.REPLICA_SETS)
         .build(Deployments(context))
     )

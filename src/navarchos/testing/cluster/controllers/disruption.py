@@ -24,6 +24,7 @@ from navarchos.errors import NavarchosError
 from navarchos.events import EventType
 from navarchos.meta import controller_of, format_time
 from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
+from navarchos.testing.cluster import kinds
 from navarchos.testing.cluster.budgets import (
     DELETION_TIMEOUT,
     disrupted_pods,
@@ -42,19 +43,6 @@ from navarchos.testing.cluster.context import (
     labels_of_pod,
     status_patch,
     terminating,
-)
-from navarchos.testing.cluster.kinds import (
-    DEPLOYMENTS,
-    DISRUPTION_BUDGETS,
-    PODS,
-    REPLICA_SETS,
-    STATEFUL_SETS,
-    Budget,
-    BudgetStatus,
-    Deployment,
-    Pod,
-    ReplicaSet,
-    StatefulSet,
 )
 from navarchos.testing.cluster.options import Agent
 
@@ -89,7 +77,7 @@ class Scales:
     def __init__(self, context: SimulatorContext) -> None:
         self._context = context
 
-    def of(self, pods: Iterable[Pod]) -> int:
+    def of(self, pods: Iterable[kinds.Pod]) -> int:
         """Return the sum of the desired replicas of the controllers of `pods`.
 
         Pods without a controller are not counted, as in upstream.
@@ -141,7 +129,7 @@ class Disruption(Reconciler):
 
     def __init__(self, context: SimulatorContext) -> None:
         self._context = context
-        self._budgets = context.writer(Agent.CONTROLLERS, DISRUPTION_BUDGETS)
+        self._budgets = context.writer(Agent.CONTROLLERS, kinds.DISRUPTION_BUDGETS)
         self._debouncer = Debouncer(STATUS_DELAY, context.clock)
         self._timeout = max(_MIN_TIMEOUT, context.durations.scaled(DELETION_TIMEOUT))
         self._confirmed = _Confirmed()
@@ -164,7 +152,7 @@ class Disruption(Reconciler):
         status = self._compute(found, pods, recorded)
         return self._write(request, found, status)
 
-    def requests_for(self, pod: Pod) -> Iterable[Request]:
+    def requests_for(self, pod: kinds.Pod) -> Iterable[Request]:
         """Map a pod to its budget, and warn about a pod with several budgets.
 
         Upstream updates only one of the budgets, in no defined order, and the numbers of
@@ -179,11 +167,13 @@ class Disruption(Reconciler):
                 f' PodDisruptionBudgets.  Chose "{found[0].metadata.name}" arbitrarily.'
             )
             self._context.manager.recorder.record(
-                PODS, pod, EventType.WARNING, _SEVERAL, message, action="Reconcile"
+                kinds.PODS, pod, EventType.WARNING, _SEVERAL, message, action="Reconcile"
             )
         return _requests(found[:1])
 
-    def requests_beside(self, owner: Deployment | ReplicaSet | StatefulSet) -> Iterable[Request]:
+    def requests_beside(
+        self, owner: kinds.Deployment | kinds.ReplicaSet | kinds.StatefulSet
+    ) -> Iterable[Request]:
         """Map a workload, whose scale may have changed, to the budgets of its pods.
 
         The budgets are found through the workload's pods, because a namespace may have a
@@ -197,7 +187,7 @@ class Disruption(Reconciler):
                 found.update(_requests(self._budgets_of(pod)[:1]))
         return found
 
-    def _budgets_of(self, pod: Pod) -> list[Budget]:
+    def _budgets_of(self, pod: kinds.Pod) -> list[kinds.Budget]:
         """Return the matching budgets of a pod, sorted by name."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         lister = self._context.budgets.lister
@@ -209,7 +199,7 @@ class Disruption(Reconciler):
         matching = [budget for budget in candidates if _selector(budget).matches(labels)]
         return sorted(matching, key=lambda budget: budget.metadata.name)
 
-    def _pods_of(self, budget: Budget) -> list[Pod]:
+    def _pods_of(self, budget: kinds.Budget) -> list[kinds.Pod]:
         """Return the matching pods, found by one of the selector's labels."""
         spec, namespace = budget.spec.selector, budget.metadata.namespace
         lister = self._context.pods.lister
@@ -227,8 +217,8 @@ class Disruption(Reconciler):
         return any(at <= oldest for at in recorded.values())
 
     def _compute(
-        self, found: Budget, pods: list[Pod], recorded: Mapping[str, datetime]
-    ) -> BudgetStatus:
+        self, found: kinds.Budget, pods: list[kinds.Pod], recorded: Mapping[str, datetime]
+    ) -> kinds.BudgetStatus:
         disrupted = disrupted_pods(pods, recorded, self._context.clock.now(), timeout=self._timeout)
         try:
             health = required_health(
@@ -244,7 +234,7 @@ class Disruption(Reconciler):
             health, healthy_pods(pods, disrupted), disrupted, found.metadata.generation
         )
 
-    def _write(self, request: Request, found: Budget, status: BudgetStatus) -> Result:
+    def _write(self, request: Request, found: kinds.Budget, status: kinds.BudgetStatus) -> Result:
         if status == found.status:
             self._debouncer.clear(request)
             return self._again(status)
@@ -259,7 +249,7 @@ class Disruption(Reconciler):
             return Result(requeue_after=0.05)
         return self._again(status)
 
-    def _patch(self, request: Request, found: Budget, status: BudgetStatus) -> None:
+    def _patch(self, request: Request, found: kinds.Budget, status: kinds.BudgetStatus) -> None:
         gone = found.status.disrupted_pods.keys() - status.disrupted_pods.keys()
         # A merge patch removes the entries of a map by null.
         entries = {name: format_time(at) for name, at in status.disrupted_pods.items()}
@@ -277,7 +267,7 @@ class Disruption(Reconciler):
         )
         self._context.budgets.observe_write(written)
 
-    def _again(self, status: BudgetStatus) -> Result:
+    def _again(self, status: kinds.BudgetStatus) -> Result:
         """Return the result that requeues the budget when a granted eviction expires."""
         return Result(requeue_after=self._timeout) if status.disrupted_pods else DONE
 
@@ -298,7 +288,7 @@ class _Confirmed:
         self._seen: dict[Request, _Termination] = {}  # guarded by _seen_lock
 
     def unconfirmed(
-        self, request: Request, budget: Budget, pods: Iterable[Pod]
+        self, request: Request, budget: kinds.Budget, pods: Iterable[kinds.Pod]
     ) -> dict[str, datetime]:
         """Return the entries whose pods were not observed as terminating or deleted.
 
@@ -321,16 +311,16 @@ class _Confirmed:
             self._seen.pop(budget, None)
 
 
-def _requests(budgets: Iterable[Budget]) -> list[Request]:
+def _requests(budgets: Iterable[kinds.Budget]) -> list[Request]:
     return [Request(each.metadata.namespace, each.metadata.name) for each in budgets]
 
 
-def _selector(budget: Budget) -> Selector:
+def _selector(budget: kinds.Budget) -> Selector:
     spec = budget.spec.selector
     return Selector.nothing() if spec is None else Selector.from_spec(spec)
 
 
-def _condition(status: BudgetStatus, now: datetime) -> dict[str, object]:
+def _condition(status: kinds.BudgetStatus, now: datetime) -> dict[str, object]:
     enough = status.disruptions_allowed > 0
     return {
         "type": "DisruptionAllowed",
@@ -347,10 +337,10 @@ def install(context: SimulatorContext) -> None:
     reconciler = Disruption(context)
     (
         Builder(context.manager, "disruption", options=ControllerOptions(workers=2))
-        .for_(DISRUPTION_BUDGETS)
-        .watches(PODS, map=reconciler.requests_for)
-        .watches(DEPLOYMENTS, map=reconciler.requests_beside)
-        .watches(REPLICA_SETS, map=reconciler.requests_beside)
-        .watches(STATEFUL_SETS, map=reconciler.requests_beside)
+        .for_(kinds.DISRUPTION_BUDGETS)
+        .watches(kinds.PODS, map=reconciler.requests_for)
+        .watches(kinds.DEPLOYMENTS, map=reconciler.requests_beside)
+        .watches(kinds.REPLICA_SETS, map=reconciler.requests_beside)
+        .watches(kinds.STATEFUL_SETS, map=reconciler.requests_beside)
         .build(reconciler)
     )

@@ -12,15 +12,10 @@ from typing import Final
 
 from navarchos.client import Conflict, NotFound, ignore_already_exists
 from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
+from navarchos.testing.cluster import pod_lifecycle
 from navarchos.testing.cluster.context import BY_NODE, SimulatorContext
 from navarchos.testing.cluster.kinds import NODES, PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent, Span
-from navarchos.testing.cluster.pod_lifecycle import (
-    PodStage,
-    PodStageTimers,
-    annotated_span,
-    next_stage,
-)
 from navarchos.testing.cluster.pods import finished_status, mirror_pod, running_status
 
 __all__ = ["Kubelets", "Serves", "StaticPods", "install"]
@@ -39,7 +34,7 @@ class Kubelets(Reconciler):
         self._serves = serves
         self._collects = collects
         self._pods = context.writer(Agent.KUBELET, PODS)
-        self._timers: PodStageTimers[Request] = PodStageTimers()
+        self._timers: pod_lifecycle.PodStageTimers[Request] = pod_lifecycle.PodStageTimers()
         self._addresses_lock = threading.Lock()
         self._addresses = itertools.count(_FIRST_POD_ADDRESS)  # guarded by _addresses_lock
 
@@ -69,33 +64,33 @@ class Kubelets(Reconciler):
         for pod in self._context.pods.lister.by_index(BY_NODE, node.metadata.name):
             yield from self.requests_for(pod)
 
-    def _stage(self, pod: Pod) -> PodStage | None:
+    def _stage(self, pod: Pod) -> pod_lifecycle.PodStage | None:
         node = self._context.nodes.lister.find(pod.spec.node_name)
         if node is None and not self._collects:
             return None
         if node is not None and self._serves is not None and not self._serves(node):
             return None
-        return next_stage(pod, node_exists=node is not None)
+        return pod_lifecycle.next_stage(pod, node_exists=node is not None)
 
-    def _duration(self, pod: Pod, stage: PodStage) -> float:
+    def _duration(self, pod: Pod, stage: pod_lifecycle.PodStage) -> float:
         options, grace = self._context.options, pod.metadata.deletion_grace_period_seconds
-        spans: dict[PodStage, Span] = {
-            PodStage.START: options.pod_start,
-            PodStage.FINISH: options.job_pod_run,
-            PodStage.TERMINATE: options.pod_termination,
-            PodStage.COLLECT: options.pod_quarantine,
+        spans: dict[pod_lifecycle.PodStage, Span] = {
+            pod_lifecycle.PodStage.START: options.pod_start,
+            pod_lifecycle.PodStage.FINISH: options.job_pod_run,
+            pod_lifecycle.PodStage.TERMINATE: options.pod_termination,
+            pod_lifecycle.PodStage.COLLECT: options.pod_quarantine,
         }
-        limit = grace if stage is PodStage.TERMINATE else None
+        limit = grace if stage is pod_lifecycle.PodStage.TERMINATE else None
         key = f"{stage}/{pod.metadata.namespace}/{pod.metadata.name}"
-        span = annotated_span(pod, stage) or spans[stage]
+        span = pod_lifecycle.annotated_span(pod, stage) or spans[stage]
         return self._context.durations.draw(span, key, limit=limit)
 
-    def _act(self, pod: Pod, stage: PodStage) -> None:
+    def _act(self, pod: Pod, stage: pod_lifecycle.PodStage) -> None:
         try:
             match stage:
-                case PodStage.START:
+                case pod_lifecycle.PodStage.START:
                     self._start(pod)
-                case PodStage.FINISH:
+                case pod_lifecycle.PodStage.FINISH:
                     self._finish(pod)
                 case _:
                     self._remove(pod)

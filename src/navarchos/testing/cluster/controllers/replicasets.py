@@ -11,16 +11,9 @@ from typing import Any
 import msgspec
 
 from navarchos.runtime import Builder, ControllerOptions
+from navarchos.testing.cluster import kinds
 from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
-from navarchos.testing.cluster.kinds import (
-    PODS,
-    REPLICA_SETS,
-    Pod,
-    ReplicaSet,
-    Template,
-    WorkloadStatus,
-)
 from navarchos.testing.cluster.pods import from_template
 
 __all__ = [
@@ -45,10 +38,10 @@ class ReplicaStep:
     """The number of pods to create, or the pods to delete."""
 
     create: int = 0
-    delete: tuple[Pod, ...] = ()
+    delete: tuple[kinds.Pod, ...] = ()
 
 
-def next_step(pods: Iterable[Pod], replicas: int) -> ReplicaStep:
+def next_step(pods: Iterable[kinds.Pod], replicas: int) -> ReplicaStep:
     """Return the step from the existing pods to `replicas` active pods.
 
     Terminating and finished pods do not count, as in upstream: an evicted pod is replaced
@@ -62,17 +55,17 @@ def next_step(pods: Iterable[Pod], replicas: int) -> ReplicaStep:
     return ReplicaStep(delete=tuple(sorted(active, key=_usefulness)[:-missing]))
 
 
-def _usefulness(pod: Pod) -> tuple[bool, bool, float, str]:
+def _usefulness(pod: kinds.Pod) -> tuple[bool, bool, float, str]:
     created = pod.metadata.creation_timestamp
     age_key = -created.timestamp() if created is not None else 0.0
     return (bool(pod.spec.node_name), pod.is_ready, age_key, pod.metadata.name)
 
 
-def status_of(pods: Iterable[Pod], generation: int) -> WorkloadStatus:
+def status_of(pods: Iterable[kinds.Pod], generation: int) -> kinds.WorkloadStatus:
     """Return the counts of the owner's status."""
     active = [pod for pod in pods if pod.is_active]
     ready = sum(pod.is_ready for pod in active)
-    return WorkloadStatus(
+    return kinds.WorkloadStatus(
         observed_generation=generation,
         replicas=len(active),
         ready_replicas=ready,
@@ -80,7 +73,7 @@ def status_of(pods: Iterable[Pod], generation: int) -> WorkloadStatus:
     )
 
 
-def template_hash(template: Template) -> str:
+def template_hash(template: kinds.Template) -> str:
     """Return a short hash of a template."""
     encoded = msgspec.json.encode(template, order="deterministic")
     return hashlib.blake2b(encoded, digest_size=5).hexdigest()
@@ -104,12 +97,12 @@ def with_hash(spec: Mapping[str, Any], digest: str) -> JsonObject:
     }
 
 
-def same_template(wanted: Template, found: Template) -> bool:
+def same_template(wanted: kinds.Template, found: kinds.Template) -> bool:
     """Return whether two templates are equal without the hash label."""
     return _without_hash(wanted) == _without_hash(found)
 
 
-def _without_hash(template: Template) -> Mapping[str, object]:
+def _without_hash(template: kinds.Template) -> Mapping[str, object]:
     metadata = template.get("metadata")
     if not isinstance(metadata, Mapping):
         return template
@@ -119,13 +112,13 @@ def _without_hash(template: Template) -> Mapping[str, object]:
     return {**template, "metadata": {**kept, "labels": labels}}
 
 
-class ReplicaSets(WorkloadReconciler[ReplicaSet]):
+class ReplicaSets(WorkloadReconciler[kinds.ReplicaSet]):
     """Creates and deletes pods; counts them in the status."""
 
     def __init__(self, context: SimulatorContext) -> None:
-        super().__init__(context, REPLICA_SETS, context.replica_sets)
+        super().__init__(context, kinds.REPLICA_SETS, context.replica_sets)
 
-    def sync(self, found: ReplicaSet) -> None:
+    def sync(self, found: kinds.ReplicaSet) -> None:
         """Create the missing pods, or delete the surplus pods."""
         metadata, spec = found.metadata, found.spec
         step = next_step(self.context.pods_of(metadata.uid), spec.replicas)
@@ -134,7 +127,7 @@ class ReplicaSets(WorkloadReconciler[ReplicaSet]):
         for pod in step.delete:
             self.pods.delete(pod)
 
-    def status_of(self, found: ReplicaSet) -> Mapping[str, object] | None:
+    def status_of(self, found: kinds.ReplicaSet) -> Mapping[str, object] | None:
         """Count the pods."""
         metadata = found.metadata
         status = status_of(self.context.pods_of(metadata.uid), metadata.generation)
@@ -147,7 +140,7 @@ def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
         Builder(context.manager, "replicaset", options=ControllerOptions(workers=2))
-        .for_(REPLICA_SETS)
-        .owns(PODS)
+        .for_(kinds.REPLICA_SETS)
+        .owns(kinds.PODS)
         .build(ReplicaSets(context))
     )
