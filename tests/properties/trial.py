@@ -180,8 +180,10 @@ class ShakySource(FakeSource[Thing]):
 
     def repeat(self) -> None:
         """Deliver the last event once more, as networks do."""
-        for stream in self.open_streams() if self.last is not None else ():
-            stream.send(self.last)
+        last = self.last
+        for stream in self.open_streams() if last is not None else ():
+            assert last is not None
+            stream.send(last)
 
 
 # The handlers

@@ -13,6 +13,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 
 import pytest
 
@@ -250,9 +251,9 @@ def test_no_key_is_lost_doubled_or_early_under_fire(kind: HammeredKind, group: T
     hammer = Hammer(kind(name="hammer"), seed)
     producers = ThreadGroup("produce", stop=StopToken())
     for number in range(3):
-        producers.start(str(number), lambda number=number: hammer.produce(number, 1_000))
+        producers.start(str(number), partial(hammer.produce, number, 1_000))
     for number in range(4):
-        group.start(str(number), lambda number=number: hammer.work(number))
+        group.start(str(number), partial(hammer.work, number))
     assert producers.join(60)
     waiter = StopToken()
     for _ in range(2_000):
@@ -275,9 +276,9 @@ def test_shutdown_ends_every_worker_whenever_it_comes(kind: HammeredKind) -> Non
     for turn in range(20):
         hammer = Hammer(kind(), seed + turn)
         group = ThreadGroup("race", stop=StopToken())
-        group.start("producer", lambda hammer=hammer: hammer.produce(0, 50))
+        group.start("producer", partial(hammer.produce, 0, 50))
         for number in range(3):
-            group.start(str(number), lambda hammer=hammer, number=number: hammer.work(number))
+            group.start(str(number), partial(hammer.work, number))
         hammer.queue.shut_down()
         assert group.join(30), group.running()
         group.raise_failure()

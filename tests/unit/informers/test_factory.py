@@ -155,8 +155,8 @@ def test_the_settings_of_a_request_precede_the_kinds_and_the_factorys(sources: S
     assert options_of(factory.informer(BOXES)) == ("attic", "kind=1", "a=1", 30)
     assert options_of(factory.informer(BAGS)) == ("", "bag=1", "", 60)
     assert options_of(factory.informer(NODES)) == ("", "", "", 60), "cluster-scoped"
-    own = {"namespace": "mine", "label_selector": "x=1", "field_selector": "b=2"}
-    assert options_of(factory.informer(BOXES, **own)) == ("mine", "x=1", "b=2", 30)
+    own = factory.informer(BOXES, namespace="mine", label_selector="x=1", field_selector="b=2")
+    assert options_of(own) == ("mine", "x=1", "b=2", 30)
 
 
 @pytest.mark.rule("IF-10")
@@ -467,7 +467,7 @@ def test_waiting_for_sync_names_unsynced_informers(
 
 def test_an_outer_token_stops_all(factory: InformerFactory, fake_clock: FakeClock) -> None:
     stop = StopToken(clock=fake_clock)
-    informers = [factory.informer(BOXES), factory.informer(NODES)]
+    informers: list[SharedInformer[Any]] = [factory.informer(BOXES), factory.informer(NODES)]
     factory.start(stop)
     stop.stop()
     assert all(informer.join() for informer in informers)

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import structlog
+from tests.informers import present
 
 from navarchos.client import WatchEvent
 from navarchos.errors import (
@@ -203,13 +204,16 @@ def test_an_outer_stop_token_stops_the_informer_and_run_returns(
     assert informer.join(0)
 
 
-def test_run_raises_what_crashed_the_informer(
-    informer: SharedInformer[Any], monkeypatch: pytest.MonkeyPatch
+def test_run_raises_the_error_that_crashed_the_informer(
+    source: FakeSource[Any], informer_of: Make
 ) -> None:
-    def broken(*_: Any) -> None:
+    def broken() -> float:
         raise RuntimeError("a bug in the framework")
 
-    monkeypatch.setattr(informer._reflector, "run", broken)
+    # The source of jitter is asked for the length of the pause after a failure.
+    informer = informer_of(source, rand=broken)
+    source.fail("watch", ConnectionError("down"))
+    source.fail("list", ConnectionError("down"))
     with pytest.raises(ThreadCrashed):
         informer.run(StopToken())
     assert isinstance(informer.failure, RuntimeError)
@@ -525,7 +529,7 @@ def test_a_state_that_cannot_be_indexed_leaves_the_one_before_and_does_not_hide_
     source.put(thing("b", 3))
     fake_clock.settle()
     assert recorder.take() == [("update", "b", 2, 3)], "no end is made up"
-    assert inverse.informer.store.get("ns/a").value == 1
+    assert present(inverse.informer.store.get("ns/a")).value == 1
     assert [obj.value for obj in inverse.informer.lister.by_index("inverse", "12")] == [1]
     assert inverse.skipped() == ["ns/a", "ns/new"]
     assert inverse.count("decode_failures_total") == 2
@@ -879,7 +883,7 @@ def test_updates_that_the_projection_does_not_show_can_be_skipped(
     source.put(thing("a", 2, labels={"now": "labelled"}))
     fake_clock.settle()
     assert recorder.take() == [("update", "a", 1, 1), ("update", "a", 1, 2)]
-    assert informer.store.get("ns/a").metadata.resource_version == "16"
+    assert present(informer.store.get("ns/a")).metadata.resource_version == "16"
 
 
 # Resync
@@ -1043,7 +1047,7 @@ def test_reads_include_own_writes_until_the_watch_has_them(
     written = source.put(thing("a", 5), notify=False)
     informer.observe_write(written)
     assert informer.lister.get("a", "ns").value == 5
-    assert informer.store.get("ns/a").value == 1
+    assert present(informer.store.get("ns/a")).value == 1
     gone = source.delete("ns/b", notify=False)
     informer.observe_delete(gone)
     assert informer.lister.find("b", "ns") is None
@@ -1102,10 +1106,10 @@ def test_catching_up_forces_a_list_when_no_bookmark_comes(
     source.put(thing("a", 9), notify=False)
     result = in_thread(lambda: informer.catch_up(30))
     fake_clock.settle(threads=1)
-    assert informer.store.get("ns/a").value == 1
+    assert present(informer.store.get("ns/a")).value == 1
     fake_clock.advance(1)
     assert result() is True
-    assert informer.store.get("ns/a").value == 9
+    assert present(informer.store.get("ns/a")).value == 9
     assert source.requests[-1].resource_version == "13"
 
 

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.informers import present
 
 from navarchos.informers.overlay import OVERLAY_LIFETIME, Overlay
 from navarchos.informers.store import WritableStore
@@ -89,14 +90,14 @@ def test_an_own_write_that_an_index_refuses_spoils_no_look_up(
     overlay.observe_write(thing("b", 6, resource_version=ResourceVersion("6")))
     assert [obj.metadata.name for obj in overlay.by_index("inverse", "3")] == ["a"]
     assert [obj.metadata.name for obj in overlay.by_index("inverse", "2")] == ["b"]
-    assert overlay.get("ns/a").value == 0, "by its key it is found"
+    assert present(overlay.get("ns/a")).value == 0, "by its key it is found"
 
 
 def test_a_write_is_read_before_the_watch_brings_it(world: World) -> None:
     world.lists(10, world.at(10, 1))
     world.overlay.observe_write(world.at(12, 2))
     assert world.value == 2
-    assert world.store.get("ns/t").value == 1, "the store is what the watch has shown"
+    assert present(world.store.get("ns/t")).value == 1, "the store is what the watch has shown"
 
 
 def test_an_own_creation_is_read_before_the_watch_brings_it(world: World) -> None:

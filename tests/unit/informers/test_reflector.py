@@ -34,7 +34,9 @@ def api_error(code: int, reason: str = "") -> ApiError:
 
 def asked(source: FakeSource[Any]) -> list[tuple[str, str]]:
     """Return what the source was asked since the last call: verb and version."""
-    found = [(request.verb, request.resource_version) for request in source.requests]
+    found: list[tuple[str, str]] = [
+        (request.verb, request.resource_version) for request in source.requests
+    ]
     source.requests.clear()
     return found
 
@@ -672,14 +674,20 @@ def test_a_cache_is_stale_from_the_loss_of_its_watch_to_the_next_one(
     source.end_watches()  # in good order
     fake_clock.advance(300)
     assert not is_disconnected()
+
+    def refuse() -> None:
+        source.fail("watch", ConnectFailed("refused", refused=True))
+        source.end_watches()
+
+    def forbid() -> None:
+        source.fail("watch", api_error(403))
+        source.break_watches()
+
     for loss in (
         lambda: source.fail_watches(api_error(429, "TooManyRequests")),
         lambda: source.fail_watches(api_error(500)),
-        lambda: (
-            source.fail("watch", ConnectFailed("refused", refused=True)),
-            source.end_watches(),
-        ),
-        lambda: (source.fail("watch", api_error(403)), source.break_watches()),
+        refuse,
+        forbid,
     ):
         loss()
         fake_clock.settle()

@@ -2,6 +2,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.informers import present
 
 from navarchos.informers import IndexConflict, IndexFailed, UnknownIndex
 from navarchos.informers.store import NAMESPACE_INDEX, WritableStore
@@ -28,9 +29,9 @@ def store(thing: Make) -> WritableStore[Any]:
 
 @pytest.mark.rule("ST-04")
 def test_put_overwrites_and_returns_what_was_there(store: WritableStore[Any], thing: Make) -> None:
-    assert store.put("ns/t0", thing("t0", 8), version(9)).value == 0
+    assert present(store.put("ns/t0", thing("t0", 8), version(9))).value == 0
     assert store.put("ns/new", thing("new"), version(10)) is None
-    assert store.get("ns/t0").value == 8
+    assert present(store.get("ns/t0")).value == 8
     assert len(store) == 5
 
 
@@ -188,8 +189,8 @@ def test_no_index_function_keeps_an_object_from_being_removed_or_replaced(thing:
     for number, name in enumerate("abcd"):
         store.put(f"ns/{name}", thing(name, number), version(number + 1))
     moody[0] = True
-    assert store.remove("ns/a").value == 0
-    assert store.put("ns/b", thing("b", 10), version(5)).value == 1
+    assert present(store.remove("ns/a")).value == 0
+    assert present(store.put("ns/b", thing("b", 10), version(5))).value == 1
     assert sorted(store.index_keys("moody", "all")) == ["ns/b", "ns/c", "ns/d"]
     assert sorted(store.index_values("moody")) == ["10", "2", "3", "all"]
     store.replace({}, version(6), keep=["ns/c"])

@@ -19,7 +19,9 @@ def api_error(code: int, reason: str = "") -> ApiError:
 
 
 def asked(source: FakeSource[Any]) -> list[tuple[str, str, bool]]:
-    found = [(r.verb, r.resource_version, r.streaming) for r in source.requests]
+    found: list[tuple[str, str, bool]] = [
+        (r.verb, r.resource_version, r.streaming) for r in source.requests
+    ]
     source.requests.clear()
     return found
 

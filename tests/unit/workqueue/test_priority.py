@@ -1,8 +1,9 @@
 import gc
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
+from tests.unit.workqueue.conftest import Spawn
 
 from navarchos.testing import FakeClock
 from navarchos.workqueue import ItemExponential, Loan, PriorityQueue, QueueTimeout
@@ -174,7 +175,7 @@ def test_a_key_that_was_raised_after_it_was_passed_over_comes_once(
 
 @pytest.mark.rule("WQ-24")
 def test_a_getter_that_waits_receives_a_passed_over_key_when_its_loan_closes(
-    fake_clock: FakeClock, queue: PriorityQueue[str], spawn: Callable
+    fake_clock: FakeClock, queue: PriorityQueue[str], spawn: Spawn
 ) -> None:
     queue.add("a")
     loan = lend(queue)
@@ -249,7 +250,7 @@ def test_shutdown_is_immediate_and_harmless_when_repeated(queue: PriorityQueue[s
 
 
 @pytest.mark.rule("WQ-26")
-def test_shutdown_wakes_waiting_workers(fake_clock: FakeClock, spawn: Callable) -> None:
+def test_shutdown_wakes_waiting_workers(fake_clock: FakeClock, spawn: Spawn) -> None:
     queue = PriorityQueue[str](clock=fake_clock)
     results = [spawn(queue.get) for _ in range(3)]
     fake_clock.settle(threads=3)
@@ -299,7 +300,7 @@ def test_done_without_a_loan_changes_nothing(queue: PriorityQueue[str]) -> None:
 
 
 def test_a_waiting_worker_gets_a_key_whose_time_comes(
-    fake_clock: FakeClock, queue: PriorityQueue[str], spawn: Callable
+    fake_clock: FakeClock, queue: PriorityQueue[str], spawn: Spawn
 ) -> None:
     queue.add("a", after=5)
     got = spawn(lambda: lend_waiting(queue))

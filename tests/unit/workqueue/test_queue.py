@@ -1,9 +1,10 @@
 import gc
 import threading
 import weakref
-from collections.abc import Callable
 
 import pytest
+from tests.informers import present
+from tests.unit.workqueue.conftest import Spawn
 
 from navarchos.errors import SelfJoin
 from navarchos.testing import FakeClock
@@ -106,7 +107,7 @@ def test_after_shutdown_ready_keys_still_come_and_adds_are_ignored() -> None:
 
 
 @pytest.mark.rule("WQ-05")
-def test_shutdown_wakes_every_getter(fake_clock: FakeClock, spawn: Callable) -> None:
+def test_shutdown_wakes_every_getter(fake_clock: FakeClock, spawn: Spawn) -> None:
     queue = WorkQueue[str](clock=fake_clock)
     results = [spawn(queue.get) for _ in range(3)]
     fake_clock.settle(threads=3)
@@ -116,7 +117,7 @@ def test_shutdown_wakes_every_getter(fake_clock: FakeClock, spawn: Callable) -> 
 
 
 @pytest.mark.rule("WQ-06")
-def test_drain_waits_for_open_loans(fake_clock: FakeClock, spawn: Callable) -> None:
+def test_drain_waits_for_open_loans(fake_clock: FakeClock, spawn: Spawn) -> None:
     queue = WorkQueue[str](clock=fake_clock)
     queue.add("a")
     queue.add("b")
@@ -133,7 +134,7 @@ def test_drain_waits_for_open_loans(fake_clock: FakeClock, spawn: Callable) -> N
 
 @pytest.mark.rule("WQ-06")
 def test_drain_waits_for_a_key_that_was_added_while_on_loan(
-    fake_clock: FakeClock, spawn: Callable
+    fake_clock: FakeClock, spawn: Spawn
 ) -> None:
     queue, loan = added_while_on_loan(fake_clock)
     drained = spawn(queue.shut_down_with_drain)
@@ -149,7 +150,7 @@ def test_drain_waits_for_a_key_that_was_added_while_on_loan(
 
 @pytest.mark.rule("WQ-06")
 def test_a_second_drain_waits_for_what_the_first_is_owed(
-    fake_clock: FakeClock, spawn: Callable
+    fake_clock: FakeClock, spawn: Spawn
 ) -> None:
     queue, loan = added_while_on_loan(fake_clock)
     first = spawn(queue.shut_down_with_drain)
@@ -172,7 +173,7 @@ def test_drain_does_not_wait_for_ready_keys() -> None:
 
 
 @pytest.mark.rule("WQ-06")
-def test_drain_gives_up_at_its_timeout(fake_clock: FakeClock, spawn: Callable) -> None:
+def test_drain_gives_up_at_its_timeout(fake_clock: FakeClock, spawn: Spawn) -> None:
     queue = WorkQueue[str](clock=fake_clock)
     queue.add("a")
     with lend(queue):
@@ -186,7 +187,7 @@ def test_drain_gives_up_at_its_timeout(fake_clock: FakeClock, spawn: Callable) -
 
 
 @pytest.mark.rule("WQ-07")
-def test_a_plain_shutdown_releases_a_drain(fake_clock: FakeClock, spawn: Callable) -> None:
+def test_a_plain_shutdown_releases_a_drain(fake_clock: FakeClock, spawn: Spawn) -> None:
     queue = WorkQueue[str](clock=fake_clock)
     queue.add("a")
     with lend(queue):
@@ -199,7 +200,7 @@ def test_a_plain_shutdown_releases_a_drain(fake_clock: FakeClock, spawn: Callabl
 
 @pytest.mark.rule("WQ-07")
 def test_a_released_drain_says_that_a_key_given_back_dirty_was_still_owed(
-    fake_clock: FakeClock, spawn: Callable
+    fake_clock: FakeClock, spawn: Spawn
 ) -> None:
     queue, loan = added_while_on_loan(fake_clock)
     drained = spawn(queue.shut_down_with_drain)
@@ -260,9 +261,9 @@ def test_an_unhashable_key_is_refused_where_it_is_added() -> None:
     assert len(queue) == 0
 
 
-def test_get_waits_for_a_key(fake_clock: FakeClock, spawn: Callable) -> None:
+def test_get_waits_for_a_key(fake_clock: FakeClock, spawn: Spawn) -> None:
     queue = WorkQueue[str](clock=fake_clock)
-    got = spawn(lambda: queue.get().key)
+    got = spawn(lambda: present(queue.get()).key)
     fake_clock.settle(threads=1)
     assert got == []
     queue.add("a")
@@ -271,7 +272,7 @@ def test_get_waits_for_a_key(fake_clock: FakeClock, spawn: Callable) -> None:
 
 
 def test_get_gives_up_at_its_timeout_and_changes_nothing(
-    fake_clock: FakeClock, spawn: Callable
+    fake_clock: FakeClock, spawn: Spawn
 ) -> None:
     queue = WorkQueue[str](name="q", clock=fake_clock)
 
