@@ -22,7 +22,7 @@ THINGS = Resource("", "v1", "things", "Thing", namespaced=True, type=Thing)
 
 
 class Recorder:
-    """A handler that writes down what it is told, as short tuples."""
+    """A handler that records its calls as short tuples."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
@@ -40,7 +40,7 @@ class Recorder:
             self.calls.append(("delete", obj.metadata.name, obj.value))
 
     def take(self) -> list[tuple[Any, ...]]:
-        """Return what was written down since the last time."""
+        """Return the calls since the last time."""
         taken, self.calls = self.calls, []
         return taken
 
@@ -50,7 +50,7 @@ def make_thing(name: str, value: int = 0, *, namespace: str = "ns", **metadata: 
 
 
 class SettlingClock(FakeClock):
-    """Moves on only when every thread has done what it could at the present time."""
+    """Advances only when every thread waits for a later time."""
 
     def advance(self, seconds: float) -> None:
         self.settle()
@@ -102,7 +102,7 @@ def informer_of(fake_clock: FakeClock) -> Iterator[Callable[..., "SharedInformer
 
 @pytest.fixture
 def in_thread() -> Iterator[Callable[[Callable[[], Any]], Callable[[], Any]]]:
-    """Call something on a thread of its own; what is returned waits for the result."""
+    """Call a function on another thread; the returned function waits for the result."""
     started: list[threading.Thread] = []
 
     def start(call: Callable[[], Any]) -> Callable[[], Any]:

@@ -91,7 +91,7 @@ def test_a_second_start_changes_nothing_and_a_stopped_informer_stays_stopped(
     informer.start()
     fake_clock.settle()
     assert len(source.streams) == 1
-    assert len(informer.store) == 2, "what was cached may still be read"
+    assert len(informer.store) == 2, "cached objects may still be read"
 
 
 @pytest.mark.rule("SI-02")
@@ -453,7 +453,7 @@ def test_a_transform_that_loses_its_object_leaves_that_one_out(
 
 
 class Inverse:
-    """An informer with an index that refuses the value 0, and what is counted of it."""
+    """An informer with an index that refuses the value 0, and its metrics."""
 
     name = "inverse"
 
@@ -732,7 +732,7 @@ def test_a_handler_added_late_gets_the_content_as_its_initial_list(
 def test_a_count_below_zero_ends_the_informer_loudly(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock, recorder: Any
 ) -> None:
-    """It is a bug of ours: no handler may go on, nor be called synced, as if nothing were."""
+    """It is a bug of the framework: no handler may continue or count as synced."""
     heard: list[BaseException] = []
     informer = informer_of(source, on_failure=heard.append)
     registration = informer.add_handler(recorder)
@@ -782,7 +782,7 @@ def test_shutting_a_handler_down_waits_for_its_call(
     informer.start()
     assert gate.entered.wait(20)
     assert not registration.shutdown(0)
-    assert informer.unsynced() == [], "whom nobody tells anything is not waited for"
+    assert informer.unsynced() == [], "a removed handler is not waited for"
     gate.opened.set()
     assert registration.shutdown()
     assert gate.seen == ["a"]
@@ -978,7 +978,7 @@ def test_reconnects_do_not_put_the_resync_off(
 
 
 class ResyncsBreak(FakeClock):
-    """Fails on the thread of resyncs, from the moment it is told to."""
+    """Fails on the thread of resyncs, once `broken` is set."""
 
     broken = False
 
@@ -1022,7 +1022,7 @@ def test_a_relist_that_changes_nothing_reaches_whom_resyncs_reach(
     fake_clock.settle()
     source.fail_watches(RuntimeError("a relist"))
     fake_clock.advance(1)
-    assert (len(fast), len(slow)) == (1, 1), "before the first check everybody takes part"
+    assert (len(fast), len(slow)) == (1, 1), "before the first check every handler takes part"
     fake_clock.advance(9)
     assert (len(fast), len(slow)) == (2, 1)
     source.fail_watches(RuntimeError("a relist"))

@@ -27,7 +27,7 @@ class Labels(dict[str, str]):
 
 
 class Inner(msgspec.Struct, frozen=True):
-    """Has what is equal and not the same, and what cannot be hashed."""
+    """Has equal values of different types, and values that are not hashable."""
 
     number: bool | int = 0
     texts: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What informers tell of themselves."""
+"""The metrics of informers."""
 
 import re
 from collections.abc import Callable, Iterator

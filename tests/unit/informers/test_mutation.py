@@ -1,4 +1,4 @@
-"""Somebody changes what the cache shares with everybody."""
+"""Changes of cached objects, which all readers share."""
 
 import copy
 from collections.abc import Callable, Iterator

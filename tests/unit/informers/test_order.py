@@ -20,7 +20,7 @@ Make = Callable[..., Any]
 
 
 class Hold:
-    """A transform or index function that stays in the call for one object until let go."""
+    """A transform or index function that stays in the call for one object until `go` is set."""
 
     def __init__(self, name: str, clock: FakeClock) -> None:
         self.name = name
@@ -47,7 +47,7 @@ def slow(fake_clock: FakeClock) -> Iterator[Hold]:
 
 
 class Busy:
-    """Passes on to a recorder, once it is let go."""
+    """Passes on to a recorder, once `go` is set."""
 
     def __init__(self, recorder: Any, clock: FakeClock) -> None:
         self.recorder = recorder
@@ -75,7 +75,7 @@ def busy(recorder: Any, fake_clock: FakeClock) -> Iterator[Busy]:
 def registration(
     source: FakeSource[Any], informer_of: Make, busy: Busy, thing: Make, fake_clock: FakeClock
 ) -> Any:
-    """Of a handler that is busy with the object `first`, whatever comes."""
+    """The registration of a handler that is busy with the object `first`."""
     source.put(thing("first"))
     informer = informer_of(source)
     registration = informer.add_handler(busy)

@@ -90,7 +90,7 @@ def create(client: Client, name: str, **data: str) -> ConfigMap:
 def see_a_bookmark(client: Client, informer: SharedInformer[ConfigMap]) -> None:
     """Return once a bookmark has come: from then on silence is known to be a fault."""
     assert informer.wait_for_sync(LIMIT)
-    # The change of an object out of scope: only a bookmark can tell of it now.
+    # The change of an object out of scope: only a bookmark can show it.
     elsewhere = {"metadata": {"name": "elsewhere"}}
     version = (
         client.resource(CONFIG_MAPS).create(elsewhere, "kube-system").metadata.resource_version

@@ -197,7 +197,7 @@ def test_a_deleted_object_is_hidden_until_the_watch_shows_its_end(world: World) 
     world.lists(10, world.at(10, 1))
     world.overlay.observe_delete(world.at(10, 1))
     assert world.value is None
-    world.shows(world.at(11, 1))  # somebody's update before the deletion
+    world.shows(world.at(11, 1))  # another client's update before the deletion
     assert world.value is None
     world.shows_end_of(world.at(12))
     world.shows(world.at(13, 9, uid="u2"))

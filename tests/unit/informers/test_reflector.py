@@ -224,7 +224,7 @@ def test_the_initial_events_of_a_watch_from_no_version_are_no_place_to_resume_fr
     def without_version(*args: Any, **options: Any) -> Any:
         return replace(whole(*args, **options), resource_version=ResourceVersion(""))
 
-    source.list_page = without_version  # type: ignore[method-assign]  # a server of its own kind
+    source.list_page = without_version  # type: ignore[method-assign]  # a special server
     source.put(thing("a", 1))
     informer_of(source, streaming=False).start()
     fake_clock.settle()
@@ -445,7 +445,7 @@ def test_every_stream_is_closed_however_it_ends(
 def test_a_list_under_way_is_not_cut_short_and_counts_if_it_is_new_enough(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
 ) -> None:
-    """Else those who ask, one after the other, could keep every list from its end."""
+    """Otherwise many requests, one after the other, could prevent every list from completing."""
     informer = informer_of(source, streaming=False)
     source.before_list = lambda: informer._reflector.relist(source.version)
     informer.start()
@@ -698,7 +698,7 @@ def test_a_cache_is_stale_from_the_loss_of_its_watch_to_the_next_one(
     fake_clock.settle()
     informer.stop()
     assert informer.join()
-    assert not is_disconnected(), "nobody waits for it any more"
+    assert not is_disconnected(), "a stopped cache needs no watch"
 
 
 @pytest.mark.rule("RF-31")

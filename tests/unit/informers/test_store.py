@@ -177,7 +177,7 @@ def test_kept_keys_count_only_if_the_list_does_not_have_them(
 
 @pytest.mark.rule("ST-12")
 def test_no_index_function_keeps_an_object_from_being_removed_or_replaced(thing: Make) -> None:
-    """One that reads more than the object, or an object that somebody has changed."""
+    """An index function that reads more than the object, or an object changed in place."""
     moody = [False]
 
     def index(obj: Any) -> list[str]:

@@ -69,7 +69,7 @@ def test_only_the_bookmark_that_says_so_ends_the_list(
     stream.send(WatchEvent("DELETED", thing("a", 1), ResourceVersion("10")))
     fake_clock.settle()
     assert not informer.has_synced()
-    assert len(informer.store) == 0, "half a list is no list"
+    assert len(informer.store) == 0, "half a list is not stored"
     stream.send(WatchEvent("BOOKMARK", None, ResourceVersion("11"), initial_events_end=True))
     fake_clock.settle()
     assert informer.has_synced()

@@ -12,7 +12,7 @@ Spawn = Callable[[Callable[[], object]], list[object]]
 
 @pytest.fixture
 def spawn() -> Iterator[Spawn]:
-    """Run a function on a thread of its own; what it returns appears in a list."""
+    """Run a function on another thread; its result appears in a list."""
     group = ThreadGroup("test", stop=StopToken())
 
     def start(target: Callable[[], object]) -> list[object]:

@@ -121,7 +121,7 @@ def test_only_the_priority_of_a_key_that_waits_may_change(fake_clock: FakeClock)
 
 
 class CountingClock(FakeClock):
-    """Counts how often somebody began to wait: each is one more run of a thread."""
+    """Counts the waits: each is one more run of a thread."""
 
     waits = 0
 

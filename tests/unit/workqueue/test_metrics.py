@@ -6,7 +6,7 @@ from navarchos.workqueue import DelayingQueue, PriorityQueue, WorkQueue
 
 
 class Reader:
-    """Reads samples of one queue; None where there is no such series."""
+    """Reads samples of one queue; None if the series does not exist."""
 
     def __init__(self) -> None:
         self.instruments = Instruments()
