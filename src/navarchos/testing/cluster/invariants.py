@@ -15,19 +15,242 @@ status that the disruption controller writes.
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
+
+from navarchos.client.selectors import LabelSelectorSpec, Selector
 from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.placement.pod_rules import LabelAnchor, anchor_of, anchors_of
 from navarchos.testing.apiserver import Change
-from navarchos.testing.cluster.invariant_state import InvariantState, PodRecord
+from navarchos.testing.cluster.budgets import RequiredHealth, required_health
 from navarchos.testing.cluster.options import is_simulator
 
-__all__ = ["InvariantChecker", "Violation"]
+__all__ = [
+    "BudgetRecord",
+    "InvariantChecker",
+    "InvariantState",
+    "PodRecord",
+    "Violation",
+    "read_pod",
+]
 
 JsonObject = Mapping[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class BudgetRecord:
+    """A budget with the current counts of its matching pods."""
+
+    name: str
+    spec: JsonObject
+    selector: Selector
+    anchor: LabelAnchor
+    pods: int = 0
+    healthy: int = 0
+    owners: Counter[str] = field(default_factory=Counter)  # pods by their controller's uid
+
+
+@dataclass(slots=True, eq=False)
+class PodRecord:
+    """The facts of a pod that the rules need.
+
+    Attributes:
+        uid: The uid.
+        name: `namespace/name`.
+        namespace: The namespace.
+        labels: The labels.
+        node: The node that the pod is bound to; empty for an unbound pod.
+        is_terminating: Whether the pod is being deleted.
+        is_healthy: Whether the pod is ready and not terminating.
+        owner: The uid of the pod's controller.
+        fixture: `DaemonSet` or `mirror` for a pod that must not be evicted, otherwise "".
+        budgets: The matching budgets.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    labels: Mapping[str, str]
+    node: str
+    is_terminating: bool
+    is_healthy: bool
+    owner: str
+    fixture: str
+    budgets: tuple[BudgetRecord, ...] = ()
+
+
+class InvariantState:
+    """The current counts of one cluster.
+
+    Threads: not thread-safe; the owner holds a lock.
+    """
+
+    def __init__(self) -> None:
+        self.pods: dict[str, PodRecord] = {}
+        self._pods_at: dict[LabelAnchor, dict[str, None]] = {}  # names in the order of arrival
+        self._budgets: dict[str, BudgetRecord] = {}
+        self._budgets_at: dict[LabelAnchor, dict[str, BudgetRecord]] = {}
+        self._scales: dict[str, int] = {}  # wanted replicas by the owner's uid
+        self._parents: dict[str, str] = {}  # Deployment by ReplicaSet, both by uid
+
+    def set_pod(self, obj: JsonObject) -> tuple[PodRecord | None, PodRecord]:
+        """Store the current state of a pod and return the records before and after."""
+        new = read_pod(obj)
+        old = self.pods.get(new.name)
+        if old is not None and old.uid == new.uid and old.labels == new.labels:
+            new.budgets = old.budgets
+        else:
+            if old is not None:
+                self._unlist(old)
+            self._list(new)
+            new.budgets = tuple(self._matching(new))
+        if old is not None:
+            _count(old, -1)
+        _count(new, 1)
+        self.pods[new.name] = new
+        return old, new
+
+    def remove_pod(self, name: str) -> PodRecord | None:
+        """Remove a pod and return its last record."""
+        old = self.pods.pop(name, None)
+        if old is not None:
+            self._unlist(old)
+            _count(old, -1)
+        return old
+
+    def set_budget(self, obj: JsonObject) -> None:
+        """Store the current state of a budget and count its pods again if its spec changed."""
+        metadata, spec = obj["metadata"], obj.get("spec") or {}
+        namespace = metadata["namespace"]
+        name = f"{namespace}/{metadata['name']}"
+        known = self._budgets.get(name)
+        if known is not None and known.spec == spec:
+            return  # almost all changes concern the status only
+        self.remove_budget(name)
+        selector = _selector(spec.get("selector"))
+        record = BudgetRecord(name, spec, selector, anchor_of(namespace, selector))
+        self._budgets[name] = record
+        self._budgets_at.setdefault(record.anchor, {})[name] = record
+        for pod in self._pods_by(record):
+            pod.budgets = (*pod.budgets, record)
+            _count_in(record, pod, 1)
+
+    def remove_budget(self, name: str) -> None:
+        """Remove the budget `namespace/name`."""
+        gone = self._budgets.pop(name, None)
+        if gone is None:
+            return
+        del self._budgets_at[gone.anchor][name]
+        if not self._budgets_at[gone.anchor]:
+            del self._budgets_at[gone.anchor]
+        for pod in self._pods_by(gone):
+            pod.budgets = tuple(budget for budget in pod.budgets if budget is not gone)
+
+    def set_workload(self, obj: JsonObject) -> None:
+        """Store the desired replicas of a ReplicaSet, Deployment or StatefulSet."""
+        metadata = obj["metadata"]
+        replicas = obj.get("spec", {}).get("replicas")
+        self._scales[metadata["uid"]] = 1 if replicas is None else replicas
+        parent = _controller(metadata)
+        if parent.get("kind") == "Deployment":
+            self._parents[metadata["uid"]] = parent["uid"]
+
+    def remove_workload(self, uid: str) -> None:
+        """Remove a workload."""
+        self._scales.pop(uid, None)
+        self._parents.pop(uid, None)
+
+    def required(self, budget: BudgetRecord) -> RequiredHealth:
+        """Return the health that a budget requires now."""
+        return required_health(
+            min_available=budget.spec.get("minAvailable"),
+            max_unavailable=budget.spec.get("maxUnavailable"),
+            pods=budget.pods,
+            scale=lambda: self._scale(budget),
+        )
+
+    def _scale(self, budget: BudgetRecord) -> int:
+        # A Deployment counts once, even if several of its ReplicaSets have pods.
+        top = {self._parents.get(uid, uid) for uid in budget.owners}
+        return sum(self._scales.get(uid, 0) for uid in top)
+
+    def _matching(self, pod: PodRecord) -> Iterator[BudgetRecord]:
+        for anchor in anchors_of(pod.namespace, pod.labels):
+            for budget in self._budgets_at.get(anchor, {}).values():
+                if budget.selector.matches(pod.labels):
+                    yield budget
+
+    def _pods_by(self, budget: BudgetRecord) -> Iterator[PodRecord]:
+        for name in self._pods_at.get(budget.anchor, ()):
+            pod = self.pods[name]
+            if budget.selector.matches(pod.labels):
+                yield pod
+
+    def _list(self, pod: PodRecord) -> None:
+        for anchor in anchors_of(pod.namespace, pod.labels):
+            self._pods_at.setdefault(anchor, {})[pod.name] = None
+
+    def _unlist(self, pod: PodRecord) -> None:
+        for anchor in anchors_of(pod.namespace, pod.labels):
+            listed = self._pods_at[anchor]
+            del listed[pod.name]
+            if not listed:
+                del self._pods_at[anchor]
+
+
+def read_pod(obj: JsonObject) -> PodRecord:
+    """Return the record of a pod without its budgets."""
+    metadata = obj["metadata"]
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    terminating = metadata.get("deletionTimestamp") is not None
+    ready = any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
+    owner = _controller(metadata)
+    fixture = "DaemonSet" if owner.get("kind") == "DaemonSet" else ""
+    if "kubernetes.io/config.mirror" in (metadata.get("annotations") or ()):
+        fixture = "mirror"
+    namespace = metadata.get("namespace", "")
+    return PodRecord(
+        uid=metadata["uid"],
+        name=f"{namespace}/{metadata['name']}",
+        namespace=namespace,
+        labels=metadata.get("labels") or {},
+        node=(obj.get("spec") or {}).get("nodeName") or "",
+        is_terminating=terminating,
+        is_healthy=ready and not terminating,
+        owner=owner.get("uid", ""),
+        fixture=fixture,
+    )
+
+
+def _controller(metadata: JsonObject) -> JsonObject:
+    owners = metadata.get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
+def _selector(spec: object) -> Selector:
+    # policy/v1: a budget without a selector matches no pod, an empty selector all pods.
+    if spec is None:
+        return Selector.nothing()
+    return Selector.from_spec(msgspec.convert(spec, LabelSelectorSpec))
+
+
+def _count(pod: PodRecord, sign: int) -> None:
+    for budget in pod.budgets:
+        _count_in(budget, pod, sign)
+
+
+def _count_in(budget: BudgetRecord, pod: PodRecord, sign: int) -> None:
+    budget.pods += sign
+    budget.healthy += sign * pod.is_healthy
+    if pod.owner:
+        budget.owners[pod.owner] += sign
+        if not budget.owners[pod.owner]:
+            del budget.owners[pod.owner]
+
 
 _WORKLOADS: Final = frozenset({"replicasets", "deployments", "statefulsets"})
 

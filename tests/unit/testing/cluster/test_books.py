@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from navarchos.meta import ObjectMeta
-from navarchos.testing.cluster.invariant_state import BudgetRecord, InvariantState, read_pod
+from navarchos.testing.cluster.controllers.scheduler import Placement
+from navarchos.testing.cluster.invariants import BudgetRecord, InvariantState, read_pod
 from navarchos.testing.cluster.kinds import (
     Node,
     NodeStatus,
@@ -19,7 +20,6 @@ from navarchos.testing.cluster.kinds import (
     PodSpec,
     StatusCondition,
 )
-from navarchos.testing.cluster.placement import Placement
 
 NAMES = st.sampled_from([f"pod-{n}" for n in range(6)])
 APPS = st.sampled_from(["web", "api"])

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from navarchos.testing.cluster.controllers import daemonsets
+from navarchos.testing.cluster.controllers.scheduler import Placement, why_not
 from navarchos.testing.cluster.kinds import Node, Pod
-from navarchos.testing.cluster.placement import Placement, why_not
 
 MakePod = Callable[..., Pod]
 MakeNode = Callable[..., Node]

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable
 
 from navarchos.placement.node_rules import requests_of
+from navarchos.testing.cluster.controllers.scheduler import Placement, why_not
 from navarchos.testing.cluster.kinds import Node, Pod
-from navarchos.testing.cluster.placement import Placement, why_not
 
 MakePod = Callable[..., Pod]
 MakeNode = Callable[..., Node]

@@ -2,7 +2,8 @@ from pathlib import Path
 
 import pytest
 
-from navarchos.testing.controlplane.arguments import (
+from navarchos.testing.controlplane.layout import Layout, Ports
+from navarchos.testing.controlplane.servers import (
     AUDIT_POLICY,
     apiserver_arguments,
     controller_manager_arguments,
@@ -10,7 +11,6 @@ from navarchos.testing.controlplane.arguments import (
     kwok_arguments,
     scheduler_arguments,
 )
-from navarchos.testing.controlplane.layout import Layout, Ports
 
 LAYOUT = Layout(Path("/plane"), Ports(1, 2, 3, 4, 5))
 

@@ -1,18 +1,229 @@
 """The scheduler: binds pods that have no node."""
 
-from collections.abc import Iterable
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from navarchos.client import ApiError, Conflict, NotFound
 from navarchos.informers import HandlerOptions, Tombstone
+from navarchos.placement import node_rules
+from navarchos.placement.pod_rules import PodAffinityRule, PodIndex, TopologySpreadRule
 from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
 from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.kinds import PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent
-from navarchos.testing.cluster.placement import Placement
 from navarchos.testing.cluster.pods import unschedulable_status
 
-__all__ = ["PodScheduler", "install", "is_waiting"]
+__all__ = ["Placement", "PodScheduler", "install", "is_waiting", "why_not"]
+
+_SAMPLE: Final = 16
+"""The number of feasible nodes that are compared. Upstream samples large clusters too."""
+
+_SIBLING_WEIGHT: Final = 2
+"""The weight of a pod of the same controller, beside 1 for any other pod: replicas spread."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Reservation:
+    """A pod on a node, with what it reserves there."""
+
+    node: str
+    owner: str
+    amounts: Mapping[str, int]
+
+
+@dataclass(slots=True)
+class _ScheduledNode:
+    """The pods of a node. Pods can be known before their node exists and after it is deleted."""
+
+    node: Node | None = None
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    pods: int = 0
+    reserved: Counter[str] = field(default_factory=Counter)
+    owners: Counter[str] = field(default_factory=Counter)
+
+
+class Placement:
+    """Chooses a node for each pod.
+
+    Among the least loaded nodes that fit, the one with the fewest pods wins, then the
+    youngest. Siblings (pods of the same controller) weigh more. So evicted pods move to
+    nodes that are new and empty. A node with a soft taint that the pod does not tolerate
+    is chosen only if there is no node without one.
+
+    Threads: safe from any thread. `place` chooses and reserves in one step, so that two
+    workers never use the same capacity twice.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._pod_index = PodIndex()  # guarded by _lock
+        self._nodes: dict[str, Node] = {}  # guarded by _lock; existing nodes only
+        self._slots: dict[str, _ScheduledNode] = defaultdict(_ScheduledNode)  # guarded by _lock
+        self._reservations: dict[str, _Reservation] = {}  # guarded by _lock; by pod uid
+        # Names of existing nodes by number of pods. guarded by _lock
+        self._levels: dict[int, dict[str, None]] = defaultdict(dict)
+
+    def set_node(self, node: Node) -> None:
+        """Add or update a node."""
+        with self._lock:
+            name = node.metadata.name
+            slot = self._slots[name]
+            slot.node = self._nodes[name] = node
+            slot.allocatable = node_rules.amounts_of(node.status.allocatable)
+            self._levels[slot.pods][name] = None
+
+    def remove_node(self, name: str) -> None:
+        """Remove a node. The reservations of its pods end when the pods do."""
+        with self._lock:
+            slot = self._slots[name]
+            slot.node = None
+            self._nodes.pop(name, None)
+            self._levels[slot.pods].pop(name, None)
+            self._drop_slot_locked(name)
+
+    def set_pod(self, pod: Pod) -> None:
+        """Add or update a pod. A pod without a node changes nothing."""
+        uid = pod.metadata.uid
+        if not pod.spec.node_name:
+            return
+        with self._lock:
+            if pod.is_finished:
+                self._release_locked(uid)
+            elif (
+                uid not in self._reservations or self._reservations[uid].node != pod.spec.node_name
+            ):
+                self._release_locked(uid)
+                self._reserve_locked(pod, pod.spec.node_name, node_rules.reservation_of(pod))
+            else:
+                self._pod_index.add(pod, pod.spec.node_name)
+
+    def remove_pod(self, uid: str) -> None:
+        """Remove a pod that was deleted or could not be bound."""
+        with self._lock:
+            self._release_locked(uid)
+
+    def place(self, pod: Pod) -> str | None:
+        """Choose a node for a pod and reserve its capacity there; `None` if no node fits.
+
+        A pod that has a reservation keeps its node, so a repeated call is harmless.
+        """
+        with self._lock:
+            held = self._reservations.get(pod.metadata.uid)
+            if held is not None:
+                return held.node
+            owner = pod.owner.uid if pod.owner is not None else ""
+            wanted = node_rules.reservation_of(pod)
+            best = min(
+                self._candidates_locked(pod, wanted),
+                key=lambda slot: _rank(slot, owner),
+                default=None,
+            )
+            if best is None or best.node is None:
+                return None
+            name = best.node.metadata.name
+            self._reserve_locked(pod, name, wanted)
+            return name
+
+    def pods_on(self, node: str) -> int:
+        """Return the number of pods on a node, including pods that were only placed."""
+        with self._lock:
+            return self._slots[node].pods if node in self._slots else 0
+
+    def _candidates_locked(self, pod: Pod, wanted: Mapping[str, int]) -> Sequence[_ScheduledNode]:
+        preferred: list[_ScheduledNode] = []
+        others: list[_ScheduledNode] = []
+        for slot in self._feasible_locked(pod, wanted):
+            assert slot.node is not None
+            (others if _is_avoided(pod, slot.node) else preferred).append(slot)
+            if len(preferred) >= _SAMPLE:
+                break
+        return preferred or others[:_SAMPLE]
+
+    def _feasible_locked(self, pod: Pod, wanted: Mapping[str, int]) -> Iterator[_ScheduledNode]:
+        """Yield the nodes that a pod fits on, the least loaded first."""
+        spec, index = pod.spec, self._pod_index
+        node_affinity = node_rules.NodeAffinityRule(spec.node_selector, spec.affinity)
+        pod_affinity = PodAffinityRule(pod, index, self._nodes)
+        constraints = spec.topology_spread_constraints
+        spread = TopologySpreadRule(pod, constraints, index, self._nodes.values())
+        for level in sorted(self._levels):
+            for name in self._levels[level]:
+                slot = self._slots[name]
+                node = slot.node
+                if node is None or _why_closed(pod, node) or node_affinity.why_not(node):
+                    continue
+                if pod_affinity.why_not(node) or spread.why_not(node):
+                    continue
+                if not node_rules.insufficient(wanted, slot.allocatable, slot.reserved):
+                    yield slot
+
+    def _reserve_locked(self, pod: Pod, node: str, amounts: Mapping[str, int]) -> None:
+        owner = pod.owner.uid if pod.owner is not None else ""
+        reservation = _Reservation(node, owner, amounts)
+        self._reservations[pod.metadata.uid] = reservation
+        self._pod_index.add(pod, node)
+        self._count_locked(reservation, 1)
+
+    def _release_locked(self, uid: str) -> None:
+        reservation = self._reservations.pop(uid, None)
+        self._pod_index.remove(uid)
+        if reservation is not None:
+            self._count_locked(reservation, -1)
+            self._drop_slot_locked(reservation.node)
+
+    def _count_locked(self, reservation: _Reservation, sign: int) -> None:
+        slot = self._slots[reservation.node]
+        if slot.node is not None:
+            self._levels[slot.pods].pop(reservation.node, None)
+            self._levels[slot.pods + sign][reservation.node] = None
+        slot.pods += sign
+        for name, amount in reservation.amounts.items():
+            slot.reserved[name] += sign * amount
+        slot.owners[reservation.owner] += sign
+        if not slot.owners[reservation.owner]:
+            del slot.owners[reservation.owner]
+
+    def _drop_slot_locked(self, name: str) -> None:
+        """Drop the slot of a deleted node as soon as no pod is on it."""
+        slot = self._slots[name]
+        if slot.node is None and not slot.pods:
+            del self._slots[name]
+
+
+def why_not(pod: Pod, node: Node) -> str:
+    """Return why a pod cannot run on a node, other pods aside; an empty string if it can."""
+    rule = node_rules.NodeAffinityRule(pod.spec.node_selector, pod.spec.affinity)
+    return _why_closed(pod, node) or rule.why_not(node)
+
+
+def _why_closed(pod: Pod, node: Node) -> str:
+    # A real scheduler sees the not-ready taint, which the node controller adds.
+    if not node.is_ready:
+        return "the node is not ready"
+    if node_rules.is_cordoned_for(node, pod.spec.tolerations):
+        return "the node is unschedulable"
+    taint = next(node_rules.untolerated_taints(node.spec.taints, pod.spec.tolerations), None)
+    return f"the pod does not tolerate the taint {taint.key}" if taint is not None else ""
+
+
+def _is_avoided(pod: Pod, node: Node) -> bool:
+    return any(node_rules.untolerated_taints(node.spec.taints, pod.spec.tolerations, soft=True))
+
+
+def _rank(slot: _ScheduledNode, owner: str) -> tuple[int, float, str]:
+    assert slot.node is not None
+    metadata = slot.node.metadata
+    created = metadata.creation_timestamp
+    siblings = slot.owners[owner] if owner else 0
+    return (
+        slot.pods + _SIBLING_WEIGHT * siblings,
+        -created.timestamp() if created is not None else 0.0,
+        metadata.name,
+    )
+
 
 _RETRY_AFTER: Final = 0.5
 """Seconds until an unschedulable pod is tried again."""
