@@ -126,7 +126,7 @@ class People:
             "onNodeFailure": rand.choice(["Uncordon", "Uncordon", "Keep"]),
             "pendingPods": rand.choice(["Evicted", "Evicted", "Any", "Ignore"]),
             "pendingPodsTimeoutSeconds": 60,
-            "settleSeconds": rand.choice([0, 0, 5]),
+            "settleSeconds": rand.choice([0, 5, 15]),
             **({"topologyKey": "zone"} if rand.random() < 0.3 else {}),
             "taintWaitingNodes": len(chosen) % 2 == 0,
         }

@@ -52,7 +52,7 @@ MUTANTS = {
     "control-plane-not-guarded": Mutant(
         condition("False"), "both are of the control plane", seeds(24)
     ),
-    "settling-ignored": Mutant(condition("False"), "which settles for", seeds(64)),
+    "settling-ignored": Mutant(condition("False"), "and the settle time is", seeds(96)),
     "any-number-of-nodes-stalled": Mutant(value("len(found)"), "released its slot"),
     "retries-without-end": Mutant(swap("<= ", "<= 99 + "), "is tried again after"),
     "eviction-without-uid": Mutant(drop(), "without the uid of the pod"),
@@ -67,8 +67,8 @@ MUTANTS = {
     ),
     "cordon-left-behind": Mutant(condition("True"), "is cordoned by"),
     "node-of-the-same-name": Mutant(value("True"), "another"),
-    "cordon-of-a-drained-node-undone": Mutant(drop(), "takes pods again"),
-    "writes-without-a-fence": Mutant(value("client"), "holds the lease", seeds(24)),
+    "cordon-of-a-drained-node-undone": Mutant(drop(), "and is not cordoned any more"),
+    "writes-without-a-fence": Mutant(value("client"), "and the lease names", seeds(24)),
 }
 
 # All of them take minutes: `make nightly` runs them.
